@@ -1,0 +1,238 @@
+//! A client's settings.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use super::Client;
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+use crate::lease;
+use crate::server::{Server, Source};
+use crate::session::{Core, Session, Settings};
+use crate::wait::{Backoff, Wake};
+use crate::watchdog;
+
+/// Builds a [`Client`]. From [`Client::builder`].
+///
+/// # Examples
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// # async fn example() -> lockdog::Result<()> {
+/// let client = lockdog::Client::builder()
+///     .url("redis://127.0.0.1:6379")
+///     .watchdog_lease(Duration::from_secs(10))
+///     .name_mapper(|name| format!("billing:{name}"))
+///     .build()
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+#[must_use = "a builder does nothing itself, use `.build()`"]
+pub struct ClientBuilder {
+    url: Option<String>,
+    pool: Option<deadpool_redis::Pool>,
+    watchdog_lease: Duration,
+    command_timeout: Duration,
+    poll_cap: Duration,
+    max_lease: Duration,
+    max_waiters: usize,
+    wake: Wake,
+    name_mapper: Option<Arc<dyn Fn(&str) -> String + Send + Sync>>,
+    client_name: Option<String>,
+    clock: Clock,
+}
+
+impl Default for ClientBuilder {
+    fn default() -> Self {
+        Self {
+            url: None,
+            pool: None,
+            watchdog_lease: Duration::from_secs(30),
+            command_timeout: Duration::from_secs(3),
+            poll_cap: Duration::from_secs(1),
+            max_lease: Duration::from_secs(24 * 60 * 60),
+            max_waiters: 100_000,
+            wake: Wake::default(),
+            name_mapper: None,
+            client_name: None,
+            clock: Clock::default(),
+        }
+    }
+}
+
+impl ClientBuilder {
+    /// The server: see [`Client::connect`].
+    pub fn url(mut self, url: impl AsRef<str>) -> Self {
+        self.url = Some(url.as_ref().to_owned());
+        self
+    }
+
+    /// A pool of yours, for the commands of callers. One connection is taken from it and kept.
+    ///
+    /// A pool cannot be asked for connections that hear messages. Give the URL too; with a pool
+    /// alone, waits poll ([`Wake::Poll`]) and the watchdog takes a second connection from the pool.
+    pub fn pool(mut self, pool: deadpool_redis::Pool) -> Self {
+        self.pool = Some(pool);
+        self
+    }
+
+    /// The lease of a lock without one; it is renewed every third of it. At least 10 ms.
+    ///
+    /// Defaults to 30 s. Corresponds to Redisson's `lockWatchdogTimeout`.
+    pub fn watchdog_lease(mut self, lease: Duration) -> Self {
+        self.watchdog_lease = lease;
+        self
+    }
+
+    /// How long the server may take to answer one command.
+    ///
+    /// Defaults to 3 s. Corresponds to Redisson's `timeout`.
+    pub fn command_timeout(mut self, timeout: Duration) -> Self {
+        self.command_timeout = timeout;
+        self
+    }
+
+    /// A waiter looks at the lock this often at least, message or not.
+    ///
+    /// Defaults to 1 s.
+    pub fn poll_cap(mut self, cap: Duration) -> Self {
+        self.poll_cap = cap;
+        self
+    }
+
+    /// The longest lease that may be asked for.
+    ///
+    /// Defaults to 24 h.
+    pub fn max_lease(mut self, lease: Duration) -> Self {
+        self.max_lease = lease;
+        self
+    }
+
+    /// How many calls of this client may wait for locks at one time; one more is refused with
+    /// [`Error::TooManyWaiters`].
+    ///
+    /// Defaults to 100,000.
+    pub fn max_waiters(mut self, waiters: usize) -> Self {
+        self.max_waiters = waiters;
+        self
+    }
+
+    /// How waiters learn that a lock is free.
+    ///
+    /// Defaults to [`Wake::PubSub`].
+    pub fn wake(mut self, wake: Wake) -> Self {
+        self.wake = wake;
+        self
+    }
+
+    /// Makes keys out of names; keys and channels are derived from its result.
+    ///
+    /// Defaults to the name itself. Corresponds to Redisson's `nameMapper`.
+    pub fn name_mapper<F>(mut self, mapper: F) -> Self
+    where
+        F: Fn(&str) -> String + Send + Sync + 'static,
+    {
+        self.name_mapper = Some(Arc::new(mapper));
+        self
+    }
+
+    /// What the server calls this client's connections (`CLIENT SETNAME`); no spaces.
+    ///
+    /// Defaults to none. Corresponds to Redisson's `clientName`.
+    pub fn client_name(mut self, name: impl Into<String>) -> Self {
+        self.client_name = Some(name.into());
+        self
+    }
+
+    /// Lets a test move this client's clock ahead, in nanoseconds, as if the machine had slept.
+    #[doc(hidden)]
+    pub fn clock_ahead(mut self, nanoseconds: Arc<AtomicU64>) -> Self {
+        self.clock = Clock::shifted(nanoseconds);
+        self
+    }
+
+    /// Connects and starts the client's thread.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] for a setting or URL that cannot be used. [`Error::Unavailable`] or
+    /// [`Error::Timeout`] if the server cannot be reached within the command timeout,
+    /// [`Error::Refused`] if it refuses the user or password.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancelling it leaves nothing behind.
+    pub async fn build(self) -> Result<Client> {
+        self.check()?;
+        let wake = self.wake_or_poll();
+        let source = Source::new(self.url.as_deref(), self.pool, self.client_name)?;
+        let server = Server::new(source, self.clock.clone(), self.command_timeout);
+        server.connect().await?;
+        let settings = Settings {
+            watchdog_lease: self.watchdog_lease,
+            poll_cap: self.poll_cap,
+            max_lease: self.max_lease,
+            wake,
+            name_mapper: self.name_mapper,
+        };
+        let (core, jobs) = Core::new(settings, self.clock, server, self.max_waiters);
+        let core = Arc::new(core);
+        let ended = watchdog::start(core.clone(), jobs)?;
+        Ok(Client {
+            session: Arc::new(Session::new(core)),
+            ended,
+        })
+    }
+
+    /// A pool alone brings no messages.
+    fn wake_or_poll(&self) -> Wake {
+        match &self.wake {
+            Wake::PubSub if self.url.is_none() => {
+                tracing::warn!(
+                    "a pool without a url: waits poll and the watchdog shares the pool; give both"
+                );
+                Wake::Poll(Backoff::default())
+            }
+            wake => wake.clone(),
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        lease::check("max_lease", self.max_lease, Duration::MAX)?;
+        lease::check("watchdog_lease", self.watchdog_lease, self.max_lease)?;
+        lease::check("command_timeout", self.command_timeout, A_DAY)?;
+        lease::check("poll_cap", self.poll_cap, A_DAY)?;
+        let is_bad = |byte: u8| !(b'!'..=b'~').contains(&byte);
+        if self
+            .client_name
+            .as_ref()
+            .is_some_and(|name| name.bytes().any(is_bad))
+        {
+            let why = "it must be printable ASCII without spaces".to_owned();
+            return Err(Error::invalid("client_name", why));
+        }
+        Ok(())
+    }
+}
+
+/// Shows the settings, never the URL with its password.
+impl fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientBuilder")
+            .field("watchdog_lease", &self.watchdog_lease)
+            .field("command_timeout", &self.command_timeout)
+            .field("poll_cap", &self.poll_cap)
+            .field("max_lease", &self.max_lease)
+            .field("max_waiters", &self.max_waiters)
+            .field("wake", &self.wake)
+            .field("client_name", &self.client_name)
+            .finish_non_exhaustive()
+    }
+}
+
+const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);

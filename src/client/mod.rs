@@ -1,0 +1,111 @@
+//! The client: connects, hands out locks, and owns what runs in the background.
+
+mod builder;
+mod shutdown;
+
+use std::fmt;
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::error::Result;
+use crate::lock::{HoldInfo, Lock};
+use crate::session::Session;
+
+pub use builder::ClientBuilder;
+pub use shutdown::ShutdownReport;
+
+/// A client of one Redis deployment: hands out locks and keeps them alive.
+///
+/// A handle: clones are the same client, and locks and guards keep it alive. When the last of them
+/// is dropped, what is still held is released in the background and thread and connections end.
+/// Corresponds to Redisson's `RedissonClient`.
+///
+/// # Examples
+///
+/// ```no_run
+/// # async fn example() -> lockdog::Result<()> {
+/// let client = lockdog::Client::connect("redis://127.0.0.1:6379").await?;
+/// let guard = client.lock("orders:42").lock().await?;
+/// guard.unlock().await?;
+/// client.shutdown().await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Client {
+    session: Arc<Session>,
+    /// Cancelled when the background has ended.
+    ended: CancellationToken,
+}
+
+impl Client {
+    /// Connects to `redis://[user:password@]host[:port][/db]`, `rediss://...` (with the feature
+    /// `tls`) or `unix:///path[?db=n]`, with default settings. Corresponds to Redisson's
+    /// `Redisson.create(config)`.
+    ///
+    /// # Errors
+    ///
+    /// As [`ClientBuilder::build`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancelling it leaves nothing behind.
+    pub async fn connect(url: impl AsRef<str>) -> Result<Self> {
+        Self::builder().url(url).build().await
+    }
+
+    /// For settings, or a pool of your own.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::default()
+    }
+
+    /// The lock of this name: 1 to 512 bytes, taken as they are. A name that cannot be used is an
+    /// error of each request. Corresponds to Redisson's `getLock(name)`.
+    pub fn lock(&self, name: impl AsRef<str>) -> Lock {
+        Lock::new(self.session.clone(), name.as_ref())
+    }
+
+    /// Tells this client's holds from everybody else's: the first part of their fields in Redis.
+    /// Corresponds to Redisson's `getId()`.
+    pub fn id(&self) -> Uuid {
+        self.session.core().id
+    }
+
+    /// Every lock that this client holds now, without asking Redis.
+    pub fn holds(&self) -> Vec<HoldInfo> {
+        let core = self.session.core();
+        let holds = core.holds.all();
+        holds
+            .iter()
+            .filter_map(|hold| HoldInfo::of(core, hold))
+            .collect()
+    }
+
+    /// Releases every hold and waits for Redis to confirm it, ends every wait with
+    /// [`Error::Closed`](crate::Error::Closed), and waits for thread and connections to end. Takes
+    /// twice the command timeout at most, twice over if the server does not answer. Guards that are
+    /// still there are told that the lock is lost.
+    ///
+    /// Corresponds to Redisson's `shutdown()`, which releases nothing.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancelled, it goes on in the background as far as it got; call it again to wait.
+    pub async fn shutdown(&self) -> ShutdownReport {
+        let report = shutdown::release_all(self.session.core()).await;
+        self.session.core().ending.cancel();
+        self.ended.cancelled().await;
+        report
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("id", &self.id())
+            .field("server", self.session.core().server.source())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,97 @@
+//! Time that also passes while the machine sleeps.
+//!
+//! A lease runs out on the server whether or not this machine is suspended, so every deadline is
+//! kept on `CLOCK_BOOTTIME` (design: invariant 2).
+
+use std::ops::Add;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Where the moments of one client come from.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Clock {
+    /// Nanoseconds by which a test moved this clock ahead.
+    ahead: Option<Arc<AtomicU64>>,
+}
+
+impl Clock {
+    /// A clock that runs `ahead` nanoseconds before the machine's, so that tests can let a
+    /// machine "sleep" without sleeping.
+    pub(crate) fn shifted(ahead: Arc<AtomicU64>) -> Self {
+        Self { ahead: Some(ahead) }
+    }
+
+    pub(crate) fn now(&self) -> Moment {
+        let ahead = self
+            .ahead
+            .as_ref()
+            .map_or(0, |ahead| ahead.load(Ordering::Relaxed));
+        Moment(boottime().saturating_add(ahead))
+    }
+
+    /// Sleeps until `moment`, and over it by at most the timer's own millisecond.
+    ///
+    /// Tokio's timers stop while the machine sleeps, so nothing that matters for safety may
+    /// depend on being woken here in time.
+    pub(crate) async fn sleep_until(&self, moment: Moment) {
+        loop {
+            let left = moment.since(self.now());
+            if left.is_zero() {
+                return;
+            }
+            tokio::time::sleep(left.min(LONGEST_SLEEP)).await;
+        }
+    }
+}
+
+/// A point in time on a [`Clock`], in nanoseconds.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct Moment(pub(crate) u64);
+
+impl Moment {
+    /// Further away than any process lives.
+    pub(crate) const NEVER: Self = Self(u64::MAX);
+
+    /// The time from `earlier` to this moment; zero if it is the other way round.
+    pub(crate) fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+
+    pub(crate) fn minus(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(nanos(duration)))
+    }
+}
+
+impl Add<Duration> for Moment {
+    type Output = Self;
+
+    /// Ends at [`Moment::NEVER`] rather than overflowing.
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(nanos(duration)))
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(target_os = "linux")]
+fn boottime() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    // Both parts are never negative: the clock counts from the machine's start.
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Elsewhere the standard monotonic clock has to do; `docs/failure-model.md` says what that means
+/// for a machine that sleeps.
+#[cfg(not(target_os = "linux"))]
+fn boottime() -> u64 {
+    use std::sync::LazyLock;
+    use std::time::Instant;
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    nanos(START.elapsed()) + 1_000_000_000
+}
+
+/// Tokio caps its timers at some two years; a longer wait sleeps again.
+const LONGEST_SLEEP: Duration = Duration::from_secs(24 * 60 * 60);

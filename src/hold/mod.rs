@@ -1,0 +1,147 @@
+//! What this client holds.
+
+mod schedule;
+mod state;
+mod table;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::Moment;
+use crate::error::{Lost, LostFacts, LostReason};
+use crate::key::LockKey;
+use crate::owner::Owner;
+
+pub(crate) use state::{Dropped, Phase, State, Terms};
+pub(crate) use table::{Holds, Standing, TOLD_EARLY};
+
+/// One owner's claim on one lock, from its first acquire to its last unlock.
+///
+/// What stands in Redis for it is a field of its own that is never used again, so that no late or
+/// repeated command can touch a later hold (design: invariant 7).
+pub(crate) struct Hold {
+    key: Arc<LockKey>,
+    owner: Owner,
+    number: u64,
+    state: Mutex<State>,
+    slot: schedule::Slot,
+    /// One permit: who has it may send a command for this hold (design: invariant 3).
+    command: Semaphore,
+    /// Made when somebody first asks for it.
+    lost: Mutex<Option<CancellationToken>>,
+}
+
+impl Hold {
+    fn new(key: Arc<LockKey>, owner: Owner, number: u64, now: Moment) -> Self {
+        Self {
+            key,
+            owner,
+            number,
+            state: Mutex::new(State::pending(now)),
+            slot: schedule::Slot::default(),
+            command: Semaphore::new(1),
+            lost: Mutex::new(None),
+        }
+    }
+
+    pub(crate) fn key(&self) -> &Arc<LockKey> {
+        &self.key
+    }
+
+    pub(crate) fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    /// Tells this hold from every other one of the client.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    /// The right to send a command for this hold; first come, first served.
+    pub(crate) async fn command(self: &Arc<Self>) -> Command {
+        // Nobody closes the semaphore, so there is always a permit to come.
+        if let Ok(permit) = self.command.acquire().await {
+            permit.forget();
+        }
+        Command { hold: self.clone() }
+    }
+
+    /// The right to send a command, if nobody has it.
+    pub(crate) fn try_command(self: &Arc<Self>) -> Option<Command> {
+        self.command.try_acquire().ok()?.forget();
+        Some(Command { hold: self.clone() })
+    }
+
+    /// Cancelled when the hold is lost; already so if it is lost now.
+    pub(crate) fn lost_token(&self) -> CancellationToken {
+        let token = self.lost.lock().get_or_insert_default().clone();
+        // Looked at after the token can be seen, so that no loss falls between.
+        if matches!(self.state().phase, Phase::Lost(_)) {
+            token.cancel();
+        }
+        token
+    }
+
+    /// Tells whoever listens. To be called after the phase became Lost, and without the state.
+    pub(crate) fn announce_lost(&self) {
+        if let Some(token) = &*self.lost.lock() {
+            token.cancel();
+        }
+    }
+
+    /// How the hold was lost, told as of `now`; `None` while it is valid.
+    pub(crate) fn loss(&self, now: Moment) -> Option<Lost> {
+        let reason = {
+            let state = self.state();
+            match state.phase {
+                Phase::Lost(reason) => reason,
+                Phase::Ended => LostReason::Released,
+                Phase::Pending => return None,
+                Phase::Held | Phase::Jeopardy if now < state.deadline => return None,
+                Phase::Held | Phase::Jeopardy => state.deadline_reason(),
+            }
+        };
+        Some(self.lost_as(reason, now))
+    }
+
+    /// The hold as lost for this reason, told as of `now`.
+    pub(crate) fn lost_as(&self, reason: LostReason, now: Moment) -> Lost {
+        let state = self.state();
+        Lost::new(LostFacts {
+            reason,
+            lock: self.key.name().to_owned(),
+            owner: self.owner.to_string(),
+            held_for: now.since(state.acquired),
+            renewed: now.since(state.renewed),
+        })
+    }
+
+    /// The time left to act on it; zero if it is not valid.
+    pub(crate) fn remaining(&self, now: Moment) -> Duration {
+        let state = self.state();
+        if state.is_living() {
+            state.deadline.since(now)
+        } else {
+            Duration::ZERO
+        }
+    }
+}
+
+/// The right to send a command for one hold; given back when dropped.
+pub(crate) struct Command {
+    hold: Arc<Hold>,
+}
+
+impl Drop for Command {
+    fn drop(&mut self) {
+        self.hold.command.add_permits(1);
+    }
+}

@@ -1,0 +1,223 @@
+//! What is known of one hold, and how that changes. No clock, no task and no socket in here: every
+//! decision takes the time it needs as an argument.
+
+use std::time::Duration;
+
+use crate::clock::Moment;
+use crate::error::LostReason;
+use crate::lease;
+
+/// The life of a hold (design: invariant 5).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Phase {
+    /// Its acquire is under way. Left to Held by a grant in time, to Ended by anything else.
+    Pending,
+    /// Redis granted it. Left to Jeopardy by a failing renewal, to Lost, or to Ended by its last
+    /// claim.
+    Held,
+    /// Renewals fail. Left to Held by a good one, else as Held.
+    Jeopardy,
+    /// Gone, and its claims are told. Left when the last claim is dropped.
+    Lost(LostReason),
+    /// Given up by its owner: what stands in Redis is to be deleted. Never left.
+    Ended,
+}
+
+/// One acquire's share in a hold: what a guard, or a forgotten guard, stands for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// The lease that is sent.
+    pub(crate) lease: Duration,
+    /// The watchdog renews it.
+    pub(crate) watched: bool,
+    /// The watchdog may keep it this long.
+    pub(crate) max_hold: Option<Duration>,
+}
+
+/// What is known of one hold.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) phase: Phase,
+    /// Living claims: guards and forgotten ones. The count that Redis should show.
+    pub(crate) count: u32,
+    /// The claims among them that were taken without a lease.
+    pub(crate) watched: u32,
+    /// The claims among them whose guards were forgotten; true for one without a lease.
+    pub(crate) forgotten: Vec<bool>,
+    /// Up to when the hold may be believed in.
+    pub(crate) deadline: Moment,
+    /// Up to when something of it may be left in Redis.
+    pub(crate) remains_until: Moment,
+    /// When the watchdog should renew it next.
+    pub(crate) renew_at: Moment,
+    /// The watchdog may not keep it beyond this.
+    pub(crate) max_until: Moment,
+    pub(crate) acquired: Moment,
+    /// When the last good grant or renewal was sent.
+    pub(crate) renewed: Moment,
+}
+
+/// What dropping a claim asks for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Dropped {
+    /// Redis has to be told.
+    Settle,
+    /// Nothing of it can be left in Redis.
+    Nothing,
+}
+
+impl State {
+    pub(crate) fn pending(now: Moment) -> Self {
+        Self {
+            phase: Phase::Pending,
+            count: 0,
+            watched: 0,
+            forgotten: Vec::new(),
+            deadline: now,
+            remains_until: now,
+            renew_at: Moment::NEVER,
+            max_until: Moment::NEVER,
+            acquired: now,
+            renewed: now,
+        }
+    }
+
+    /// Redis granted it and nobody gave it up, whatever the clock says.
+    pub(crate) fn is_living(&self) -> bool {
+        matches!(self.phase, Phase::Held | Phase::Jeopardy)
+    }
+
+    /// It may be acted on now. Exact, whether or not anybody has noticed a passed deadline yet.
+    pub(crate) fn is_valid(&self, now: Moment) -> bool {
+        self.is_living() && now < self.deadline
+    }
+
+    /// The count that Redis should show.
+    pub(crate) fn target(&self) -> u32 {
+        if self.is_living() { self.count } else { 0 }
+    }
+
+    /// Every claim left is a forgotten one.
+    pub(crate) fn is_only_forgotten(&self) -> bool {
+        self.count as usize == self.forgotten.len()
+    }
+
+    /// Takes in a grant: the answer to an acquire first sent at `sent`. False if it is none: it
+    /// came after its own deadline, or the hold was given up meanwhile (design: invariant 2).
+    pub(crate) fn grant(&mut self, sent: Moment, terms: &Terms, now: Moment) -> bool {
+        let deadline = lease::deadline(sent, terms.lease);
+        let first = match self.phase {
+            Phase::Pending => true,
+            Phase::Held | Phase::Jeopardy => false,
+            Phase::Lost(_) | Phase::Ended => return false,
+        };
+        let deadline = if first {
+            deadline
+        } else {
+            deadline.max(self.deadline)
+        };
+        if now >= deadline {
+            return false;
+        }
+        if let Some(max_hold) = terms.max_hold {
+            self.max_until = self.max_until.min(sent + max_hold);
+        }
+        if first {
+            self.acquired = sent;
+            self.phase = Phase::Held;
+        }
+        self.count += 1;
+        self.renewed = sent;
+        if terms.watched {
+            self.watched += 1;
+            self.renew_at = self.renew_at.min(sent + terms.lease / 3);
+        }
+        self.deadline = deadline.min(self.max_until);
+        true
+    }
+
+    /// A command that may lengthen what stands in Redis leaves now.
+    pub(crate) fn sending(&mut self, now: Moment, lease: Duration) {
+        self.remains_until = self.remains_until.max(now + lease + SLOW_ARRIVAL);
+    }
+
+    /// The watchdog has to renew it some time.
+    pub(crate) fn is_renewed(&self) -> bool {
+        self.is_living() && self.watched > 0
+    }
+
+    /// The lease that a renewal sent at `now` asks for; `None` if it would reach no further.
+    pub(crate) fn renewal(&self, now: Moment, lease: Duration) -> Option<Duration> {
+        let lease = lease.min(self.max_until.since(now));
+        let longer = self.is_renewed() && lease::deadline(now, lease) > self.deadline;
+        longer.then_some(lease)
+    }
+
+    /// Takes in a good renewal that was sent at `sent`. A late one does not revive a lost hold.
+    pub(crate) fn renew(&mut self, sent: Moment, lease: Duration, now: Moment) {
+        self.expire(now);
+        if !self.is_living() {
+            return;
+        }
+        self.phase = Phase::Held;
+        self.renewed = self.renewed.max(sent);
+        self.renew_at = sent + lease / 3;
+        let deadline = lease::deadline(sent, lease);
+        self.deadline = self.deadline.max(deadline.min(self.max_until));
+    }
+
+    /// Ends the hold against its owner's will. False if there was nothing to lose.
+    pub(crate) fn lose(&mut self, reason: LostReason) -> bool {
+        let living = self.is_living();
+        if living {
+            self.phase = Phase::Lost(reason);
+        }
+        living
+    }
+
+    /// Loses the hold if its deadline has come.
+    pub(crate) fn expire(&mut self, now: Moment) -> bool {
+        now >= self.deadline && self.lose(self.deadline_reason())
+    }
+
+    /// What it means when the deadline passes.
+    pub(crate) fn deadline_reason(&self) -> LostReason {
+        if self.deadline == self.max_until {
+            LostReason::MaxHold
+        } else {
+            LostReason::Deadline
+        }
+    }
+
+    /// Gives the hold up: what stands in Redis is to be deleted.
+    pub(crate) fn end(&mut self) {
+        self.phase = Phase::Ended;
+        self.count = 0;
+        self.watched = 0;
+        self.forgotten.clear();
+    }
+
+    /// Takes a claim back for good. At the last one of a living hold the hold ends here and now
+    /// (design: invariant 6).
+    pub(crate) fn drop_claim(&mut self, watched: bool, now: Moment) -> Dropped {
+        let lost = match self.phase {
+            Phase::Ended => return Dropped::Nothing,
+            Phase::Lost(_) => true,
+            Phase::Pending | Phase::Held | Phase::Jeopardy => false,
+        };
+        self.count = self.count.saturating_sub(1);
+        self.watched = self.watched.saturating_sub(u32::from(watched));
+        if self.count == 0 {
+            self.end();
+        } else if lost {
+            return Dropped::Nothing;
+        }
+        if lost && now >= self.remains_until {
+            return Dropped::Nothing;
+        }
+        Dropped::Settle
+    }
+}
+
+/// How long a command may be under way and still lengthen what stands in Redis.
+const SLOW_ARRIVAL: Duration = Duration::from_secs(1);

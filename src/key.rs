@@ -1,0 +1,137 @@
+//! Names of locks, and the keys and channels that Redisson derives from them.
+
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use crate::error::Error;
+
+/// The longest name, in bytes, before and after the name mapper.
+const LONGEST: usize = 512;
+
+/// What one lock is called: by its user, as a key in Redis, and as the channel of its messages.
+#[derive(Debug)]
+pub(crate) struct LockKey {
+    name: String,
+    mapped: Option<String>,
+    channel: String,
+}
+
+impl LockKey {
+    /// Derives key and channel as Redisson does; `mapper` is applied first, as there.
+    pub(crate) fn new(
+        name: &str,
+        mapper: Option<&(dyn Fn(&str) -> String + Send + Sync)>,
+    ) -> Result<Self, Error> {
+        check("lock name", name)?;
+        let mapped = mapper.map(|mapper| mapper(name));
+        if let Some(mapped) = &mapped {
+            check("mapped lock name", mapped)?;
+        }
+        let channel = prefixed("redisson_lock__channel", mapped.as_deref().unwrap_or(name));
+        Ok(Self {
+            name: name.to_owned(),
+            mapped,
+            channel,
+        })
+    }
+
+    /// What the user calls the lock.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The key in Redis.
+    pub(crate) fn key(&self) -> &str {
+        self.mapped.as_deref().unwrap_or(&self.name)
+    }
+
+    pub(crate) fn channel(&self) -> &str {
+        &self.channel
+    }
+
+    /// Stands for the name in logs at `info` and above: names may be personal data.
+    pub(crate) fn fingerprint(&self) -> Fingerprint {
+        let mut hasher = DefaultHasher::new();
+        self.name.hash(&mut hasher);
+        Fingerprint(hasher.finish())
+    }
+}
+
+/// Two keys are the same lock when they are the same key in Redis.
+impl PartialEq for LockKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for LockKey {}
+
+impl Hash for LockKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key().hash(state);
+    }
+}
+
+/// A lock's name as 16 hexadecimal digits.
+pub(crate) struct Fingerprint(u64);
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+fn check(what: &'static str, name: &str) -> Result<(), Error> {
+    if name.is_empty() {
+        return Err(Error::invalid(what, "it is empty".to_owned()));
+    }
+    if name.len() > LONGEST {
+        return Err(Error::invalid(
+            what,
+            format!("it must be at most {LONGEST} bytes, got={}", name.len()),
+        ));
+    }
+    Ok(())
+}
+
+/// Redisson's prefixed name: the name becomes the hash tag, unless it brings one of its own.
+fn prefixed(prefix: &str, name: &str) -> String {
+    if name.contains('{') {
+        format!("{prefix}:{name}")
+    } else {
+        format!("{prefix}:{{{name}}}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn channel(name: &str) -> String {
+        LockKey::new(name, None).unwrap().channel
+    }
+
+    #[test]
+    fn channels_are_named_as_redisson_names_them() {
+        assert_eq!(channel("orders"), "redisson_lock__channel:{orders}");
+        assert_eq!(channel("{a}:b"), "redisson_lock__channel:{a}:b");
+        assert_eq!(channel("a}b"), "redisson_lock__channel:{a}b}");
+        assert_eq!(channel("my lock"), "redisson_lock__channel:{my lock}");
+    }
+
+    #[test]
+    fn the_mapper_is_applied_before_the_channel_is_derived() {
+        let key = LockKey::new("orders", Some(&|name| format!("app:{name}"))).unwrap();
+        assert_eq!(key.name(), "orders");
+        assert_eq!(key.key(), "app:orders");
+        assert_eq!(key.channel(), "redisson_lock__channel:{app:orders}");
+    }
+
+    #[test]
+    fn empty_and_oversized_names_are_refused() {
+        assert!(LockKey::new("", None).is_err());
+        assert!(LockKey::new(&"x".repeat(513), None).is_err());
+        assert!(LockKey::new(&"x".repeat(512), None).is_ok());
+        assert!(LockKey::new("x", Some(&|_| String::new())).is_err());
+    }
+}

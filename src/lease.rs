@@ -1,0 +1,42 @@
+//! Leases: how long Redis keeps a lock, and how long its holder may believe in it.
+
+use std::time::Duration;
+
+use crate::clock::Moment;
+use crate::error::Error;
+
+/// The shortest lease that can be asked for.
+pub(crate) const SHORTEST: Duration = Duration::from_millis(10);
+
+/// The moment up to which a hold may be believed in, when the command that granted or renewed it
+/// was first sent at `sent` (design: invariant 2).
+pub(crate) fn deadline(sent: Moment, lease: Duration) -> Moment {
+    (sent + lease).minus(drift(lease))
+}
+
+/// What a lease loses for clocks that run at different rates: one percent and 2 ms.
+fn drift(lease: Duration) -> Duration {
+    lease / 100 + Duration::from_millis(2)
+}
+
+/// Checks a lease that a caller asked for, before anything is sent.
+pub(crate) fn check(what: &'static str, lease: Duration, longest: Duration) -> Result<(), Error> {
+    if lease < SHORTEST {
+        return Err(Error::invalid(
+            what,
+            format!("it must be at least {SHORTEST:?}, got={lease:?}"),
+        ));
+    }
+    if lease > longest {
+        return Err(Error::invalid(
+            what,
+            format!("it must be at most max_lease={longest:?}, got={lease:?}"),
+        ));
+    }
+    Ok(())
+}
+
+/// Redis counts leases in whole milliseconds; a part of one is given up, never added.
+pub(crate) fn millis(lease: Duration) -> u64 {
+    u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,339 @@
+//! The wait for a lock: try, subscribe, try again, then wait for a message or a timer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::Instrument;
+
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::guard::Guard;
+use crate::hold::{Standing, Terms};
+use crate::key::LockKey;
+use crate::owner::Owner;
+use crate::session::{Acquiring, Attempt, Claim, Core, Session};
+use crate::wait::{Place, Wake};
+
+/// How long a caller is ready to wait.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wait {
+    ForEver,
+    AtMost(Duration),
+    Not,
+}
+
+/// Acquires a lock, on the caller's runtime.
+pub(super) async fn acquire(
+    session: &Arc<Session>,
+    key: &Arc<LockKey>,
+    owner: Owner,
+    terms: &Terms,
+    wait: Wait,
+) -> Result<Option<Guard>> {
+    let core = session.core();
+    core.open()?;
+    let began = core.clock.now();
+    let span = tracing::debug_span!(
+        "acquire",
+        lock = key.name(),
+        %owner,
+        outcome = tracing::field::Empty,
+        waited_ms = tracing::field::Empty,
+    );
+    let deadline = match wait {
+        Wait::ForEver => None,
+        Wait::AtMost(wait) => Some(began + wait),
+        Wait::Not => Some(began + core.server.command_timeout()),
+    };
+    let caller = Caller {
+        session,
+        key,
+        owner,
+        terms,
+        began,
+        deadline,
+    };
+    let outcome = match wait {
+        Wait::Not => caller.try_once().instrument(span.clone()).await,
+        Wait::ForEver | Wait::AtMost(_) => caller.wait().instrument(span.clone()).await,
+    };
+    if !span.is_disabled() {
+        let waited = core.clock.now().since(began);
+        span.record("waited_ms", waited.as_millis() as u64);
+        span.record(
+            "outcome",
+            match &outcome {
+                Ok(Some(_)) => "acquired",
+                Ok(None) => "busy",
+                Err(_) => "failed",
+            },
+        );
+    }
+    Ok(outcome?.map(Guard::new))
+}
+
+/// One call to acquire a lock.
+struct Caller<'a> {
+    session: &'a Arc<Session>,
+    key: &'a Arc<LockKey>,
+    owner: Owner,
+    terms: &'a Terms,
+    began: Moment,
+    /// When the call has to be over.
+    deadline: Option<Moment>,
+}
+
+/// What a look at the owner's own holds says.
+enum Own {
+    /// It holds the lock, and now once more.
+    Reentered(Claim),
+    Nothing,
+}
+
+impl Caller<'_> {
+    /// One attempt, beside whoever else of this client contends.
+    async fn try_once(&self) -> Result<Option<Claim>> {
+        let core = self.core();
+        if let Own::Reentered(claim) = self.reenter().await? {
+            return Ok(Some(claim));
+        }
+        if core.holds.is_releasing(self.key) {
+            // A guard dropped just now must not look like somebody else's lock.
+            self.released().await?;
+        }
+        let mut acquiring = Acquiring::first(self.session, self.key, self.owner);
+        match acquiring.attempt(self.terms, self.until()).await? {
+            Attempt::Granted(claim) => Ok(Some(claim)),
+            // Meanwhile another branch of this owner may have got it.
+            Attempt::Busy(_) | Attempt::Ended | Attempt::Lost(_) => match self.reenter().await? {
+                Own::Reentered(claim) => Ok(Some(claim)),
+                Own::Nothing => Ok(None),
+            },
+        }
+    }
+
+    /// Waits in the queue until the lock is acquired or the deadline has come.
+    async fn wait(&self) -> Result<Option<Claim>> {
+        if let Own::Reentered(claim) = self.reenter().await? {
+            return Ok(Some(claim));
+        }
+        let core = self.core();
+        let patient = self.deadline.is_none();
+        let place = core.waiters.enter(self.key, self.owner, patient)?;
+        let mut contest = Contest::default();
+        loop {
+            core.open()?;
+            if let Own::Reentered(claim) = self.reenter().await? {
+                return Ok(Some(claim));
+            }
+            let now = core.clock.now();
+            if contest.looked && self.deadline.is_some_and(|deadline| now >= deadline) {
+                return self.give_up(&place, contest);
+            }
+            contest.looked = true;
+            let look_again = match self.take_part(&place, &mut contest).await? {
+                Step::Acquired(claim) => return Ok(Some(claim)),
+                Step::Again => continue,
+                Step::Wait(until) => until,
+            };
+            let until = self
+                .deadline
+                .map_or(look_again, |deadline| deadline.min(look_again));
+            place.wait(until).await?;
+        }
+    }
+
+    /// The time is over: the lock was busy, or nobody knows.
+    fn give_up(&self, place: &Place, contest: Contest) -> Result<Option<Claim>> {
+        let core = self.core();
+        let now = core.clock.now();
+        let waited = now.since(self.began);
+        let unanswered = place.unanswered_for(now).is_some_and(|silence| {
+            silence >= waited / 2 && silence >= SILENCE && core.holds.kept_until(self.key).is_none()
+        });
+        match contest.outage.or_else(|| place.outage()) {
+            Some(outage) => Err(outage),
+            // The contender's question has no answer either.
+            None if unanswered => Err(Error::Timeout { waited }),
+            None => Ok(None),
+        }
+    }
+
+    /// One look at the lock from a place in its queue.
+    async fn take_part(&self, place: &Place, contest: &mut Contest) -> Result<Step> {
+        let core = self.core();
+        let now = core.clock.now();
+        let poll_cap = jittered(core.settings.poll_cap);
+        if !place.is_contender() {
+            match place.take_over() {
+                Some(abandoned) => {
+                    if let Some(hold) = abandoned {
+                        core.abandon(&hold);
+                    }
+                }
+                None => return Ok(Step::Wait(now + poll_cap)),
+            }
+        }
+        // While this client keeps the lock, its waiters send nothing.
+        if let Some(kept) = core.holds.kept_until(self.key) {
+            return Ok(Step::Wait(kept.min(now + poll_cap)));
+        }
+        // Nor while it gives the lock back, unless that takes long.
+        if !contest.release_awaited && core.holds.is_releasing(self.key) {
+            contest.release_awaited = true;
+            return Ok(Step::Wait(now + poll_cap));
+        }
+        contest.release_awaited = false;
+
+        let mut acquiring = match contest.spare.take() {
+            Some(spare) if !spare.is_spent() => spare,
+            _ => Acquiring::first(self.session, self.key, self.owner),
+        };
+        let listening = place.is_listening();
+        place.attempting(Some(acquiring.hold().clone()));
+        let attempt = acquiring.attempt(self.terms, self.until()).await;
+        place.attempting(None);
+        let ttl = match attempt {
+            Ok(Attempt::Granted(claim)) => return Ok(Step::Acquired(claim)),
+            Ok(Attempt::Ended | Attempt::Lost(_)) => return Ok(Step::Again),
+            Ok(Attempt::Busy(ttl)) => ttl,
+            Err(error) => return self.meet(error, contest),
+        };
+        contest.outage = None;
+        contest.spare = Some(acquiring);
+        self.next_look(place, contest, ttl, listening).await
+    }
+
+    /// A caller with time left goes on trying in an outage; one without a deadline is told, and so
+    /// are the others of its kind.
+    fn meet(&self, error: Error, contest: &mut Contest) -> Result<Step> {
+        if !error.is_retriable() {
+            return Err(error);
+        }
+        let core = self.core();
+        core.waiters.fail(self.key, &error);
+        if self.deadline.is_none() {
+            return Err(error);
+        }
+        contest.outage = Some(error);
+        Ok(Step::Wait(core.clock.now() + AFTER_AN_OUTAGE))
+    }
+
+    /// After a busy answer: subscribe and try again, or wait.
+    async fn next_look(
+        &self,
+        place: &Place,
+        contest: &mut Contest,
+        ttl: Option<Duration>,
+        listening: bool,
+    ) -> Result<Step> {
+        let core = self.core();
+        if let Wake::Poll(backoff) = core.settings.wake {
+            let pause = jittered(backoff.pause(contest.attempts));
+            contest.attempts += 1;
+            return Ok(Step::Wait(core.clock.now() + pause));
+        }
+        // A TTL of n ms is over when n + 1 ms have passed for certain.
+        let ttl = ttl.map_or(Duration::MAX, |ttl| ttl + Duration::from_millis(1));
+        let wait = ttl.min(jittered(core.settings.poll_cap));
+        let look_again = core.clock.now() + wait;
+        if listening || contest.is_deaf {
+            return Ok(Step::Wait(look_again));
+        }
+        let limit = self
+            .deadline
+            .map_or(look_again, |deadline| deadline.min(look_again));
+        tokio::select! {
+            () = place.subscribed() => {}
+            () = core.clock.sleep_until(limit) => {}
+        }
+        // What was published before the subscription stood was not heard: look once more. Where it
+        // cannot be had, timers have to do.
+        contest.is_deaf = !place.is_listening();
+        Ok(if contest.is_deaf {
+            Step::Wait(look_again)
+        } else {
+            Step::Again
+        })
+    }
+
+    /// Acquires once more what this owner holds. An error if it held the lock and lost it.
+    async fn reenter(&self) -> Result<Own> {
+        let core = self.core();
+        loop {
+            let hold = match core.holds.standing(self.key, self.owner) {
+                Standing::Holding(hold) => hold,
+                Standing::Lost(lost) => return Err(Error::Lost(lost)),
+                Standing::Acquiring | Standing::Nothing => return Ok(Own::Nothing),
+            };
+            let mut acquiring = Acquiring::again(self.session, hold).await;
+            match acquiring.attempt(self.terms, self.until()).await? {
+                Attempt::Granted(claim) => return Ok(Own::Reentered(claim)),
+                Attempt::Lost(lost) => return Err(Error::Lost(lost)),
+                // Its last claim was dropped meanwhile.
+                Attempt::Busy(_) | Attempt::Ended => {}
+            }
+        }
+    }
+
+    /// Waits until what this client gave up on the lock is settled, or the deadline has come.
+    async fn released(&self) -> Result<()> {
+        let core = self.core();
+        let place = core.waiters.enter(self.key, self.owner, false)?;
+        while core.holds.is_releasing(self.key) && core.clock.now() < self.until() {
+            place
+                .wait(self.until().min(core.clock.now() + RELEASED_SOON))
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Up to when one attempt may go on.
+    fn until(&self) -> Moment {
+        let core = self.core();
+        let patience = core.clock.now() + core.server.command_timeout();
+        self.deadline
+            .map_or(patience, |deadline| deadline.min(patience))
+    }
+
+    fn core(&self) -> &Arc<Core> {
+        self.session.core()
+    }
+}
+
+/// What a look at the lock came to.
+enum Step {
+    Acquired(Claim),
+    Again,
+    /// Look again at this moment, or when told.
+    Wait(Moment),
+}
+
+/// What a waiter remembers from one look to the next.
+#[derive(Default)]
+struct Contest {
+    /// It has had its look, however short its wait is.
+    looked: bool,
+    /// An acquire that was answered with a clear no, to be sent again.
+    spare: Option<Acquiring>,
+    /// A subscription could not be had.
+    is_deaf: bool,
+    attempts: u32,
+    /// This client's own release was waited for, and takes long.
+    release_awaited: bool,
+    /// The server could not be asked when last tried.
+    outage: Option<Error>,
+}
+
+/// Up to a tenth more, so that waiters do not move in step.
+fn jittered(pause: Duration) -> Duration {
+    use std::hash::{BuildHasher, RandomState};
+    let random = RandomState::new().hash_one(0) % 1024;
+    pause + pause / 10 * random as u32 / 1024
+}
+
+/// A question without an answer for this long is more than a busy server.
+const SILENCE: Duration = Duration::from_millis(50);
+
+const AFTER_AN_OUTAGE: Duration = Duration::from_millis(20);
+const RELEASED_SOON: Duration = Duration::from_millis(100);

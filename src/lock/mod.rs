@@ -1,0 +1,151 @@
+//! The lock, its requests, and the wait for it.
+
+mod acquire;
+mod query;
+mod request;
+mod unlock;
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::guard::Held;
+use crate::key::LockKey;
+use crate::session::Session;
+
+pub use query::{HoldInfo, HolderInfo, Ttl};
+pub use request::{LockRequest, TryLockRequest};
+pub use unlock::{ForceUnlockRequest, UnlockRequest};
+
+/// A lock on a server: reentrant, leased, shared with Redisson's `RLock` of the same name.
+///
+/// A handle: making and cloning it costs nothing on the server, any number of handles of one name
+/// are the same lock, and each keeps its client alive.
+///
+/// # Examples
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// # async fn example(client: lockdog::Client) -> lockdog::Result<()> {
+/// let lock = client.lock("orders:42");
+///
+/// let guard = lock.lock().await?;
+/// // The same task may lock again: the hold counts.
+/// let again = lock.lock().await?;
+/// assert_eq!(again.hold_count(), 2);
+/// again.unlock().await?;
+/// guard.unlock().await?;
+///
+/// match lock.try_lock().wait(Duration::from_secs(1)).await? {
+///     Some(guard) => drop(guard),
+///     None => println!("busy"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Lock {
+    session: Arc<Session>,
+    name: Arc<str>,
+    /// A name that cannot be used is an error of each request.
+    key: Result<Arc<LockKey>>,
+}
+
+impl Lock {
+    pub(crate) fn new(session: Arc<Session>, name: &str) -> Self {
+        let mapper = session.core().settings.name_mapper.as_deref();
+        let key = LockKey::new(name, mapper).map(Arc::new);
+        Self {
+            session,
+            name: name.into(),
+            key,
+        }
+    }
+
+    /// The name, as it was asked for. Corresponds to Redisson's `getName()`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Acquires the lock, waiting for it as long as it takes. Corresponds to Redisson's `lock()`,
+    /// and with [`LockRequest::lease`] to `lock(lease, unit)`.
+    ///
+    /// Without a lease the watchdog renews the lock until it is unlocked.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] if this owner held the lock, has a guard of it still, and lost it.
+    /// [`Error::Timeout`], [`Error::Unavailable`] or a retriable [`Error::Refused`] if the server
+    /// could not be asked for the whole command timeout.
+    /// [`Error::Refused`] if it does not allow it, [`Error::Invalid`] for a bad name or lease,
+    /// [`Error::TooManyWaiters`], [`Error::Closed`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancelled at any point, the place in the queue is passed on, and a lock that was granted
+    /// unseen is given back in the background.
+    pub fn lock(&self) -> LockRequest {
+        LockRequest::new(self.clone())
+    }
+
+    /// Acquires the lock if that can be done at once, or within [`TryLockRequest::wait`].
+    /// Corresponds to Redisson's `tryLock()`, `tryLock(wait, unit)` and `tryLock(wait, lease, unit)`.
+    ///
+    /// Answers `None` if somebody else has it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::lock`]. A server that cannot be asked is an error, never `None`.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Lock::lock`].
+    pub fn try_lock(&self) -> TryLockRequest {
+        TryLockRequest::new(self.clone())
+    }
+
+    /// Acquires the lock, does the work, unlocks. The work is cancelled (its future is dropped) if
+    /// the lock is lost.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::lock`]; [`Error::Lost`] if the lock was lost before the unlock: then the work was
+    /// cancelled, or its output is discarded.
+    /// An unlock that nobody confirmed is no error where the lock was still valid when the work
+    /// was done.
+    ///
+    /// # Cancel safety
+    ///
+    /// The work is dropped and the lock given back in the background.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example(client: lockdog::Client) -> lockdog::Result<()> {
+    /// let lock = client.lock("orders:42");
+    /// let total = lock.with(|_held| async { 6 * 7 }).await?;
+    /// assert_eq!(total, 42);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn with<F, Fut>(&self, work: F) -> Result<Fut::Output>
+    where
+        F: FnOnce(Held) -> Fut,
+        Fut: Future,
+    {
+        self.lock().with(work).await
+    }
+
+    fn key(&self) -> Result<&Arc<LockKey>> {
+        self.key.as_ref().map_err(Error::clone)
+    }
+}
+
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lock")
+            .field("name", &self.name())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,247 @@
+//! Looking at a lock: what Redis says of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Value;
+
+use super::Lock;
+use crate::error::{Error, Result};
+use crate::hold::Hold;
+use crate::owner::Owner;
+use crate::server::{Failure, Sent};
+use crate::session::Core;
+
+/// How long a key in Redis lives on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Ttl {
+    /// It is deleted after this time.
+    Expires(Duration),
+    /// It stays until somebody deletes it: not the work of a lock.
+    Persistent,
+}
+
+/// Who has a lock, as Redis says.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct HolderInfo {
+    /// The holder's hash field: `<client uuid>:<thread or task>`, for lockdog with the hold's number
+    /// behind it.
+    pub field: String,
+    /// How many acquires of it are not unlocked yet.
+    pub count: u64,
+    /// How long the lock lives on unless it is renewed.
+    pub ttl: Ttl,
+    /// The holder is an owner of this client.
+    pub ours: bool,
+}
+
+impl Lock {
+    /// Whether anybody holds the lock. Corresponds to Redisson's `isLocked()`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Timeout`], [`Error::Unavailable`], [`Error::Refused`], [`Error::Closed`], and
+    /// [`Error::Invalid`] for a bad name.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancelling it changes nothing.
+    pub async fn is_locked(&self) -> Result<bool> {
+        let key = self.key()?;
+        let answer = self.ask("EXISTS", &[key.key()]).await?;
+        Ok(answer != Value::Int(0))
+    }
+
+    /// Whether the current owner holds the lock. Corresponds to Redisson's
+    /// `isHeldByCurrentThread()`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::is_locked`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancelling it changes nothing.
+    pub async fn is_held(&self) -> Result<bool> {
+        self.is_held_by(&Owner::current()).await
+    }
+
+    /// Whether this owner of this client holds the lock. Corresponds to Redisson's
+    /// `isHeldByThread(threadId)`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::is_locked`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancelling it changes nothing.
+    pub async fn is_held_by(&self, owner: &Owner) -> Result<bool> {
+        Ok(self.count_of(owner).await? > 0)
+    }
+
+    /// How many acquires of the current owner are not unlocked yet, as Redis counts them; 0 if it
+    /// does not hold the lock. Corresponds to Redisson's `getHoldCount()`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::is_locked`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancelling it changes nothing.
+    pub async fn hold_count(&self) -> Result<u64> {
+        self.count_of(&Owner::current()).await
+    }
+
+    /// How long the lock lives on in Redis unless it is renewed; `None` if nobody holds it.
+    /// Corresponds to Redisson's `remainTimeToLive()`, with `None` for -2 and
+    /// [`Ttl::Persistent`] for -1.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::is_locked`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancelling it changes nothing.
+    pub async fn remaining_ttl(&self) -> Result<Option<Ttl>> {
+        let key = self.key()?;
+        Ok(ttl(&self.ask("PTTL", &[key.key()]).await?))
+    }
+
+    /// Who holds the lock, as Redis says; `None` if nobody does. Redisson has no such call.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::is_locked`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancelling it changes nothing.
+    pub async fn holder(&self) -> Result<Option<HolderInfo>> {
+        let key = self.key()?;
+        let fields = self.ask("HGETALL", &[key.key()]).await?;
+        let Some((field, count)) = first_pair(fields) else {
+            return Ok(None);
+        };
+        // Gone between the two questions is gone.
+        let Some(ttl) = ttl(&self.ask("PTTL", &[key.key()]).await?) else {
+            return Ok(None);
+        };
+        Ok(Some(HolderInfo {
+            ours: self.session.core().number_of(&field).is_some(),
+            field,
+            count,
+            ttl,
+        }))
+    }
+
+    async fn count_of(&self, owner: &Owner) -> Result<u64> {
+        let key = self.key()?;
+        let core = self.session.core();
+        core.open()?;
+        // An owner of this client that has no hold here has none in Redis.
+        let Some(hold) = self.hold_of(core, owner)? else {
+            return Ok(0);
+        };
+        let field = core.field(&hold);
+        let count = self.ask("HGET", &[key.key(), &field]).await?;
+        Ok(number(&count).unwrap_or(0))
+    }
+
+    pub(super) fn hold_of(&self, core: &Core, owner: &Owner) -> Result<Option<Arc<Hold>>> {
+        Ok(core.holds.of_owner(self.key()?, *owner))
+    }
+
+    /// Asks the server something that changes nothing.
+    async fn ask(&self, command: &str, args: &[&str]) -> Result<Value> {
+        let core = self.session.core();
+        core.open()?;
+        let until = core.clock.now() + core.server.command_timeout();
+        let mut question = redis::cmd(command);
+        question.arg(args);
+        let answer = core
+            .server
+            .call(|_| question.clone(), until, &mut Sent::default())
+            .await;
+        answer.map_err(Failure::into)
+    }
+}
+
+fn ttl(answer: &Value) -> Option<Ttl> {
+    match answer {
+        Value::Int(ttl @ 0..) => Some(Ttl::Expires(Duration::from_millis(*ttl as u64))),
+        Value::Int(-1) => Some(Ttl::Persistent),
+        _ => None,
+    }
+}
+
+fn first_pair(fields: Value) -> Option<(String, u64)> {
+    let (field, count) = match fields {
+        Value::Array(fields) => {
+            let mut fields = fields.into_iter();
+            (fields.next()?, fields.next()?)
+        }
+        Value::Map(fields) => fields.into_iter().next()?,
+        _ => return None,
+    };
+    Some((text(&field)?, number(&count).unwrap_or(0)))
+}
+
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        Value::SimpleString(text) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+fn number(value: &Value) -> Option<u64> {
+    text(value)?.parse().ok()
+}
+
+/// A hold of this client, from [`Client::holds`](crate::Client::holds).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct HoldInfo {
+    /// The lock's name.
+    pub lock: String,
+    /// Who holds it.
+    pub owner: Owner,
+    /// Its field in Redis.
+    pub field: String,
+    /// How many acquires are not unlocked yet.
+    pub count: u32,
+    /// How long it may be acted on without a further renewal.
+    pub remaining: Duration,
+    /// The time since it was acquired.
+    pub held_for: Duration,
+    /// The watchdog renews it.
+    pub watched: bool,
+}
+
+impl HoldInfo {
+    pub(crate) fn of(core: &Core, hold: &Hold) -> Option<Self> {
+        let now = core.clock.now();
+        let state = hold.state();
+        state.is_valid(now).then(|| Self {
+            lock: hold.key().name().to_owned(),
+            owner: hold.owner(),
+            field: core.field(hold),
+            count: state.count,
+            remaining: state.deadline.since(now),
+            held_for: now.since(state.acquired),
+            watched: state.is_renewed(),
+        })
+    }
+}
+
+/// The holder with this field is a hold of this client.
+pub(super) fn own_hold(core: &Core, lock: &Lock, field: &str) -> Result<Option<Arc<Hold>>, Error> {
+    let Some(number) = core.number_of(field) else {
+        return Ok(None);
+    };
+    Ok(core.holds.numbered(lock.key()?, number))
+}

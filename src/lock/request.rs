@@ -1,0 +1,233 @@
+//! What a caller asks for; nothing happens before it is awaited.
+
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::time::Duration;
+
+use super::Lock;
+use super::acquire::{self, Wait};
+use crate::error::{Error, Result};
+use crate::guard::{Guard, Held};
+use crate::hold::Terms;
+use crate::lease;
+use crate::owner::Owner;
+
+type Boxed<T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'static>>;
+
+/// A wish to hold a lock, from [`Lock::lock`]. Await it.
+#[derive(Clone)]
+#[must_use = "a request does nothing unless it is awaited"]
+pub struct LockRequest {
+    wish: Wish,
+}
+
+/// A wish to hold a lock if it can be had in time, from [`Lock::try_lock`]. Await it.
+#[derive(Clone)]
+#[must_use = "a request does nothing unless it is awaited"]
+pub struct TryLockRequest {
+    wish: Wish,
+    wait: Option<Duration>,
+}
+
+/// What both requests share.
+#[derive(Clone)]
+struct Wish {
+    lock: Lock,
+    lease: Option<Duration>,
+    max_hold: Option<Duration>,
+    owner: Option<Owner>,
+}
+
+macro_rules! options {
+    () => {
+        /// Takes the lock for this long, without a watchdog; it is not renewed and frees itself
+        /// when the time is over. From 10 ms up to the client's `max_lease`, in whole milliseconds.
+        pub fn lease(mut self, lease: Duration) -> Self {
+            self.wish.lease = Some(lease);
+            self
+        }
+
+        /// Bounds how long the watchdog may keep the lock, counted from this acquire; then it is
+        /// lost, with [`LostReason::MaxHold`](crate::LostReason::MaxHold). For work that may hang.
+        /// Where several acquires of one hold set a bound, the earliest holds.
+        pub fn max_hold(mut self, max_hold: Duration) -> Self {
+            self.wish.max_hold = Some(max_hold);
+            self
+        }
+
+        /// Acquires as this owner instead of the current one.
+        pub fn owner(mut self, owner: &Owner) -> Self {
+            self.wish.owner = Some(*owner);
+            self
+        }
+    };
+}
+
+impl LockRequest {
+    pub(super) fn new(lock: Lock) -> Self {
+        let wish = Wish::new(lock);
+        Self { wish }
+    }
+
+    options!();
+
+    /// As [`Lock::with`], on the terms of this request.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::with`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Lock::with`].
+    pub async fn with<F, Fut>(self, work: F) -> Result<Fut::Output>
+    where
+        F: FnOnce(Held) -> Fut,
+        Fut: Future,
+    {
+        run(self.await?, work).await
+    }
+}
+
+impl TryLockRequest {
+    pub(super) fn new(lock: Lock) -> Self {
+        let wish = Wish::new(lock);
+        Self { wish, wait: None }
+    }
+
+    options!();
+
+    /// Waits for the lock at most this long, all included. Zero is one attempt, as without.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = Some(wait);
+        self
+    }
+
+    /// As [`Lock::with`], on the terms of this request; `None` if somebody else has the lock.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::with`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Lock::with`].
+    pub async fn with<F, Fut>(self, work: F) -> Result<Option<Fut::Output>>
+    where
+        F: FnOnce(Held) -> Fut,
+        Fut: Future,
+    {
+        match self.await? {
+            Some(guard) => run(guard, work).await.map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+impl Wish {
+    fn new(lock: Lock) -> Self {
+        Self {
+            lock,
+            lease: None,
+            max_hold: None,
+            owner: None,
+        }
+    }
+
+    /// Checks everything that can be checked before a command is sent.
+    fn terms(&self) -> Result<Terms> {
+        let settings = &self.lock.session.core().settings;
+        if let Some(lease) = self.lease {
+            lease::check("lease", lease, settings.max_lease)?;
+        }
+        if let Some(max_hold) = self.max_hold {
+            lease::check("max_hold", max_hold, Duration::MAX)?;
+        }
+        let lease = self.lease.unwrap_or(settings.watchdog_lease);
+        Ok(Terms {
+            lease: self.max_hold.map_or(lease, |max_hold| lease.min(max_hold)),
+            watched: self.lease.is_none(),
+            max_hold: self.max_hold,
+        })
+    }
+
+    async fn acquire(self, wait: Wait) -> Result<Option<Guard>> {
+        let owner = self.owner.unwrap_or_else(Owner::current);
+        let terms = self.terms()?;
+        let key = self.lock.key()?;
+        acquire::acquire(&self.lock.session, key, owner, &terms, wait).await
+    }
+}
+
+impl IntoFuture for LockRequest {
+    type Output = Result<Guard>;
+    type IntoFuture = Boxed<Guard>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let guard = self.wish.acquire(Wait::ForEver).await?;
+            // A wait without end ends with a guard or an error.
+            guard.ok_or(Error::Closed)
+        })
+    }
+}
+
+impl IntoFuture for TryLockRequest {
+    type Output = Result<Option<Guard>>;
+    type IntoFuture = Boxed<Option<Guard>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let wait = match self.wait {
+            None | Some(Duration::ZERO) => Wait::Not,
+            Some(wait) => Wait::AtMost(wait),
+        };
+        Box::pin(self.wish.acquire(wait))
+    }
+}
+
+impl fmt::Debug for LockRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.wish.fmt("LockRequest", f).finish()
+    }
+}
+
+impl fmt::Debug for TryLockRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.wish
+            .fmt("TryLockRequest", f)
+            .field("wait", &self.wait)
+            .finish()
+    }
+}
+
+impl Wish {
+    fn fmt<'a, 'b>(&self, name: &str, f: &'a mut fmt::Formatter<'b>) -> fmt::DebugStruct<'a, 'b> {
+        let mut debug = f.debug_struct(name);
+        debug
+            .field("lock", &self.lock.name())
+            .field("lease", &self.lease)
+            .field("max_hold", &self.max_hold)
+            .field("owner", &self.owner);
+        debug
+    }
+}
+
+/// Does the work while the lock is held, and only then lets its output out.
+async fn run<F, Fut>(guard: Guard, work: F) -> Result<Fut::Output>
+where
+    F: FnOnce(Held) -> Fut,
+    Fut: Future,
+{
+    let work = work(guard.held());
+    let output = tokio::select! {
+        biased;
+        lost = guard.lost() => return Err(Error::Lost(lost)),
+        output = work => output,
+    };
+    match guard.unlock().await {
+        // The lock was valid up to here; who confirms its end does not matter to the output.
+        Ok(_) | Err(Error::UnlockUnconfirmed(_)) => Ok(output),
+        Err(error) => Err(error),
+    }
+}

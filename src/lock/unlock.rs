@@ -1,0 +1,169 @@
+//! Ending holds without a guard: forgotten ones, and by force.
+
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+
+use super::query::own_hold;
+use super::{HolderInfo, Lock};
+use crate::error::{Error, LostReason, NotHeld, Result};
+use crate::owner::Owner;
+use crate::script;
+use crate::session::Unlocked;
+
+type Boxed<T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'static>>;
+
+/// A wish to end a forgotten hold, from [`Lock::unlock`]. Await it.
+#[derive(Clone)]
+#[must_use = "a request does nothing unless it is awaited"]
+pub struct UnlockRequest {
+    lock: Lock,
+    owner: Option<Owner>,
+}
+
+/// A wish to free a lock by force, from [`Lock::force_unlock`]. Await it.
+#[derive(Clone)]
+#[must_use = "a request does nothing unless it is awaited"]
+pub struct ForceUnlockRequest {
+    lock: Lock,
+    holder: Option<String>,
+}
+
+impl Lock {
+    /// Ends the newest hold of the current owner whose guard was forgotten. Corresponds to
+    /// Redisson's `unlock()`; meant for ported code.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotHeld`] if the owner has no forgotten hold: never had, already ended, its lease
+    /// ran out, or a living guard stands for it, which is then the one to unlock.
+    /// [`Error::Lost`] and [`Error::UnlockUnconfirmed`] as [`Guard::unlock`](crate::Guard::unlock).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancelled after its first poll, the hold is ended in the background.
+    pub fn unlock(&self) -> UnlockRequest {
+        UnlockRequest {
+            lock: self.clone(),
+            owner: None,
+        }
+    }
+
+    /// Frees the lock, whoever holds it; false if nobody does. Corresponds to Redisson's
+    /// `forceUnlock()`.
+    ///
+    /// The holder is read first, and only that one loses the lock: a force unlock that arrives late
+    /// or twice does not free the next holder's. A holder of this client is told at once, any other
+    /// at its next renewal.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::is_locked`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancelled, the lock may or may not be freed.
+    pub fn force_unlock(&self) -> ForceUnlockRequest {
+        ForceUnlockRequest {
+            lock: self.clone(),
+            holder: None,
+        }
+    }
+
+    async fn end_forgotten(&self, owner: Owner) -> Result<Unlocked> {
+        let key = self.key()?;
+        let core = self.session.core();
+        core.open()?;
+        let Some(hold) = core.holds.of_owner(key, owner) else {
+            return Err(NotHeld::nothing(self.name(), &owner.to_string()).into());
+        };
+        if let Some(claim) = core.take_forgotten(&self.session, &hold) {
+            return claim.unlock().await;
+        }
+        let now = core.clock.now();
+        let (held, renewed) = {
+            let state = hold.state();
+            (now.since(state.acquired), now.since(state.renewed))
+        };
+        Err(NotHeld::guarded(self.name(), &owner.to_string(), held, renewed).into())
+    }
+
+    async fn free_from(&self, holder: Option<String>) -> Result<bool> {
+        let key = self.key()?;
+        let core = self.session.core();
+        core.open()?;
+        let field = match holder {
+            Some(field) => field,
+            None => match self.holder().await? {
+                Some(holder) => holder.field,
+                None => return Ok(false),
+            },
+        };
+        let until = core.clock.now() + core.server.command_timeout();
+        let freed = script::force_unlock(&core.server, key, &field, until).await?;
+        if freed {
+            tracing::debug!(lock = key.name(), field, "freed by force");
+            if let Some(hold) = own_hold(core, self, &field)? {
+                core.lose(&hold, LostReason::Forced);
+            }
+            core.waiters.wake(key);
+        }
+        Ok(freed)
+    }
+}
+
+impl UnlockRequest {
+    /// Ends a hold of this owner instead of the current one. Corresponds to Redisson's
+    /// `unlockAsync(threadId)`.
+    pub fn owner(mut self, owner: &Owner) -> Self {
+        self.owner = Some(*owner);
+        self
+    }
+}
+
+impl ForceUnlockRequest {
+    /// Frees the lock only from this holder, seen before with [`Lock::holder`].
+    pub fn expecting(mut self, holder: &HolderInfo) -> Self {
+        self.holder = Some(holder.field.clone());
+        self
+    }
+}
+
+impl IntoFuture for UnlockRequest {
+    type Output = Result<Unlocked>;
+    type IntoFuture = Boxed<Unlocked>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let owner = self.owner.unwrap_or_else(Owner::current);
+            self.lock.end_forgotten(owner).await
+        })
+    }
+}
+
+impl IntoFuture for ForceUnlockRequest {
+    type Output = Result<bool, Error>;
+    type IntoFuture = Boxed<bool>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { self.lock.free_from(self.holder).await })
+    }
+}
+
+impl fmt::Debug for UnlockRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UnlockRequest")
+            .field("lock", &self.lock.name())
+            .field("owner", &self.owner)
+            .finish()
+    }
+}
+
+impl fmt::Debug for ForceUnlockRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ForceUnlockRequest")
+            .field("lock", &self.lock.name())
+            .field("holder", &self.holder)
+            .finish()
+    }
+}

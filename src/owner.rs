@@ -1,0 +1,177 @@
+//! Who holds a lock: a tokio task unless the caller says otherwise.
+
+use std::cell::Cell;
+use std::fmt;
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+tokio::task_local! {
+    static SCOPE: Owner;
+}
+
+/// Who holds a lock.
+///
+/// Redisson's owner is a thread; lockdog's is the tokio task that runs the call, so nested calls
+/// inside one async handler re-enter without passing anything along. An owner is found at the
+/// first poll of a request:
+///
+/// 1. the one given with `.owner(&owner)`;
+/// 2. else the one of the innermost [`Owner::scope`] around the call;
+/// 3. else the current tokio task;
+/// 4. else, outside any task (the body of `#[tokio::main]`, say), the current thread.
+///
+/// Tasks, threads, [`Owner::new`] and [`Owner::from_id`] never collide with each other.
+///
+/// # Two traps
+///
+/// Branches of `join!` and `select!` run in one task: they are one owner and do not exclude each
+/// other. Give each a scope of its own.
+///
+/// A guard that leaves its task leaves its owner behind: whatever the old task does next (the next
+/// request on a keep-alive connection, say) would re-enter the lock beside the job that now has
+/// the guard. Take such a guard with `.owner(&Owner::new())`.
+///
+/// # Examples
+///
+/// ```
+/// use lockdog::Owner;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let owner = Owner::new();
+/// owner
+///     .scope(async {
+///         assert_eq!(Owner::current(), owner);
+///         // A spawned child is another task: wrap it to make it the same owner.
+///         let child = tokio::spawn(Owner::current().scope(async { Owner::current() }));
+///         assert_eq!(child.await.unwrap(), owner);
+///     })
+///     .await;
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Owner(Kind);
+
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+enum Kind {
+    Given(u64),
+    New(u64),
+    Task(tokio::task::Id),
+    Thread(u64),
+}
+
+impl Owner {
+    /// An owner that is nobody else, in this process and for its whole life.
+    #[expect(
+        clippy::new_without_default,
+        reason = "a default that differs each time would surprise"
+    )]
+    pub fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self(Kind::New(NEXT.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    /// The owner with this id, the same for everybody in this process who names it.
+    ///
+    /// Corresponds to the `threadId` of Redisson's `lockAsync(threadId)`.
+    pub fn from_id(id: u64) -> Self {
+        Self(Kind::Given(id))
+    }
+
+    /// The owner that a request made here would have.
+    pub fn current() -> Self {
+        SCOPE
+            .try_with(|owner| *owner)
+            .ok()
+            .or_else(|| tokio::task::try_id().map(|id| Self(Kind::Task(id))))
+            .unwrap_or_else(|| Self(Kind::Thread(THREAD.get())))
+    }
+
+    /// Runs `future` with this owner as the current one.
+    ///
+    /// The scope does not cross `tokio::spawn`; wrap a child with
+    /// `tokio::spawn(Owner::current().scope(child))`.
+    pub fn scope<F: Future>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
+        SCOPE.scope(*self, future)
+    }
+
+    /// A task took something as this owner, and another task is running now.
+    pub(crate) fn is_left_behind(&self) -> bool {
+        matches!(self.0, Kind::Task(id) if tokio::task::try_id().is_some_and(|now| now != id))
+    }
+
+    /// The number of this owner among its kind: what [`Owner::from_id`] was given, the task's id,
+    /// or a count.
+    pub fn id(&self) -> u64 {
+        match self.0 {
+            Kind::Given(id) | Kind::New(id) | Kind::Thread(id) => id,
+            // Tokio shows a task's number only as text.
+            Kind::Task(id) => id.to_string().parse().unwrap_or(0),
+        }
+    }
+}
+
+/// As it stands in the hash field, between the client's uuid and the hold's number.
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Kind::Given(id) => write!(f, "{id}"),
+            Kind::New(id) => write!(f, "o{id}"),
+            Kind::Task(id) => write!(f, "t{id}"),
+            Kind::Thread(id) => write!(f, "th{id}"),
+        }
+    }
+}
+
+thread_local! {
+    static THREAD: Cell<u64> = {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Cell::new(NEXT.fetch_add(1, Ordering::Relaxed))
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn kinds_of_owners_never_collide() {
+        let given = Owner::from_id(1);
+        assert_eq!(given.id(), 1);
+        assert_eq!(given, Owner::from_id(1));
+        let task = tokio::spawn(async { Owner::current() }).await.unwrap();
+        assert_eq!(task.to_string(), format!("t{}", task.id()));
+        let texts = [Kind::Given(1), Kind::New(1), task.0, Kind::Thread(1)]
+            .map(|kind| Owner(kind).to_string());
+        for (i, text) in texts.iter().enumerate() {
+            assert!(!texts[i + 1..].contains(text), "{texts:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_innermost_scope_wins_and_does_not_cross_spawn() {
+        let (outer, inner) = (Owner::new(), Owner::new());
+        outer
+            .scope(async {
+                assert_eq!(Owner::current(), outer);
+                inner
+                    .scope(async { assert_eq!(Owner::current(), inner) })
+                    .await;
+                let child = tokio::spawn(async { Owner::current() }).await.unwrap();
+                assert_ne!(child, outer);
+            })
+            .await;
+    }
+
+    #[tokio::test]
+    async fn two_tasks_are_two_owners_and_one_task_stays_one_across_awaits() {
+        let seen = |()| async {
+            let before = Owner::current();
+            tokio::task::yield_now().await;
+            assert_eq!(before, Owner::current());
+            before
+        };
+        let (a, b) = (tokio::spawn(seen(())), tokio::spawn(seen(())));
+        assert_ne!(a.await.unwrap(), b.await.unwrap());
+    }
+}

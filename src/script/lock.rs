@@ -1,0 +1,177 @@
+//! The plain lock's transitions.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use redis::Value;
+
+use super::{Call, Script, unexpected};
+use crate::clock::Moment;
+use crate::key::LockKey;
+use crate::lease;
+use crate::server::{Connection, Failure, Sent, Server};
+
+/// What an acquire came to.
+#[derive(Debug)]
+pub(crate) enum Acquired {
+    Granted,
+    /// Somebody else has the lock; its TTL, if it has one.
+    Busy(Option<Duration>),
+    /// A re-entry found that the hold is gone.
+    Gone,
+}
+
+/// What an unlock came to.
+#[derive(Debug)]
+pub(crate) enum Unlocked {
+    /// The lock is free.
+    Released,
+    /// The hold stands at the target.
+    Kept,
+    /// There was no such hold.
+    Missing,
+}
+
+/// What a settle came to.
+#[derive(Debug)]
+pub(crate) enum Settled {
+    /// The count is the target.
+    Done,
+    /// There is no such hold.
+    Missing,
+}
+
+/// What a renewal came to, for one hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Renewed {
+    Extended,
+    /// There is no such hold.
+    Missing,
+    /// The server could not tell.
+    Unknown,
+}
+
+/// Raises a hold's count to `target`. See `lua/lock/acquire.lua`.
+pub(crate) async fn acquire(
+    server: &Server,
+    key: &LockKey,
+    field: String,
+    target: u32,
+    lease: Duration,
+    until: Moment,
+    sent: &mut Sent,
+) -> Result<Acquired, Failure> {
+    static SCRIPT: LazyLock<Script> =
+        LazyLock::new(|| Script::new(include_str!("../../lua/lock/acquire.lua")));
+    let call = Call {
+        script: &SCRIPT,
+        keys: vec![key.key()],
+        args: vec![field, target.to_string(), lease::millis(lease).to_string()],
+    };
+    match call.through(server, until, sent).await? {
+        Value::Nil => Ok(Acquired::Granted),
+        Value::Int(-3) => Ok(Acquired::Gone),
+        Value::Int(-1) => Ok(Acquired::Busy(None)),
+        Value::Int(ttl @ 0..) => Ok(Acquired::Busy(Some(Duration::from_millis(ttl as u64)))),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Lowers a hold's count to `target`. See `lua/lock/unlock.lua`.
+pub(crate) async fn unlock(
+    server: &Server,
+    key: &LockKey,
+    field: String,
+    target: u32,
+    until: Moment,
+    sent: &mut Sent,
+) -> Result<Unlocked, Failure> {
+    static SCRIPT: LazyLock<Script> =
+        LazyLock::new(|| Script::new(include_str!("../../lua/lock/unlock.lua")));
+    let call = Call {
+        script: &SCRIPT,
+        keys: vec![key.key()],
+        args: vec![field, target.to_string(), key.channel().to_owned()],
+    };
+    match call.through(server, until, sent).await? {
+        Value::Int(1) => Ok(Unlocked::Released),
+        Value::Int(0) => Ok(Unlocked::Kept),
+        Value::Nil => Ok(Unlocked::Missing),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Makes a hold's count `target` if the hold is there. See `lua/lock/settle.lua`.
+pub(crate) async fn settle(
+    connection: &Connection,
+    key: &LockKey,
+    field: String,
+    target: u32,
+    limit: Duration,
+) -> Result<Settled, Failure> {
+    static SCRIPT: LazyLock<Script> =
+        LazyLock::new(|| Script::new(include_str!("../../lua/lock/settle.lua")));
+    let call = Call {
+        script: &SCRIPT,
+        keys: vec![key.key()],
+        args: vec![field, target.to_string(), key.channel().to_owned()],
+    };
+    match call.on(connection, limit).await? {
+        Value::Int(1) => Ok(Settled::Done),
+        Value::Nil => Ok(Settled::Missing),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Extends the leases of many holds; one answer for each. See `lua/lock/renew.lua`.
+pub(crate) async fn renew(
+    connection: &Connection,
+    holds: &[(&LockKey, String, Duration)],
+    limit: Duration,
+) -> Result<Vec<Renewed>, Failure> {
+    static SCRIPT: LazyLock<Script> =
+        LazyLock::new(|| Script::new(include_str!("../../lua/lock/renew.lua")));
+    let call = Call {
+        script: &SCRIPT,
+        keys: holds.iter().map(|(key, _, _)| key.key()).collect(),
+        args: holds
+            .iter()
+            .flat_map(|(_, field, lease)| [field.clone(), lease::millis(*lease).to_string()])
+            .collect(),
+    };
+    let answers = match call.on(connection, limit).await? {
+        Value::Array(answers) if answers.len() == holds.len() => answers,
+        other => return Err(unexpected(&other)),
+    };
+    Ok(answers
+        .iter()
+        .map(|answer| match answer {
+            Value::Int(1) => Renewed::Extended,
+            Value::Int(0) => Renewed::Missing,
+            _ => Renewed::Unknown,
+        })
+        .collect())
+}
+
+/// Frees the lock from the holder with this field. See `lua/lock/force_unlock.lua`.
+pub(crate) async fn force_unlock(
+    server: &Server,
+    key: &LockKey,
+    field: &str,
+    until: Moment,
+) -> Result<bool, Failure> {
+    static SCRIPT: LazyLock<Script> =
+        LazyLock::new(|| Script::new(include_str!("../../lua/lock/force_unlock.lua")));
+    let call = Call {
+        script: &SCRIPT,
+        keys: vec![key.key()],
+        args: vec![field.to_owned(), key.channel().to_owned()],
+    };
+    let mut sent = Sent::default();
+    match call.through(server, until, &mut sent).await? {
+        Value::Int(1) => Ok(true),
+        // An unanswered first sending may have been the one that freed it.
+        Value::Int(0) => Ok(sent.repeated),
+        other => Err(unexpected(&other)),
+    }
+}

@@ -1,0 +1,83 @@
+//! One typed call for each Lua file; the only place that says `EVALSHA`.
+
+mod lock;
+
+use std::time::Duration;
+
+use redis::{Cmd, Value};
+
+use crate::clock::Moment;
+use crate::server::{Connection, Failure, Sent, Server};
+
+pub(crate) use lock::{
+    Acquired, Renewed, Settled, Unlocked, acquire, force_unlock, renew, settle, unlock,
+};
+
+/// A Lua file and its digest.
+pub(crate) struct Script {
+    text: &'static str,
+    digest: String,
+}
+
+impl Script {
+    fn new(text: &'static str) -> Self {
+        let digest = redis::Script::new(text).get_hash().to_owned();
+        Self { text, digest }
+    }
+
+    /// The command that runs it: by its digest, or with its `whole` text for a server that does not
+    /// know it yet.
+    fn command(&self, whole: bool, keys: &[&str], args: &[&str]) -> Cmd {
+        let mut command = if whole {
+            let mut command = redis::cmd("EVAL");
+            command.arg(self.text);
+            command
+        } else {
+            let mut command = redis::cmd("EVALSHA");
+            command.arg(&self.digest);
+            command
+        };
+        command.arg(keys.len()).arg(keys).arg(args);
+        command
+    }
+}
+
+/// A call that can be sent, and sent again, with the effect of once.
+pub(crate) struct Call<'a> {
+    script: &'static Script,
+    keys: Vec<&'a str>,
+    args: Vec<String>,
+}
+
+impl Call<'_> {
+    /// Runs it on the callers' connection; `sent` tells what may have run if this is dropped.
+    async fn through(
+        &self,
+        server: &Server,
+        until: Moment,
+        sent: &mut Sent,
+    ) -> Result<Value, Failure> {
+        server.call(|whole| self.command(whole), until, sent).await
+    }
+
+    /// Runs it once on one connection.
+    async fn on(&self, connection: &Connection, limit: Duration) -> Result<Value, Failure> {
+        match connection.send(&self.command(false), limit).await {
+            Err(Failure::Refused { code, .. }) if code == "NOSCRIPT" => {
+                connection.send(&self.command(true), limit).await
+            }
+            answer => answer,
+        }
+    }
+
+    fn command(&self, whole: bool) -> Cmd {
+        let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
+        self.script.command(whole, &self.keys, &args)
+    }
+}
+
+/// An answer that no script of ours gives: a proxy's, say. Nothing may be concluded from it.
+fn unexpected(value: &Value) -> Failure {
+    let text: String = format!("{value:?}").chars().take(100).collect();
+    Failure::Broken(format!("unexpected answer: {text}").into())
+}

@@ -1,0 +1,105 @@
+//! What a command can come to other than an answer, and what that means.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::RedisError;
+
+use crate::error::Error;
+
+/// How a command failed.
+#[derive(Clone, Debug)]
+pub(crate) enum Failure {
+    /// The connection broke after the command may have left: it may have run, or run later.
+    Broken(Arc<str>),
+    /// The server answered with an error: the command did nothing.
+    Refused { code: String, message: String },
+    /// No answer in time: it may have run, or run later.
+    Silent(Duration),
+    /// There was no connection to send it on: it did not run.
+    Unsent(Arc<str>),
+}
+
+/// What to do about a failure while there is time.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Remedy {
+    /// Nothing helps.
+    GiveUp,
+    /// Take another connection and send it again.
+    Reconnect,
+    /// Send it again a little later.
+    Wait,
+}
+
+impl Failure {
+    /// Sorts out what redis-rs says of a command that was handed to a connection.
+    pub(crate) fn of_command(error: RedisError, waited: Duration) -> Self {
+        if let Some(code) = server_code(&error) {
+            let message = error.detail().unwrap_or_default().to_owned();
+            return Self::Refused { code, message };
+        }
+        if error.is_timeout() {
+            return Self::Silent(waited);
+        }
+        Self::Broken(error.to_string().into())
+    }
+
+    /// Sorts out what redis-rs says of an attempt to connect.
+    pub(crate) fn of_connect(error: &RedisError) -> Self {
+        match server_code(error) {
+            Some(code) => Self::Refused {
+                code,
+                message: error.detail().unwrap_or_default().to_owned(),
+            },
+            None => Self::Unsent(error.to_string().into()),
+        }
+    }
+
+    /// The command may have run, or may run yet.
+    pub(crate) fn is_ambiguous(&self) -> bool {
+        matches!(self, Self::Broken(_) | Self::Silent(_))
+    }
+
+    pub(crate) fn remedy(&self) -> Remedy {
+        match self {
+            Self::Broken(_) | Self::Unsent(_) => Remedy::Reconnect,
+            Self::Refused { code, .. } if code == "READONLY" => Remedy::Reconnect,
+            Self::Refused { code, message } if passes(code, message) => Remedy::Wait,
+            Self::Refused { .. } | Self::Silent(_) => Remedy::GiveUp,
+        }
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Broken(cause) | Failure::Unsent(cause) => Self::Unavailable { cause },
+            Failure::Refused { code, message } => Self::Refused { code, message },
+            Failure::Silent(waited) => Self::Timeout { waited },
+        }
+    }
+}
+
+/// Whether an error answer is about a state of the server that passes by itself.
+pub(crate) fn passes(code: &str, message: &str) -> bool {
+    matches!(
+        code,
+        "ASK"
+            | "BUSY"
+            | "CLUSTERDOWN"
+            | "LOADING"
+            | "MASTERDOWN"
+            | "MOVED"
+            | "NOREPLICAS"
+            | "READONLY"
+            | "TRYAGAIN"
+    ) || message.contains("max number of clients")
+}
+
+/// The code of an error that the server gave, which redis-rs tells only roughly.
+fn server_code(error: &RedisError) -> Option<String> {
+    if error.kind() == redis::ErrorKind::AuthenticationFailed {
+        return Some("WRONGPASS".to_owned());
+    }
+    error.code().map(str::to_owned)
+}

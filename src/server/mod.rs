@@ -1,0 +1,151 @@
+//! One deployment of Redis: today a standalone server.
+//!
+//! Everything above says what to run; only this module knows connections and their failures.
+
+mod connection;
+mod failure;
+mod private;
+mod source;
+
+use std::time::Duration;
+
+use redis::{Cmd, Value};
+
+use crate::clock::{Clock, Moment};
+
+pub(crate) use connection::Connection;
+use connection::Slot;
+use failure::Remedy;
+pub(crate) use failure::{Failure, passes};
+pub(crate) use private::Private;
+pub(crate) use source::Source;
+
+/// The server of one client, and the connection that its callers share.
+pub(crate) struct Server {
+    source: Source,
+    clock: Clock,
+    command_timeout: Duration,
+    slot: Slot,
+}
+
+/// What became of one call's sendings, kept outside the call so that it survives its cancellation.
+#[derive(Default)]
+pub(crate) struct Sent {
+    /// The moment before the first sending.
+    pub(crate) first: Option<Moment>,
+    /// The connection of the last sending.
+    pub(crate) on: Option<Connection>,
+    /// A sending is without an answer: it may have run, or may run yet.
+    pub(crate) unanswered: bool,
+    /// An earlier sending is without an answer, though the last one has one.
+    pub(crate) repeated: bool,
+}
+
+impl Server {
+    pub(crate) fn new(source: Source, clock: Clock, command_timeout: Duration) -> Self {
+        Self {
+            source,
+            clock,
+            command_timeout,
+            slot: Slot::default(),
+        }
+    }
+
+    pub(crate) fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// Connects, so that a wrong address or password shows before the first lock.
+    pub(crate) async fn connect(&self) -> Result<(), Failure> {
+        self.connection(self.command_timeout).await.map(drop)
+    }
+
+    /// Sends `command` on the callers' connection until it is answered, cannot succeed, or `until`
+    /// has come; an answer of a passing state is waited out.
+    ///
+    /// # Cancel safety
+    ///
+    /// `sent` tells what may have run.
+    pub(crate) async fn call(
+        &self,
+        script: impl Fn(bool) -> Cmd,
+        until: Moment,
+        sent: &mut Sent,
+    ) -> Result<Value, Failure> {
+        let mut pause = SHORTEST_PAUSE;
+        let mut whole = false;
+        loop {
+            let failure = match self.call_once(&script(whole), until, sent).await {
+                Ok(value) => return Ok(value),
+                Err(Failure::Refused { code, .. }) if code == "NOSCRIPT" && !whole => {
+                    whole = true;
+                    continue;
+                }
+                Err(failure) => failure,
+            };
+            match failure.remedy() {
+                Remedy::GiveUp => return Err(failure),
+                Remedy::Reconnect => {
+                    if let Some(broken) = &sent.on {
+                        self.slot.remove(broken);
+                    }
+                }
+                Remedy::Wait => {}
+            }
+            let left = until.since(self.clock.now());
+            if left <= pause {
+                return Err(failure);
+            }
+            tracing::debug!(?failure, "sending again");
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    async fn call_once(
+        &self,
+        command: &Cmd,
+        until: Moment,
+        sent: &mut Sent,
+    ) -> Result<Value, Failure> {
+        let limit = self.limit(until);
+        let connection = self.connection(limit).await?;
+        let limit = self.limit(until);
+        sent.repeated |= sent.unanswered;
+        sent.first = sent.first.or_else(|| Some(self.clock.now()));
+        sent.on = Some(connection.clone());
+        sent.unanswered = true;
+        let answer = connection.send(command, limit).await;
+        sent.unanswered = answer.as_ref().is_err_and(Failure::is_ambiguous);
+        answer
+    }
+
+    /// The callers' connection, opened if there is none, within `limit`.
+    pub(crate) async fn connection(&self, limit: Duration) -> Result<Connection, Failure> {
+        if let Some(current) = self.slot.current() {
+            return Ok(current);
+        }
+        let opened = self.slot.get(self.source.open(limit));
+        tokio::time::timeout(limit, opened)
+            .await
+            .unwrap_or_else(|_| Err(Failure::Unsent("no connection in time".into())))
+    }
+
+    /// Gives up a connection that does not answer: the next call opens another.
+    pub(crate) fn abandon(&self, connection: &Connection) {
+        self.slot.remove(connection);
+    }
+
+    pub(crate) fn command_timeout(&self) -> Duration {
+        self.command_timeout
+    }
+
+    /// One sending may take the command timeout, and never longer than the whole call.
+    fn limit(&self, until: Moment) -> Duration {
+        let left = until.since(self.clock.now());
+        self.command_timeout.min(left).max(SHORTEST_PAUSE)
+    }
+}
+
+const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);

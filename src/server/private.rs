@@ -1,0 +1,46 @@
+//! A connection of the background's own, that no caller's runtime drives.
+
+use std::time::Duration;
+
+use redis::Value;
+
+use super::connection::{Connection, Slot};
+use super::failure::Failure;
+use super::source::Source;
+
+/// A connection that the watchdog's thread opened for itself; reopened when it is given up.
+#[derive(Default)]
+pub(crate) struct Private {
+    slot: Slot,
+}
+
+impl Private {
+    pub(crate) async fn connection(
+        &self,
+        source: &Source,
+        limit: Duration,
+    ) -> Result<Connection, Failure> {
+        let opened = self.slot.get(source.open_own(limit));
+        tokio::time::timeout(limit, opened)
+            .await
+            .unwrap_or_else(|_| Err(Failure::Unsent("no connection in time".into())))
+    }
+
+    /// Gives up a connection that broke or does not answer: the next one who asks opens another.
+    pub(crate) fn abandon(&self, connection: &Connection) {
+        self.slot.remove(connection);
+    }
+
+    /// Asks the server to close a connection that was given up, so that nothing sent on it runs any
+    /// more. Best effort: it may not be permitted, and its id may not be known.
+    pub(crate) async fn kill(&self, source: &Source, old: &Connection, limit: Duration) {
+        let Some(id) = old.client_id() else { return };
+        let Ok(connection) = self.connection(source, limit).await else {
+            return;
+        };
+        let mut kill = redis::cmd("CLIENT");
+        kill.arg("KILL").arg("ID").arg(id);
+        let killed: Result<Value, Failure> = connection.send(&kill, limit).await;
+        tracing::debug!(id, ?killed, "closing a connection that was given up");
+    }
+}

@@ -1,0 +1,173 @@
+//! One attempt to acquire: a command, its answer, and what is owed if nobody waits for the answer.
+
+use std::sync::Arc;
+
+use super::Session;
+use super::release::Claim;
+use super::settle::Job;
+use crate::clock::Moment;
+use crate::error::{Error, Lost, LostReason};
+use crate::hold::{Command, Hold, Phase, State, Terms};
+use crate::key::LockKey;
+use crate::owner::Owner;
+use crate::script::{self, Acquired};
+use crate::server::{Failure, Sent};
+
+/// An acquire under way. Dropped before it came to an end, it is undone in the background
+/// (design: invariant 6).
+pub(crate) struct Acquiring {
+    session: Arc<Session>,
+    hold: Arc<Hold>,
+    command: Option<Command>,
+    sent: Sent,
+    /// It was granted, and a claim stands for it now.
+    granted: bool,
+    /// The server said no, to the only sending there was: nothing is owed.
+    refused: bool,
+}
+
+/// What one attempt came to.
+pub(crate) enum Attempt {
+    Granted(Claim),
+    /// Somebody else has the lock; its TTL, if it has one.
+    Busy(Option<std::time::Duration>),
+    /// The hold that was to be re-entered was lost.
+    Lost(Lost),
+    /// The hold was given up while the command was under way: this is no grant.
+    Ended,
+}
+
+impl Acquiring {
+    /// A first acquire. Known to the watchdog before it leaves.
+    pub(crate) fn first(session: &Arc<Session>, key: &Arc<LockKey>, owner: Owner) -> Self {
+        let hold = session.core().holds.enter(key, owner);
+        // Nobody else knows the hold yet.
+        let command = hold.try_command();
+        Self::new(session, hold, command)
+    }
+
+    /// A further acquire of a hold; waits for its command that is under way.
+    pub(crate) async fn again(session: &Arc<Session>, hold: Arc<Hold>) -> Self {
+        let command = hold.command().await;
+        Self::new(session, hold, Some(command))
+    }
+
+    fn new(session: &Arc<Session>, hold: Arc<Hold>, command: Option<Command>) -> Self {
+        Self {
+            session: session.clone(),
+            hold,
+            command,
+            sent: Sent::default(),
+            granted: false,
+            refused: false,
+        }
+    }
+
+    pub(crate) fn hold(&self) -> &Arc<Hold> {
+        &self.hold
+    }
+
+    /// Sends the command, and again while there is time and reason to.
+    ///
+    /// After `Busy` this may be called again; after anything else it is over.
+    ///
+    /// # Cancel safety
+    ///
+    /// Whatever the command does is undone in the background.
+    pub(crate) async fn attempt(&mut self, terms: &Terms, until: Moment) -> Result<Attempt, Error> {
+        let core = self.session.core().clone();
+        let target = {
+            let mut state = self.hold.state();
+            if !matches!(state.phase, Phase::Pending | Phase::Held | Phase::Jeopardy) {
+                drop(state);
+                return Ok(self.gone());
+            }
+            // The longest that the command may still be sent.
+            state.sending(
+                until.min(core.clock.now() + core.server.command_timeout()),
+                terms.lease,
+            );
+            state.count + 1
+        };
+        self.sent = Sent::default();
+        self.refused = false;
+        let acquired = script::acquire(
+            &core.server,
+            self.hold.key(),
+            core.field(&self.hold),
+            target,
+            terms.lease,
+            until,
+            &mut self.sent,
+        )
+        .await;
+        let is_no = matches!(
+            &acquired,
+            Ok(Acquired::Busy(_) | Acquired::Gone) | Err(Failure::Refused { .. })
+        );
+        self.refused = is_no && !self.sent.repeated;
+        match acquired? {
+            Acquired::Granted => Ok(self.take_in(terms)),
+            Acquired::Busy(ttl) => Ok(Attempt::Busy(ttl)),
+            Acquired::Gone => {
+                core.lose(&self.hold, LostReason::NotOurs);
+                Ok(self.gone())
+            }
+        }
+    }
+
+    /// A repeated command's answer says nothing of its earlier sendings: the hold is spent.
+    pub(crate) fn is_spent(&self) -> bool {
+        !self.refused || self.hold.state().phase != Phase::Pending
+    }
+
+    fn take_in(&mut self, terms: &Terms) -> Attempt {
+        let core = self.session.core();
+        let now = core.clock.now();
+        let sent = self.sent.first.unwrap_or(now);
+        let was_first = self.hold.state().phase == Phase::Pending;
+        let granted = core
+            .holds
+            .change(&self.hold, |state| state.grant(sent, terms, now));
+        if !granted {
+            return self.gone();
+        }
+        self.granted = true;
+        if was_first {
+            core.holds.supersede(&self.hold);
+        }
+        core.waiters.wake_owner(self.hold.key(), self.hold.owner());
+        Attempt::Granted(Claim::new(
+            self.session.clone(),
+            self.hold.clone(),
+            terms.watched,
+        ))
+    }
+
+    fn gone(&self) -> Attempt {
+        let now = self.session.core().clock.now();
+        if self.hold.state().phase == Phase::Ended {
+            return Attempt::Ended;
+        }
+        self.hold.loss(now).map_or(Attempt::Ended, Attempt::Lost)
+    }
+}
+
+impl Drop for Acquiring {
+    fn drop(&mut self) {
+        if self.granted {
+            return;
+        }
+        let core = self.session.core();
+        let was_first = self.hold.state().phase == Phase::Pending;
+        if was_first {
+            core.holds.change(&self.hold, State::end);
+        }
+        if self.sent.first.is_some() && !self.refused {
+            let job = Job::after(self.hold.clone(), self.command.take(), self.sent.on.take());
+            core.owe(job);
+        } else if was_first {
+            core.forget(&self.hold);
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! What the locks and guards of one client share, and the commands they send.
+
+mod acquire;
+mod release;
+mod settle;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::clock::Clock;
+use crate::error::{Error, LostReason};
+use crate::hold::{Hold, Holds};
+use crate::server::Server;
+use crate::wait::{Waiters, Wake};
+
+pub(crate) use acquire::{Acquiring, Attempt};
+pub(crate) use release::Claim;
+pub use release::Unlocked;
+pub(crate) use settle::{Job, settle};
+
+/// One client's settings, checked.
+pub(crate) struct Settings {
+    pub(crate) watchdog_lease: Duration,
+    pub(crate) poll_cap: Duration,
+    pub(crate) max_lease: Duration,
+    pub(crate) wake: Wake,
+    pub(crate) name_mapper: Option<Arc<dyn Fn(&str) -> String + Send + Sync>>,
+}
+
+/// What a client, its locks and its guards hold on to. The background work ends with the last one.
+pub(crate) struct Session {
+    core: Arc<Core>,
+}
+
+/// What a client knows and works with. The watchdog's thread shares it, without keeping the client
+/// alive by it.
+pub(crate) struct Core {
+    pub(crate) id: Uuid,
+    pub(crate) clock: Clock,
+    pub(crate) settings: Settings,
+    pub(crate) server: Server,
+    pub(crate) holds: Holds,
+    pub(crate) waiters: Arc<Waiters>,
+    /// Bounded by what it serves: each job is owed by one guard or request, which took more room.
+    jobs: mpsc::UnboundedSender<Job>,
+    closed: AtomicBool,
+    /// Nobody holds on to the session any more: finish what is owed and end.
+    pub(crate) ending: CancellationToken,
+}
+
+impl Session {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        Self { core }
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.core.close();
+        self.core.ending.cancel();
+    }
+}
+
+impl Core {
+    pub(crate) fn new(
+        settings: Settings,
+        clock: Clock,
+        server: Server,
+        max_waiters: usize,
+    ) -> (Self, mpsc::UnboundedReceiver<Job>) {
+        let (jobs, owed) = mpsc::unbounded_channel();
+        let waiters = Waiters::new(clock.clone(), settings.poll_cap, max_waiters);
+        let core = Self {
+            id: Uuid::new_v4(),
+            holds: Holds::new(clock.clone()),
+            waiters: Arc::new(waiters),
+            clock,
+            settings,
+            server,
+            jobs,
+            closed: AtomicBool::new(false),
+            ending: CancellationToken::new(),
+        };
+        (core, owed)
+    }
+
+    /// The field that stands in Redis for a hold.
+    pub(crate) fn field(&self, hold: &Hold) -> String {
+        format!("{}:{}.{}", self.id, hold.owner(), hold.number())
+    }
+
+    /// Takes apart a field that [`Core::field`] made; `None` for everybody else's.
+    pub(crate) fn number_of(&self, field: &str) -> Option<u64> {
+        let task = field
+            .strip_prefix(&self.id.to_string())?
+            .strip_prefix(':')?;
+        task.rsplit_once('.')?.1.parse().ok()
+    }
+
+    /// Refuses what is asked from now on; ends every wait.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.waiters.close();
+    }
+
+    pub(crate) fn open(&self) -> Result<(), Error> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
+        Ok(())
+    }
+
+    /// Takes a hold whose release Redis has answered, or need not answer any more, off the list,
+    /// and lets the next waiter try.
+    pub(crate) fn forget(&self, hold: &Arc<Hold>) {
+        self.holds.remove(hold);
+        self.waiters.wake(hold.key());
+    }
+
+    /// Ends a hold against its owner's will, and tells.
+    pub(crate) fn lose(&self, hold: &Arc<Hold>, reason: LostReason) {
+        if self.lose_quietly(hold, reason) {
+            self.report_lost(hold);
+        }
+    }
+
+    /// Ends a hold against its owner's will, and tells its guards only. False if it was no hold.
+    pub(crate) fn lose_quietly(&self, hold: &Arc<Hold>, reason: LostReason) -> bool {
+        self.holds.change(hold, |state| state.lose(reason))
+    }
+
+    /// Says in the log that a hold was lost, and drops it if nobody is left to be told.
+    pub(crate) fn report_lost(&self, hold: &Arc<Hold>) {
+        if let Some(lost) = hold.loss(self.clock.now()) {
+            tracing::warn!(
+                lock.hash = %hold.key().fingerprint(),
+                owner = lost.owner(),
+                reason = ?lost.reason(),
+                held_ms = lost.held_for().as_millis() as u64,
+                since_renewal_ms = lost.since_renewal().as_millis() as u64,
+                "lock lost"
+            );
+        }
+        if hold.state().is_only_forgotten() {
+            self.holds.change(hold, |state| state.end());
+            self.forget(hold);
+        } else {
+            self.waiters.wake(hold.key());
+        }
+    }
+
+    /// Hands a job to the background, where it is done even if its runtime is about to end.
+    pub(crate) fn owe(&self, job: Job) {
+        // The receiver lives as long as the watchdog's thread; after that nothing is owed.
+        let _ = self.jobs.send(job);
+    }
+}

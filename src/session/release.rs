@@ -1,0 +1,220 @@
+//! A claim on a hold, and the ways to end it.
+
+use std::sync::Arc;
+
+use super::settle::Job;
+use super::{Core, Session};
+use crate::error::{Error, LostReason, UnlockUnconfirmed};
+use crate::hold::{Command, Dropped, Hold, State};
+use crate::script::{self, Unlocked as Answer};
+use crate::server::{Failure, Sent};
+
+/// One acquire's share in a hold. Dropping it gives it back: the hold's count falls here and now,
+/// only the command for it goes to the background (design: invariant 6).
+pub(crate) struct Claim {
+    session: Arc<Session>,
+    hold: Arc<Hold>,
+    watched: bool,
+    ended: bool,
+}
+
+/// What an unlock came to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Unlocked {
+    /// The lock is free.
+    Released,
+    /// The owner still holds the lock.
+    StillHeld {
+        /// How many acquires are left to unlock.
+        count: u32,
+    },
+}
+
+impl Claim {
+    pub(crate) fn new(session: Arc<Session>, hold: Arc<Hold>, watched: bool) -> Self {
+        Self {
+            session,
+            hold,
+            watched,
+            ended: false,
+        }
+    }
+
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    pub(crate) fn hold(&self) -> &Arc<Hold> {
+        &self.hold
+    }
+
+    /// Leaves the claim to a later unlock by its owner.
+    pub(crate) fn forget(mut self) {
+        self.ended = true;
+        let watched = self.watched;
+        let lost = self.session.core().holds.change(&self.hold, |state| {
+            state.forgotten.push(watched);
+            !state.is_living()
+        });
+        if lost && self.hold.state().is_only_forgotten() {
+            self.session.core().holds.change(&self.hold, State::end);
+            self.session.core().forget(&self.hold);
+        }
+    }
+
+    /// Ends the claim and waits for Redis to say so.
+    ///
+    /// # Cancel safety
+    ///
+    /// The claim is ended all the same, in the background.
+    pub(crate) async fn unlock(mut self) -> Result<Unlocked, Error> {
+        let hold = self.hold.clone();
+        let session = self.session.clone();
+        let watched = self.watched;
+        let command = hold.command().await;
+        let ending = Ending::begin(session, hold, command, watched)?;
+        self.ended = true;
+        ending.finish().await
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        let core = self.session.core();
+        let now = core.clock.now();
+        let watched = self.watched;
+        let dropped = core
+            .holds
+            .change(&self.hold, |state| state.drop_claim(watched, now));
+        core.after_drop(&self.hold, dropped);
+    }
+}
+
+/// An unlock under way: the claim is ended, and Redis is to be told.
+struct Ending {
+    session: Arc<Session>,
+    hold: Arc<Hold>,
+    command: Option<Command>,
+    sent: Sent,
+    target: u32,
+    answered: bool,
+}
+
+impl Ending {
+    /// Takes the claim back under the hold's command lock. `Lost` if there is nothing to end; then
+    /// the claim is left to its drop.
+    fn begin(
+        session: Arc<Session>,
+        hold: Arc<Hold>,
+        command: Command,
+        watched: bool,
+    ) -> Result<Self, Error> {
+        let core = session.core();
+        let now = core.clock.now();
+        let target = core.holds.change(&hold, |state| {
+            if !state.is_valid(now) {
+                return None;
+            }
+            state.drop_claim(watched, now);
+            Some(state.count)
+        });
+        let Some(target) = target else {
+            if core.holds.change(&hold, |state| state.expire(now)) {
+                core.report_lost(&hold);
+            }
+            return Err(hold.loss(now).map_or(Error::Closed, Error::Lost));
+        };
+        Ok(Self {
+            session,
+            hold,
+            command: Some(command),
+            sent: Sent::default(),
+            target,
+            answered: false,
+        })
+    }
+
+    async fn finish(mut self) -> Result<Unlocked, Error> {
+        let core = self.session.core().clone();
+        let until = core.clock.now() + core.server.command_timeout();
+        let answer = script::unlock(
+            &core.server,
+            self.hold.key(),
+            core.field(&self.hold),
+            self.target,
+            until,
+            &mut self.sent,
+        )
+        .await;
+        let kept = Unlocked::StillHeld { count: self.target };
+        self.answered = answer.is_ok();
+        match answer {
+            Ok(Answer::Released) => Ok(Unlocked::Released),
+            Ok(Answer::Kept) => Ok(kept),
+            Ok(Answer::Missing) => self.found_nothing(),
+            // Counted here; the final unlock deletes the field whatever its count is.
+            Err(Failure::Refused { code, .. }) if code == "OOM" && self.target > 0 => Ok(kept),
+            Err(failure) => {
+                let cause = Some(failure.into());
+                Err(UnlockUnconfirmed::new(self.hold.key().name(), cause).into())
+            }
+        }
+    }
+
+    /// The field was not there: lost, unless an earlier sending of this unlock deleted it.
+    fn found_nothing(&self) -> Result<Unlocked, Error> {
+        let core = self.session.core();
+        let now = core.clock.now();
+        if self.target > 0 {
+            core.lose(&self.hold, LostReason::NotOurs);
+            return Err(self.hold.loss(now).map_or(Error::Closed, Error::Lost));
+        }
+        if !self.sent.repeated {
+            return Err(Error::Lost(self.hold.lost_as(LostReason::NotOurs, now)));
+        }
+        if now < self.hold.state().deadline {
+            return Ok(Unlocked::Released);
+        }
+        Err(UnlockUnconfirmed::new(self.hold.key().name(), None).into())
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let core = self.session.core();
+        if !self.answered {
+            let job = Job::after(self.hold.clone(), self.command.take(), self.sent.on.take());
+            core.owe(job);
+        } else if self.target == 0 {
+            core.forget(&self.hold);
+        }
+    }
+}
+
+impl Core {
+    /// Sees to what a dropped claim asks for.
+    fn after_drop(&self, hold: &Arc<Hold>, dropped: Dropped) {
+        let ended = hold.state().count == 0;
+        match dropped {
+            Dropped::Settle => self.owe(Job::new(hold.clone())),
+            Dropped::Nothing if ended => self.forget(hold),
+            Dropped::Nothing => {}
+        }
+    }
+
+    /// Gives up an acquire whose future nobody polls: whatever it does is undone.
+    pub(crate) fn abandon(&self, hold: &Arc<Hold>) {
+        self.holds.change(hold, State::end);
+        self.owe(Job::regardless(hold.clone()));
+    }
+
+    /// Ends the newest forgotten claim of a hold: ported code's unlock.
+    pub(crate) fn take_forgotten(&self, session: &Arc<Session>, hold: &Arc<Hold>) -> Option<Claim> {
+        let watched = self.holds.change(hold, |state| state.forgotten.pop())?;
+        Some(Claim::new(session.clone(), hold.clone(), watched))
+    }
+}

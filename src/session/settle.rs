@@ -1,0 +1,137 @@
+//! Making the count in Redis what it is here, when nobody waits for it or nobody saw the answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::Core;
+use crate::error::LostReason;
+use crate::hold::{Command, Hold, Phase};
+use crate::script::{self, Settled};
+use crate::server::{Connection, Private};
+
+/// A hold whose count in Redis is not, or may not be, what it is here.
+pub(crate) struct Job {
+    hold: Arc<Hold>,
+    turn: Turn,
+    /// Where a command without an answer was sent: settling there comes after it for certain.
+    on: Option<Connection>,
+    /// Told whether Redis answered.
+    answer: Option<oneshot::Sender<bool>>,
+}
+
+/// Whose turn it is to send a command for the hold.
+enum Turn {
+    /// To be waited for.
+    Later,
+    /// This job's, handed over by whoever sent the last one.
+    Mine(#[expect(dead_code, reason = "held until the job is done")] Command),
+    /// Nobody's: the hold was given up, and the one who sent the last command may never look again.
+    Regardless,
+}
+
+impl Job {
+    pub(crate) fn new(hold: Arc<Hold>) -> Self {
+        Self {
+            hold,
+            turn: Turn::Later,
+            on: None,
+            answer: None,
+        }
+    }
+
+    /// A job whose end is waited for.
+    pub(crate) fn answering(hold: Arc<Hold>) -> (Self, oneshot::Receiver<bool>) {
+        let (answer, answered) = oneshot::channel();
+        let job = Self {
+            answer: Some(answer),
+            ..Self::new(hold)
+        };
+        (job, answered)
+    }
+
+    /// For a hold that was given up by somebody other than the sender of its last command.
+    pub(super) fn regardless(hold: Arc<Hold>) -> Self {
+        Self {
+            turn: Turn::Regardless,
+            ..Self::new(hold)
+        }
+    }
+
+    /// After a command whose answer nobody saw.
+    pub(super) fn after(hold: Arc<Hold>, command: Option<Command>, on: Option<Connection>) -> Self {
+        Self {
+            turn: command.map_or(Turn::Later, Turn::Mine),
+            on,
+            ..Self::new(hold)
+        }
+    }
+}
+
+/// Does a job on the background's own connection, or where the job's last command went. Every error
+/// is tried again until the hold's lease is over (design: invariant 6).
+pub(crate) async fn settle(core: &Core, own: &Private, mut job: Job) {
+    if matches!(job.turn, Turn::Later) {
+        job.turn = Turn::Mine(job.hold.command().await);
+    }
+    let hold = &job.hold;
+    let limit = core.server.command_timeout();
+    let source = core.server.source();
+    let mut pause = SHORTEST_PAUSE;
+    let answered = loop {
+        let connection = match &job.on {
+            Some(connection) => Ok(connection.clone()),
+            None => own.connection(source, limit).await,
+        };
+        let target = hold.state().target();
+        let settled = match &connection {
+            Ok(connection) => {
+                let field = core.field(hold);
+                script::settle(connection, hold.key(), field, target, limit).await
+            }
+            Err(failure) => Err(failure.clone()),
+        };
+        let failure = match settled {
+            Ok(settled) => {
+                core.settled(hold, target, &settled);
+                break true;
+            }
+            Err(failure) => failure,
+        };
+        if core.clock.now() >= hold.state().remains_until {
+            break false;
+        }
+        tracing::debug!(lock.hash = %hold.key().fingerprint(), ?failure, "settling again");
+        if let Some(old) = job.on.take() {
+            // It does not answer, so what was sent on it may run at any later time.
+            core.server.abandon(&old);
+            own.kill(source, &old, limit).await;
+        } else if let (Ok(connection), true) = (&connection, failure.is_ambiguous()) {
+            own.abandon(connection);
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    };
+    if hold.state().phase == Phase::Ended {
+        core.forget(hold);
+    }
+    if let Some(answer) = job.answer {
+        // Whoever asked may have lost patience.
+        let _ = answer.send(answered);
+    }
+}
+
+impl Core {
+    fn settled(&self, hold: &Arc<Hold>, target: u32, settled: &Settled) {
+        if target == 0 {
+            let now = self.clock.now();
+            self.holds.change(hold, |state| state.remains_until = now);
+        } else if matches!(settled, Settled::Missing) {
+            self.lose(hold, LostReason::NotOurs);
+        }
+    }
+}
+
+const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);

@@ -1,0 +1,67 @@
+//! How a waiter learns that a lock is free.
+
+use std::time::Duration;
+
+/// How waiters learn that a lock is free.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub enum Wake {
+    /// By the message that every release publishes; timers bound every wait all the same.
+    #[default]
+    PubSub,
+    /// By asking again and again, with these pauses. No subscription is made.
+    Poll(Backoff),
+}
+
+/// The pauses between attempts.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use lockdog::Backoff;
+///
+/// let ms = Duration::from_millis;
+/// let backoff = Backoff::exponential(ms(10), ms(100), 3);
+/// assert_eq!(backoff.pause(0), ms(10));
+/// assert_eq!(backoff.pause(2), ms(90));
+/// assert_eq!(backoff.pause(9), ms(100));
+/// assert_eq!(Backoff::constant(ms(30)).pause(7), ms(30));
+/// ```
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Backoff {
+    first: Duration,
+    longest: Duration,
+    factor: u32,
+}
+
+impl Backoff {
+    /// The same pause each time. Corresponds to Redisson's `ConstantBackoff`.
+    pub fn constant(pause: Duration) -> Self {
+        Self::exponential(pause, pause, 1)
+    }
+
+    /// `first`, then each time `factor` times the last, but never more than `longest`. Corresponds
+    /// to Redisson's `ExponentialBackoff`.
+    pub fn exponential(first: Duration, longest: Duration, factor: u32) -> Self {
+        Self {
+            first,
+            longest,
+            factor,
+        }
+    }
+
+    /// The pause after the attempt with this number, counted from 0. Waiters add a little at
+    /// random, so that they do not meet again.
+    pub fn pause(&self, attempt: u32) -> Duration {
+        let factor = self.factor.checked_pow(attempt).unwrap_or(u32::MAX);
+        self.first.saturating_mul(factor).min(self.longest)
+    }
+}
+
+/// Redisson's spin lock: 1 ms, doubling up to 128 ms.
+impl Default for Backoff {
+    fn default() -> Self {
+        Self::exponential(Duration::from_millis(1), Duration::from_millis(128), 2)
+    }
+}

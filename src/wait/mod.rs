@@ -1,0 +1,223 @@
+//! This client's waiters: one queue for each lock, first in, first out.
+//!
+//! Only the contender, as a rule the head, talks to Redis (design: invariant 9). The others wait
+//! for the role, which is passed on when its bearer leaves, for whatever reason, or does not look
+//! after it.
+
+mod backoff;
+mod queue;
+mod subscriptions;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::clock::{Clock, Moment};
+use crate::error::Error;
+use crate::hold::Hold;
+use crate::key::LockKey;
+use crate::owner::Owner;
+
+pub use backoff::{Backoff, Wake};
+use queue::{Queue, Ticket};
+pub(crate) use subscriptions::{Heard, Subscription, Subscriptions};
+
+/// Every waiter of one client.
+pub(crate) struct Waiters {
+    clock: Clock,
+    poll_cap: Duration,
+    limit: usize,
+    next_id: AtomicU64,
+    queues: Mutex<Queues>,
+    subscriptions: Arc<Subscriptions>,
+}
+
+#[derive(Default)]
+struct Queues {
+    by_key: HashMap<Arc<LockKey>, Queue>,
+    waiting: usize,
+    /// Set once, by the client's shutdown.
+    closed: bool,
+}
+
+impl Waiters {
+    pub(crate) fn new(clock: Clock, poll_cap: Duration, limit: usize) -> Self {
+        Self {
+            clock,
+            poll_cap,
+            limit,
+            next_id: AtomicU64::new(1),
+            queues: Mutex::default(),
+            subscriptions: Arc::default(),
+        }
+    }
+
+    pub(crate) fn subscriptions(&self) -> &Arc<Subscriptions> {
+        &self.subscriptions
+    }
+
+    /// Takes the last place in the lock's queue. `patient` waiters have no deadline of their own.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        key: &Arc<LockKey>,
+        owner: Owner,
+        patient: bool,
+    ) -> Result<Place, Error> {
+        let mut queues = self.queues.lock();
+        if queues.closed {
+            return Err(Error::Closed);
+        }
+        if queues.waiting >= self.limit {
+            return Err(Error::TooManyWaiters { limit: self.limit });
+        }
+        queues.waiting += 1;
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let ticket = Arc::new(Ticket::new(id, owner, patient, self.clock.now()));
+        queues
+            .by_key
+            .entry(key.clone())
+            .or_default()
+            .push(ticket.clone());
+        Ok(Place {
+            waiters: self.clone(),
+            key: key.clone(),
+            ticket,
+        })
+    }
+
+    /// Lets the lock's contender try: it may have become free.
+    pub(crate) fn wake(&self, key: &LockKey) {
+        if let Some(queue) = self.queues.lock().by_key.get(key) {
+            queue.wake_contender();
+        }
+    }
+
+    /// Lets all waiters of `owner` look: it holds the lock now, so they re-enter.
+    pub(crate) fn wake_owner(&self, key: &LockKey, owner: Owner) {
+        if let Some(queue) = self.queues.lock().by_key.get(key) {
+            queue.wake_owner(owner);
+        }
+    }
+
+    /// Tells the lock's queue of an outage that its contender met, so that its waiters are not told
+    /// one after another, each after an outage of its own. It ends the waits without a deadline.
+    pub(crate) fn fail(&self, key: &LockKey, error: &Error) {
+        if let Some(queue) = self.queues.lock().by_key.get(key) {
+            queue.tell_outage(error);
+        }
+    }
+
+    /// Ends every wait, and every later one, with `Closed`.
+    pub(crate) fn close(&self) {
+        let mut queues = self.queues.lock();
+        queues.closed = true;
+        for queue in queues.by_key.values() {
+            queue.fail(&Error::Closed);
+        }
+    }
+
+    /// How many waiters there are, over all locks.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.queues.lock().waiting
+    }
+}
+
+/// A waiter's place in the queue; left when dropped, and then passed on.
+pub(crate) struct Place {
+    waiters: Arc<Waiters>,
+    key: Arc<LockKey>,
+    ticket: Arc<Ticket>,
+}
+
+impl Place {
+    /// Whether this waiter is the one that may talk to Redis. Looking counts as a sign of life.
+    pub(crate) fn is_contender(&self) -> bool {
+        let mut queues = self.waiters.queues.lock();
+        let queue = queues.by_key.get_mut(&*self.key);
+        queue.is_some_and(|queue| queue.is_contender(&self.ticket))
+    }
+
+    /// Waits until it is told to look, but not beyond `until`; at least a millisecond. The error
+    /// is one that ends the wait.
+    pub(crate) async fn wait(&self, until: Moment) -> Result<(), Error> {
+        let clock = &self.waiters.clock;
+        let now = clock.now();
+        let until = until.max(now + SHORTEST);
+        self.ticket.promise(until);
+        tokio::select! {
+            () = self.ticket.told() => {}
+            () = clock.sleep_until(until) => {}
+        }
+        // A woken contender has a poll cap to do what it was woken for.
+        self.ticket.promise(clock.now());
+        self.ticket.failure().map_or(Ok(()), Err)
+    }
+
+    /// Takes the role from a contender that promised to look and has not for a poll cap: its future
+    /// was polled once and left. Returns that one's acquire, if one is under way.
+    pub(crate) fn take_over(&self) -> Option<Option<Arc<Hold>>> {
+        let overdue = self.waiters.clock.now().minus(self.waiters.poll_cap);
+        let mut queues = self.waiters.queues.lock();
+        let queue = queues.by_key.get_mut(&*self.key)?;
+        queue.take_over(&self.ticket, overdue)
+    }
+
+    /// Tells whoever may take over what acquire is under way.
+    pub(crate) fn attempting(&self, hold: Option<Arc<Hold>>) {
+        let now = self.waiters.clock.now();
+        self.ticket
+            .attempting(hold, now, now + self.waiters.poll_cap);
+    }
+
+    /// How long the contender has waited for an answer by `now`, if it does.
+    pub(crate) fn unanswered_for(&self, now: Moment) -> Option<Duration> {
+        let queues = self.waiters.queues.lock();
+        queues.by_key.get(&*self.key)?.unanswered_for(now)
+    }
+
+    /// The outage that a contender met while this waiter waited.
+    pub(crate) fn outage(&self) -> Option<Error> {
+        self.ticket.outage()
+    }
+
+    /// Whether every message of the lock is heard.
+    pub(crate) fn is_listening(&self) -> bool {
+        let queues = self.waiters.queues.lock();
+        let queue = queues.by_key.get(&*self.key);
+        queue.is_some_and(Queue::is_listening)
+    }
+
+    /// Subscribes to the lock's messages, which its waiters share, and waits until the server has
+    /// acknowledged that or it is known that it does not.
+    pub(crate) async fn subscribed(&self) {
+        let subscription = {
+            let mut queues = self.waiters.queues.lock();
+            let Some(queue) = queues.by_key.get_mut(&*self.key) else {
+                return;
+            };
+            queue.subscription(|| self.waiters.subscriptions.subscribe(&self.key))
+        };
+        subscription.settled().await;
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut queues = self.waiters.queues.lock();
+        queues.waiting -= 1;
+        let Some(queue) = queues.by_key.get_mut(&*self.key) else {
+            return;
+        };
+        queue.leave(&self.ticket);
+        if queue.is_empty() {
+            queues.by_key.remove(&*self.key);
+        }
+    }
+}
+
+/// No wait is shorter: a TTL of nothing must not become a busy loop.
+const SHORTEST: Duration = Duration::from_millis(1);

@@ -1,0 +1,158 @@
+//! Hearing the messages of the locks that this client waits for.
+//!
+//! Messages only make waits faster: whatever goes wrong here, timers wake the waiters
+//! (design: invariant 8).
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use redis::RedisResult;
+use redis::aio::{PubSub, PubSubSink, PubSubStream};
+
+use crate::server::Failure;
+use crate::session::Core;
+use crate::wait::Heard;
+
+/// Keeps one connection, from the first wish to hear something on.
+pub(super) async fn keep_listening(core: &Arc<Core>) {
+    let subscriptions = core.waiters.subscriptions();
+    let mut pause = SHORTEST_PAUSE;
+    let mut reconnected = false;
+    loop {
+        if subscriptions.wanted().is_empty() {
+            subscriptions.changed().await;
+            continue;
+        }
+        let limit = core.server.command_timeout();
+        match tokio::time::timeout(limit, core.server.source().open_pubsub()).await {
+            Ok(Ok(connection)) => {
+                pause = SHORTEST_PAUSE;
+                hear(core, connection, reconnected).await;
+                tracing::debug!("the connection for messages is gone");
+            }
+            Ok(Err(failure)) => tracing::debug!(?failure, "no connection for messages"),
+            Err(_) => tracing::debug!("no connection for messages in time"),
+        }
+        reconnected = true;
+        subscriptions.set_all(Heard::Deaf);
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Hears messages until the connection is gone.
+async fn hear(core: &Arc<Core>, connection: PubSub, reconnected: bool) {
+    let (sink, stream) = connection.split();
+    tokio::select! {
+        () = hand_on(core, stream) => {}
+        () = keep_subscribed(core, sink, reconnected) => {}
+    }
+}
+
+/// Lets the contender of a lock try at each message of its channel, whatever the message says.
+async fn hand_on(core: &Core, mut stream: PubSubStream) {
+    while let Some(message) = stream.next().await {
+        if let Some(key) = core
+            .waiters
+            .subscriptions()
+            .key_of(message.get_channel_name())
+        {
+            core.waiters.wake(&key);
+        }
+    }
+}
+
+/// Makes the server's list of channels what is wanted, again and again.
+async fn keep_subscribed(core: &Core, mut sink: PubSubSink, mut reconnected: bool) {
+    let limit = core.server.command_timeout();
+    let subscriptions = core.waiters.subscriptions();
+    let mut listening: HashSet<String> = HashSet::new();
+    let mut refused: HashSet<String> = HashSet::new();
+    loop {
+        let wanted = subscriptions.wanted();
+        refused.retain(|name| wanted.contains_key(name));
+        let is_new = |name: &&String| !listening.contains(*name) && !refused.contains(*name);
+        let new: Vec<String> = wanted.keys().filter(is_new).cloned().collect();
+        let old: Vec<String> = listening
+            .iter()
+            .filter(|name| !wanted.contains_key(*name))
+            .cloned()
+            .collect();
+        if !new.is_empty() {
+            match subscribe(&mut sink, &new, limit).await {
+                Some(heard) => {
+                    for (name, heard) in new.into_iter().zip(heard) {
+                        if heard {
+                            listening.insert(name);
+                        } else {
+                            refused.insert(name);
+                        }
+                    }
+                }
+                None => return,
+            }
+        }
+        if !old.is_empty() {
+            let done = tokio::time::timeout(limit, sink.unsubscribe(&old)).await;
+            if !matches!(done, Ok(Ok(()))) {
+                return;
+            }
+            listening.retain(|name| !old.contains(name));
+        }
+        for (name, channel) in &wanted {
+            let heard = if listening.contains(name) {
+                Heard::Listening
+            } else {
+                Heard::Deaf
+            };
+            // Messages may have been missed between two connections.
+            if channel.set(heard) && reconnected {
+                core.waiters.wake(channel.key());
+            }
+        }
+        reconnected = true;
+        tokio::select! {
+            () = subscriptions.changed() => {}
+            () = tokio::time::sleep(PING_EVERY) => {
+                // A connection that is half open would be silent for ever.
+                let pong: Result<RedisResult<redis::Value>, _> =
+                    tokio::time::timeout(limit, sink.ping()).await;
+                if !matches!(pong, Ok(Ok(_))) {
+                    return;
+                }
+                // A permission may have been given meanwhile.
+                refused.clear();
+            }
+        }
+    }
+}
+
+/// Subscribes to all, or where one of them is refused, to those that are not; `None` if the
+/// connection does not answer.
+async fn subscribe(sink: &mut PubSubSink, names: &[String], limit: Duration) -> Option<Vec<bool>> {
+    let answer = tokio::time::timeout(limit, sink.subscribe(names))
+        .await
+        .ok()?;
+    let Err(error) = answer else {
+        return Some(vec![true; names.len()]);
+    };
+    let failure = Failure::of_command(error, limit);
+    if failure.is_ambiguous() {
+        return None;
+    }
+    tracing::debug!(?failure, channels = names.len(), "subscription refused");
+    if names.len() == 1 {
+        return Some(vec![false]);
+    }
+    let mut heard = Vec::with_capacity(names.len());
+    for name in names {
+        heard.extend(Box::pin(subscribe(sink, std::slice::from_ref(name), limit)).await?);
+    }
+    Some(heard)
+}
+
+const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const PING_EVERY: Duration = Duration::from_secs(10);

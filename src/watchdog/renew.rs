@@ -1,0 +1,149 @@
+//! Renewing leases, a third of a lease after the last grant or renewal.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+
+use super::pass_on_panic;
+use crate::clock::Moment;
+use crate::error::LostReason;
+use crate::hold::{Hold, Phase};
+use crate::key::LockKey;
+use crate::script::{self, Renewed};
+use crate::server::{Failure, Private};
+use crate::session::Core;
+
+/// Renews and expires holds for ever.
+pub(super) async fn keep_renewing(core: &Arc<Core>, own: &Arc<Private>) {
+    let lease = core.settings.watchdog_lease;
+    let room = Arc::new(Semaphore::new(AT_ONCE));
+    let mut batches = JoinSet::new();
+    loop {
+        while let Some(done) = batches.try_join_next() {
+            pass_on_panic(done);
+        }
+        let due = core.holds.due(lease, BATCH);
+        for hold in &due.lost {
+            hold.announce_lost();
+            core.report_lost(hold);
+        }
+        let now = core.clock.now();
+        let mut wake_at = due.next.unwrap_or(Moment::NEVER);
+        if !due.renew.is_empty() {
+            let hurry = due
+                .renew
+                .iter()
+                .any(|(hold, _)| hold.remaining(now) < lease / 3);
+            if let Ok(room) = room.clone().acquire_owned().await {
+                batches.spawn(renew(core.clone(), own.clone(), due.renew, lease, room));
+            }
+            // A crowd taken at one moment is spread over part of its period, and stays so.
+            let gap = if hurry {
+                Duration::ZERO
+            } else {
+                (lease / 8) / (due.scheduled / BATCH + 1) as u32
+            };
+            wake_at = wake_at.max(now + gap);
+            if wake_at <= now {
+                continue;
+            }
+        }
+        if due.scheduled > 0 {
+            wake_at = wake_at.min(now + TICK);
+        }
+        tokio::select! {
+            () = core.clock.sleep_until(wake_at) => {}
+            () = core.holds.earlier() => {}
+        }
+    }
+}
+
+async fn renew(
+    core: Arc<Core>,
+    own: Arc<Private>,
+    holds: Vec<(Arc<Hold>, Duration)>,
+    lease: Duration,
+    _room: OwnedSemaphorePermit,
+) {
+    let (sent, answers) = match send(&core, &own, &holds, lease).await {
+        (sent, Ok(answers)) => (sent, answers),
+        (sent, Err(failure)) => {
+            tracing::warn!(holds = holds.len(), ?failure, "renewal failing");
+            (sent, vec![Renewed::Unknown; holds.len()])
+        }
+    };
+    let now = core.clock.now();
+    for ((hold, asked), answer) in holds.iter().zip(answers) {
+        match answer {
+            Renewed::Extended => {
+                let recovered = core.holds.change(hold, |state| {
+                    let was = state.phase;
+                    state.renew(sent, *asked, now);
+                    was == Phase::Jeopardy && state.phase == Phase::Held
+                });
+                if recovered {
+                    tracing::debug!(lock.hash = %hold.key().fingerprint(), "renewed again");
+                }
+                if matches!(hold.state().phase, Phase::Lost(_)) {
+                    core.report_lost(hold);
+                }
+            }
+            Renewed::Missing => {
+                core.lose(hold, LostReason::NotOurs);
+            }
+            Renewed::Unknown => core.holds.change(hold, |state| {
+                if state.phase == Phase::Held {
+                    state.phase = Phase::Jeopardy;
+                }
+                let retry = (lease / 20).clamp(SOONEST_RETRY, LATEST_RETRY);
+                state.renew_at = state.renew_at.min(now + retry);
+            }),
+        }
+    }
+}
+
+/// One batch, and the moment before it was sent.
+async fn send(
+    core: &Core,
+    own: &Private,
+    holds: &[(Arc<Hold>, Duration)],
+    lease: Duration,
+) -> (Moment, Result<Vec<Renewed>, Failure>) {
+    let connection = match own.connection(core.server.source(), lease / 6).await {
+        Ok(connection) => connection,
+        Err(failure) => return (core.clock.now(), Err(failure)),
+    };
+    let fields: Vec<(&LockKey, String, Duration)> = holds
+        .iter()
+        .map(|(hold, lease)| (&**hold.key(), core.field(hold), *lease))
+        .collect();
+    let sent = core.clock.now();
+    let mut answer = pin!(script::renew(&connection, &fields, lease / 3));
+    let answer = tokio::select! {
+        answer = &mut answer => answer,
+        () = tokio::time::sleep(lease / 6) => {
+            // Others shall not wait on a connection that is silent; this answer may still come.
+            own.abandon(&connection);
+            answer.await
+        }
+    };
+    if answer.as_ref().is_err_and(Failure::is_ambiguous) {
+        own.abandon(&connection);
+    }
+    (sent, answer)
+}
+
+/// Names in one script.
+const BATCH: usize = 100;
+
+/// Batches under way.
+const AT_ONCE: usize = 16;
+
+/// A sleeping machine stops the runtime's timers: no look at the clock is further away than this.
+const TICK: Duration = Duration::from_millis(100);
+
+const SOONEST_RETRY: Duration = Duration::from_millis(5);
+const LATEST_RETRY: Duration = Duration::from_millis(500);
