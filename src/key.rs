@@ -2,11 +2,15 @@
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 use crate::error::Error;
 
 /// The longest name, in bytes, before and after the name mapper.
 const LONGEST: usize = 512;
+
+/// Makes a key out of a name.
+pub(crate) type NameMapper = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
 /// What one lock is called: by its user, as a key in Redis, and as the channel of its messages.
 #[derive(Debug)]
@@ -18,10 +22,7 @@ pub(crate) struct LockKey {
 
 impl LockKey {
     /// Derives key and channel as Redisson does; `mapper` is applied first, as there.
-    pub(crate) fn new(
-        name: &str,
-        mapper: Option<&(dyn Fn(&str) -> String + Send + Sync)>,
-    ) -> Result<Self, Error> {
+    pub(crate) fn new(name: &str, mapper: Option<&NameMapper>) -> Result<Self, Error> {
         check("lock name", name)?;
         let mapped = mapper.map(|mapper| mapper(name));
         if let Some(mapped) = &mapped {
@@ -121,7 +122,8 @@ mod tests {
 
     #[test]
     fn the_mapper_is_applied_before_the_channel_is_derived() {
-        let key = LockKey::new("orders", Some(&|name| format!("app:{name}"))).unwrap();
+        let mapper: NameMapper = Arc::new(|name| format!("app:{name}"));
+        let key = LockKey::new("orders", Some(&mapper)).unwrap();
         assert_eq!(key.name(), "orders");
         assert_eq!(key.key(), "app:orders");
         assert_eq!(key.channel(), "redisson_lock__channel:{app:orders}");
@@ -132,6 +134,7 @@ mod tests {
         assert!(LockKey::new("", None).is_err());
         assert!(LockKey::new(&"x".repeat(513), None).is_err());
         assert!(LockKey::new(&"x".repeat(512), None).is_ok());
-        assert!(LockKey::new("x", Some(&|_| String::new())).is_err());
+        let mapper: NameMapper = Arc::new(|_| String::new());
+        assert!(LockKey::new("x", Some(&mapper)).is_err());
     }
 }

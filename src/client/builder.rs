@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::Client;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
+use crate::key::NameMapper;
 use crate::lease;
 use crate::server::{Server, Source};
 use crate::session::{Core, Session, Settings};
@@ -42,7 +43,7 @@ pub struct ClientBuilder {
     max_lease: Duration,
     max_waiters: usize,
     wake: Wake,
-    name_mapper: Option<Arc<dyn Fn(&str) -> String + Send + Sync>>,
+    name_mapper: Option<NameMapper>,
     client_name: Option<String>,
     clock: Clock,
 }

@@ -54,7 +54,7 @@ pub struct Lock {
 
 impl Lock {
     pub(crate) fn new(session: Arc<Session>, name: &str) -> Self {
-        let mapper = session.core().settings.name_mapper.as_deref();
+        let mapper = session.core().settings.name_mapper.as_ref();
         let key = LockKey::new(name, mapper).map(Arc::new);
         Self {
             session,

@@ -15,6 +15,7 @@ use uuid::Uuid;
 use crate::clock::Clock;
 use crate::error::{Error, LostReason};
 use crate::hold::{Hold, Holds};
+use crate::key::NameMapper;
 use crate::server::Server;
 use crate::wait::{Waiters, Wake};
 
@@ -29,7 +30,7 @@ pub(crate) struct Settings {
     pub(crate) poll_cap: Duration,
     pub(crate) max_lease: Duration,
     pub(crate) wake: Wake,
-    pub(crate) name_mapper: Option<Arc<dyn Fn(&str) -> String + Send + Sync>>,
+    pub(crate) name_mapper: Option<NameMapper>,
 }
 
 /// What a client, its locks and its guards hold on to. The background work ends with the last one.

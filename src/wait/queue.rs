@@ -141,7 +141,11 @@ impl Queue {
     /// Gives the role, and the wake-up that its last bearer may have had, to the first who is there.
     fn pass_on(&mut self) {
         let present = |ticket: &&Arc<Ticket>| !ticket.outlook.lock().absent;
-        let next = self.waiting.iter().find(present).or(self.waiting.front());
+        let next = self
+            .waiting
+            .iter()
+            .find(present)
+            .or_else(|| self.waiting.front());
         self.contender = next.map(|ticket| ticket.id);
         if let Some(ticket) = next {
             ticket.told.notify_one();

@@ -135,10 +135,10 @@ async fn do_job(core: Arc<Core>, own: Arc<Private>, job: Job) {
 }
 
 fn pass_on_panic(done: Result<(), JoinError>) {
-    if let Err(error) = done {
-        if let Ok(panic) = error.try_into_panic() {
-            std::panic::resume_unwind(panic);
-        }
+    if let Err(error) = done
+        && let Ok(panic) = error.try_into_panic()
+    {
+        std::panic::resume_unwind(panic);
     }
 }
 
