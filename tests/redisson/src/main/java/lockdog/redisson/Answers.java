@@ -10,7 +10,7 @@ import java.time.temporal.ChronoUnit;
 
 /**
  * Writes answers, one JSON object a line:
- * {@code {"id", "ok", "result" or "error": {"class", "message"}, "at_us", "took_us"}}.
+ * {@code {"id", "ok", "result" or "error": {"class", "message", "cause"}, "at_us", "took_us"}}.
  *
  * <p>{@code at_us} is the wall clock, in microseconds since 1970, when the call returned or threw.
  */
@@ -57,6 +57,9 @@ final class Answers {
         JsonObject description = new JsonObject();
         description.addProperty("class", error.getClass().getName());
         description.addProperty("message", error.getMessage());
+        if (error.getCause() != null) {
+            description.addProperty("cause", error.getCause().getClass().getName());
+        }
         return description;
     }
 

@@ -65,7 +65,8 @@ public final class Driver {
                 return;
             }
             LogicalThread thread = threads.computeIfAbsent(
-                    call.get("thread").getAsString(), name -> new LogicalThread(name, this::perform));
+                    call.get("thread").getAsString(),
+                    name -> new LogicalThread(name, answers, new Calls(client)::perform));
             // These two are about a thread that may be busy, so they cannot wait in its queue.
             switch (what) {
                 case "interrupt" -> answers.to(call, interrupt -> thread.interrupt());
@@ -73,9 +74,5 @@ public final class Driver {
                 default -> thread.enqueue(call);
             }
         }
-    }
-
-    private void perform(JsonObject call) {
-        answers.to(call, new Calls(client)::perform);
     }
 }

@@ -3,7 +3,6 @@ package lockdog.redisson;
 import com.google.gson.JsonObject;
 import java.util.ArrayDeque;
 import java.util.Queue;
-import java.util.function.Consumer;
 
 /**
  * A Java thread that lives as long as the driver and makes its calls in order.
@@ -12,14 +11,16 @@ import java.util.function.Consumer;
  * and not a pool's.
  */
 final class LogicalThread {
-    private final Consumer<JsonObject> perform;
+    private final Answers answers;
+    private final Answers.Work work;
     private final Thread thread;
     private final Queue<JsonObject> queue = new ArrayDeque<>();
     private boolean running;
     private boolean interruptNext;
 
-    LogicalThread(String name, Consumer<JsonObject> perform) {
-        this.perform = perform;
+    LogicalThread(String name, Answers answers, Answers.Work work) {
+        this.answers = answers;
+        this.work = work;
         thread = new Thread(this::run, name);
         thread.setDaemon(true);
         thread.start();
@@ -51,7 +52,15 @@ final class LogicalThread {
 
     private void run() {
         while (true) {
-            perform.accept(begin());
+            answers.to(begin(), this::perform);
+        }
+    }
+
+    private Object perform(JsonObject call) throws Exception {
+        try {
+            return work.perform(call);
+        } finally {
+            // Before the answer goes out: an answered call can no longer be interrupted.
             end();
         }
     }
