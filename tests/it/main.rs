@@ -1,0 +1,2 @@
+mod redisson_driver;
+mod support;

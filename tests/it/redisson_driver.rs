@@ -1,0 +1,352 @@
+//! The Java side of the interop tests does what it is told: without that, no claim about the two
+//! sides together is worth anything. Nothing here is about lockdog.
+
+use std::collections::HashMap;
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+use redis::Commands;
+
+use crate::support::redisson::Redisson;
+
+#[tokio::test]
+async fn a_lock_is_held_under_the_predicted_field() {
+    let server = Server::start();
+    let java = Redisson::start(&server.url).await;
+    let t1 = java.thread("t1");
+
+    t1.lock("lock").await;
+
+    let field = t1.field().await;
+    assert!(field.starts_with(java.uuid()), "{field}");
+    assert_eq!(server.hash("lock"), HashMap::from([(field, 1)]));
+    assert!(t1.is_locked("lock").await);
+    assert!(t1.is_held("lock").await);
+    assert!(!java.thread("t2").is_held("lock").await);
+
+    t1.unlock("lock").await.unwrap();
+    assert_eq!(server.hash("lock"), HashMap::new());
+    assert!(!t1.is_locked("lock").await);
+}
+
+#[tokio::test]
+async fn a_logical_thread_is_one_java_thread_for_good() {
+    let server = Server::start();
+    let java = Redisson::start(&server.url).await;
+
+    let first = java.thread("t1").field().await;
+    let second = java.thread("t2").field().await;
+
+    assert_ne!(first, second);
+    assert_eq!(java.thread("t1").field().await, first);
+}
+
+#[tokio::test]
+async fn reentry_is_counted() {
+    let server = Server::start();
+    let java = Redisson::start(&server.url).await;
+    let t1 = java.thread("t1");
+    let field = t1.field().await;
+
+    t1.lock("lock").await;
+    assert!(t1.try_lock("lock").await);
+
+    assert_eq!(t1.hold_count("lock").await, 2);
+    assert_eq!(server.hash("lock"), HashMap::from([(field.clone(), 2)]));
+
+    t1.unlock("lock").await.unwrap();
+    assert_eq!(server.hash("lock"), HashMap::from([(field, 1)]));
+    t1.unlock("lock").await.unwrap();
+    assert_eq!(t1.hold_count("lock").await, 0);
+}
+
+#[tokio::test]
+async fn unlock_by_another_thread_is_refused() {
+    let server = Server::start();
+    let java = Redisson::start(&server.url).await;
+    let t1 = java.thread("t1");
+    t1.lock("lock").await;
+
+    let error = java.thread("t2").unlock("lock").await.unwrap_err();
+
+    assert!(error.is_not_owner(), "{error:?}");
+    assert!(!error.message.is_empty());
+    assert!(t1.is_held("lock").await);
+}
+
+#[tokio::test]
+async fn second_thread_waits_until_the_first_unlocks() {
+    let server = Server::start();
+    let java = Redisson::start(&server.url).await;
+    let (t1, t2) = (java.thread("t1"), java.thread("t2"));
+    t1.lock("lock").await;
+    assert!(!t2.try_lock("lock").await);
+
+    let waiting = t2.start_lock("lock");
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(!waiting.is_finished());
+    let before_unlock = SystemTime::now();
+    let unlocked = t1.start_unlock("lock").answer().await;
+    unlocked.result.unwrap();
+    let locked = waiting.answer().await;
+
+    locked.result.unwrap();
+    assert!(locked.at >= before_unlock);
+    assert!(
+        locked.took >= Duration::from_millis(150),
+        "{:?}",
+        locked.took
+    );
+    assert_eq!(server.hash("lock"), HashMap::from([(t2.field().await, 1)]));
+}
+
+#[tokio::test]
+async fn a_lease_ends_without_an_unlock() {
+    let server = Server::start();
+    let java = Redisson::start(&server.url).await;
+    let (t1, t2) = (java.thread("t1"), java.thread("t2"));
+
+    t1.lock_for("lock", Duration::from_millis(600)).await;
+    let ttl = t1.remaining_ttl_ms("lock").await;
+    assert!((1..=600).contains(&ttl), "{ttl}");
+    let taken_over = t2.start_lock_for("lock", Duration::from_secs(10));
+    let taken_over = taken_over.answer().await;
+
+    taken_over.result.unwrap();
+    assert!(
+        taken_over.took >= Duration::from_millis(100),
+        "{:?}",
+        taken_over.took
+    );
+    assert!(t1.unlock("lock").await.unwrap_err().is_not_owner());
+    t2.unlock("lock").await.unwrap();
+    assert_eq!(t1.remaining_ttl_ms("lock").await, -2);
+}
+
+#[tokio::test]
+async fn try_lock_gives_up_after_its_wait() {
+    let server = Server::start();
+    let java = Redisson::start(&server.url).await;
+    let (t1, t2) = (java.thread("t1"), java.thread("t2"));
+    t1.lock("lock").await;
+
+    let gave_up = t2
+        .start_try_lock_for("lock", Duration::from_millis(300), None)
+        .answer()
+        .await;
+
+    assert!(!gave_up.result.unwrap());
+    assert!(
+        gave_up.took >= Duration::from_millis(290),
+        "{:?}",
+        gave_up.took
+    );
+
+    t1.unlock("lock").await.unwrap();
+    let lease = Some(Duration::from_secs(5));
+    assert!(t2.try_lock_for("lock", Duration::from_secs(1), lease).await);
+    let ttl = t2.remaining_ttl_ms("lock").await;
+    assert!((1..=5_000).contains(&ttl), "{ttl}");
+}
+
+#[tokio::test]
+async fn force_unlock_frees_a_lock_of_another_thread() {
+    let server = Server::start();
+    let java = Redisson::start(&server.url).await;
+    let (t1, t2) = (java.thread("t1"), java.thread("t2"));
+    t1.lock("lock").await;
+
+    assert!(t2.force_unlock("lock").await);
+    assert!(!t2.force_unlock("lock").await);
+    assert!(!t1.is_held("lock").await);
+}
+
+#[tokio::test]
+async fn interrupt_ends_the_wait_and_nothing_after_it() {
+    let server = Server::start();
+    let java = Redisson::start(&server.url).await;
+    let (t1, t2) = (java.thread("t1"), java.thread("t2"));
+    t1.lock("lock").await;
+
+    // Not a moment between the two: an interrupt must not miss a call that is about to run.
+    let waiting = t2.start_try_lock_for("lock", Duration::from_secs(30), None);
+    assert!(t2.interrupt().await);
+    let error = waiting.answer().await.result.unwrap_err();
+    assert!(error.is_interrupted(), "{error:?}");
+
+    let waiting = t2.start_try_lock_for("lock", Duration::from_secs(30), None);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(t2.interrupt().await);
+    let error = waiting.answer().await.result.unwrap_err();
+    assert!(error.is_interrupted(), "{error:?}");
+
+    assert!(!t2.is_held("lock").await);
+    assert!(!t2.interrupt().await);
+    t1.unlock("lock").await.unwrap();
+    assert!(t2.try_lock_for("lock", Duration::from_secs(1), None).await);
+}
+
+#[tokio::test]
+async fn a_killed_client_leaves_its_key() {
+    let server = Server::start();
+    let java = Redisson::start(&server.url).await;
+    let t1 = java.thread("t1");
+    t1.lock("lock").await;
+    let field = t1.field().await;
+    let pid = java.pid();
+
+    java.kill();
+
+    assert!(!is_running(pid));
+    assert_eq!(server.hash("lock"), HashMap::from([(field, 1)]));
+}
+
+#[tokio::test]
+async fn a_dropped_client_is_a_killed_one_and_no_other_is() {
+    let server = Server::start();
+    let (dropped, kept) = tokio::join!(Redisson::start(&server.url), Redisson::start(&server.url));
+    let pid = dropped.pid();
+    dropped.thread("t1").lock("lock").await;
+
+    drop(dropped);
+
+    assert!(!is_running(pid));
+    assert!(is_running(kept.pid()));
+    assert!(kept.thread("t1").is_locked("lock").await);
+}
+
+#[tokio::test]
+#[should_panic(expected = "the driver is gone")]
+async fn a_call_to_a_killed_client_panics() {
+    let server = Server::start();
+    let java = Redisson::start(&server.url).await;
+    let t1 = java.thread("t1");
+    java.kill();
+
+    t1.lock("lock").await;
+}
+
+#[tokio::test]
+async fn shutdown_ends_the_process_and_leaves_the_key() {
+    let server = Server::start();
+    let java = Redisson::start(&server.url).await;
+    java.thread("t1").lock("lock").await;
+    let pid = java.pid();
+
+    java.shutdown().await;
+
+    assert!(!is_running(pid));
+    assert_eq!(server.hash("lock").len(), 1);
+}
+
+#[tokio::test]
+async fn two_threads_never_share_the_cell() {
+    let server = Server::start();
+    let java = Redisson::start(&server.url).await;
+    let pause = Duration::from_millis(5);
+
+    let first = java.thread("t1").start_cell("lock", "cell", 20, pause);
+    java.thread("t2").cell("lock", "cell", 20, pause).await;
+    first.value().await;
+
+    let cell: u64 = server.connection().get("cell").unwrap();
+    assert_eq!(cell, 40);
+}
+
+#[tokio::test]
+async fn settings_reach_redisson() {
+    let server = Server::start();
+    let java = Redisson::builder(&server.url)
+        .watchdog_timeout(Duration::from_secs(3))
+        .name_prefix("app:")
+        .timeout(Duration::from_secs(2))
+        .connect_timeout(Duration::from_secs(2))
+        .retry_attempts(1)
+        .start()
+        .await;
+    let t1 = java.thread("t1");
+
+    t1.lock("lock").await;
+
+    assert_eq!(
+        server.hash("app:lock"),
+        HashMap::from([(t1.field().await, 1)])
+    );
+    // Past the first lease, so that the watchdog must have renewed.
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_millis(3_500) {
+        let ttl = t1.remaining_ttl_ms("lock").await;
+        assert!((1..=3_000).contains(&ttl), "{ttl}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    t1.unlock("lock").await.unwrap();
+}
+
+#[tokio::test]
+#[should_panic(expected = "Unable to connect to Redis server")]
+async fn start_without_a_server_panics_with_the_reason() {
+    let server = Server::start();
+    let url = server.url.clone();
+    drop(server);
+
+    Redisson::builder(&url).retry_attempts(0).start().await;
+}
+
+/// A private server on a free port, in the plainest way.
+struct Server {
+    process: Child,
+    url: String,
+}
+
+impl Server {
+    fn start() -> Self {
+        // Another process may take the port between our closing it and the server's bind: then this
+        // server ends at once, and the next port is tried.
+        for _ in 0..20 {
+            let port = TcpListener::bind("127.0.0.1:0")
+                .and_then(|listener| listener.local_addr())
+                .expect("a free port")
+                .port();
+            let process = Command::new("redis-server")
+                .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
+                .args(["--save", "", "--appendonly", "no"])
+                .stdout(Stdio::null())
+                .spawn()
+                .expect("redis-server is installed");
+            let mut server = Self {
+                process,
+                url: format!("redis://127.0.0.1:{port}"),
+            };
+            while matches!(server.process.try_wait(), Ok(None)) {
+                if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+                    return server;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        panic!("redis-server does not start");
+    }
+
+    fn connection(&self) -> redis::Connection {
+        redis::Client::open(self.url.as_str())
+            .and_then(|client| client.get_connection())
+            .expect("our server answers")
+    }
+
+    fn hash(&self, key: &str) -> HashMap<String, u64> {
+        self.connection().hgetall(key).expect("a hash or nothing")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn is_running(pid: u32) -> bool {
+    Path::new("/proc").join(pid.to_string()).exists()
+}

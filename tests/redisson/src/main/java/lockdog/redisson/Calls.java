@@ -1,0 +1,82 @@
+package lockdog.redisson;
+
+import static java.util.concurrent.TimeUnit.MILLISECONDS;
+
+import com.google.gson.JsonObject;
+import org.redisson.api.RBucket;
+import org.redisson.api.RLock;
+import org.redisson.api.RedissonClient;
+import org.redisson.client.codec.StringCodec;
+
+/** The calls that a logical thread makes; {@code name} is the lock's name before any prefix. */
+final class Calls {
+    private final RedissonClient client;
+
+    Calls(RedissonClient client) {
+        this.client = client;
+    }
+
+    Object perform(JsonObject call) throws InterruptedException {
+        // A new lock object each time: Redisson keeps an explicit lease in the object, from where
+        // it would leak into the next lock().
+        RLock lock = client.getLock(call.get("name").getAsString());
+        String what = call.get("call").getAsString();
+        return switch (what) {
+            case "lock" -> lock(lock, call);
+            case "tryLock" -> tryLock(lock, call);
+            case "unlock" -> {
+                lock.unlock();
+                yield null;
+            }
+            case "forceUnlock" -> lock.forceUnlock();
+            case "isLocked" -> lock.isLocked();
+            case "isHeldByCurrentThread" -> lock.isHeldByCurrentThread();
+            case "holdCount" -> lock.getHoldCount();
+            case "remainTimeToLive" -> lock.remainTimeToLive();
+            case "cell" -> cell(lock, call);
+            default -> throw new IllegalArgumentException("unknown call " + what);
+        };
+    }
+
+    /** {@code leaseMs} or the watchdog. */
+    private static Object lock(RLock lock, JsonObject call) {
+        if (call.has("leaseMs")) {
+            lock.lock(call.get("leaseMs").getAsLong(), MILLISECONDS);
+        } else {
+            lock.lock();
+        }
+        return null;
+    }
+
+    /** One attempt, or {@code waitMs}; {@code leaseMs} or the watchdog. */
+    private static boolean tryLock(RLock lock, JsonObject call) throws InterruptedException {
+        long wait = call.has("waitMs") ? call.get("waitMs").getAsLong() : 0;
+        if (call.has("leaseMs")) {
+            return lock.tryLock(wait, call.get("leaseMs").getAsLong(), MILLISECONDS);
+        }
+        if (call.has("waitMs")) {
+            return lock.tryLock(wait, MILLISECONDS);
+        }
+        return lock.tryLock();
+    }
+
+    /**
+     * {@code rounds} times: lock, read the string {@code key}, sleep {@code pauseMs}, write the number
+     * plus one, unlock. Two holders at a time lose a count, which no atomic increment would show.
+     */
+    private Object cell(RLock lock, JsonObject call) throws InterruptedException {
+        RBucket<String> cell = client.getBucket(call.get("key").getAsString(), StringCodec.INSTANCE);
+        long pause = call.get("pauseMs").getAsLong();
+        for (int round = call.get("rounds").getAsInt(); round > 0; round--) {
+            lock.lock();
+            try {
+                String value = cell.get();
+                Thread.sleep(pause);
+                cell.set(Long.toString(value == null ? 1 : Long.parseLong(value) + 1));
+            } finally {
+                lock.unlock();
+            }
+        }
+        return null;
+    }
+}

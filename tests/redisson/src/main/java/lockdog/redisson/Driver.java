@@ -1,0 +1,78 @@
+package lockdog.redisson;
+
+import com.google.gson.JsonObject;
+import com.google.gson.JsonParser;
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.util.HashMap;
+import java.util.Map;
+import org.redisson.Redisson;
+import org.redisson.api.RedissonClient;
+
+/**
+ * One Redisson client that does what standard input says.
+ *
+ * <p>The first line is the settings ({@link Settings}); the answer is {@code {"uuid": ...}} once the
+ * client is connected. Every further line is a call, {@code {"id", "thread", "call", ...}}, with the
+ * arguments of {@link Calls}; its answer carries the same {@code id} and comes whenever the call is
+ * done. The end of the input is a crash: the process is gone at once and releases nothing.
+ */
+public final class Driver {
+    private final RedissonClient client;
+    private final Answers answers;
+    private final Map<String, LogicalThread> threads = new HashMap<>();
+
+    private Driver(RedissonClient client, Answers answers) {
+        this.client = client;
+        this.answers = answers;
+    }
+
+    public static void main(String[] args) throws IOException {
+        PrintStream stdout = System.out;
+        // Whatever a library prints must not be taken for an answer.
+        System.setOut(System.err);
+        Answers answers = new Answers(stdout);
+        BufferedReader input =
+                new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        int status = 1;
+        try {
+            String settings = input.readLine();
+            if (settings != null) {
+                RedissonClient client = Redisson.create(Settings.parse(settings));
+                answers.ready(client.getId());
+                new Driver(client, answers).serve(input);
+            }
+            status = 0;
+        } catch (RuntimeException | IOException e) {
+            e.printStackTrace();
+        }
+        // Not exit(): neither shutdown hooks nor waiting threads may hold up or soften a crash.
+        Runtime.getRuntime().halt(status);
+    }
+
+    private void serve(BufferedReader input) throws IOException {
+        for (String line = input.readLine(); line != null; line = input.readLine()) {
+            JsonObject call = JsonParser.parseString(line).getAsJsonObject();
+            String what = call.get("call").getAsString();
+            if (what.equals("shutdown")) {
+                answers.to(call, shutdown -> {
+                    client.shutdown();
+                    return null;
+                });
+                return;
+            }
+            LogicalThread thread = threads.computeIfAbsent(
+                    call.get("thread").getAsString(),
+                    name -> new LogicalThread(name, answers, new Calls(client)::perform));
+            // These two are about a thread that may be busy, so they cannot wait in its queue.
+            switch (what) {
+                case "interrupt" -> answers.to(call, interrupt -> thread.interrupt());
+                case "threadId" -> answers.to(call, threadId -> thread.id());
+                default -> thread.enqueue(call);
+            }
+        }
+    }
+}

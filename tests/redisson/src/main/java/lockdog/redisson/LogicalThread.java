@@ -1,0 +1,89 @@
+package lockdog.redisson;
+
+import com.google.gson.JsonObject;
+import java.util.ArrayDeque;
+import java.util.Queue;
+
+/**
+ * A Java thread that lives as long as the driver and makes its calls in order.
+ *
+ * <p>Redisson's owner is the id of the calling thread, so a test's owner must be one real thread
+ * and not a pool's.
+ */
+final class LogicalThread {
+    private final Answers answers;
+    private final Answers.Work work;
+    private final Thread thread;
+    private final Queue<JsonObject> queue = new ArrayDeque<>();
+    private boolean running;
+    private boolean interruptNext;
+
+    LogicalThread(String name, Answers answers, Answers.Work work) {
+        this.answers = answers;
+        this.work = work;
+        thread = new Thread(this::run, name);
+        thread.setDaemon(true);
+        thread.start();
+    }
+
+    // Thread.getId() is what Redisson 4.7.0 itself asks; it is deprecated only from Java 19 on.
+    long id() {
+        return thread.getId();
+    }
+
+    synchronized void enqueue(JsonObject call) {
+        queue.add(call);
+        notifyAll();
+    }
+
+    /**
+     * Interrupts the call that runs or is about to; false, and no effect, when there is none.
+     *
+     * <p>An interrupt never outlives its call, so that it cannot hit one that it was not meant for.
+     */
+    synchronized boolean interrupt() {
+        if (running) {
+            thread.interrupt();
+            return true;
+        }
+        interruptNext = !queue.isEmpty();
+        return interruptNext;
+    }
+
+    private void run() {
+        while (true) {
+            answers.to(begin(), this::perform);
+        }
+    }
+
+    private Object perform(JsonObject call) throws Exception {
+        try {
+            return work.perform(call);
+        } finally {
+            // Before the answer goes out: an answered call can no longer be interrupted.
+            end();
+        }
+    }
+
+    private synchronized JsonObject begin() {
+        while (queue.isEmpty()) {
+            try {
+                wait();
+            } catch (InterruptedException e) {
+                // Only interrupt() interrupts this thread, and only while a call runs.
+                throw new IllegalStateException(e);
+            }
+        }
+        running = true;
+        if (interruptNext) {
+            interruptNext = false;
+            thread.interrupt();
+        }
+        return queue.remove();
+    }
+
+    private synchronized void end() {
+        running = false;
+        Thread.interrupted();
+    }
+}
