@@ -2,6 +2,8 @@
 //! vacuous.
 
 mod cells;
+mod commands;
+mod network;
 mod observers;
 mod servers;
 
