@@ -118,12 +118,6 @@ impl Waiters {
             queue.fail(&Error::Closed);
         }
     }
-
-    /// How many waiters there are, over all locks.
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.queues.lock().waiting
-    }
 }
 
 /// A waiter's place in the queue; left when dropped, and then passed on.

@@ -1,1 +1,26 @@
-pub mod redisson;
+//! What tests stand on: private servers, a faulty network, an observer, and a cell that shows lost
+//! exclusion.
+
+pub(crate) mod background;
+pub(crate) mod binary;
+pub(crate) mod cell;
+pub(crate) mod heartbeat;
+pub(crate) mod port;
+pub(crate) mod process;
+pub(crate) mod proxy;
+pub(crate) mod redis;
+pub(crate) mod redisson;
+pub(crate) mod resp;
+pub(crate) mod server;
+pub(crate) mod tap;
+pub(crate) mod wait;
+pub(crate) mod wire;
+
+pub(crate) use background::Background;
+pub(crate) use binary::Binary;
+pub(crate) use cell::Cell;
+pub(crate) use heartbeat::heartbeat;
+pub(crate) use proxy::{Action, Direction, Gate, Proxy, named};
+pub(crate) use redis::Redis;
+pub(crate) use server::{Data, RedisServer};
+pub(crate) use wait::{eventually, timed};

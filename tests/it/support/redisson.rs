@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use driver::{Driver, Jvm};
 
 /// A running client; dropping it is a crash (SIGKILL), as is [`Redisson::kill`].
-pub struct Redisson {
+pub(crate) struct Redisson {
     jvm: Jvm,
     driver: Arc<Driver>,
     uuid: String,
@@ -24,18 +24,18 @@ pub struct Redisson {
 
 impl Redisson {
     /// Starts a client with Redisson's defaults.
-    pub async fn start(url: &str) -> Self {
+    pub(crate) async fn start(url: &str) -> Self {
         Self::builder(url).start().await
     }
 
-    pub fn builder(url: &str) -> Builder {
+    pub(crate) fn builder(url: &str) -> Builder {
         Builder {
             settings: json!({ "url": url }),
         }
     }
 
     /// The logical thread of this name: one Java thread, made by its first call and kept.
-    pub fn thread(&self, name: &str) -> JavaThread {
+    pub(crate) fn thread(&self, name: &str) -> JavaThread {
         JavaThread {
             driver: Arc::clone(&self.driver),
             uuid: self.uuid.clone(),
@@ -44,21 +44,21 @@ impl Redisson {
     }
 
     /// The client's id, the first half of every [`JavaThread::field`].
-    pub fn uuid(&self) -> &str {
+    pub(crate) fn uuid(&self) -> &str {
         &self.uuid
     }
 
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.jvm.pid()
     }
 
     /// SIGKILL: nothing is released. Calls in flight are never answered.
-    pub fn kill(self) {
+    pub(crate) fn kill(self) {
         drop(self.jvm);
     }
 
     /// Redisson's own `shutdown()`, which releases no lock either; returns when the JVM is gone.
-    pub async fn shutdown(self) {
+    pub(crate) async fn shutdown(self) {
         let call = PendingCall::<()>::start(&self.driver, json!({ "call": "shutdown" }));
         call.value().await;
         let status = tokio::task::spawn_blocking(|| self.jvm.wait())
@@ -70,33 +70,33 @@ impl Redisson {
 
 /// What to change of Redisson's defaults.
 #[must_use = "a builder does nothing itself, use `.start()`"]
-pub struct Builder {
+pub(crate) struct Builder {
     settings: Value,
 }
 
 impl Builder {
     /// `lockWatchdogTimeout`: the lease of a lock without one. Defaults to 30 s.
-    pub fn watchdog_timeout(self, timeout: Duration) -> Self {
+    pub(crate) fn watchdog_timeout(self, timeout: Duration) -> Self {
         self.set("watchdogTimeoutMs", millis(timeout))
     }
 
     /// A name mapper that puts this before every name, the cell's key included. Defaults to none.
-    pub fn name_prefix(self, prefix: &str) -> Self {
+    pub(crate) fn name_prefix(self, prefix: &str) -> Self {
         self.set("namePrefix", prefix)
     }
 
     /// `timeout`: how long a command may take. Defaults to 3 s.
-    pub fn timeout(self, timeout: Duration) -> Self {
+    pub(crate) fn timeout(self, timeout: Duration) -> Self {
         self.set("timeoutMs", millis(timeout))
     }
 
     /// `connectTimeout`. Defaults to 10 s.
-    pub fn connect_timeout(self, timeout: Duration) -> Self {
+    pub(crate) fn connect_timeout(self, timeout: Duration) -> Self {
         self.set("connectTimeoutMs", millis(timeout))
     }
 
     /// `retryAttempts` of a command. Defaults to 4.
-    pub fn retry_attempts(self, attempts: u32) -> Self {
+    pub(crate) fn retry_attempts(self, attempts: u32) -> Self {
         self.set("retryAttempts", attempts)
     }
 
@@ -104,7 +104,7 @@ impl Builder {
     ///
     /// # Panics
     /// With everything the JVM said on stderr, if it is not ready within 60 s.
-    pub async fn start(self) -> Redisson {
+    pub(crate) async fn start(self) -> Redisson {
         let launched = tokio::task::spawn_blocking(move || driver::launch(&self.settings)).await;
         let (jvm, driver, uuid) =
             launched.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()));
@@ -121,7 +121,7 @@ impl Builder {
 ///
 /// The async functions panic with Java's error where they do not return it.
 #[derive(Clone)]
-pub struct JavaThread {
+pub(crate) struct JavaThread {
     driver: Arc<Driver>,
     uuid: String,
     name: String,
@@ -129,40 +129,45 @@ pub struct JavaThread {
 
 impl JavaThread {
     /// The hash field under which this thread holds a lock: `<uuid>:<thread id>`.
-    pub async fn field(&self) -> String {
+    pub(crate) async fn field(&self) -> String {
         let id = self.call::<u64>("threadId", json!({})).value().await;
         format!("{}:{id}", self.uuid)
     }
 
     /// `lock()`: waits for ever, kept alive by the watchdog.
-    pub async fn lock(&self, name: &str) {
+    pub(crate) async fn lock(&self, name: &str) {
         self.start_lock(name).value().await;
     }
 
-    pub fn start_lock(&self, name: &str) -> PendingCall<()> {
+    pub(crate) fn start_lock(&self, name: &str) -> PendingCall<()> {
         self.call("lock", json!({ "name": name }))
     }
 
     /// `lock(lease, unit)`: waits for ever, ends with the lease.
-    pub async fn lock_for(&self, name: &str, lease: Duration) {
+    pub(crate) async fn lock_for(&self, name: &str, lease: Duration) {
         self.start_lock_for(name, lease).value().await;
     }
 
-    pub fn start_lock_for(&self, name: &str, lease: Duration) -> PendingCall<()> {
+    pub(crate) fn start_lock_for(&self, name: &str, lease: Duration) -> PendingCall<()> {
         self.call("lock", json!({ "name": name, "leaseMs": millis(lease) }))
     }
 
     /// `tryLock()`: one attempt, kept alive by the watchdog.
-    pub async fn try_lock(&self, name: &str) -> bool {
+    pub(crate) async fn try_lock(&self, name: &str) -> bool {
         self.call("tryLock", json!({ "name": name })).value().await
     }
 
     /// `tryLock(wait, lease, unit)`, or `tryLock(wait, unit)` with the watchdog if there is no lease.
-    pub async fn try_lock_for(&self, name: &str, wait: Duration, lease: Option<Duration>) -> bool {
+    pub(crate) async fn try_lock_for(
+        &self,
+        name: &str,
+        wait: Duration,
+        lease: Option<Duration>,
+    ) -> bool {
         self.start_try_lock_for(name, wait, lease).value().await
     }
 
-    pub fn start_try_lock_for(
+    pub(crate) fn start_try_lock_for(
         &self,
         name: &str,
         wait: Duration,
@@ -175,39 +180,39 @@ impl JavaThread {
         self.call("tryLock", arguments)
     }
 
-    pub async fn unlock(&self, name: &str) -> Result<(), JavaError> {
+    pub(crate) async fn unlock(&self, name: &str) -> Result<(), JavaError> {
         self.start_unlock(name).answer().await.result
     }
 
-    pub fn start_unlock(&self, name: &str) -> PendingCall<()> {
+    pub(crate) fn start_unlock(&self, name: &str) -> PendingCall<()> {
         self.call("unlock", json!({ "name": name }))
     }
 
-    pub async fn force_unlock(&self, name: &str) -> bool {
+    pub(crate) async fn force_unlock(&self, name: &str) -> bool {
         self.call("forceUnlock", json!({ "name": name }))
             .value()
             .await
     }
 
-    pub async fn is_locked(&self, name: &str) -> bool {
+    pub(crate) async fn is_locked(&self, name: &str) -> bool {
         self.call("isLocked", json!({ "name": name })).value().await
     }
 
     /// `isHeldByCurrentThread()`.
-    pub async fn is_held(&self, name: &str) -> bool {
+    pub(crate) async fn is_held(&self, name: &str) -> bool {
         self.call("isHeldByCurrentThread", json!({ "name": name }))
             .value()
             .await
     }
 
-    pub async fn hold_count(&self, name: &str) -> u64 {
+    pub(crate) async fn hold_count(&self, name: &str) -> u64 {
         self.call("holdCount", json!({ "name": name }))
             .value()
             .await
     }
 
     /// `remainTimeToLive()`: -2 = no such key, -1 = a key without TTL.
-    pub async fn remaining_ttl_ms(&self, name: &str) -> i64 {
+    pub(crate) async fn remaining_ttl_ms(&self, name: &str) -> i64 {
         self.call("remainTimeToLive", json!({ "name": name }))
             .value()
             .await
@@ -215,11 +220,11 @@ impl JavaThread {
 
     /// Counts the string `key` up by one in each of `rounds` rounds, under the lock `name`, with
     /// `pause` between reading and writing.
-    pub async fn cell(&self, name: &str, key: &str, rounds: u32, pause: Duration) {
+    pub(crate) async fn cell(&self, name: &str, key: &str, rounds: u32, pause: Duration) {
         self.start_cell(name, key, rounds, pause).value().await;
     }
 
-    pub fn start_cell(
+    pub(crate) fn start_cell(
         &self,
         name: &str,
         key: &str,
@@ -236,7 +241,7 @@ impl JavaThread {
     ///
     /// It ends the wait of a `tryLock` and the pause of a cell; a waiting `lock()` waits on. Where it
     /// hits a command under way, any call ends with an error although the server still performs it.
-    pub async fn interrupt(&self) -> bool {
+    pub(crate) async fn interrupt(&self) -> bool {
         self.call("interrupt", json!({})).value().await
     }
 
@@ -249,7 +254,7 @@ impl JavaThread {
 
 /// A call that Java makes whether or not anybody waits for it.
 #[must_use = "the call runs all the same, but its error would go unseen"]
-pub struct PendingCall<T> {
+pub(crate) struct PendingCall<T> {
     driver: Arc<Driver>,
     answer: oneshot::Receiver<Value>,
     result: PhantomData<T>,
@@ -257,7 +262,7 @@ pub struct PendingCall<T> {
 
 impl<T: FromAnswer> PendingCall<T> {
     /// True once the answer is there, so false means that Java still waits.
-    pub fn is_finished(&self) -> bool {
+    pub(crate) fn is_finished(&self) -> bool {
         !self.answer.is_empty()
     }
 
@@ -265,7 +270,7 @@ impl<T: FromAnswer> PendingCall<T> {
     ///
     /// # Panics
     /// With Java's error, if it threw.
-    pub async fn value(self) -> T {
+    pub(crate) async fn value(self) -> T {
         self.answer()
             .await
             .result
@@ -273,7 +278,7 @@ impl<T: FromAnswer> PendingCall<T> {
     }
 
     /// What the call returned or threw, and when.
-    pub async fn answer(self) -> Answer<T> {
+    pub(crate) async fn answer(self) -> Answer<T> {
         let Ok(answer) = self.answer.await else {
             panic!("{}", self.driver.epitaph());
         };
@@ -303,39 +308,39 @@ impl<T: FromAnswer> PendingCall<T> {
 
 /// The end of a call, as the JVM saw it.
 #[derive(Debug)]
-pub struct Answer<T> {
-    pub result: Result<T, JavaError>,
+pub(crate) struct Answer<T> {
+    pub(crate) result: Result<T, JavaError>,
     /// The wall clock when the call returned or threw.
-    pub at: SystemTime,
-    pub took: Duration,
+    pub(crate) at: SystemTime,
+    pub(crate) took: Duration,
 }
 
 /// A Java exception.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JavaError {
+pub(crate) struct JavaError {
     /// The full name, `java.lang.IllegalMonitorStateException`.
-    pub class: String,
+    pub(crate) class: String,
     /// Empty if there is none.
-    pub message: String,
+    pub(crate) message: String,
     /// The full name of the exception behind this one.
-    pub cause: Option<String>,
+    pub(crate) cause: Option<String>,
 }
 
 impl JavaError {
     /// The answer to an unlock by somebody who does not hold the lock.
-    pub fn is_not_owner(&self) -> bool {
+    pub(crate) fn is_not_owner(&self) -> bool {
         self.class == "java.lang.IllegalMonitorStateException"
     }
 
     /// Interrupted while it waited, or (Redisson wraps that one) while a command was under way.
-    pub fn is_interrupted(&self) -> bool {
+    pub(crate) fn is_interrupted(&self) -> bool {
         let interrupted = "java.lang.InterruptedException";
         self.class == interrupted || self.cause.as_deref() == Some(interrupted)
     }
 }
 
 /// What a call may return.
-pub trait FromAnswer {
+pub(crate) trait FromAnswer {
     fn from_answer(result: &Value) -> Self;
 }
 

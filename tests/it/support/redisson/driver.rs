@@ -14,15 +14,15 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 /// The child process; killed and reaped when dropped, it and no other.
-pub struct Jvm(Child);
+pub(crate) struct Jvm(Child);
 
 impl Jvm {
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.0.id()
     }
 
     /// Waits for an end of its own accord.
-    pub fn wait(mut self) -> ExitStatus {
+    pub(crate) fn wait(mut self) -> ExitStatus {
         self.0.wait().expect("the JVM is our child")
     }
 }
@@ -36,7 +36,7 @@ impl Drop for Jvm {
 }
 
 /// The pipes to the driver.
-pub struct Driver {
+pub(crate) struct Driver {
     stdin: Mutex<ChildStdin>,
     calls: Mutex<Calls>,
 }
@@ -53,7 +53,7 @@ enum Calls {
 
 impl Driver {
     /// Starts a call; without an answer, [`Driver::epitaph`] says why.
-    pub fn send(&self, mut call: Value) -> oneshot::Receiver<Value> {
+    pub(crate) fn send(&self, mut call: Value) -> oneshot::Receiver<Value> {
         let (sender, answer) = oneshot::channel();
         // Held over both steps, so that ids go down the pipe in order.
         let mut stdin = locked(&self.stdin);
@@ -95,7 +95,7 @@ impl Driver {
         strays
     }
 
-    pub fn epitaph(&self) -> String {
+    pub(crate) fn epitaph(&self) -> String {
         match &*locked(&self.calls) {
             Calls::Open { .. } => "the driver answers no more".to_owned(),
             Calls::Over { last_words } => format!("the driver is gone; it said:\n{last_words}"),
@@ -107,7 +107,7 @@ impl Driver {
 ///
 /// # Panics
 /// With everything the JVM said, if it is not ready within 60 s.
-pub fn launch(settings: &Value) -> (Jvm, Arc<Driver>, String) {
+pub(crate) fn launch(settings: &Value) -> (Jvm, Arc<Driver>, String) {
     let mut child = Command::new(java())
         // Starting fast matters more here than running fast.
         .args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"])

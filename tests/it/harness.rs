@@ -1,0 +1,50 @@
+//! The harness against itself: a fault that does not happen would make every test that relies on it
+//! vacuous.
+
+mod cells;
+mod commands;
+mod network;
+mod observers;
+mod servers;
+
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, RedisResult, Value};
+
+/// A client that never sends anything twice and gives up on a reply after `PATIENCE`.
+struct Plain {
+    connection: MultiplexedConnection,
+}
+
+impl Plain {
+    async fn connect(url: &str) -> Self {
+        Self::try_connect(url)
+            .await
+            .expect("the server is reachable")
+    }
+
+    async fn try_connect(url: &str) -> RedisResult<Self> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(PATIENCE))
+            .set_response_timeout(Some(PATIENCE));
+        let client = Client::open(url)?;
+        let connection = client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await?;
+        Ok(Self { connection })
+    }
+
+    async fn send(&self, args: &[&str]) -> RedisResult<Value> {
+        let mut command = redis::cmd(args[0]);
+        command.arg(&args[1..]);
+        command.query_async(&mut self.connection.clone()).await
+    }
+
+    async fn incr(&self) -> RedisResult<Value> {
+        self.send(&["INCR", "n"]).await
+    }
+}
+
+/// Long against the round trip on one machine, short for a test.
+const PATIENCE: Duration = Duration::from_millis(400);

@@ -1,0 +1,246 @@
+//! The proxy's rules on single commands: each does what its name says, and to no other command.
+
+use std::time::Duration;
+
+use redis::Value;
+use tokio::net::TcpStream;
+
+use crate::harness::Plain;
+use crate::support::resp;
+use crate::support::wire::Wire;
+use crate::support::{Action, Gate, Proxy, Redis, RedisServer, eventually, named};
+
+#[tokio::test]
+async fn reply_is_lost_but_the_command_ran() {
+    let (client, proxy, server) = connected().await;
+    let rule = proxy.on(named("INCR"), Action::ExecuteThenCut);
+    assert!(
+        client
+            .incr()
+            .await
+            .expect_err("it is closed")
+            .is_unrecoverable_error()
+    );
+    assert_eq!((rule.hits(), proxy.counts().cut), (1, 1));
+    assert_eq!(counter(&server.redis().await).await, 1);
+}
+
+#[tokio::test]
+async fn after_a_dropped_reply_the_connection_is_silent_but_executes() {
+    let (client, proxy, server) = connected().await;
+    let rule = proxy.on(named("INCR"), Action::DropReply);
+    assert!(client.incr().await.expect_err("no reply").is_timeout());
+    assert!(client.incr().await.expect_err("no reply").is_timeout());
+    assert_eq!((rule.hits(), proxy.connections()), (1, 1));
+    assert_eq!(counter(&server.redis().await).await, 2);
+    let second = Plain::connect(proxy.url()).await;
+    assert_eq!(second.incr().await, Ok(Value::Int(3)));
+}
+
+#[tokio::test]
+async fn a_doubled_command_runs_twice_and_is_answered_once() {
+    let (client, proxy, server) = connected().await;
+    let rule = proxy.on(named("INCR"), Action::Twice);
+    assert_eq!(client.incr().await, Ok(Value::Int(1)));
+    rule.wait_hits(1).await;
+    assert_eq!(counter(&server.redis().await).await, 2);
+    // The replies that follow still belong to their commands.
+    assert_eq!(
+        client.send(&["GET", "n"]).await,
+        Ok(Value::BulkString(b"2".to_vec()))
+    );
+    assert_eq!(proxy.count(named("INCR")), 1);
+}
+
+#[tokio::test]
+async fn a_late_double_runs_when_its_gate_opens_in_the_same_database() {
+    let server = RedisServer::builder().password("secret").start().await;
+    let proxy = Proxy::start(&server).await;
+    let client = Plain::connect(&format!("{}5", proxy.url())).await;
+    let gate = Gate::new();
+    let rule = proxy.on(named("INCR"), Action::TwiceLate(gate.clone()));
+    assert_eq!(client.incr().await, Ok(Value::Int(1)));
+    gate.wait_reached().await;
+    drop(client);
+    let redis = server.redis().await;
+    redis.cmd(&["SELECT", "5"]).await;
+    assert_eq!((counter(&redis).await, rule.hits()), (1, 0));
+    gate.open();
+    gate.wait_passed().await;
+    assert_eq!((counter(&redis).await, rule.hits()), (2, 1));
+}
+
+#[tokio::test]
+async fn a_held_request_runs_when_its_gate_opens_and_those_behind_it_wait() {
+    let (client, proxy, server) = connected().await;
+    let redis = server.redis().await;
+    let gate = Gate::new();
+    let rule = proxy.on(named("INCR"), Action::HoldRequest(gate.clone()));
+    let release = async {
+        gate.wait_reached().await;
+        assert!(!redis.exists("n").await);
+        assert_eq!(rule.hits(), 0);
+        gate.open();
+        gate.wait_passed().await;
+    };
+    let behind = async {
+        gate.wait_reached().await;
+        client.send(&["GET", "n"]).await
+    };
+    let (held, behind, ()) = tokio::join!(client.incr(), behind, release);
+    assert_eq!(held, Ok(Value::Int(1)));
+    assert_eq!(behind, Ok(Value::BulkString(b"1".to_vec())));
+    assert_eq!(rule.hits(), 1);
+}
+
+#[tokio::test]
+async fn a_held_request_is_delivered_even_after_its_connection_ended() {
+    for cut_by_proxy in [false, true] {
+        let (client, proxy, server) = connected().await;
+        let redis = server.redis().await;
+        let gate = Gate::new();
+        let rule = proxy.on(named("INCR"), Action::HoldRequest(gate.clone()));
+        assert!(client.incr().await.expect_err("it is held").is_timeout());
+        if cut_by_proxy {
+            assert_eq!(proxy.cut_all(), 1);
+        }
+        drop(client);
+        eventually(SOON, "the client left", async || proxy.connections() == 0).await;
+        assert!(!redis.exists("n").await);
+        gate.open();
+        gate.wait_passed().await;
+        assert_eq!((counter(&redis).await, rule.hits()), (1, 1));
+    }
+}
+
+#[tokio::test]
+async fn a_held_reply_comes_when_its_gate_opens_but_the_command_ran_before() {
+    let (client, proxy, server) = connected().await;
+    let redis = server.redis().await;
+    let gate = Gate::new();
+    let rule = proxy.on(named("INCR"), Action::HoldReply(gate.clone()));
+    let release = async {
+        gate.wait_reached().await;
+        assert_eq!((counter(&redis).await, rule.hits()), (1, 1));
+        gate.open();
+        gate.wait_passed().await;
+    };
+    let (held, ()) = tokio::join!(client.incr(), release);
+    assert_eq!(held, Ok(Value::Int(1)));
+}
+
+#[tokio::test]
+async fn a_made_up_error_comes_in_its_place_and_nothing_runs() {
+    let (client, proxy, server) = connected().await;
+    let loading = || Action::ReplyWith("-LOADING wait".to_owned());
+    let rule = proxy.on(named("INCR"), loading());
+    let (before, refused, after) = tokio::join!(
+        client.send(&["SET", "a", "1"]),
+        client.incr(),
+        client.send(&["GET", "a"])
+    );
+    assert_eq!(before, Ok(Value::Okay));
+    assert_eq!(refused.expect_err("it is refused").code(), Some("LOADING"));
+    assert_eq!(after, Ok(Value::BulkString(b"1".to_vec())));
+    assert_eq!(rule.hits(), 1);
+    assert!(!server.redis().await.exists("n").await);
+}
+
+#[tokio::test]
+async fn a_rule_applies_once_or_so_many_times_or_until_it_is_removed() {
+    let (client, proxy, _server) = connected().await;
+    let error = || Action::ReplyWith("-LOADING wait".to_owned());
+    let refused = async || client.incr().await.is_err();
+    let once = proxy.on(named("INCR"), error());
+    assert!(refused().await && !refused().await);
+    let twice = proxy.on(named("INCR"), error()).times(2);
+    assert!(refused().await && refused().await && !refused().await);
+    let always = proxy.on(named("INCR"), error()).always();
+    for _ in 0..5 {
+        assert!(refused().await);
+    }
+    always.remove();
+    assert!(!refused().await);
+    assert_eq!((once.hits(), twice.hits(), always.hits()), (1, 2, 5));
+}
+
+#[tokio::test]
+async fn the_oldest_rule_that_matches_the_arguments_wins() {
+    let (client, proxy, _server) = connected().await;
+    let on_b = proxy.on(
+        |args| args.len() > 1 && args[1] == "b",
+        Action::ReplyWith("-B b".into()),
+    );
+    let any_get = proxy
+        .on(named("get"), Action::ReplyWith("-GET get".into()))
+        .always();
+    assert_eq!(
+        client.send(&["GET", "b"]).await.expect_err("a rule").code(),
+        Some("B")
+    );
+    assert_eq!(
+        client.send(&["GET", "b"]).await.expect_err("a rule").code(),
+        Some("GET")
+    );
+    assert_eq!((on_b.hits(), any_get.hits()), (1, 1));
+}
+
+#[tokio::test]
+async fn messages_do_not_disturb_which_reply_is_whose() {
+    for protocol in ["2", "3"] {
+        let server = RedisServer::start().await;
+        let proxy = Proxy::start(&server).await;
+        let redis = server.redis().await;
+        let client = TcpStream::connect(("127.0.0.1", proxy.port()))
+            .await
+            .unwrap();
+        let pinged = proxy.on(named("PING"), Action::ReplyWith("-LOADING wait".to_owned()));
+        let left = proxy.on(named("UNSUBSCRIBE"), Action::ExecuteThenCut);
+        let before = [&["HELLO", protocol][..], &["SUBSCRIBE", "a", "b"]];
+        let written = before.map(resp::encode).concat();
+        let mut wire = Wire::new(client);
+        wire.write(&written).await.unwrap();
+        assert_eq!(wire.next().await.unwrap().texts[0], "server");
+        for channel in ["a", "b"] {
+            assert_eq!(
+                wire.next().await.unwrap().texts[..2],
+                ["subscribe", channel]
+            );
+        }
+        for _ in 0..3 {
+            redis.cmd(&["PUBLISH", "a", "x"]).await;
+            assert_eq!(wire.next().await.unwrap().texts, ["message", "a", "x"]);
+        }
+        wire.write(&resp::encode(&["PING"])).await.unwrap();
+        assert_eq!(wire.next().await.unwrap().texts, ["LOADING wait"]);
+        // Both confirmations belong to the one command, and neither reaches the client.
+        wire.write(&resp::encode(&["UNSUBSCRIBE"])).await.unwrap();
+        assert!(wire.next().await.is_err());
+        assert_eq!((pinged.hits(), left.hits()), (1, 1));
+        redis.assert_clean().await;
+    }
+}
+
+#[tokio::test]
+async fn a_list_that_looks_like_a_message_is_still_the_reply() {
+    let (client, proxy, _server) = connected().await;
+    let rule = proxy.on(named("LRANGE"), Action::ExecuteThenCut);
+    client
+        .send(&["RPUSH", "l", "message", "a", "x"])
+        .await
+        .expect("nothing is wrong");
+    assert!(client.send(&["LRANGE", "l", "0", "-1"]).await.is_err());
+    assert_eq!(rule.hits(), 1);
+}
+
+async fn connected() -> (Plain, Proxy, RedisServer) {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(&server).await;
+    (Plain::connect(proxy.url()).await, proxy, server)
+}
+
+async fn counter(redis: &Redis) -> i64 {
+    redis.ask(&["GET", "n"]).await
+}
+
+const SOON: Duration = Duration::from_secs(5);

@@ -1,0 +1,213 @@
+//! The proxy's standing faults, each with its counter.
+
+use std::time::Duration;
+
+use redis::Value;
+
+use crate::harness::{PATIENCE, Plain};
+use crate::support::{Background, Direction, Proxy, RedisServer, eventually, named, timed};
+
+#[tokio::test]
+async fn without_faults_the_proxy_only_watches() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::to_port(server.port()).await;
+    assert_ne!(proxy.port(), server.port());
+    let client = Plain::connect(proxy.url()).await;
+    assert_eq!(client.incr().await, Ok(Value::Int(1)));
+    assert_eq!(proxy.count(named("incr")), 1);
+    let commands = proxy.commands();
+    let last = commands.last().expect("INCR was sent");
+    assert_eq!(
+        (last.connection, &last.args[..]),
+        (1, &["INCR".to_owned(), "n".to_owned()][..])
+    );
+    assert!(last.at.elapsed() < Duration::from_secs(10));
+    assert_eq!(proxy.connections(), 1);
+    drop(client);
+    eventually(SOON, "the client left", async || proxy.connections() == 0).await;
+    assert_eq!(proxy.counts(), Default::default());
+}
+
+#[tokio::test]
+async fn wait_for_returns_when_enough_commands_were_sent() {
+    let (_server, proxy, client) = connected().await;
+    tokio::join!(proxy.wait_for(named("INCR"), 3), async {
+        for _ in 0..3 {
+            client.incr().await.expect("nothing is wrong");
+        }
+    });
+}
+
+#[tokio::test]
+async fn each_direction_is_delayed_on_its_own_and_replies_stay_in_order() {
+    let (_server, proxy, client) = connected().await;
+    let delay = Duration::from_millis(100);
+    for direction in [Direction::ToServer, Direction::ToClient] {
+        proxy.heal();
+        proxy.delay(direction, delay);
+        let before = proxy.counts().delayed;
+        let (replies, took) = timed(async { tokio::join!(client.incr(), client.incr()) }).await;
+        assert!(replies.0.expect("it is only late") != replies.1.expect("it is only late"));
+        // A delay is no throttle: two commands at once are late by one delay, not by two.
+        assert!(
+            took >= delay && took < 2 * delay,
+            "{direction:?} took {took:?}"
+        );
+        assert_eq!(proxy.counts().delayed, before + 2);
+    }
+}
+
+#[tokio::test]
+async fn a_request_in_a_blackhole_is_not_executed_until_it_heals() {
+    let (server, proxy, client) = connected().await;
+    proxy.blackhole(Direction::ToServer);
+    assert!(
+        client
+            .incr()
+            .await
+            .expect_err("nobody answers")
+            .is_timeout()
+    );
+    assert_eq!(proxy.counts().blackholed, 1);
+    assert_eq!(proxy.connections(), 1);
+    assert!(!server.redis().await.exists("n").await);
+    proxy.heal();
+    let redis = server.redis().await;
+    eventually(SOON, "the request arrived", async || {
+        redis.exists("n").await
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_reply_in_a_blackhole_is_lost_but_the_command_ran() {
+    let (server, proxy, client) = connected().await;
+    proxy.blackhole(Direction::ToClient);
+    assert!(
+        client
+            .incr()
+            .await
+            .expect_err("nobody answers")
+            .is_timeout()
+    );
+    assert_eq!(server.redis().await.ask::<i64>(&["GET", "n"]).await, 1);
+    assert!(proxy.counts().blackholed >= 1);
+    assert!(
+        Plain::try_connect(proxy.url()).await.is_err(),
+        "new connections are dark as well"
+    );
+    proxy.heal();
+    assert_eq!(client.incr().await, Ok(Value::Int(2)));
+}
+
+#[tokio::test]
+async fn refusing_touches_new_connections_only() {
+    let (_server, proxy, client) = connected().await;
+    proxy.refuse();
+    assert!(Plain::try_connect(proxy.url()).await.is_err());
+    assert_eq!(client.incr().await, Ok(Value::Int(1)));
+    assert!(proxy.counts().refused >= 1);
+    proxy.heal();
+    Plain::connect(proxy.url()).await;
+}
+
+#[tokio::test]
+async fn cut_connections_end_and_new_ones_work() {
+    let (_server, proxy, client) = connected().await;
+    assert_eq!(proxy.cut_all(), 1);
+    assert!(
+        client
+            .incr()
+            .await
+            .expect_err("it is closed")
+            .is_unrecoverable_error()
+    );
+    assert_eq!(proxy.counts().cut, 1);
+    assert_eq!(
+        Plain::connect(proxy.url()).await.incr().await,
+        Ok(Value::Int(1))
+    );
+}
+
+#[tokio::test]
+async fn a_reset_is_a_rst_and_a_cut_is_not() {
+    use tokio::io::AsyncReadExt;
+
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(&server).await;
+    for reset in [true, false] {
+        let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", proxy.port()))
+            .await
+            .unwrap();
+        eventually(SOON, "it is accepted", async || proxy.connections() == 1).await;
+        let ended = if reset {
+            proxy.reset_all()
+        } else {
+            proxy.cut_all()
+        };
+        assert_eq!(ended, 1);
+        let end = stream.read(&mut [0]).await.map_err(|error| error.kind());
+        let rst = Err(std::io::ErrorKind::ConnectionReset);
+        assert_eq!(end, if reset { rst } else { Ok(0) });
+    }
+    assert_eq!((proxy.counts().reset, proxy.counts().cut), (1, 1));
+}
+
+#[tokio::test]
+async fn a_connection_is_cut_after_so_many_bytes() {
+    let request = b"*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n".len();
+    for (bytes, executed) in [(request - 1, false), (request, true)] {
+        let (server, proxy, client) = connected().await;
+        proxy.cut_after_bytes(Direction::ToServer, bytes);
+        assert!(client.incr().await.is_err());
+        assert_eq!(proxy.counts().cut_after_bytes, 1);
+        let redis = server.redis().await;
+        if executed {
+            eventually(SOON, "the whole request ran", async || {
+                redis.exists("n").await
+            })
+            .await;
+        } else {
+            assert!(!redis.exists("n").await);
+        }
+    }
+    let (server, proxy, client) = connected().await;
+    proxy.cut_after_bytes(Direction::ToClient, 2);
+    assert!(client.incr().await.is_err());
+    assert_eq!(proxy.counts().cut_after_bytes, 1);
+    assert_eq!(server.redis().await.ask::<i64>(&["GET", "n"]).await, 1);
+}
+
+#[tokio::test]
+async fn a_killed_server_closes_what_goes_through_the_proxy() {
+    let (server, proxy, client) = connected().await;
+    server.kill();
+    assert!(client.incr().await.is_err());
+    assert!(Plain::try_connect(proxy.url()).await.is_err());
+    assert_eq!(proxy.counts().cut, 0, "it was the server, not the proxy");
+    assert!(proxy.counts().unreachable >= 1);
+}
+
+#[tokio::test]
+async fn the_proxy_goes_on_while_the_tests_own_worker_is_starved() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(&server).await;
+    // The client has a thread too, so only the proxy could be the one that stands still.
+    let elsewhere = Background::new("client");
+    let url = proxy.url().to_owned();
+    let replied = elsewhere
+        .spawn(async move { timed(async { Plain::connect(&url).await.incr().await }).await });
+    std::thread::sleep(2 * PATIENCE);
+    let (reply, took) = replied.await.expect("it only connects");
+    assert_eq!(reply, Ok(Value::Int(1)));
+    assert!(took < PATIENCE, "it took {took:?}");
+}
+
+async fn connected() -> (RedisServer, Proxy, Plain) {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(&server).await;
+    let client = Plain::connect(proxy.url()).await;
+    (server, proxy, client)
+}
+
+const SOON: Duration = Duration::from_secs(5);

@@ -1,0 +1,122 @@
+//! A plain value outside every server, on which two owners who are both inside lose an update.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Cloning gives another handle to the same cell.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cell {
+    state: Arc<Mutex<State>>,
+}
+
+impl Cell {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads, sleeps and writes one more, under a name made of the visit's number.
+    pub(crate) async fn bump(&self, pause: Duration) {
+        self.bump_as("", pause).await;
+    }
+
+    /// As `bump`, under a name that a failed `assert_exclusive` shows.
+    pub(crate) async fn bump_as(&self, who: &str, pause: Duration) {
+        let _visit = self.enter(who, Access::Alone);
+        // The read and the write are two steps on purpose: together they would hide a missing lock.
+        let read = self.value();
+        tokio::time::sleep(pause).await;
+        self.state.lock().unwrap().value = read + 1;
+    }
+
+    /// Stays inside as a reader, which may overlap with readers but with no `bump`.
+    pub(crate) async fn read_as(&self, who: &str, pause: Duration) -> i64 {
+        let _visit = self.enter(who, Access::Shared);
+        tokio::time::sleep(pause).await;
+        self.value()
+    }
+
+    pub(crate) fn value(&self) -> i64 {
+        self.state.lock().unwrap().value
+    }
+
+    /// How many readers were inside together at most.
+    pub(crate) fn most_inside(&self) -> usize {
+        self.state.lock().unwrap().most_inside
+    }
+
+    /// Checks that nobody overlapped and no update was lost.
+    pub(crate) fn assert_exclusive(&self, expected: i64) {
+        let state = self.state.lock().unwrap();
+        let overlaps = &state.overlaps;
+        let value = state.value;
+        assert!(
+            overlaps.is_empty() && value == expected,
+            "the cell is {value}, expected {expected}; overlaps: {overlaps:?}"
+        );
+    }
+
+    fn enter(&self, who: &str, access: Access) -> Visit {
+        let mut state = self.state.lock().unwrap();
+        state.visits += 1;
+        let number = state.visits;
+        let who = if who.is_empty() {
+            format!("visitor {number}")
+        } else {
+            who.to_owned()
+        };
+        let overlaps: Vec<_> = state
+            .inside
+            .iter()
+            .filter(|other| access == Access::Alone || other.access == Access::Alone)
+            .map(|other| format!("{who} came while {} was inside", other.who))
+            .collect();
+        state.overlaps.extend(overlaps);
+        state.inside.push(Visitor {
+            access,
+            number,
+            who,
+        });
+        state.most_inside = state.most_inside.max(state.inside.len());
+        Visit {
+            cell: self.clone(),
+            number,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    inside: Vec<Visitor>,
+    most_inside: usize,
+    overlaps: Vec<String>,
+    value: i64,
+    visits: u64,
+}
+
+#[derive(Debug)]
+struct Visitor {
+    access: Access,
+    number: u64,
+    who: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    Alone,
+    Shared,
+}
+
+/// Leaves when dropped, so that a visitor whose task was aborted is not thought to be inside for
+/// ever.
+#[derive(Debug)]
+struct Visit {
+    cell: Cell,
+    number: u64,
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        let mut state = self.cell.state.lock().unwrap();
+        state.inside.retain(|visitor| visitor.number != self.number);
+    }
+}

@@ -1,0 +1,25 @@
+//! Ports for servers.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+/// Below the range the kernel gives to outgoing connections, so that a server's port stays free
+/// while it is down.
+/// Each call within this process gives another port; a random start keeps parallel processes apart.
+pub(crate) fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let start = RandomState::new().hash_one(std::process::id()) as u16;
+    let _ = NEXT.compare_exchange(0, start, Ordering::Relaxed, Ordering::Relaxed);
+    loop {
+        let step = NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = FIRST_PORT + step % PORTS;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+const FIRST_PORT: u16 = 10_240;
+const PORTS: u16 = 22_000;

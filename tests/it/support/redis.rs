@@ -1,0 +1,210 @@
+//! The test's own view of a server: plain commands, and what the server tells about itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, FromRedisValue, RedisResult, Value};
+
+use crate::support::tap::{Messages, Monitor};
+
+/// A connection that goes past every proxy. It does not come back after the server was killed: ask
+/// for a new one.
+#[derive(Clone, Debug)]
+pub(crate) struct Redis {
+    connection: MultiplexedConnection,
+    password: Option<String>,
+    port: u16,
+}
+
+impl Redis {
+    pub(crate) async fn connect(url: &str, port: u16, password: Option<&str>) -> Self {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(ANSWERS_WITHIN))
+            .set_response_timeout(Some(ANSWERS_WITHIN));
+        let client = Client::open(url).expect("the URL is one of ours");
+        let connection = client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await
+            .unwrap_or_else(|error| panic!("no connection to {url}: {error}"));
+        Self {
+            connection,
+            password: password.map(str::to_owned),
+            port,
+        }
+    }
+
+    /// Sends one command and fails the test if the server refuses it.
+    pub(crate) async fn cmd(&self, args: &[&str]) -> Value {
+        self.ask(args).await
+    }
+
+    pub(crate) async fn try_cmd(&self, args: &[&str]) -> RedisResult<Value> {
+        self.query(args).await
+    }
+
+    /// As `cmd`, with the reply converted.
+    pub(crate) async fn ask<T: FromRedisValue>(&self, args: &[&str]) -> T {
+        self.query(args)
+            .await
+            .unwrap_or_else(|error| panic!("{args:?} failed: {error}"))
+    }
+
+    /// All keys, sorted.
+    pub(crate) async fn keys(&self) -> Vec<String> {
+        let keys: BTreeSet<String> = self.ask(&["KEYS", "*"]).await;
+        keys.into_iter().collect()
+    }
+
+    pub(crate) async fn hash(&self, key: &str) -> BTreeMap<String, String> {
+        self.ask(&["HGETALL", key]).await
+    }
+
+    /// Milliseconds; -1 without an expiry, -2 without a key.
+    pub(crate) async fn pttl(&self, key: &str) -> i64 {
+        self.ask(&["PTTL", key]).await
+    }
+
+    pub(crate) async fn exists(&self, key: &str) -> bool {
+        self.ask(&["EXISTS", key]).await
+    }
+
+    /// How often each command was called, by scripts too; subcommands read `config|get` (just
+    /// `config` on redis 6.2).
+    pub(crate) async fn commandstats(&self) -> BTreeMap<String, u64> {
+        self.stats("commandstats", "cmdstat_", "calls").await
+    }
+
+    /// How often each error was answered, by its first word.
+    pub(crate) async fn errorstats(&self) -> BTreeMap<String, u64> {
+        self.stats("errorstats", "errorstat_", "count").await
+    }
+
+    pub(crate) async fn reset_stats(&self) {
+        self.cmd(&["CONFIG", "RESETSTAT"]).await;
+    }
+
+    /// The channels somebody is subscribed to, sorted; patterns do not count.
+    pub(crate) async fn channels(&self) -> Vec<String> {
+        let mut channels: BTreeSet<String> = self.ask(&["PUBSUB", "CHANNELS"]).await;
+        // Redis 6.2 knows no sharded channels and refuses the question.
+        if let Ok(sharded) = self
+            .query::<Vec<String>>(&["PUBSUB", "SHARDCHANNELS"])
+            .await
+        {
+            channels.extend(sharded);
+        }
+        channels.into_iter().collect()
+    }
+
+    /// Every connection the server has, this one included.
+    pub(crate) async fn clients(&self) -> Vec<ClientInfo> {
+        let list: String = self.ask(&["CLIENT", "LIST"]).await;
+        list.lines().map(ClientInfo::parse).collect()
+    }
+
+    pub(crate) async fn kill_client(&self, id: i64) {
+        let killed: u64 = self.ask(&["CLIENT", "KILL", "ID", &id.to_string()]).await;
+        assert_eq!(killed, 1, "client {id} was not connected");
+    }
+
+    /// Records every message on channels that match the pattern.
+    pub(crate) async fn messages(&self, pattern: &str) -> Messages {
+        Messages::record(self.port, self.password.as_deref(), pattern).await
+    }
+
+    /// Records every command the server executes.
+    pub(crate) async fn monitor(&self) -> Monitor {
+        Monitor::record(self.port, self.password.as_deref()).await
+    }
+
+    /// Fails unless every key has an expiry and no channel has a subscriber, within the time a
+    /// clean-up may take.
+    pub(crate) async fn assert_clean(&self) {
+        let deadline = Instant::now() + CLEAN_WITHIN;
+        loop {
+            let leftovers = self.leftovers().await;
+            if leftovers.is_empty() {
+                return;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "left behind on the server: {}",
+                leftovers.join(", ")
+            );
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    async fn leftovers(&self) -> Vec<String> {
+        let mut leftovers = Vec::new();
+        for key in self.keys().await {
+            if self.pttl(&key).await == -1 {
+                leftovers.push(format!("key {key} without expiry"));
+            }
+        }
+        let channels = self.channels().await;
+        leftovers.extend(channels.iter().map(|name| format!("channel {name}")));
+        leftovers
+    }
+
+    async fn stats(&self, section: &str, prefix: &str, field: &str) -> BTreeMap<String, u64> {
+        let info: String = self.ask(&["INFO", section]).await;
+        info.lines()
+            .filter_map(|line| {
+                let (name, fields) = line.strip_prefix(prefix)?.split_once(':')?;
+                let mut fields = fields.split(',').filter_map(|pair| pair.split_once('='));
+                let (_, count) = fields.find(|(key, _)| *key == field)?;
+                Some((name.to_owned(), count.parse().ok()?))
+            })
+            .collect()
+    }
+
+    async fn query<T: FromRedisValue>(&self, args: &[&str]) -> RedisResult<T> {
+        let mut command = redis::cmd(args[0]);
+        for arg in &args[1..] {
+            command.arg(arg);
+        }
+        command.query_async(&mut self.connection.clone()).await
+    }
+}
+
+/// One line of CLIENT LIST.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientInfo {
+    pub(crate) id: i64,
+    pub(crate) name: String,
+    /// `lib-name`, which servers before 7.2 do not know.
+    pub(crate) lib: Option<String>,
+    /// The last command.
+    pub(crate) cmd: String,
+    /// Subscribed channels.
+    pub(crate) sub: u64,
+    /// Every field, as the server calls it.
+    pub(crate) fields: BTreeMap<String, String>,
+}
+
+impl ClientInfo {
+    fn parse(line: &str) -> Self {
+        let fields: BTreeMap<String, String> = line
+            .split(' ')
+            .filter_map(|pair| pair.split_once('='))
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect();
+        let number = |key: &str| {
+            let field = fields.get(key).map(|value| value.parse::<i64>());
+            field.unwrap_or_else(|| panic!("CLIENT LIST has no {key}: {line}"))
+        };
+        Self {
+            id: number("id").expect("an id is a number"),
+            name: fields["name"].clone(),
+            lib: fields.get("lib-name").cloned(),
+            cmd: fields["cmd"].clone(),
+            sub: number("sub").expect("a count is a number") as u64,
+            fields,
+        }
+    }
+}
+
+const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+const CLEAN_WITHIN: Duration = Duration::from_secs(5);

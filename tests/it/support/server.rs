@@ -1,0 +1,346 @@
+//! A private server for one test: its own port, its own folder, stopped and removed with the value.
+
+use std::fs::{self, File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::support::binary::Binary;
+use crate::support::port::free_port;
+use crate::support::process;
+use crate::support::redis::Redis;
+
+/// A running server. Every method takes `&self`, so that tasks can share one in an `Arc`.
+#[derive(Debug)]
+pub(crate) struct RedisServer {
+    port: u16,
+    builder: ServerBuilder,
+    /// `None` between `kill` and `restart`.
+    child: Mutex<Option<Child>>,
+    folder: TempDir,
+}
+
+/// What `restart` finds on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Data {
+    /// All keys are back. A server that was killed before must have been started with `persistent`.
+    Kept,
+    /// The server comes back empty, as a cache without persistence does.
+    Lost,
+}
+
+impl RedisServer {
+    /// Starts the server under test with nothing special.
+    pub(crate) async fn start() -> Self {
+        Self::builder().start().await
+    }
+
+    pub(crate) fn builder() -> ServerBuilder {
+        ServerBuilder {
+            args: Vec::new(),
+            binary: Binary::under_test(),
+            password: None,
+            persistent: false,
+            socket: false,
+            while_loading: false,
+        }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        self.url_at(self.port)
+    }
+
+    /// The URL with the same credentials and another port, where a proxy listens.
+    pub(crate) fn url_at(&self, port: u16) -> String {
+        let user = self.builder.password.as_deref();
+        let user = user.map_or_else(String::new, |password| format!(":{password}@"));
+        format!("redis://{user}127.0.0.1:{port}/")
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn password(&self) -> Option<&str> {
+        self.builder.password.as_deref()
+    }
+
+    /// The path of the unix socket, for a server built with `unix_socket`.
+    pub(crate) fn socket(&self) -> Option<PathBuf> {
+        self.builder
+            .socket
+            .then(|| self.folder.path().join("socket"))
+    }
+
+    /// Where the server keeps its data; gone when the value is dropped.
+    pub(crate) fn data_dir(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        let child = self.child.lock().unwrap();
+        child.as_ref().expect("the server was killed").id()
+    }
+
+    /// A connection that observes, with no fault between it and the server.
+    pub(crate) async fn redis(&self) -> Redis {
+        Redis::connect(&self.url(), self.port, self.password()).await
+    }
+
+    /// Everything the server has written to its log since it first started.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.log_path()).expect("the server's log is readable")
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        let mut child = self.child.lock().unwrap();
+        child
+            .as_mut()
+            .is_some_and(|child| child.try_wait().expect("the server is our child").is_none())
+    }
+
+    /// Stops the process where it is, and returns once the kernel says that it stands.
+    pub(crate) fn pause(&self) {
+        self.with_child(process::pause);
+    }
+
+    pub(crate) fn resume(&self) {
+        self.with_child(process::resume);
+    }
+
+    /// Ends the process as a crash does: nothing is written, no connection is closed in good order.
+    pub(crate) fn kill(&self) {
+        let child = self.child.lock().unwrap().take();
+        if let Some(child) = child {
+            process::end(child);
+        }
+    }
+
+    /// Starts the server again on the same port, killing it first if it still runs.
+    pub(crate) async fn restart(&self, data: Data) {
+        if data == Data::Kept && !self.builder.persistent {
+            assert!(
+                self.is_running(),
+                "a killed server without persistence has kept nothing"
+            );
+            self.redis().await.cmd(&["SAVE"]).await;
+        }
+        self.kill();
+        if data == Data::Lost {
+            fs::remove_dir_all(self.data_dir()).expect("the data folder can be removed");
+        }
+        if let Err(reason) = self.launch().await {
+            panic!("the server did not come back: {reason}\n{}", self.log());
+        }
+    }
+
+    fn with_child(&self, act: impl FnOnce(&Child)) {
+        let child = self.child.lock().unwrap();
+        act(child.as_ref().expect("the server was killed"));
+    }
+
+    async fn launch(&self) -> Result<(), Failure> {
+        fs::create_dir_all(self.data_dir()).expect("the data folder can be made");
+        let log = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.log_path())
+            .expect("the log can be opened");
+        let logged_before = log.metadata().expect("the log has a length").len() as usize;
+        *self.child.lock().unwrap() = Some(self.spawn(log));
+        // The log is this process's own, so a stranger who holds the port and answers PING cannot
+        // pass for it.
+        let ready_line = if self.builder.while_loading {
+            "Server initialized"
+        } else {
+            "eady to accept connections"
+        };
+        let deadline = Instant::now() + READY_WITHIN;
+        loop {
+            let running = self.is_running();
+            let log = self.log().split_off(logged_before);
+            if !running {
+                self.kill();
+                return Err(if log.contains("Address already in use") {
+                    Failure::PortTaken
+                } else {
+                    Failure::Died
+                });
+            }
+            if log.contains(ready_line) && answers(self.port, self.builder.while_loading).await {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(Failure::Silent);
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    fn spawn(&self, log: File) -> Child {
+        let program = self.builder.binary.path();
+        let data = self.data_dir();
+        let mut command = Command::new(&program);
+        command
+            .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"])
+            .args(["--dir", path(&data), "--daemonize", "no", "--save", ""])
+            .args(self.builder.binary.debug_arguments());
+        if self.builder.persistent {
+            command.args(["--appendonly", "yes", "--appendfsync", "always"]);
+        }
+        if let Some(password) = &self.builder.password {
+            command.args(["--requirepass", password]);
+        }
+        if let Some(socket) = self.socket() {
+            command.args(["--unixsocket", path(&socket)]);
+        }
+        let errors = log.try_clone().expect("the log can be shared");
+        command
+            .args(&self.builder.args)
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(errors)
+            .spawn()
+            .unwrap_or_else(|error| {
+                panic!(
+                    "{} does not start ({error}); tests/setup installs it",
+                    program.display()
+                )
+            })
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.folder.path().join("log")
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        // A test that failed while it held the mutex must still not leave a process behind.
+        let child = self
+            .child
+            .get_mut()
+            .unwrap_or_else(|lost| lost.into_inner());
+        if let Some(child) = child.take() {
+            process::end(child);
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+#[must_use = "builder does nothing itself, use `.start()` to start the server"]
+pub(crate) struct ServerBuilder {
+    args: Vec<String>,
+    binary: Binary,
+    password: Option<String>,
+    persistent: bool,
+    socket: bool,
+    while_loading: bool,
+}
+
+impl ServerBuilder {
+    /// Adds an option and its value, as in `.arg("--maxmemory", "1")`.
+    pub(crate) fn arg(mut self, option: &str, value: &str) -> Self {
+        self.args.extend([option.to_owned(), value.to_owned()]);
+        self
+    }
+
+    /// Defaults to `Binary::under_test()`.
+    pub(crate) fn binary(mut self, binary: Binary) -> Self {
+        self.binary = binary;
+        self
+    }
+
+    /// Requires a password, which `url()` then contains. Defaults to none.
+    pub(crate) fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
+        self
+    }
+
+    /// Writes every command to disk before it is answered, so that data outlives a kill. Defaults
+    /// to nothing on disk.
+    pub(crate) fn persistent(mut self) -> Self {
+        self.persistent = true;
+        self
+    }
+
+    /// Listens on a unix socket too. Defaults to TCP only.
+    pub(crate) fn unix_socket(mut self) -> Self {
+        self.socket = true;
+        self
+    }
+
+    /// Counts a server that still answers LOADING as started. Defaults to waiting until it has
+    /// loaded.
+    pub(crate) fn while_loading(mut self) -> Self {
+        self.while_loading = true;
+        self
+    }
+
+    pub(crate) async fn start(self) -> RedisServer {
+        // Another process can take a port between our look and the server's bind; then the next
+        // port is tried.
+        for _ in 0..PORT_ATTEMPTS {
+            let server = RedisServer {
+                port: free_port(),
+                builder: self.clone(),
+                child: Mutex::new(None),
+                folder: TempDir::with_prefix("lockdog-").expect("a temporary folder can be made"),
+            };
+            match server.launch().await {
+                Ok(()) => return server,
+                Err(Failure::PortTaken) => {}
+                Err(reason) => panic!("the server did not start: {reason}\n{}", server.log()),
+            }
+        }
+        panic!("{PORT_ATTEMPTS} ports in a row were taken by others");
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Failure {
+    Died,
+    PortTaken,
+    Silent,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Died => "it ended by itself",
+            Self::PortTaken => "its port belongs to another process",
+            Self::Silent => "it gave no answer in time",
+        })
+    }
+}
+
+/// Asks on a connection of its own with its own time limit, so that a stalled answer costs one
+/// round only.
+async fn answers(port: u16, while_loading: bool) -> bool {
+    let ask = async {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
+        stream.write_all(b"PING\r\n").await?;
+        let mut reply = [0; 64];
+        let length = stream.read(&mut reply).await?;
+        std::io::Result::Ok(reply[..length].to_vec())
+    };
+    let Ok(Ok(reply)) = tokio::time::timeout(Duration::from_millis(500), ask).await else {
+        return false;
+    };
+    // A server with a password is ready as well: it refuses only because we did not give one.
+    reply.starts_with(b"+PONG")
+        || reply.starts_with(b"-NOAUTH")
+        || (while_loading && reply.starts_with(b"-LOADING"))
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().expect("temporary folders have plain names")
+}
+
+const PORT_ATTEMPTS: usize = 20;
+const READY_WITHIN: Duration = Duration::from_secs(20);
