@@ -266,8 +266,9 @@ impl Caller<'_> {
                 Standing::Lost(lost) => return Err(Error::Lost(lost)),
                 Standing::Acquiring | Standing::Nothing => return Ok(Own::Nothing),
             };
-            let mut acquiring = Acquiring::again(self.session, hold).await;
-            match acquiring.attempt(self.terms, self.until()).await? {
+            let until = self.until();
+            let mut acquiring = Acquiring::again(self.session, hold, until).await?;
+            match acquiring.attempt(self.terms, until).await? {
                 Attempt::Granted(claim) => return Ok(Own::Reentered(claim)),
                 Attempt::Lost(lost) => return Err(Error::Lost(lost)),
                 // Its last claim was dropped meanwhile.

@@ -136,6 +136,13 @@ impl Server {
         self.slot.remove(connection);
     }
 
+    /// Closes the callers' connection.
+    pub(crate) fn disconnect(&self) {
+        if let Some(connection) = self.slot.current() {
+            self.slot.remove(&connection);
+        }
+    }
+
     pub(crate) fn command_timeout(&self) -> Duration {
         self.command_timeout
     }

@@ -18,7 +18,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, LostReason};
-use crate::hold::State;
+use crate::hold::{Phase, State};
 use crate::server::Private;
 use crate::session::{Core, Job, settle};
 
@@ -58,6 +58,10 @@ fn supervise(core: &Arc<Core>, runtime: &Runtime, jobs: &mut UnboundedReceiver<J
         tracing::error!("the watchdog panicked: every lock of this client is lost");
         for hold in core.holds.all() {
             core.lose(&hold, LostReason::Watchdog);
+            if hold.state().phase == Phase::Ended {
+                // What was owed for it went down with the loop.
+                core.owe(Job::new(hold));
+            }
         }
         thread::sleep(AFTER_A_PANIC);
     }
