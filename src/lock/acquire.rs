@@ -128,7 +128,7 @@ impl Caller<'_> {
             }
             let now = core.clock.now();
             if contest.looked && self.deadline.is_some_and(|deadline| now >= deadline) {
-                return self.give_up(&place, contest);
+                return self.give_up(&place);
             }
             contest.looked = true;
             let look_again = match self.take_part(&place, &mut contest).await? {
@@ -144,14 +144,14 @@ impl Caller<'_> {
     }
 
     /// The time is over: the lock was busy, or nobody knows.
-    fn give_up(&self, place: &Place, contest: Contest) -> Result<Option<Claim>> {
+    fn give_up(&self, place: &Place) -> Result<Option<Claim>> {
         let core = self.core();
         let now = core.clock.now();
         let waited = now.since(self.began);
         let unanswered = place.unanswered_for(now).is_some_and(|silence| {
             silence >= waited / 2 && silence >= SILENCE && core.holds.kept_until(self.key).is_none()
         });
-        match contest.outage.or_else(|| place.outage()) {
+        match place.outage() {
             Some(outage) => Err(outage),
             // The contender's question has no answer either.
             None if unanswered => Err(Error::Timeout { waited }),
@@ -163,7 +163,7 @@ impl Caller<'_> {
     async fn take_part(&self, place: &Place, contest: &mut Contest) -> Result<Step> {
         let core = self.core();
         let now = core.clock.now();
-        let poll_cap = jittered(core.settings.poll_cap);
+        let poll_cap = sooner(core.settings.poll_cap);
         if !place.is_contender() {
             match place.take_over() {
                 Some(abandoned) => {
@@ -197,26 +197,24 @@ impl Caller<'_> {
             Ok(Attempt::Granted(claim)) => return Ok(Step::Acquired(claim)),
             Ok(Attempt::Ended | Attempt::Lost(_)) => return Ok(Step::Again),
             Ok(Attempt::Busy(ttl)) => ttl,
-            Err(error) => return self.meet(error, contest),
+            Err(error) => return self.meet(place, error),
         };
-        contest.outage = None;
+        place.note_outage(None);
         contest.spare = Some(acquiring);
         self.next_look(place, contest, ttl, listening).await
     }
 
     /// A caller with time left goes on trying in an outage; one without a deadline is told, and so
     /// are the others of its kind.
-    fn meet(&self, error: Error, contest: &mut Contest) -> Result<Step> {
+    fn meet(&self, place: &Place, error: Error) -> Result<Step> {
         if !error.is_retriable() {
             return Err(error);
         }
-        let core = self.core();
-        core.waiters.fail(self.key, &error);
+        place.note_outage(Some(&error));
         if self.deadline.is_none() {
             return Err(error);
         }
-        contest.outage = Some(error);
-        Ok(Step::Wait(core.clock.now() + AFTER_AN_OUTAGE))
+        Ok(Step::Wait(self.core().clock.now() + AFTER_AN_OUTAGE))
     }
 
     /// After a busy answer: subscribe and try again, or wait.
@@ -229,13 +227,13 @@ impl Caller<'_> {
     ) -> Result<Step> {
         let core = self.core();
         if let Wake::Poll(backoff) = core.settings.wake {
-            let pause = jittered(backoff.pause(contest.attempts));
+            let pause = later(backoff.pause(contest.attempts));
             contest.attempts += 1;
             return Ok(Step::Wait(core.clock.now() + pause));
         }
         // A TTL of n ms is over when n + 1 ms have passed for certain.
         let ttl = ttl.map_or(Duration::MAX, |ttl| ttl + Duration::from_millis(1));
-        let wait = ttl.min(jittered(core.settings.poll_cap));
+        let wait = ttl.min(sooner(core.settings.poll_cap));
         let look_again = core.clock.now() + wait;
         if listening || contest.is_deaf {
             return Ok(Step::Wait(look_again));
@@ -289,12 +287,13 @@ impl Caller<'_> {
         Ok(())
     }
 
-    /// Up to when one attempt may go on.
+    /// Up to when one attempt may go on. One that began in time gets a moment to be answered.
     fn until(&self) -> Moment {
         let core = self.core();
-        let patience = core.clock.now() + core.server.command_timeout();
-        self.deadline
-            .map_or(patience, |deadline| deadline.min(patience))
+        let now = core.clock.now();
+        let patience = now + core.server.command_timeout();
+        let deadline = self.deadline.map(|deadline| deadline.max(now + GRACE));
+        deadline.map_or(patience, |deadline| deadline.min(patience))
     }
 
     fn core(&self) -> &Arc<Core> {
@@ -322,16 +321,27 @@ struct Contest {
     attempts: u32,
     /// This client's own release was waited for, and takes long.
     release_awaited: bool,
-    /// The server could not be asked when last tried.
-    outage: Option<Error>,
 }
 
-/// Up to a tenth more, so that waiters do not move in step.
-fn jittered(pause: Duration) -> Duration {
-    use std::hash::{BuildHasher, RandomState};
-    let random = RandomState::new().hash_one(0) % 1024;
-    pause + pause / 10 * random as u32 / 1024
+/// Up to a tenth less, so that waiters do not move in step.
+fn sooner(pause: Duration) -> Duration {
+    pause - some_of(pause / 10)
 }
+
+/// Up to a tenth more.
+fn later(pause: Duration) -> Duration {
+    pause + some_of(pause / 10)
+}
+
+/// Something between nothing and all of it, by chance.
+fn some_of(duration: Duration) -> Duration {
+    use std::hash::{BuildHasher, RandomState};
+    let chance = RandomState::new().hash_one(0) % 1024;
+    duration / 1024 * chance as u32
+}
+
+/// An attempt that begins within the caller's wait may take this long, even if the wait ends before.
+const GRACE: Duration = Duration::from_millis(100);
 
 /// A question without an answer for this long is more than a busy server.
 const SILENCE: Duration = Duration::from_millis(50);
