@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::RedisError;
 
-use crate::error::Error;
+use crate::error::{Error, passes};
 
 /// How a command failed.
 #[derive(Clone, Debug)]
@@ -78,22 +78,6 @@ impl From<Failure> for Error {
             Failure::Silent(waited) => Self::Timeout { waited },
         }
     }
-}
-
-/// Whether an error answer is about a state of the server that passes by itself.
-pub(crate) fn passes(code: &str, message: &str) -> bool {
-    matches!(
-        code,
-        "ASK"
-            | "BUSY"
-            | "CLUSTERDOWN"
-            | "LOADING"
-            | "MASTERDOWN"
-            | "MOVED"
-            | "NOREPLICAS"
-            | "READONLY"
-            | "TRYAGAIN"
-    ) || message.contains("max number of clients")
 }
 
 /// The code of an error that the server gave, which redis-rs tells only roughly.

@@ -15,8 +15,8 @@ use crate::clock::{Clock, Moment};
 
 pub(crate) use connection::Connection;
 use connection::Slot;
+pub(crate) use failure::Failure;
 use failure::Remedy;
-pub(crate) use failure::{Failure, passes};
 pub(crate) use private::Private;
 pub(crate) use source::Source;
 
