@@ -9,6 +9,11 @@
 //! Killed: the next one leads when the lease is over, three seconds later at most.
 //! Cut off from the server: the leader stops by itself before its lease is over, and stands again.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "an example may spawn; the ban is for the library"
+)]
+
 use std::time::Duration;
 
 use lockdog::{Client, Guard, Result};
@@ -19,8 +24,12 @@ use tokio_util::sync::CancellationToken;
 #[tokio::main]
 async fn main() -> Result<()> {
     let mut args = std::env::args().skip(1);
-    let url = args.next().unwrap_or("redis://127.0.0.1:6379".to_owned());
-    let name = args.next().unwrap_or(std::process::id().to_string());
+    let url = args
+        .next()
+        .unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned());
+    let name = args
+        .next()
+        .unwrap_or_else(|| std::process::id().to_string());
 
     let client = Client::builder()
         .url(url)

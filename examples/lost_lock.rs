@@ -8,6 +8,11 @@
 //! than the lease, somebody deleted the key, the process was stopped. Here another client frees
 //! the lock by force; the holder learns of it at its next renewal, and no later than its deadline.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "an example may spawn; the ban is for the library"
+)]
+
 use std::time::Duration;
 
 use lockdog::{Client, Error, Guard, Lock};
@@ -64,30 +69,30 @@ async fn with_does_it_all(lock: &Lock) -> String {
 #[tokio::main]
 async fn main() -> lockdog::Result<()> {
     let url = std::env::args().nth(1);
-    let url = url.unwrap_or("redis://127.0.0.1:6379".to_owned());
+    let url = url.as_deref().unwrap_or("redis://127.0.0.1:6379");
     // A short lease, so that a loss is noticed soon: the watchdog renews every third of it.
     let client = Client::builder()
-        .url(&url)
+        .url(url)
         .watchdog_lease(Duration::from_millis(900))
         .build()
         .await?;
 
-    steal(&url, "select");
+    steal(url, "select");
     println!("{}", until_lost(client.lock("select").lock().await?).await);
 
-    steal(&url, "tasks");
+    steal(url, "tasks");
     println!(
         "{}",
         tokens_for_tasks(client.lock("tasks").lock().await?).await
     );
 
-    steal(&url, "writes");
+    steal(url, "writes");
     println!(
         "{}",
         look_before_each_write(client.lock("writes").lock().await?).await
     );
 
-    steal(&url, "with");
+    steal(url, "with");
     println!("{}", with_does_it_all(&client.lock("with")).await);
 
     client.shutdown().await;

@@ -14,6 +14,11 @@
 //! `archive` does not: its guard goes on in a job of its own. It must be taken as somebody else,
 //! `.owner(&Owner::new())`, or the next request on that connection would re-enter beside the job.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "an example may spawn; the ban is for the library"
+)]
+
 use std::time::Duration;
 
 use axum::Router;
@@ -76,8 +81,10 @@ fn account(client: &Client, id: u64) -> lockdog::Lock {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
-    let url = args.next().unwrap_or("redis://127.0.0.1:6379".to_owned());
-    let listen = args.next().unwrap_or("127.0.0.1:8080".to_owned());
+    let url = args
+        .next()
+        .unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned());
+    let listen = args.next().unwrap_or_else(|| "127.0.0.1:8080".to_owned());
 
     let client = Client::connect(url).await?;
     let service = Router::new()

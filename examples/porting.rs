@@ -121,7 +121,7 @@ async fn with_thread_ids(redisson: &Client) -> Result<()> {
 #[tokio::main]
 async fn main() -> Result<()> {
     let url = std::env::args().nth(1);
-    let url = url.unwrap_or("redis://127.0.0.1:6379".to_owned());
+    let url = url.as_deref().unwrap_or("redis://127.0.0.1:6379");
     /* Redisson.create(config); */
     let redisson = Client::connect(url).await?;
     with_guards(&redisson).await?;
