@@ -19,6 +19,8 @@
     reason = "an example may spawn; the ban is for the library"
 )]
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -26,34 +28,44 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use lockdog::{Client, Guard, Owner};
+use lockdog::{Client, Guard, Lock, Owner};
 use tokio::net::TcpListener;
 
 type Answer = Result<String, Failure>;
 
+/// What every handler can use.
+#[derive(Clone)]
+struct Service {
+    client: Client,
+    /// How often each account was settled. In place of a store that cannot count by itself.
+    settled: Arc<Mutex<HashMap<u64, u64>>>,
+}
+
 /// `POST /accounts/{id}/close`: two steps that nobody may come between.
-async fn close(State(client): State<Client>, Path(id): Path<u64>) -> Answer {
-    let guard = account(&client, id).lock().await?;
-    let settled = settle(State(client), Path(id)).await?;
+async fn close(State(service): State<Service>, Path(id): Path<u64>) -> Answer {
+    let guard = service.account(id).lock().await?;
+    let settled = settle(State(service), Path(id)).await?;
     tokio::time::sleep(WORK).await;
-    // Told apart from a drop: an answer of 200 says that the lock was ours to the end.
+    // Not left to a drop: an answer of 200 says that the lock was ours to the end.
     guard.unlock().await?;
     Ok(format!("closed, {settled}"))
 }
 
 /// `POST /accounts/{id}/settle`: is asked for alone, and called by `close`.
-async fn settle(State(client): State<Client>, Path(id): Path<u64>) -> Answer {
-    let guard = account(&client, id).lock().await?;
+async fn settle(State(service): State<Service>, Path(id): Path<u64>) -> Answer {
+    let guard = service.account(id).lock().await?;
+    let times = service.times_settled(id) + 1;
     tokio::time::sleep(WORK).await;
+    service.set_times_settled(id, times);
     let count = guard.hold_count();
     guard.unlock().await?;
-    Ok(format!("settled at hold count {count}"))
+    Ok(format!("settled, times={times} hold count={count}"))
 }
 
 /// `POST /accounts/{id}/archive`: answers at once; a job keeps the lock until it is done.
-async fn archive(State(client): State<Client>, Path(id): Path<u64>) -> Answer {
+async fn archive(State(service): State<Service>, Path(id): Path<u64>) -> Answer {
     let job = Owner::new();
-    match account(&client, id).try_lock().owner(&job).await? {
+    match service.account(id).try_lock().owner(&job).await? {
         None => Err(Failure::Busy),
         Some(guard) => {
             tokio::spawn(archive_slowly(guard));
@@ -74,8 +86,20 @@ async fn archive_slowly(guard: Guard) {
     }
 }
 
-fn account(client: &Client, id: u64) -> lockdog::Lock {
-    client.lock(format!("account:{id}"))
+impl Service {
+    fn account(&self, id: u64) -> Lock {
+        self.client.lock(format!("account:{id}"))
+    }
+
+    fn times_settled(&self, id: u64) -> u64 {
+        let settled = self.settled.lock().unwrap_or_else(PoisonError::into_inner);
+        settled.get(&id).copied().unwrap_or(0)
+    }
+
+    fn set_times_settled(&self, id: u64, times: u64) {
+        let mut settled = self.settled.lock().unwrap_or_else(PoisonError::into_inner);
+        settled.insert(id, times);
+    }
 }
 
 #[tokio::main]
@@ -87,14 +111,18 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let listen = args.next().unwrap_or_else(|| "127.0.0.1:8080".to_owned());
 
     let client = Client::connect(url).await?;
-    let service = Router::new()
+    let service = Service {
+        client: client.clone(),
+        settled: Arc::default(),
+    };
+    let router = Router::new()
         .route("/accounts/{id}/close", post(close))
         .route("/accounts/{id}/settle", post(settle))
         .route("/accounts/{id}/archive", post(archive))
-        .with_state(client.clone());
+        .with_state(service);
     let listener = TcpListener::bind(listen).await?;
     println!("listening on {}", listener.local_addr()?);
-    axum::serve(listener, service)
+    axum::serve(listener, router)
         .with_graceful_shutdown(asked_to_end())
         .await?;
     // Last, so that no request loses its lock; what jobs still hold is given back here.
