@@ -86,6 +86,7 @@ fn boottime() -> u64 {
 /// Elsewhere the standard monotonic clock has to do; `docs/failure-model.md` says what that means
 /// for a machine that sleeps.
 #[cfg(not(target_os = "linux"))]
+#[allow(clippy::disallowed_methods, reason = "there is no better clock here")]
 fn boottime() -> u64 {
     use std::sync::LazyLock;
     use std::time::Instant;

@@ -114,7 +114,7 @@ impl Error {
     pub fn is_retriable(&self) -> bool {
         match self {
             Self::Timeout { .. } | Self::TooManyWaiters { .. } | Self::Unavailable { .. } => true,
-            Self::Refused { code, message } => crate::server::passes(code, message),
+            Self::Refused { code, message } => passes(code, message),
             _ => false,
         }
     }
@@ -131,6 +131,22 @@ impl Error {
     pub(crate) fn invalid(what: &'static str, why: String) -> Self {
         Self::Invalid { what, why }
     }
+}
+
+/// Whether an error answer is about a state of the server that passes by itself.
+pub(crate) fn passes(code: &str, message: &str) -> bool {
+    matches!(
+        code,
+        "ASK"
+            | "BUSY"
+            | "CLUSTERDOWN"
+            | "LOADING"
+            | "MASTERDOWN"
+            | "MOVED"
+            | "NOREPLICAS"
+            | "READONLY"
+            | "TRYAGAIN"
+    ) || message.contains("max number of clients")
 }
 
 /// Why a hold was lost.

@@ -24,6 +24,14 @@
 //! the lease of a hold that was acquired without one. A *guard* stands for one acquire. A hold that
 //! is gone against its owner's will is *lost*.
 
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_methods,
+        reason = "unit tests spawn tasks to have several owners"
+    )
+)]
+
 mod client;
 mod clock;
 mod error;

@@ -97,6 +97,7 @@ impl Client {
         let report = shutdown::release_all(self.session.core()).await;
         self.session.core().ending.cancel();
         self.ended.cancelled().await;
+        // Locks and guards that outlive the shutdown must not keep a connection open.
         self.session.core().server.disconnect();
         report
     }

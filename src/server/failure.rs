@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::RedisError;
 
-use crate::error::Error;
+use crate::error::{Error, passes};
 
 /// How a command failed.
 #[derive(Clone, Debug)]
@@ -86,22 +86,6 @@ impl From<Failure> for Error {
             Failure::Silent(waited) => Self::Timeout { waited },
         }
     }
-}
-
-/// Whether an error answer is about a state of the server that passes by itself.
-pub(crate) fn passes(code: &str, message: &str) -> bool {
-    matches!(
-        code,
-        "ASK"
-            | "BUSY"
-            | "CLUSTERDOWN"
-            | "LOADING"
-            | "MASTERDOWN"
-            | "MOVED"
-            | "NOREPLICAS"
-            | "READONLY"
-            | "TRYAGAIN"
-    ) || message.contains("max number of clients")
 }
 
 /// Scripts wrap what their commands are told: Redis 6.2 everything, later ones a missing permission.

@@ -15,8 +15,8 @@ use crate::clock::{Clock, Moment};
 
 pub(crate) use connection::Connection;
 use connection::Slot;
+pub(crate) use failure::Failure;
 use failure::Remedy;
-pub(crate) use failure::{Failure, passes};
 pub(crate) use private::Private;
 pub(crate) use source::Source;
 
@@ -136,11 +136,9 @@ impl Server {
         self.slot.remove(connection);
     }
 
-    /// Closes the callers' connection.
+    /// Closes the callers' connection once nobody waits for an answer on it.
     pub(crate) fn disconnect(&self) {
-        if let Some(connection) = self.slot.current() {
-            self.slot.remove(&connection);
-        }
+        self.slot.clear();
     }
 
     pub(crate) fn command_timeout(&self) -> Duration {

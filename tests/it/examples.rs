@@ -1,1 +1,9 @@
-//! Filled next.
+//! The examples as real processes on private servers, and the order of the source.
+
+mod demo;
+mod leader;
+mod lost_lock;
+mod nested_handlers;
+mod porting;
+mod program;
+mod tidy;

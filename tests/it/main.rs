@@ -1,5 +1,10 @@
 //! Every test runs against servers of its own; `tests/setup` installs what they need.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests measure and spawn as they like; the bans are for the library"
+)]
+
 mod examples;
 mod faults;
 mod harness;

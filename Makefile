@@ -1,0 +1,25 @@
+# `make demo` shows it, `make test` proves it; both work on a fresh Debian machine that has Rust.
+SHELL := bash
+
+.PHONY: help demo test audit fix doc
+
+help:
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
+
+demo: ## two processes contend for one lock, told on the terminal
+	@tests/setup redis-server
+	@cargo run --quiet --example demo
+
+test: ## everything that must hold; changes no file of the project
+	@tests/all
+
+audit: ## licences, sources and banned crates of all dependencies
+	@command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
+	cargo deny check bans licenses sources
+
+fix: ## formats, and mends what clippy can mend
+	cargo clippy --fix --all-targets --allow-dirty --allow-staged
+	cargo fmt
+
+doc: ## the documentation, in a browser
+	cargo doc --no-deps --open

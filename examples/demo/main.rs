@@ -1,0 +1,45 @@
+//! Two processes contend for one lock on a real server; `make demo` runs it.
+//!
+//! It starts a redis-server of its own, and itself a second time as the other process. Every line
+//! it tells is checked first: it ends with a failure at the first thing that is not as told.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the demo measures for people; the ban is for the library"
+)]
+
+mod first;
+mod second;
+mod server;
+mod stage;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use stage::Stage;
+
+/// Why the demo stopped.
+type Failure = Box<dyn std::error::Error>;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    if let Some(url) = args.next() {
+        return second::main(&url).await;
+    }
+    let stage = Stage::new();
+    let played = tokio::time::timeout(CURFEW, first::play(&stage)).await;
+    match played.unwrap_or_else(|_| Err("it took too long".into())) {
+        Ok(()) => {
+            stage.title("Everything was as told.");
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            stage.wrong(&failure.to_string());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Nobody waits for a demo that hangs.
+const CURFEW: Duration = Duration::from_secs(19);

@@ -1,0 +1,89 @@
+//! A private redis-server, and what it says.
+
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use redis::FromRedisValue;
+use redis::aio::MultiplexedConnection;
+use tempfile::TempDir;
+
+use crate::Failure;
+
+/// Runs until the value is dropped; its data goes with it.
+pub(crate) struct Server {
+    child: Child,
+    url: String,
+    redis: MultiplexedConnection,
+    _data: TempDir,
+}
+
+impl Server {
+    pub(crate) async fn start() -> Result<Self, Failure> {
+        for _ in 0..ATTEMPTS {
+            if let Some(server) = Self::start_on(free_port()?).await? {
+                return Ok(server);
+            }
+        }
+        Err("the redis-server does not answer".into())
+    }
+
+    /// `None` if another process took the port between our look and the server's start.
+    async fn start_on(port: u16) -> Result<Option<Self>, Failure> {
+        let data = TempDir::with_prefix("lockdog-demo-")?;
+        let mut child = Command::new("redis-server")
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
+            .args(["--save", "", "--dir"])
+            .arg(data.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(|error| format!("redis-server does not start ({error}); is it installed?"))?;
+        let url = format!("redis://127.0.0.1:{port}");
+        let client = redis::Client::open(url.as_str())?;
+        for _ in 0..ATTEMPTS {
+            if child.try_wait()?.is_some() {
+                return Ok(None);
+            }
+            if let Ok(redis) = client.get_multiplexed_async_connection().await {
+                let server = Self {
+                    child,
+                    url,
+                    redis,
+                    _data: data,
+                };
+                // Whoever answers on this port shall be the server that we started.
+                let info: String = server.ask(&["INFO", "server"]).await?;
+                let ours = format!("process_id:{}\r\n", server.child.id());
+                return Ok(info.contains(&ours).then_some(server));
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        child.kill()?;
+        child.wait()?;
+        Ok(None)
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub(crate) async fn ask<T: FromRedisValue>(&self, args: &[&str]) -> Result<T, Failure> {
+        let mut command = redis::cmd(args[0]);
+        command.arg(&args[1..]);
+        Ok(command.query_async(&mut self.redis.clone()).await?)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn free_port() -> std::io::Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+const ATTEMPTS: usize = 60;

@@ -1,0 +1,69 @@
+//! Telling what happens: in colours on a terminal, as plain text elsewhere.
+
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+use crate::Failure;
+
+pub(crate) struct Stage {
+    colours: bool,
+}
+
+impl Stage {
+    pub(crate) fn new() -> Self {
+        let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        Self {
+            colours: wanted && std::io::stdout().is_terminal(),
+        }
+    }
+
+    pub(crate) fn title(&self, text: &str) {
+        self.say(BOLD, &format!("\n{text}"));
+    }
+
+    /// What this process does.
+    pub(crate) fn first(&self, text: &str) {
+        self.say(BLUE, &format!("  first   | {text}"));
+    }
+
+    /// What the second process says that it does.
+    pub(crate) fn second(&self, text: &str) {
+        self.say(YELLOW, &format!("  second  | {text}"));
+    }
+
+    /// What the server says, asked on a connection that has nothing to do with lockdog.
+    pub(crate) fn redis(&self, text: &str) {
+        self.say(GREY, &format!("  redis   | {text}"));
+    }
+
+    pub(crate) fn wrong(&self, text: &str) {
+        self.say(RED, &format!("\nNOT AS TOLD: {text}"));
+    }
+
+    fn say(&self, colour: &str, text: &str) {
+        let mut out = std::io::stdout().lock();
+        // Nobody left to tell it to is no reason to stop in the middle.
+        let _ = if self.colours {
+            writeln!(out, "{colour}{text}{PLAIN}")
+        } else {
+            writeln!(out, "{text}")
+        };
+    }
+}
+
+/// Stops the demo unless this is so.
+pub(crate) fn check(so: bool, what: &str) -> Result<(), Failure> {
+    if so { Ok(()) } else { Err(what.into()) }
+}
+
+/// As `12.3 ms`.
+pub(crate) fn ms(time: Duration) -> String {
+    format!("{:.1} ms", time.as_secs_f64() * 1000.0)
+}
+
+const BLUE: &str = "\x1b[34m";
+const BOLD: &str = "\x1b[1m";
+const GREY: &str = "\x1b[90m";
+const PLAIN: &str = "\x1b[0m";
+const RED: &str = "\x1b[1;31m";
+const YELLOW: &str = "\x1b[33m";

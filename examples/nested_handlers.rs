@@ -1,0 +1,172 @@
+//! A web service whose handlers call each other under one lock.
+//!
+//! ```text
+//! cargo run --example nested_handlers -- redis://127.0.0.1:6379
+//! curl -X POST localhost:8080/accounts/7/close
+//! ```
+//!
+//! `close` holds the account's lock and calls `settle`, which locks the same account: the nested
+//! call re-enters, since both run in one task. A request at the same time waits, or is told that
+//! the account is busy.
+//!
+//! The one thing to watch: on a keep-alive connection *all requests run in the task of the
+//! connection*, so they have one owner. That is harmless as long as every handler ends its guards.
+//! `archive` does not: its guard goes on in a job of its own. It must be taken as somebody else,
+//! `.owner(&Owner::new())`, or the next request on that connection would re-enter beside the job.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "an example may spawn; the ban is for the library"
+)]
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use lockdog::{Client, Guard, Lock, Owner};
+use tokio::net::TcpListener;
+
+type Answer = Result<String, Failure>;
+
+/// What every handler can use.
+#[derive(Clone)]
+struct Service {
+    client: Client,
+    /// How often each account was settled. In place of a store that cannot count by itself.
+    settled: Arc<Mutex<HashMap<u64, u64>>>,
+}
+
+/// `POST /accounts/{id}/close`: two steps that nobody may come between.
+async fn close(State(service): State<Service>, Path(id): Path<u64>) -> Answer {
+    let guard = service.account(id).lock().await?;
+    let settled = settle(State(service), Path(id)).await?;
+    tokio::time::sleep(WORK).await;
+    // Not left to a drop: an answer of 200 says that the lock was ours to the end.
+    guard.unlock().await?;
+    Ok(format!("closed, {settled}"))
+}
+
+/// `POST /accounts/{id}/settle`: is asked for alone, and called by `close`.
+async fn settle(State(service): State<Service>, Path(id): Path<u64>) -> Answer {
+    let guard = service.account(id).lock().await?;
+    let times = service.times_settled(id) + 1;
+    tokio::time::sleep(WORK).await;
+    service.set_times_settled(id, times);
+    let count = guard.hold_count();
+    guard.unlock().await?;
+    Ok(format!("settled, times={times} hold count={count}"))
+}
+
+/// `POST /accounts/{id}/archive`: answers at once; a job keeps the lock until it is done.
+async fn archive(State(service): State<Service>, Path(id): Path<u64>) -> Answer {
+    let job = Owner::new();
+    match service.account(id).try_lock().owner(&job).await? {
+        None => Err(Failure::Busy),
+        Some(guard) => {
+            tokio::spawn(archive_slowly(guard));
+            Ok("archiving".to_owned())
+        }
+    }
+}
+
+async fn archive_slowly(guard: Guard) {
+    tokio::select! {
+        // Whatever is half done is undone or left to the next one: the lock is not ours any more.
+        lost = guard.lost() => eprintln!("archiving stopped: {lost}"),
+        () = tokio::time::sleep(JOB) => {
+            if let Err(error) = guard.unlock().await {
+                eprintln!("archived, but {error}");
+            }
+        }
+    }
+}
+
+impl Service {
+    fn account(&self, id: u64) -> Lock {
+        self.client.lock(format!("account:{id}"))
+    }
+
+    fn times_settled(&self, id: u64) -> u64 {
+        let settled = self.settled.lock().unwrap_or_else(PoisonError::into_inner);
+        settled.get(&id).copied().unwrap_or(0)
+    }
+
+    fn set_times_settled(&self, id: u64, times: u64) {
+        let mut settled = self.settled.lock().unwrap_or_else(PoisonError::into_inner);
+        settled.insert(id, times);
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut args = std::env::args().skip(1);
+    let url = args
+        .next()
+        .unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned());
+    let listen = args.next().unwrap_or_else(|| "127.0.0.1:8080".to_owned());
+
+    let client = Client::connect(url).await?;
+    let service = Service {
+        client: client.clone(),
+        settled: Arc::default(),
+    };
+    let router = Router::new()
+        .route("/accounts/{id}/close", post(close))
+        .route("/accounts/{id}/settle", post(settle))
+        .route("/accounts/{id}/archive", post(archive))
+        .with_state(service);
+    let listener = TcpListener::bind(listen).await?;
+    println!("listening on {}", listener.local_addr()?);
+    axum::serve(listener, router)
+        .with_graceful_shutdown(asked_to_end())
+        .await?;
+    // Last, so that no request loses its lock; what jobs still hold is given back here.
+    let report = client.shutdown().await;
+    println!("ended, released={}", report.released);
+    Ok(())
+}
+
+async fn asked_to_end() {
+    use tokio::signal::unix::{SignalKind, signal};
+    match signal(SignalKind::terminate()) {
+        Ok(mut terminate) => tokio::select! {
+            _ = terminate.recv() => {}
+            _ = tokio::signal::ctrl_c() => {}
+        },
+        Err(error) => eprintln!("cannot be asked to end: {error}"),
+    }
+}
+
+/// What a caller is told: 409 for a lock that another has, 503 where trying again may help.
+enum Failure {
+    Busy,
+    Lock(lockdog::Error),
+}
+
+impl From<lockdog::Error> for Failure {
+    fn from(error: lockdog::Error) -> Self {
+        Self::Lock(error)
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Busy => (StatusCode::CONFLICT, "busy".to_owned()),
+            Self::Lock(error) if error.is_retriable() => {
+                (StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+            }
+            Self::Lock(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        }
+        .into_response()
+    }
+}
+
+/// What the work of a handler takes here.
+const WORK: Duration = Duration::from_millis(50);
+const JOB: Duration = Duration::from_millis(1500);

@@ -1,0 +1,59 @@
+//! The demo tells the truth, and fails where it would not.
+
+use std::net::TcpStream;
+use std::process::Command;
+
+use super::program::{self, Program};
+
+#[tokio::test]
+async fn the_demo_plays_to_its_end_and_tells_each_act() {
+    let said = Program::run("demo", &[]).await;
+    let told = |wanted: &str| said.iter().any(|line| line.contains(wanted));
+    for wanted in [
+        "acquired it again, in a nested call of the same task",
+        ":th1.1: 2 }",
+        "ms again: renewed",
+        "second  | waits",
+        "1 subscriber of redisson_lock__channel:{demo:report}",
+        "ms after the unlock began",
+        "somebody deleted the key demo:report",
+        "second  | lost it: it",
+        "second  | ended with exit status: 0",
+        "no key, no channel, no connection but this one",
+        "Everything was as told.",
+    ] {
+        assert!(told(wanted), "{wanted:?} was not told:\n{said:#?}");
+    }
+    let colours = said.iter().any(|line| line.contains('\x1b'));
+    assert!(!colours, "a pipe is no terminal:\n{said:#?}");
+}
+
+#[test]
+fn the_demo_leaves_no_server_and_no_folder() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let demo = Command::new(program::path("demo"))
+        .env("TMPDIR", folder.path())
+        .output()
+        .expect("it starts");
+    let said = String::from_utf8_lossy(&demo.stdout);
+    assert!(demo.status.success(), "{said}");
+    let port = said
+        .lines()
+        .find_map(|line| line.split_once("127.0.0.1:")?.1.parse().ok());
+    let port: u16 = port.expect("it tells where its server is");
+    let answer = TcpStream::connect(("127.0.0.1", port));
+    assert!(answer.is_err(), "a server still answers at {port}");
+    let left = std::fs::read_dir(folder.path()).expect("it is still there");
+    assert_eq!(left.count(), 0, "its data is still there");
+}
+
+#[test]
+fn the_demo_fails_without_a_server_to_start() {
+    let demo = Command::new(program::path("demo"))
+        .env("PATH", "/nowhere")
+        .output()
+        .expect("it starts");
+    let said = String::from_utf8_lossy(&demo.stdout);
+    assert_eq!(demo.status.code(), Some(1), "{said}");
+    assert!(said.contains("redis-server does not start"), "{said}");
+}

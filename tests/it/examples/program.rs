@@ -1,0 +1,101 @@
+//! An example as a process, and what it says.
+
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+
+/// Ends with the value, as a crash ends it.
+pub(super) struct Program {
+    name: String,
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    said: Vec<String>,
+}
+
+impl Program {
+    pub(super) fn start(name: &str, args: &[&str]) -> Self {
+        let mut child = Command::new(path(name))
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap_or_else(|error| panic!("{name} does not start: {error}"));
+        let stdout = child.stdout.take().expect("it was asked for");
+        Self {
+            name: name.to_owned(),
+            child,
+            lines: BufReader::new(stdout).lines(),
+            said: Vec::new(),
+        }
+    }
+
+    /// Runs it to its end, which must be a good one; answers its lines.
+    pub(super) async fn run(name: &str, args: &[&str]) -> Vec<String> {
+        let program = Self::start(name, args);
+        let (status, said) = program.end().await;
+        assert!(status.success(), "{name} ended with {status}:\n{said:#?}");
+        said
+    }
+
+    /// Reads up to the line that begins with this; answers the rest of that line.
+    pub(super) async fn says(&mut self, wanted: &str) -> String {
+        while let Some(line) = self.line().await {
+            if let Some(rest) = line.strip_prefix(wanted) {
+                return rest.to_owned();
+            }
+        }
+        panic!("{} never said {wanted:?}, but: {:#?}", self.name, self.said);
+    }
+
+    pub(super) fn terminate(&self) {
+        let pid = self.child.id().and_then(|id| Pid::from_raw(id as i32));
+        let pid = pid.expect("it was not waited for yet");
+        kill_process(pid, Signal::TERM).expect("our own child can be signalled");
+    }
+
+    pub(super) async fn kill(mut self) {
+        self.child
+            .kill()
+            .await
+            .expect("our own child can be killed");
+    }
+
+    /// Waits for its end; answers everything that it said.
+    pub(super) async fn end(mut self) -> (ExitStatus, Vec<String>) {
+        while self.line().await.is_some() {}
+        let status = self.child.wait().await.expect("it is our child");
+        (status, self.said)
+    }
+
+    async fn line(&mut self) -> Option<String> {
+        let line = tokio::time::timeout(PATIENCE, self.lines.next_line())
+            .await
+            .unwrap_or_else(|_| panic!("{} is silent after {:#?}", self.name, self.said))
+            .expect("its output is text");
+        self.said.extend(line.clone());
+        line
+    }
+}
+
+/// `cargo test` puts examples beside the folder that the test's own program is in.
+pub(super) fn path(name: &str) -> PathBuf {
+    let own = std::env::current_exe().expect("the test has a program");
+    let built = own
+        .ancestors()
+        .nth(2)
+        .expect("it is in target/<profile>/deps");
+    let program = built.join("examples").join(name);
+    assert!(
+        program.exists(),
+        "{} is missing; `cargo build --examples` makes it",
+        program.display()
+    );
+    program
+}
+
+const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,0 +1,235 @@
+//! The order of the source, checked: layers, scripts, sizes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// From the top; a module may use those of lower rows only. `docs/design.md` has the same table.
+const LAYERS: [&[&str]; 11] = [
+    &["client"],
+    &["lock"],
+    &["guard"],
+    &["watchdog"],
+    &["session"],
+    &["wait", "script"],
+    &["hold"],
+    &["server"],
+    &["key", "lease", "owner"],
+    &["clock"],
+    &["error"],
+];
+
+#[test]
+fn modules_import_downward_only() {
+    for file in files("src", "rs") {
+        let Some(own) = module(&file) else { continue };
+        for used in used_modules(&code(&file)) {
+            assert!(
+                used == own || layer(&used) > layer(&own),
+                "{} uses crate::{used}, which is not below {own}",
+                file.display()
+            );
+        }
+    }
+}
+
+#[test]
+fn the_layer_table_names_every_module_and_no_other() {
+    let modules: BTreeSet<String> = files("src", "rs")
+        .iter()
+        .filter_map(|f| module(f))
+        .collect();
+    let named: BTreeSet<String> = LAYERS.concat().into_iter().map(str::to_owned).collect();
+    assert_eq!(modules, named);
+    let design = fs::read_to_string(root().join("docs/design.md")).expect("the design is there");
+    let (_, section) = design.split_once("## Layers").expect("it has layers");
+    let table = section.split("```").nth(1).expect("the layers are a table");
+    let rows: Vec<BTreeSet<String>> = table
+        .lines()
+        .filter(|line| !line.is_empty())
+        .map(|line| {
+            let names = line
+                .split("  ")
+                .next()
+                .expect("a row begins with its modules");
+            names.split(' ').map(str::to_owned).collect()
+        })
+        .collect();
+    let layers = LAYERS.map(|row| row.iter().map(|name| (*name).to_owned()).collect());
+    assert_eq!(rows, layers, "docs/design.md has another table");
+}
+
+#[test]
+fn every_lua_file_is_included_once() {
+    let code: String = files("src", "rs").iter().map(|file| code(file)).collect();
+    for file in files("lua", "lua") {
+        let path = relative(&file);
+        let uses = code.matches(&format!("{path}\")")).count();
+        assert_eq!(uses, 1, "{path} is included {uses} times");
+    }
+    assert_eq!(
+        code.matches("include_str!").count(),
+        files("lua", "lua").len()
+    );
+}
+
+#[test]
+fn every_lua_file_says_what_it_does_takes_and_returns() {
+    for file in files("lua", "lua") {
+        let text = fs::read_to_string(&file).expect("it is text");
+        let header: String = text
+            .lines()
+            .take_while(|line| line.starts_with("--"))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        let mut rest = header.as_str();
+        for part in [
+            "-- Purpose: ",
+            "-- KEYS[",
+            "-- ARGV[",
+            "-- Returns",
+            "-- Example: ",
+        ] {
+            let Some(found) = rest.find(part) else {
+                panic!(
+                    "{} has no {part:?}, or has it out of order",
+                    relative(&file)
+                );
+            };
+            rest = &rest[found..];
+        }
+    }
+}
+
+/// Services of two versions of this crate work on the same locks: whoever changes a script decides
+/// here that the two get along.
+#[test]
+fn the_scripts_are_the_ones_that_were_reviewed() {
+    let digests: BTreeMap<String, String> = files("lua", "lua")
+        .iter()
+        .map(|file| {
+            let text = fs::read_to_string(file).expect("it is text");
+            (
+                relative(file),
+                redis::Script::new(&text).get_hash().to_owned(),
+            )
+        })
+        .collect();
+    let reviewed = REVIEWED.map(|(path, digest)| (path.to_owned(), digest.to_owned()));
+    assert_eq!(digests, BTreeMap::from(reviewed));
+}
+
+#[test]
+fn source_files_fit_in_the_head() {
+    for file in files("src", "rs") {
+        let lines = without_tests(&file).lines().count();
+        assert!(lines <= LONGEST, "{} has {lines} lines", relative(&file));
+    }
+}
+
+/// What the checks above stand on.
+#[test]
+fn paths_in_code_are_found_and_those_in_comments_are_not() {
+    let code =
+        "use crate::hold::Hold;\n  pub(crate) use crate::wait::Wake;\nlet x = crate::script::f();";
+    let found = BTreeSet::from(["hold", "script", "wait"].map(str::to_owned));
+    assert_eq!(used_modules(code), found);
+    let grouped = "use crate::{clock, error::Error};";
+    assert!(std::panic::catch_unwind(|| used_modules(grouped)).is_err());
+}
+
+/// The modules that a file names as `crate::module`, in imports and elsewhere.
+fn used_modules(code: &str) -> BTreeSet<String> {
+    let paths = code.split("crate::").skip(1);
+    paths
+        .map(|rest| {
+            let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_');
+            let name = &rest[..end.unwrap_or(rest.len())];
+            assert!(
+                !name.is_empty(),
+                "write one `use crate::module::` a module: {rest:.40}"
+            );
+            name.to_owned()
+        })
+        .collect()
+}
+
+fn without_tests(file: &Path) -> String {
+    let text = fs::read_to_string(file).expect("it is text");
+    let code = text.split("#[cfg(test)]\nmod tests").next();
+    code.unwrap_or_default().to_owned()
+}
+
+/// A file without its tests and its comments.
+fn code(file: &Path) -> String {
+    let code = without_tests(file);
+    let lines = code.lines();
+    lines
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .map(|line| format!("{line}\n"))
+        .collect()
+}
+
+/// The top module that a file of `src` is in; none for `lib.rs`, which is above all.
+fn module(file: &Path) -> Option<String> {
+    let path = relative(file);
+    let top = path.strip_prefix("src/")?.split('/').next()?;
+    (top != "lib.rs").then(|| top.trim_end_matches(".rs").to_owned())
+}
+
+fn layer(module: &str) -> usize {
+    let found = LAYERS.iter().position(|row| row.contains(&module));
+    found.unwrap_or_else(|| panic!("{module} is in no layer"))
+}
+
+fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![root().join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("the folder is there") {
+            let path = entry.expect("it can be read").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == extension) {
+                found.push(path);
+            }
+        }
+    }
+    assert!(!found.is_empty(), "there is nothing to check in {folder}");
+    found
+}
+
+fn relative(file: &Path) -> String {
+    let path = file.strip_prefix(root()).expect("it is ours");
+    path.to_str().expect("our names are plain").to_owned()
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// About 350, so that a one-line fix splits no file.
+const LONGEST: usize = 360;
+
+const REVIEWED: [(&str, &str); 5] = [
+    (
+        "lua/lock/acquire.lua",
+        "287ab25262c3a22cb835d6e4aa67d5df83b6a093",
+    ),
+    (
+        "lua/lock/force_unlock.lua",
+        "a9e2e3db4affb5737f23d722f4e96bee1660e2b4",
+    ),
+    (
+        "lua/lock/renew.lua",
+        "cc6a3a4ac16a41632901c5927e2a52a124044840",
+    ),
+    (
+        "lua/lock/settle.lua",
+        "ed2d3fdfa2bba8798cdff3c117781f66d65f883f",
+    ),
+    (
+        "lua/lock/unlock.lua",
+        "6d1715ab3587e14bd3b3de82a3da0f75168e89c8",
+    ),
+];
