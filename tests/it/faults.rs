@@ -1,11 +1,15 @@
 //! Faults of the network and of the server, as callers see them: an answer that never comes, a
 //! command that comes twice, a future that is dropped, a server that refuses.
 
+mod cancelled;
 mod lost_replies;
+mod poll;
+mod relock;
 mod repeated;
 mod scripts;
 mod stand;
 mod too_late;
+mod unheard;
 
 use std::time::Duration;
 

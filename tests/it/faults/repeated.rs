@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use lockdog::{Owner, Unlocked};
 
-use crate::faults::SOON;
 use crate::faults::scripts::{acquire, acquire_to, force_unlock, unlock_to};
 use crate::faults::stand::{NAME, Stand, take};
-use crate::support::{Action, Gate, eventually};
+use crate::support::{Action, Gate};
 
 /// Catalogue, last list: 3.
 #[tokio::test]

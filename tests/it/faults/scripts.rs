@@ -22,6 +22,10 @@ pub(super) fn unlock_to(target: u32) -> impl Matches {
     to(UNLOCK, target)
 }
 
+pub(super) fn renew() -> impl Matches {
+    script(RENEW)
+}
+
 pub(super) fn settle() -> impl Matches {
     script(SETTLE)
 }
