@@ -3,6 +3,8 @@
 
 mod cancelled;
 mod lost_replies;
+mod messages;
+mod passing_states;
 mod poll;
 mod relock;
 mod repeated;
@@ -10,6 +12,7 @@ mod scripts;
 mod stand;
 mod too_late;
 mod unheard;
+mod waits;
 
 use std::time::Duration;
 

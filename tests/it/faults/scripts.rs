@@ -13,10 +13,6 @@ pub(super) fn acquire_to(target: u32) -> impl Matches {
     to(ACQUIRE, target)
 }
 
-pub(super) fn unlock() -> impl Matches {
-    script(UNLOCK)
-}
-
 /// An unlock that shall leave this count.
 pub(super) fn unlock_to(target: u32) -> impl Matches {
     to(UNLOCK, target)
