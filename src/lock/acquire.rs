@@ -104,8 +104,10 @@ impl Caller<'_> {
         let mut acquiring = Acquiring::first(self.session, self.key, self.owner);
         match acquiring.attempt(self.terms, self.until()).await? {
             Attempt::Granted(claim) => Ok(Some(claim)),
+            // Granted, but answered after its own deadline: that is not busy, and no lock.
+            Attempt::Ended => Err(self.too_late()),
             // Meanwhile another branch of this owner may have got it.
-            Attempt::Busy(_) | Attempt::Ended | Attempt::Lost(_) => match self.reenter().await? {
+            Attempt::Busy(_) | Attempt::Lost(_) => match self.reenter().await? {
                 Own::Reentered(claim) => Ok(Some(claim)),
                 Own::Nothing => Ok(None),
             },
@@ -195,7 +197,13 @@ impl Caller<'_> {
         place.attempting(None);
         let ttl = match attempt {
             Ok(Attempt::Granted(claim)) => return Ok(Step::Acquired(claim)),
-            Ok(Attempt::Ended | Attempt::Lost(_)) => return Ok(Step::Again),
+            Ok(Attempt::Ended | Attempt::Lost(_)) => {
+                // Not when it was another waiter who ended it, in place of one that slept.
+                if place.is_contender() {
+                    contest.outage = Some(self.too_late());
+                }
+                return Ok(Step::Again);
+            }
             Ok(Attempt::Busy(ttl)) => ttl,
             Err(error) => return self.meet(place, error),
         };
@@ -294,6 +302,11 @@ impl Caller<'_> {
         let patience = now + core.server.command_timeout();
         let deadline = self.deadline.map(|deadline| deadline.max(now + GRACE));
         deadline.map_or(patience, |deadline| deadline.min(patience))
+    }
+
+    fn too_late(&self) -> Error {
+        let waited = self.core().clock.now().since(self.began);
+        Error::Timeout { waited }
     }
 
     fn core(&self) -> &Arc<Core> {

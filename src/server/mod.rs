@@ -131,6 +131,14 @@ impl Server {
             .unwrap_or_else(|_| Err(Failure::Unsent("no connection in time".into())))
     }
 
+    /// Gives up the connection of a call that was not answered and that nobody settles: it may be
+    /// half open, and no later question would find out.
+    pub(crate) fn abandon_silent(&self, answer: &Result<Value, Failure>, sent: &Sent) {
+        if let (Err(Failure::Silent(_)), Some(silent)) = (answer, &sent.on) {
+            self.abandon(silent);
+        }
+    }
+
     /// Gives up a connection that does not answer: the next call opens another.
     pub(crate) fn abandon(&self, connection: &Connection) {
         self.slot.remove(connection);
