@@ -130,7 +130,7 @@ impl Caller<'_> {
             }
             let now = core.clock.now();
             if contest.looked && self.deadline.is_some_and(|deadline| now >= deadline) {
-                return self.give_up(&place);
+                return self.give_up(&place, &contest);
             }
             contest.looked = true;
             let look_again = match self.take_part(&place, &mut contest).await? {
@@ -146,7 +146,7 @@ impl Caller<'_> {
     }
 
     /// The time is over: the lock was busy, or nobody knows.
-    fn give_up(&self, place: &Place) -> Result<Option<Claim>> {
+    fn give_up(&self, place: &Place, contest: &Contest) -> Result<Option<Claim>> {
         let core = self.core();
         let now = core.clock.now();
         let waited = now.since(self.began);
@@ -156,7 +156,7 @@ impl Caller<'_> {
         match place.outage() {
             Some(outage) => Err(outage),
             // The contender's question has no answer either.
-            None if unanswered => Err(Error::Timeout { waited }),
+            None if unanswered || contest.too_late => Err(Error::Timeout { waited }),
             None => Ok(None),
         }
     }
@@ -198,9 +198,11 @@ impl Caller<'_> {
         let ttl = match attempt {
             Ok(Attempt::Granted(claim)) => return Ok(Step::Acquired(claim)),
             Ok(Attempt::Ended | Attempt::Lost(_)) => {
-                // Not when it was another waiter who ended it, in place of one that slept.
-                if place.is_contender() {
-                    contest.outage = Some(self.too_late());
+                // Not where another waiter ended it, in place of one that slept.
+                contest.too_late = place.is_contender();
+                // Asked for ever, a server that is slower than the lease would be asked for ever.
+                if contest.too_late && self.deadline.is_none() {
+                    return Err(self.too_late());
                 }
                 return Ok(Step::Again);
             }
@@ -208,6 +210,7 @@ impl Caller<'_> {
             Err(error) => return self.meet(place, error),
         };
         place.note_outage(None);
+        contest.too_late = false;
         contest.spare = Some(acquiring);
         self.next_look(place, contest, ttl, listening).await
     }
@@ -334,6 +337,8 @@ struct Contest {
     attempts: u32,
     /// This client's own release was waited for, and takes long.
     release_awaited: bool,
+    /// The last attempt was granted after its own deadline.
+    too_late: bool,
 }
 
 /// Up to a tenth less, so that waiters do not move in step.
