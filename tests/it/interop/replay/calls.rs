@@ -102,6 +102,17 @@ impl Call {
         }
     }
 
+    /// All times so many times longer.
+    pub(super) fn slowed(mut self, times: u32) -> Self {
+        if let What::Lock { lease } | What::TryLock { lease, .. } = &mut self.what {
+            *lease = lease.map(|lease| lease * times);
+        }
+        if let What::TryLock { wait, .. } = &mut self.what {
+            *wait = wait.map(|wait| wait * times);
+        }
+        self
+    }
+
     /// Makes the call as ported code does: guards are forgotten, unlocks name their owner.
     pub(super) async fn make(self, client: Client, thread: u64) -> String {
         let lock = client.lock(&self.lock);

@@ -43,9 +43,19 @@ pub(super) enum Change {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Expiries {
     keys: HashMap<String, (i64, usize)>,
+    /// How many times longer everything is said to be than it was.
+    slower: Option<u32>,
 }
 
 impl Expiries {
+    pub(super) fn slowed(times: u32) -> Self {
+        let slower = Some(times);
+        Self {
+            slower,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn apply(&mut self, step: usize, expiry: &Expiry) {
         let key = expiry.key.clone();
         match expiry.change {
@@ -71,6 +81,7 @@ impl Expiries {
         self.keys
             .get(key)
             .map_or("no ttl".to_owned(), |(ms, step)| {
+                let ms = ms * i64::from(self.slower.unwrap_or(1));
                 format!("ttl {ms} of step {step}")
             })
     }
