@@ -104,7 +104,9 @@ impl Guard {
     /// [`Error::Lost`](crate::Error::Lost) if it was lost before. Somebody else may have held it
     /// since.
     /// [`Error::UnlockUnconfirmed`](crate::Error::UnlockUnconfirmed) if Redis did not confirm within
-    /// the command timeout, or refused; the client goes on trying in the background.
+    /// the command timeout, or refused; the client goes on trying in the background. Where an earlier
+    /// command for the same hold is without an answer too, that is waited for before: three command
+    /// timeouts in all.
     ///
     /// # Cancel safety
     ///

@@ -12,7 +12,7 @@ use crate::hold::{Standing, Terms};
 use crate::key::LockKey;
 use crate::owner::Owner;
 use crate::session::{Acquiring, Attempt, Claim, Core, Session};
-use crate::wait::{Place, Wake};
+use crate::wait::{Place, Wake, later, sooner};
 
 /// How long a caller is ready to wait.
 #[derive(Clone, Copy, Debug)]
@@ -83,18 +83,11 @@ struct Caller<'a> {
     deadline: Option<Moment>,
 }
 
-/// What a look at the owner's own holds says.
-enum Own {
-    /// It holds the lock, and now once more.
-    Reentered(Claim),
-    Nothing,
-}
-
 impl Caller<'_> {
     /// One attempt, beside whoever else of this client contends.
     async fn try_once(&self) -> Result<Option<Claim>> {
         let core = self.core();
-        if let Own::Reentered(claim) = self.reenter().await? {
+        if let Some(claim) = self.reenter().await? {
             return Ok(Some(claim));
         }
         if core.holds.is_releasing(self.key) {
@@ -107,16 +100,13 @@ impl Caller<'_> {
             // Granted, but answered after its own deadline: that is not busy, and no lock.
             Attempt::Ended => Err(self.too_late()),
             // Meanwhile another branch of this owner may have got it.
-            Attempt::Busy(_) | Attempt::Lost(_) => match self.reenter().await? {
-                Own::Reentered(claim) => Ok(Some(claim)),
-                Own::Nothing => Ok(None),
-            },
+            Attempt::Busy(_) | Attempt::Lost(_) => self.reenter().await,
         }
     }
 
     /// Waits in the queue until the lock is acquired or the deadline has come.
     async fn wait(&self) -> Result<Option<Claim>> {
-        if let Own::Reentered(claim) = self.reenter().await? {
+        if let Some(claim) = self.reenter().await? {
             return Ok(Some(claim));
         }
         let core = self.core();
@@ -125,7 +115,7 @@ impl Caller<'_> {
         let mut contest = Contest::default();
         loop {
             core.open()?;
-            if let Own::Reentered(claim) = self.reenter().await? {
+            if let Some(claim) = self.reenter().await? {
                 return Ok(Some(claim));
             }
             let now = core.clock.now();
@@ -266,19 +256,20 @@ impl Caller<'_> {
         })
     }
 
-    /// Acquires once more what this owner holds. An error if it held the lock and lost it.
-    async fn reenter(&self) -> Result<Own> {
+    /// Acquires once more what this owner holds; `None` if it holds nothing. An error if it held the
+    /// lock and lost it.
+    async fn reenter(&self) -> Result<Option<Claim>> {
         let core = self.core();
         loop {
             let hold = match core.holds.standing(self.key, self.owner) {
                 Standing::Holding(hold) => hold,
                 Standing::Lost(lost) => return Err(Error::Lost(lost)),
-                Standing::Acquiring | Standing::Nothing => return Ok(Own::Nothing),
+                Standing::Acquiring | Standing::Nothing => return Ok(None),
             };
             let until = self.until();
             let mut acquiring = Acquiring::again(self.session, hold, until).await?;
             match acquiring.attempt(self.terms, until).await? {
-                Attempt::Granted(claim) => return Ok(Own::Reentered(claim)),
+                Attempt::Granted(claim) => return Ok(Some(claim)),
                 Attempt::Lost(lost) => return Err(Error::Lost(lost)),
                 // Its last claim was dropped meanwhile.
                 Attempt::Busy(_) | Attempt::Ended => {}
@@ -339,23 +330,6 @@ struct Contest {
     release_awaited: bool,
     /// The last attempt was granted after its own deadline.
     too_late: bool,
-}
-
-/// Up to a tenth less, so that waiters do not move in step.
-fn sooner(pause: Duration) -> Duration {
-    pause - some_of(pause / 10)
-}
-
-/// Up to a tenth more.
-fn later(pause: Duration) -> Duration {
-    pause + some_of(pause / 10)
-}
-
-/// Something between nothing and all of it, by chance.
-fn some_of(duration: Duration) -> Duration {
-    use std::hash::{BuildHasher, RandomState};
-    let chance = RandomState::new().hash_one(0) % 1024;
-    duration / 1024 * chance as u32
 }
 
 /// An attempt that begins within the caller's wait may take this long, even if the wait ends before.

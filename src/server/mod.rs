@@ -74,6 +74,7 @@ impl Server {
     ) -> Result<Value, Failure> {
         let mut pause = SHORTEST_PAUSE;
         let mut whole = false;
+        let mut refused = None;
         loop {
             let failure = match self.call_once(&script(whole), until, sent).await {
                 Ok(value) => return Ok(value),
@@ -94,9 +95,16 @@ impl Server {
             }
             let left = until.since(self.clock.now());
             if left <= pause {
-                return Err(failure);
+                // What the server said tells more than that time ran out while connecting anew.
+                return match failure {
+                    Failure::Unsent(_) => Err(refused.unwrap_or(failure)),
+                    failure => Err(failure),
+                };
             }
             tracing::debug!(?failure, "sending again");
+            if matches!(failure, Failure::Refused { .. }) {
+                refused = Some(failure);
+            }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }

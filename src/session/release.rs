@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::settle::Job;
 use super::{Core, Session};
-use crate::clock::Moment;
 use crate::error::{Error, LostReason, UnlockUnconfirmed};
 use crate::hold::{Command, Dropped, Hold, State};
 use crate::owner::Owner;
@@ -88,8 +87,8 @@ impl Claim {
     pub(crate) async fn unlock(mut self) -> Result<Unlocked, Error> {
         self.warn_elsewhere();
         let core = self.session.core();
-        let waited = core.server.command_timeout();
-        let until = core.clock.now() + waited;
+        // An earlier command's settling takes one command timeout to find out that it is needed.
+        let waited = core.server.command_timeout() * 2;
         let Ok(command) = tokio::time::timeout(waited, self.hold.command()).await else {
             // A command before this one is being settled. The drop puts this one behind it.
             let cause = Some(Error::Timeout { waited });
@@ -97,7 +96,7 @@ impl Claim {
         };
         let ending = Ending::begin(&self, command)?;
         self.ended = true;
-        ending.finish(until).await
+        ending.finish().await
     }
 }
 
@@ -157,8 +156,9 @@ impl Ending {
         })
     }
 
-    async fn finish(mut self, until: Moment) -> Result<Unlocked, Error> {
+    async fn finish(mut self) -> Result<Unlocked, Error> {
         let core = self.session.core().clone();
+        let until = core.clock.now() + core.server.command_timeout();
         let answer = script::unlock(
             &core.server,
             self.hold.key(),

@@ -22,6 +22,7 @@ use crate::key::LockKey;
 use crate::owner::Owner;
 
 pub use backoff::{Backoff, Wake};
+pub(crate) use backoff::{later, sooner};
 use queue::{Queue, Ticket};
 pub(crate) use subscriptions::{Heard, Subscription, Subscriptions};
 

@@ -86,7 +86,11 @@ impl Queue {
     }
 
     pub(super) fn note_outage(&mut self, outage: Option<&Error>) {
-        self.outage = outage.cloned();
+        let refused = matches!(self.outage, Some(Error::Refused { .. }));
+        // What the server said tells more than that it could not be asked again in time.
+        if !(refused && matches!(outage, Some(Error::Unavailable { .. }))) {
+            self.outage = outage.cloned();
+        }
         if let Some(error) = outage {
             for ticket in self.waiting.iter().filter(|ticket| ticket.patient) {
                 ticket.fail(error);
