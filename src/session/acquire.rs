@@ -111,7 +111,8 @@ impl Acquiring {
             &acquired,
             Ok(Acquired::Busy(_) | Acquired::Gone) | Err(Failure::Refused { .. })
         );
-        self.refused = is_no && !self.sent.repeated;
+        // A refused reconnect says nothing of the sending before it.
+        self.refused = is_no && !self.sent.repeated && !self.sent.unanswered;
         match acquired? {
             Acquired::Granted => Ok(self.take_in(terms)),
             Acquired::Busy(ttl) => Ok(Attempt::Busy(ttl)),
