@@ -82,6 +82,8 @@ impl Acquiring {
     /// Whatever the command does is undone in the background.
     pub(crate) async fn attempt(&mut self, terms: &Terms, until: Moment) -> Result<Attempt, Error> {
         let core = self.session.core().clone();
+        // Looked at after the hold was entered: the end of the client misses neither.
+        core.open()?;
         let target = {
             let mut state = self.hold.state();
             if !matches!(state.phase, Phase::Pending | Phase::Held | Phase::Jeopardy) {

@@ -120,10 +120,11 @@ impl<'a> Settling<'a> {
         });
     }
 
-    /// Releases what is still held, and waits for all that is owed.
+    /// Releases what is still held or being acquired, and waits for all that is owed.
     async fn finish(mut self, jobs: &mut UnboundedReceiver<Job>) {
         for hold in self.core.holds.all() {
-            if hold.state().is_living() {
+            let phase = hold.state().phase;
+            if matches!(phase, Phase::Pending | Phase::Held | Phase::Jeopardy) {
                 self.core.holds.change(&hold, State::end);
                 self.begin(Job::new(hold));
             }
