@@ -195,7 +195,9 @@ impl State {
 
     /// What it means when the deadline passes.
     pub(crate) fn deadline_reason(&self) -> LostReason {
-        if self.deadline == self.max_until {
+        // The last grant or renewal could ask for no more than `max_hold` allows.
+        let allowed = lease::whole(self.max_until.since(self.renewed));
+        if self.deadline >= lease::deadline(self.renewed, allowed) {
             LostReason::MaxHold
         } else {
             LostReason::Deadline
