@@ -193,13 +193,15 @@ impl Caller<'_> {
         place.attempting(Some(acquiring.hold().clone()));
         let attempt = acquiring.attempt(self.terms, self.until()).await;
         place.attempting(None);
+        if attempt.is_ok() {
+            place.note_outage(None);
+        }
         let ttl = match attempt {
             Ok(Attempt::Granted(claim)) => return Ok(Step::Acquired(claim)),
             Ok(Attempt::Ended | Attempt::Lost(_)) => return Ok(Step::Again),
             Ok(Attempt::Busy(ttl)) => ttl,
             Err(error) => return self.meet(place, error),
         };
-        place.note_outage(None);
         contest.spare = Some(acquiring);
         self.next_look(place, contest, ttl, listening).await
     }
