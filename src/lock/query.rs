@@ -162,11 +162,15 @@ impl Lock {
         let until = core.clock.now() + core.server.command_timeout();
         let mut question = redis::cmd(command);
         question.arg(args);
-        let answer = core
-            .server
-            .call(|_| question.clone(), until, &mut Sent::default())
-            .await;
-        answer.map_err(Failure::into)
+        let mut sent = Sent::default();
+        let answer = core.server.call(|_| question.clone(), until, &mut sent);
+        answer.await.map_err(|failure| {
+            // No settlement follows that would find the connection dead.
+            if let (Failure::Silent(_), Some(silent)) = (&failure, &sent.on) {
+                core.server.abandon(silent);
+            }
+            failure.into()
+        })
     }
 }
 
