@@ -229,8 +229,9 @@ impl Caller<'_> {
     ) -> Result<Step> {
         let core = self.core();
         if let Wake::Poll(backoff) = core.settings.wake {
-            let pause = later(backoff.pause(contest.attempts));
-            contest.attempts += 1;
+            let pause = backoff.pause(contest.attempts);
+            let pause = later(pause.min(core.settings.poll_cap));
+            contest.attempts = contest.attempts.saturating_add(1);
             return Ok(Step::Wait(core.clock.now() + pause));
         }
         // A TTL of n ms is over when n + 1 ms have passed for certain.
