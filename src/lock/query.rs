@@ -9,7 +9,7 @@ use super::Lock;
 use crate::error::{Error, Result};
 use crate::hold::Hold;
 use crate::owner::Owner;
-use crate::server::{Failure, Sent};
+use crate::server::Sent;
 use crate::session::Core;
 
 /// How long a key in Redis lives on.
@@ -165,10 +165,7 @@ impl Lock {
         let mut sent = Sent::default();
         let answer = core.server.call(|_| question.clone(), until, &mut sent);
         answer.await.map_err(|failure| {
-            // No settlement follows that would find the connection dead.
-            if let (Failure::Silent(_), Some(silent)) = (&failure, &sent.on) {
-                core.server.abandon(silent);
-            }
+            core.server.left_unanswered(&failure, &sent);
             failure.into()
         })
     }

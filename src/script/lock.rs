@@ -168,7 +168,8 @@ pub(crate) async fn force_unlock(
         args: vec![field.to_owned(), key.channel().to_owned()],
     };
     let mut sent = Sent::default();
-    match call.through(server, until, &mut sent).await? {
+    let answer = call.through(server, until, &mut sent).await;
+    match answer.inspect_err(|failure| server.left_unanswered(failure, &sent))? {
         Value::Int(1) => Ok(true),
         // An unanswered first sending may have been the one that freed it.
         Value::Int(0) => Ok(sent.repeated),

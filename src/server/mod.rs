@@ -136,6 +136,14 @@ impl Server {
         self.slot.remove(connection);
     }
 
+    /// Gives up the connection that was silent to a call which nobody settles: no settlement will
+    /// find it dead.
+    pub(crate) fn left_unanswered(&self, failure: &Failure, sent: &Sent) {
+        if let (Failure::Silent(_), Some(silent)) = (failure, &sent.on) {
+            self.abandon(silent);
+        }
+    }
+
     /// Closes the callers' connection.
     pub(crate) fn disconnect(&self) {
         if let Some(connection) = self.slot.current() {
