@@ -102,14 +102,21 @@ impl Caller<'_> {
             self.released().await?;
         }
         let mut acquiring = Acquiring::first(self.session, self.key, self.owner);
-        match acquiring.attempt(self.terms, self.until()).await? {
-            Attempt::Granted(claim) => Ok(Some(claim)),
-            // Meanwhile another branch of this owner may have got it.
-            Attempt::Busy(_) | Attempt::Ended | Attempt::Lost(_) => match self.reenter().await? {
-                Own::Reentered(claim) => Ok(Some(claim)),
-                Own::Nothing => core.open().map(|()| None),
-            },
+        let attempt = acquiring.attempt(self.terms, self.until()).await?;
+        if let Attempt::Granted(claim) = attempt {
+            return Ok(Some(claim));
         }
+        // Meanwhile another branch of this owner may have got it.
+        if let Own::Reentered(claim) = self.reenter().await? {
+            return Ok(Some(claim));
+        }
+        core.open()?;
+        if matches!(attempt, Attempt::Ended) {
+            // Granted, but read after its own deadline or after somebody ended it.
+            let waited = core.clock.now().since(self.began);
+            return Err(Error::Timeout { waited });
+        }
+        Ok(None)
     }
 
     /// Waits in the queue until the lock is acquired or the deadline has come.
