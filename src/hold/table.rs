@@ -180,22 +180,22 @@ impl Holds {
             .is_some_and(|holds| holds.iter().any(|hold| hold.state().phase == Phase::Ended))
     }
 
-    /// Redis granted the lock to `granted`, so every other hold that this client believes in is gone.
-    pub(crate) fn supersede(&self, granted: &Arc<Hold>) {
-        let others: Vec<_> = {
+    /// Redis granted the lock to `granted`, so every other hold that this client believes in is
+    /// gone. Returns those, told but not reported.
+    pub(crate) fn supersede(&self, granted: &Arc<Hold>) -> Vec<Arc<Hold>> {
+        let mut others: Vec<_> = {
             let table = self.table.lock();
             let Some(holds) = table.by_key.get(&**granted.key()) else {
-                return;
+                return Vec::new();
             };
             if holds.len() == 1 {
-                return;
+                return Vec::new();
             }
             let is_other = |hold: &&Arc<Hold>| !Arc::ptr_eq(hold, granted);
             holds.iter().filter(is_other).cloned().collect()
         };
-        for other in others {
-            self.change(&other, |state| state.lose(LostReason::NotOurs));
-        }
+        others.retain(|other| self.change(other, |state| state.lose(LostReason::NotOurs)));
+        others
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Hold>> {
@@ -283,3 +283,31 @@ pub(crate) const TOLD_EARLY: Duration = Duration::from_millis(2);
 /// A sleeping machine stops the runtime's timers: while there are holds, no look at the clock is
 /// further away than this.
 const TICK: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hold::Terms;
+
+    fn held(holds: &Holds, key: &Arc<LockKey>) -> Arc<Hold> {
+        let hold = holds.enter(key, Owner::new());
+        let now = holds.clock.now();
+        let terms = Terms {
+            lease: Duration::from_secs(10),
+            watched: true,
+            max_hold: None,
+        };
+        assert!(holds.change(&hold, |state| state.grant(now, &terms, now)));
+        hold
+    }
+
+    #[test]
+    fn a_superseded_hold_is_named_so_that_somebody_reports_and_removes_it() {
+        let holds = Holds::new(Clock::default());
+        let key = Arc::new(LockKey::new("l", None).unwrap());
+        let (old, new) = (held(&holds, &key), held(&holds, &key));
+        let gone = holds.supersede(&new);
+        assert!(gone.len() == 1 && Arc::ptr_eq(&gone[0], &old));
+        assert!(holds.supersede(&new).is_empty());
+    }
+}

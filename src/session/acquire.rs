@@ -143,7 +143,9 @@ impl Acquiring {
         }
         self.granted = true;
         if was_first {
-            core.holds.supersede(&self.hold);
+            for other in core.holds.supersede(&self.hold) {
+                core.report_lost(&other);
+            }
         }
         core.waiters.wake_owner(self.hold.key(), self.hold.owner());
         Attempt::Granted(Claim::new(
