@@ -124,23 +124,28 @@ impl Holds {
         let Some(hold) = self.of_owner(key, owner) else {
             return Standing::Nothing;
         };
-        let (phase, valid, only_forgotten) = {
-            let state = hold.state();
-            (state.phase, state.is_valid(now), state.is_only_forgotten())
-        };
-        if phase == Phase::Pending {
-            return Standing::Acquiring;
-        }
+        let valid = hold.state().is_valid(now);
         if valid {
             return Standing::Holding(hold);
         }
-        self.change(&hold, |state| state.expire(now));
-        if only_forgotten {
-            self.change(&hold, State::end);
+        // In one step: a re-entry may be granted beside this.
+        let (phase, forgotten) = self.change(&hold, |state| {
+            state.expire(now);
+            let forgotten = matches!(state.phase, Phase::Lost(_)) && state.is_only_forgotten();
+            if forgotten {
+                state.end();
+            }
+            (state.phase, forgotten)
+        });
+        if forgotten {
             self.remove(&hold);
-            return Standing::Nothing;
         }
-        hold.loss(now).map_or(Standing::Nothing, Standing::Lost)
+        match phase {
+            Phase::Pending => Standing::Acquiring,
+            Phase::Held | Phase::Jeopardy => Standing::Holding(hold),
+            Phase::Lost(_) => hold.loss(now).map_or(Standing::Nothing, Standing::Lost),
+            Phase::Ended => Standing::Nothing,
+        }
     }
 
     /// The newest hold of `owner` that is not given up.
