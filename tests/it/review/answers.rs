@@ -108,3 +108,23 @@ async fn a_grant_that_comes_after_its_lease_is_no_busy_lock() {
     assert!(proxy.counts().delayed > 0);
     eventually(SOON, "nothing is left", async || !redis.exists("l").await).await;
 }
+
+#[tokio::test]
+async fn a_pool_of_the_users_does_not_shorten_the_command_timeout() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(&server).await;
+    let config = deadpool_redis::Config::from_url(proxy.url());
+    let runtime = Some(deadpool_redis::Runtime::Tokio1);
+    let client = Client::builder()
+        .url(server.url())
+        .pool(config.create_pool(runtime).unwrap())
+        .command_timeout(2 * SOON)
+        .build()
+        .await
+        .unwrap();
+    // Longer than the half second after which a connection of the pool gives up by itself.
+    proxy.delay(Direction::ToClient, ms(800));
+    let guard = client.lock("l").try_lock().await.unwrap();
+    assert!(guard.is_some());
+    assert!(proxy.counts().delayed > 0);
+}
