@@ -113,10 +113,8 @@ impl<'a> Settling<'a> {
     fn begin(&mut self, mut job: Job) {
         let (core, own, room) = (self.core.clone(), self.own.clone(), self.room.clone());
         self.tasks.spawn(async move {
-            // The turn comes first: a job that waits for another's must not keep the room from it.
             job.turn().await;
-            let _room = room.acquire().await;
-            settle(&core, &own, job).await;
+            settle(&core, &own, &room, job).await;
         });
     }
 

@@ -120,3 +120,26 @@ async fn a_refused_reentry_leaves_the_count_as_it_was() {
     let counts: Vec<String> = redis.hash("l").await.into_values().collect();
     assert_eq!((counts, guard.hold_count()), (vec!["1".to_owned()], 1));
 }
+
+#[tokio::test]
+async fn settlements_that_cannot_succeed_keep_no_other_waiting() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let client = Client::connect(server.url()).await.unwrap();
+    let mut spoilt = Vec::new();
+    for i in 0..300 {
+        let name = format!("spoilt{i}");
+        let lock = client.lock(&name);
+        spoilt.push(lock.lock().lease(4 * SOON).await.unwrap());
+        redis.cmd(&["SET", &name, "no hash", "PX", "60000"]).await;
+    }
+    let guard = client.lock("l").lock().await.unwrap();
+    drop(spoilt);
+    tokio::time::sleep(ms(300)).await;
+    drop(guard);
+    eventually(SOON, "the last one dropped is free", async || {
+        !redis.exists("l").await
+    })
+    .await;
+    assert!(redis.errorstats().await["WRONGTYPE"] >= 300);
+}
