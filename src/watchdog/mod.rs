@@ -79,7 +79,7 @@ fn supervise(core: &Arc<Core>, runtime: &Runtime, jobs: &mut UnboundedReceiver<J
 }
 
 async fn watch(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
-    let own = Arc::new(Private::default());
+    let own = Arc::new(Private::new(core.settings.watchdog_lease));
     let mut settling = Settling::new(core, &own);
     {
         let mut renewing = pin!(renew::keep_renewing(core, &own));

@@ -5,7 +5,7 @@ use std::time::Instant;
 use lockdog::{Client, LostReason};
 
 use super::{ms, through};
-use crate::support::{Direction, Proxy, RedisServer};
+use crate::support::{Action, Direction, Proxy, RedisServer};
 
 #[tokio::test]
 async fn renewals_that_hang_keep_no_token_from_its_deadline() {
@@ -53,4 +53,25 @@ async fn the_end_of_max_hold_is_named_as_the_reason() {
         let lost = guard.unwrap().lost().await;
         assert_eq!(lost.reason(), LostReason::MaxHold, "{lost}");
     }
+}
+
+#[tokio::test]
+async fn a_settlement_that_hangs_in_connecting_delays_no_renewal_beyond_its_lease() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(&server).await;
+    let client = through(&proxy)
+        .watchdog_lease(ms(1500))
+        .command_timeout(ms(10_000))
+        .build()
+        .await
+        .unwrap();
+    let guard = client.lock("l").lock().await.unwrap();
+    let dropped = client.lock("dropped").lock().await.unwrap();
+    let is_id = |args: &[String]| args[0] == "CLIENT" && args[1] == "ID";
+    let rule = proxy.on(is_id, Action::DropReply);
+    // Its settlement is the first to open the background's connection.
+    drop(dropped);
+    tokio::time::sleep(ms(2500)).await;
+    assert_eq!(rule.hits(), 1);
+    assert!(guard.is_valid());
 }
