@@ -30,10 +30,11 @@ local count = tonumber(redis.call('hget', key, field) or nil)
 if not count then
     return target == 1 and redis.call('pttl', key) or -3
 end
-if count < target then
-    redis.call('hincrby', key, field, target - count)
-end
+-- The TTL first: refused there, the count stays as it was.
 if redis.call('pttl', key) < tonumber(lease) then
     redis.call('pexpire', key, lease)
+end
+if count < target then
+    redis.call('hincrby', key, field, target - count)
 end
 return nil

@@ -142,7 +142,8 @@ impl ClientBuilder {
         self
     }
 
-    /// What the server calls this client's connections (`CLIENT SETNAME`); no spaces.
+    /// What the server calls this client's connections for commands (`CLIENT SETNAME`); no spaces.
+    /// The one for messages and those from a pool of yours are not renamed.
     ///
     /// Defaults to none. Corresponds to Redisson's `clientName`.
     pub fn client_name(mut self, name: impl Into<String>) -> Self {
@@ -157,7 +158,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Connects and starts the client's thread.
+    /// Connects and starts the client's thread. Corresponds to Redisson's `Redisson.create(config)`.
     ///
     /// # Errors
     ///

@@ -86,7 +86,8 @@ impl Client {
     /// Releases every hold and waits for Redis to confirm it, ends every wait with
     /// [`Error::Closed`](crate::Error::Closed), and waits for thread and connections to end. Takes
     /// twice the command timeout at most, twice over if the server does not answer. Guards that are
-    /// still there are told that the lock is lost.
+    /// still there are told that the lock is lost; an acquire under way is undone and ends with
+    /// [`Error::Closed`](crate::Error::Closed) too.
     ///
     /// Corresponds to Redisson's `shutdown()`, which releases nothing.
     ///

@@ -2,60 +2,50 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Hold;
 use crate::clock::Moment;
 
-/// Holds in the order of their next moment. A hold that ends leaves at once, so that quick cycles
+/// Holds in the order of their next moments. A hold that ends leaves at once, so that quick cycles
 /// of lock and unlock leave nothing behind.
 #[derive(Default)]
 pub(super) struct Schedule {
     /// Holds that are renewed.
     renewals: Line,
-    /// Holds that only expire.
+    /// Every hold: no renewal that is due, late or under way keeps it from being told.
     expiries: Line,
 }
 
 /// Holds by their moments.
 pub(super) type Line = BTreeMap<(Moment, u64), Arc<Hold>>;
 
-/// What the watchdog has to do about a hold, and when.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Next {
-    Expire(Moment),
-    Renew(Moment),
+/// When the watchdog has to do something about a hold; never, where that is `None`.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Next {
+    pub(super) expire: Option<Moment>,
+    pub(super) renew: Option<Moment>,
 }
 
-/// Where a hold stands in the schedule; at zero if it does not. Changed under the table's lock only.
+impl Next {
+    pub(super) fn earliest(self) -> Moment {
+        let [expire, renew] = [self.expire, self.renew].map(|at| at.unwrap_or(Moment::NEVER));
+        expire.min(renew)
+    }
+}
+
+/// Where a hold stands in each line; at zero if it does not. Changed under the table's lock only.
 #[derive(Default)]
 pub(super) struct Slot {
-    at: AtomicU64,
-    is_renewal: AtomicBool,
+    expire: AtomicU64,
+    renew: AtomicU64,
 }
 
 impl Schedule {
     /// Puts `hold` where it belongs, or takes it out.
-    pub(super) fn set(&mut self, hold: &Arc<Hold>, next: Option<Next>) {
-        let old = Moment(hold.slot.at.load(Ordering::Relaxed));
-        let was_renewal = hold.slot.is_renewal.load(Ordering::Relaxed);
-        let (at, is_renewal) = match next {
-            Some(Next::Expire(at)) => (at, false),
-            Some(Next::Renew(at)) => (at, true),
-            None => (Moment(0), false),
-        };
-        if (at, is_renewal) == (old, was_renewal) {
-            return;
-        }
-        hold.slot.at.store(at.0, Ordering::Relaxed);
-        hold.slot.is_renewal.store(is_renewal, Ordering::Relaxed);
-        if old.0 != 0 {
-            self.line(was_renewal).remove(&(old, hold.number()));
-        }
-        if next.is_some() {
-            self.line(is_renewal)
-                .insert((at, hold.number()), hold.clone());
-        }
+    pub(super) fn set(&mut self, hold: &Arc<Hold>, next: Next) {
+        place(&mut self.expiries, &hold.slot.expire, hold, next.expire);
+        place(&mut self.renewals, &hold.slot.renew, hold, next.renew);
     }
 
     /// All renewals up to `until`, the earliest first.
@@ -82,15 +72,22 @@ impl Schedule {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.renewals.is_empty() && self.expiries.is_empty()
+        self.expiries.is_empty()
     }
+}
 
-    fn line(&mut self, is_renewal: bool) -> &mut Line {
-        if is_renewal {
-            &mut self.renewals
-        } else {
-            &mut self.expiries
-        }
+fn place(line: &mut Line, slot: &AtomicU64, hold: &Arc<Hold>, next: Option<Moment>) {
+    let old = Moment(slot.load(Ordering::Relaxed));
+    let at = next.unwrap_or(Moment(0));
+    if at == old {
+        return;
+    }
+    slot.store(at.0, Ordering::Relaxed);
+    if old.0 != 0 {
+        line.remove(&(old, hold.number()));
+    }
+    if next.is_some() {
+        line.insert((at, hold.number()), hold.clone());
     }
 }
 

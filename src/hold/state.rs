@@ -195,7 +195,9 @@ impl State {
 
     /// What it means when the deadline passes.
     pub(crate) fn deadline_reason(&self) -> LostReason {
-        if self.deadline == self.max_until {
+        // The last grant or renewal could ask for no more than `max_hold` allows.
+        let allowed = lease::whole(self.max_until.since(self.renewed));
+        if self.deadline >= lease::deadline(self.renewed, allowed) {
             LostReason::MaxHold
         } else {
             LostReason::Deadline
@@ -220,7 +222,8 @@ impl State {
         };
         self.count = self.count.saturating_sub(1);
         self.watched = self.watched.saturating_sub(u32::from(watched));
-        if self.count == 0 {
+        if self.count == 0 || (lost && self.is_only_forgotten()) {
+            // Nobody is left to be told of a loss.
             self.end();
         } else if lost {
             return Dropped::Nothing;
@@ -234,3 +237,24 @@ impl State {
 
 /// How long a command may be under way and still lengthen what stands in Redis.
 const SLOW_ARRIVAL: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_hold_ends_with_its_last_guard_though_others_were_forgotten() {
+        let now = Moment(1_000_000_000);
+        let terms = Terms {
+            lease: Duration::from_secs(1),
+            watched: true,
+            max_hold: None,
+        };
+        let mut state = State::pending(now);
+        assert!(state.grant(now, &terms, now) && state.grant(now, &terms, now));
+        state.forgotten.push(true);
+        assert!(state.lose(LostReason::NotOurs));
+        assert_eq!(state.drop_claim(true, now), Dropped::Settle);
+        assert_eq!((state.phase, state.count), (Phase::Ended, 0));
+    }
+}

@@ -86,7 +86,7 @@ impl Holds {
     /// Takes a hold out, when nothing of it can be left in Redis.
     pub(crate) fn remove(&self, hold: &Arc<Hold>) {
         let mut table = self.table.lock();
-        table.schedule.set(hold, None);
+        table.schedule.set(hold, Next::default());
         if let Some(holds) = table.by_key.get_mut(&**hold.key()) {
             holds.retain(|other| !Arc::ptr_eq(other, hold));
             if holds.is_empty() {
@@ -110,9 +110,8 @@ impl Holds {
         if lost {
             hold.announce_lost();
         }
-        if let Some(Next::Expire(at) | Next::Renew(at)) = next
-            && at.0 < self.looks_at.load(Ordering::Acquire)
-        {
+        let earliest = next.earliest();
+        if earliest != Moment::NEVER && earliest.0 < self.looks_at.load(Ordering::Acquire) {
             self.earlier.notify_one();
         }
         result
@@ -124,23 +123,28 @@ impl Holds {
         let Some(hold) = self.of_owner(key, owner) else {
             return Standing::Nothing;
         };
-        let (phase, valid, only_forgotten) = {
-            let state = hold.state();
-            (state.phase, state.is_valid(now), state.is_only_forgotten())
-        };
-        if phase == Phase::Pending {
-            return Standing::Acquiring;
-        }
+        let valid = hold.state().is_valid(now);
         if valid {
             return Standing::Holding(hold);
         }
-        self.change(&hold, |state| state.expire(now));
-        if only_forgotten {
-            self.change(&hold, State::end);
+        // In one step: a re-entry may be granted beside this.
+        let (phase, forgotten) = self.change(&hold, |state| {
+            state.expire(now);
+            let forgotten = matches!(state.phase, Phase::Lost(_)) && state.is_only_forgotten();
+            if forgotten {
+                state.end();
+            }
+            (state.phase, forgotten)
+        });
+        if forgotten {
             self.remove(&hold);
-            return Standing::Nothing;
         }
-        hold.loss(now).map_or(Standing::Nothing, Standing::Lost)
+        match phase {
+            Phase::Pending => Standing::Acquiring,
+            Phase::Held | Phase::Jeopardy => Standing::Holding(hold),
+            Phase::Lost(_) => hold.loss(now).map_or(Standing::Nothing, Standing::Lost),
+            Phase::Ended => Standing::Nothing,
+        }
     }
 
     /// The newest hold of `owner` that is not given up.
@@ -180,22 +184,22 @@ impl Holds {
             .is_some_and(|holds| holds.iter().any(|hold| hold.state().phase == Phase::Ended))
     }
 
-    /// Redis granted the lock to `granted`, so every other hold that this client believes in is gone.
-    pub(crate) fn supersede(&self, granted: &Arc<Hold>) {
-        let others: Vec<_> = {
+    /// Redis granted the lock to `granted`, so every other hold that this client believes in is
+    /// gone. Returns those, told but not reported.
+    pub(crate) fn supersede(&self, granted: &Arc<Hold>) -> Vec<Arc<Hold>> {
+        let mut others: Vec<_> = {
             let table = self.table.lock();
             let Some(holds) = table.by_key.get(&**granted.key()) else {
-                return;
+                return Vec::new();
             };
             if holds.len() == 1 {
-                return;
+                return Vec::new();
             }
             let is_other = |hold: &&Arc<Hold>| !Arc::ptr_eq(hold, granted);
             holds.iter().filter(is_other).cloned().collect()
         };
-        for other in others {
-            self.change(&other, |state| state.lose(LostReason::NotOurs));
-        }
+        others.retain(|other| self.change(other, |state| state.lose(LostReason::NotOurs)));
+        others
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Hold>> {
@@ -204,7 +208,7 @@ impl Holds {
     }
 
     /// What the watchdog has to do now: what expires, and at most `batch` renewals of `lease`, none
-    /// of them before `not_before`. A batch that is not full is filled with the renewals that would
+    /// of them before `not_before`, or none at all if `batch` is zero. A batch that is not full is filled with the renewals that would
     /// come next, so that the holds of one batch stay together and the batches full.
     pub(crate) fn due(&self, lease: Duration, batch: usize, not_before: Moment) -> Due {
         let now = self.clock.now();
@@ -224,19 +228,21 @@ impl Holds {
                 }
             });
         }
-        if table.schedule.next_renewal() <= now && not_before <= now {
+        if batch > 0 && table.schedule.next_renewal() <= now && not_before <= now {
             let soon = table.schedule.renewals(now + lease / 6).take(batch);
             for hold in soon.cloned().collect::<Vec<_>>() {
                 table.look_at(&hold, |state| {
-                    if state.expire(now + TOLD_EARLY) {
-                        due.lost.push(hold.clone());
-                    } else if let Some(lease) = state.renewal(now, lease) {
+                    if let Some(lease) = state.renewal(now, lease) {
                         due.renew.push((hold.clone(), lease));
                     }
                 });
             }
         }
-        let next_renewal = table.schedule.next_renewal();
+        let next_renewal = if batch > 0 {
+            table.schedule.next_renewal()
+        } else {
+            Moment::NEVER
+        };
         due.behind = next_renewal <= now;
         due.renewed = table.schedule.renewed();
         due.next = table
@@ -268,12 +274,10 @@ impl Table {
 }
 
 /// What the watchdog has to do about a hold in this state.
-fn next_look(state: &State) -> Option<Next> {
-    let told = state.deadline.minus(TOLD_EARLY);
-    if state.is_renewed() {
-        Some(Next::Renew(state.renew_at.min(told)))
-    } else {
-        state.is_living().then_some(Next::Expire(told))
+fn next_look(state: &State) -> Next {
+    Next {
+        expire: state.is_living().then(|| state.deadline.minus(TOLD_EARLY)),
+        renew: state.is_renewed().then_some(state.renew_at),
     }
 }
 
@@ -283,3 +287,46 @@ pub(crate) const TOLD_EARLY: Duration = Duration::from_millis(2);
 /// A sleeping machine stops the runtime's timers: while there are holds, no look at the clock is
 /// further away than this.
 const TICK: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hold::Terms;
+
+    fn held(holds: &Holds, key: &Arc<LockKey>) -> Arc<Hold> {
+        let hold = holds.enter(key, Owner::new());
+        let now = holds.clock.now();
+        let terms = Terms {
+            lease: Duration::from_secs(10),
+            watched: true,
+            max_hold: None,
+        };
+        assert!(holds.change(&hold, |state| state.grant(now, &terms, now)));
+        hold
+    }
+
+    #[test]
+    fn an_expiring_hold_is_told_though_renewals_have_to_wait() {
+        let ahead = Arc::new(AtomicU64::new(0));
+        let holds = Holds::new(Clock::shifted(ahead.clone()));
+        let key = Arc::new(LockKey::new("l", None).unwrap());
+        let lease = Duration::from_secs(10);
+        for (batch, not_before) in [(0, Moment(0)), (100, Moment::NEVER)] {
+            let hold = held(&holds, &key);
+            ahead.fetch_add(10_000_000_000, Ordering::Relaxed);
+            let due = holds.due(lease, batch, not_before);
+            assert!(due.renew.is_empty());
+            assert!(due.lost.len() == 1 && Arc::ptr_eq(&due.lost[0], &hold));
+        }
+    }
+
+    #[test]
+    fn a_superseded_hold_is_named_so_that_somebody_reports_and_removes_it() {
+        let holds = Holds::new(Clock::default());
+        let key = Arc::new(LockKey::new("l", None).unwrap());
+        let (old, new) = (held(&holds, &key), held(&holds, &key));
+        let gone = holds.supersede(&new);
+        assert!(gone.len() == 1 && Arc::ptr_eq(&gone[0], &old));
+        assert!(holds.supersede(&new).is_empty());
+    }
+}

@@ -95,13 +95,20 @@ impl Caller<'_> {
             self.released().await?;
         }
         let mut acquiring = Acquiring::first(self.session, self.key, self.owner);
-        match acquiring.attempt(self.terms, self.until()).await? {
-            Attempt::Granted(claim) => Ok(Some(claim)),
-            // Granted, but answered after its own deadline: that is not busy, and no lock.
-            Attempt::Ended => Err(self.too_late()),
-            // Meanwhile another branch of this owner may have got it.
-            Attempt::Busy(_) | Attempt::Lost(_) => self.reenter().await,
+        let attempt = acquiring.attempt(self.terms, self.until()).await?;
+        if let Attempt::Granted(claim) = attempt {
+            return Ok(Some(claim));
         }
+        // Meanwhile another branch of this owner may have got it.
+        if let Some(claim) = self.reenter().await? {
+            return Ok(Some(claim));
+        }
+        core.open()?;
+        if matches!(attempt, Attempt::Ended) {
+            // Granted, but read after its own deadline or after somebody ended it.
+            return Err(self.too_late());
+        }
+        Ok(None)
     }
 
     /// Waits in the queue until the lock is acquired or the deadline has come.
@@ -185,9 +192,13 @@ impl Caller<'_> {
         place.attempting(Some(acquiring.hold().clone()));
         let attempt = acquiring.attempt(self.terms, self.until()).await;
         place.attempting(None);
+        if attempt.is_ok() {
+            place.note_outage(None);
+        }
         let ttl = match attempt {
             Ok(Attempt::Granted(claim)) => return Ok(Step::Acquired(claim)),
             Ok(Attempt::Ended | Attempt::Lost(_)) => {
+                core.open()?;
                 // Not where another waiter ended it, in place of one that slept.
                 contest.too_late = place.is_contender();
                 // Asked for ever, a server that is slower than the lease would be asked for ever.
@@ -199,7 +210,6 @@ impl Caller<'_> {
             Ok(Attempt::Busy(ttl)) => ttl,
             Err(error) => return self.meet(place, error),
         };
-        place.note_outage(None);
         contest.too_late = false;
         contest.spare = Some(acquiring);
         self.next_look(place, contest, ttl, listening).await
@@ -228,8 +238,9 @@ impl Caller<'_> {
     ) -> Result<Step> {
         let core = self.core();
         if let Wake::Poll(backoff) = core.settings.wake {
-            let pause = later(backoff.pause(contest.attempts));
-            contest.attempts += 1;
+            let pause = backoff.pause(contest.attempts);
+            let pause = later(pause.min(core.settings.poll_cap));
+            contest.attempts = contest.attempts.saturating_add(1);
             return Ok(Step::Wait(core.clock.now() + pause));
         }
         // A TTL of n ms is over when n + 1 ms have passed for certain.

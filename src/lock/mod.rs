@@ -106,7 +106,7 @@ impl Lock {
     }
 
     /// Acquires the lock, does the work, unlocks. The work is cancelled (its future is dropped) if
-    /// the lock is lost.
+    /// the lock is lost. Redisson has no such call.
     ///
     /// # Errors
     ///

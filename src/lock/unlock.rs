@@ -6,7 +6,7 @@ use std::pin::Pin;
 
 use super::query::own_hold;
 use super::{HolderInfo, Lock};
-use crate::error::{Error, LostReason, NotHeld, Result};
+use crate::error::{Error, NotHeld, Result};
 use crate::hold::Standing;
 use crate::owner::Owner;
 use crate::script;
@@ -109,7 +109,7 @@ impl Lock {
         if freed {
             tracing::debug!(lock = key.name(), field, "freed by force");
             if let Some(hold) = own_hold(core, self, &field)? {
-                core.lose(&hold, LostReason::Forced);
+                core.forced(&hold);
             }
             core.waiters.wake(key);
         }

@@ -9,17 +9,27 @@ use super::failure::Failure;
 use super::source::Source;
 
 /// A connection that the watchdog's thread opened for itself; reopened when it is given up.
-#[derive(Default)]
 pub(crate) struct Private {
     slot: Slot,
+    /// Whoever opens it, renewals wait for that: so long at most.
+    patience: Duration,
 }
 
 impl Private {
+    /// For the renewal of leases of this length.
+    pub(crate) fn new(lease: Duration) -> Self {
+        Self {
+            slot: Slot::default(),
+            patience: (lease / 6).max(SHORTEST_PATIENCE),
+        }
+    }
+
     pub(crate) async fn connection(
         &self,
         source: &Source,
         limit: Duration,
     ) -> Result<Connection, Failure> {
+        let limit = limit.min(self.patience);
         let opened = self.slot.get(source.open_own(limit));
         tokio::time::timeout(limit, opened)
             .await
@@ -44,3 +54,6 @@ impl Private {
         tracing::debug!(id, ?killed, "closing a connection that was given up");
     }
 }
+
+/// A connection takes a moment, however short the leases are.
+const SHORTEST_PATIENCE: Duration = Duration::from_millis(100);

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use redis::aio::PubSub;
+use redis::aio::{MultiplexedConnection, PubSub};
 use redis::io::tcp::TcpSettings;
 use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
@@ -43,7 +43,10 @@ impl Source {
             // A pool says nothing secret: that it timed out, or is closed.
             _ => Failure::Unsent(error.to_string().into()),
         })?;
-        let mut connection = Connection::new(pooled.as_ref().clone(), Some(pooled));
+        let mut multiplexed: MultiplexedConnection = pooled.as_ref().clone();
+        // Every call brings a time limit of its own; the pool's would cut it short.
+        multiplexed.set_response_timeout(NO_LIMIT);
+        let mut connection = Connection::new(multiplexed, Some(pooled));
         connection.introduce(None, limit).await;
         Ok(connection)
     }
@@ -118,3 +121,6 @@ fn choose_crypto() {
 /// Without the feature redis-rs refuses the URL, with words of its own.
 #[cfg(not(feature = "tls"))]
 fn choose_crypto() {}
+
+/// Longer than the longest command timeout.
+const NO_LIMIT: Duration = Duration::from_secs(7 * 24 * 60 * 60);

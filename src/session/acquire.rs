@@ -82,6 +82,8 @@ impl Acquiring {
     /// Whatever the command does is undone in the background.
     pub(crate) async fn attempt(&mut self, terms: &Terms, until: Moment) -> Result<Attempt, Error> {
         let core = self.session.core().clone();
+        // Looked at after the hold was entered: the end of the client misses neither.
+        core.open()?;
         let target = {
             let mut state = self.hold.state();
             if !matches!(state.phase, Phase::Pending | Phase::Held | Phase::Jeopardy) {
@@ -111,7 +113,8 @@ impl Acquiring {
             &acquired,
             Ok(Acquired::Busy(_) | Acquired::Gone) | Err(Failure::Refused { .. })
         );
-        self.refused = is_no && !self.sent.repeated;
+        // A refused reconnect says nothing of the sending before it.
+        self.refused = is_no && !self.sent.repeated && !self.sent.unanswered;
         match acquired? {
             Acquired::Granted => Ok(self.take_in(terms)),
             Acquired::Busy(ttl) => Ok(Attempt::Busy(ttl)),
@@ -140,7 +143,9 @@ impl Acquiring {
         }
         self.granted = true;
         if was_first {
-            core.holds.supersede(&self.hold);
+            for other in core.holds.supersede(&self.hold) {
+                core.report_lost(&other);
+            }
         }
         core.waiters.wake_owner(self.hold.key(), self.hold.owner());
         Attempt::Granted(Claim::new(

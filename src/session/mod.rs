@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::clock::Clock;
 use crate::error::{Error, LostReason};
-use crate::hold::{Hold, Holds};
+use crate::hold::{Hold, Holds, Phase};
 use crate::key::NameMapper;
 use crate::server::Server;
 use crate::wait::{Waiters, Wake};
@@ -132,6 +132,16 @@ impl Core {
         if self.lose_quietly(hold, reason) {
             self.report_lost(hold);
         }
+    }
+
+    /// Notes that this client freed the lock from a hold. A grant that nobody has read yet is none.
+    pub(crate) fn forced(&self, hold: &Arc<Hold>) {
+        self.holds.change(hold, |state| {
+            if state.phase == Phase::Pending {
+                state.end();
+            }
+        });
+        self.lose(hold, LostReason::Forced);
     }
 
     /// Ends a hold against its owner's will, and tells its guards only. False if it was no hold.

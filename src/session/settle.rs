@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 use super::Core;
 use crate::error::LostReason;
@@ -77,13 +77,15 @@ impl Job {
 }
 
 /// Does a job on the background's own connection, or where the job's last command went. Every error
-/// is tried again until the hold's lease is over (design: invariant 6).
-pub(crate) async fn settle(core: &Core, own: &Private, mut job: Job) {
+/// is tried again until the hold's lease is over (design: invariant 6). `room` is taken for each try
+/// only, so that what cannot succeed keeps nothing else waiting.
+pub(crate) async fn settle(core: &Core, own: &Private, room: &Semaphore, mut job: Job) {
     let hold = &job.hold;
     let limit = core.server.command_timeout();
     let source = core.server.source();
     let mut pause = SHORTEST_PAUSE;
     let answered = loop {
+        let trying = room.acquire().await;
         let connection = match &job.on {
             Some(connection) => Ok(connection.clone()),
             None => own.connection(source, limit).await,
@@ -103,6 +105,7 @@ pub(crate) async fn settle(core: &Core, own: &Private, mut job: Job) {
             }
             Err(failure) => failure,
         };
+        drop(trying);
         if core.clock.now() >= hold.state().remains_until {
             break false;
         }

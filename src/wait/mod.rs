@@ -156,8 +156,8 @@ impl Place {
     /// Tells whoever may take over what acquire is under way.
     pub(crate) fn attempting(&self, hold: Option<Arc<Hold>>) {
         let now = self.waiters.clock.now();
-        self.ticket
-            .attempting(hold, now, now + self.waiters.poll_cap);
+        let until = now + self.waiters.poll_cap.max(SLOW_ANSWER);
+        self.ticket.attempting(hold, now, until);
     }
 
     /// How long the contender has waited for an answer by `now`, if it does.
@@ -215,6 +215,10 @@ impl Drop for Place {
         }
     }
 }
+
+/// An answer may take this long before an acquire counts as left: with a poll cap below the round
+/// trip, waiters would take each other's acquires away and none would ever get the lock.
+const SLOW_ANSWER: Duration = Duration::from_secs(1);
 
 /// No wait is shorter: a TTL of nothing must not become a busy loop.
 const SHORTEST: Duration = Duration::from_millis(1);

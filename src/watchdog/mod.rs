@@ -20,7 +20,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, LostReason};
-use crate::hold::{Phase, State};
+use crate::hold::{Hold, Phase, State};
 use crate::server::Private;
 use crate::session::{Core, Job, settle};
 
@@ -57,9 +57,18 @@ fn supervise(core: &Arc<Core>, runtime: &Runtime, jobs: &mut UnboundedReceiver<J
         if std::panic::catch_unwind(watch).is_ok() {
             return;
         }
-        tracing::error!("the watchdog panicked: every lock of this client is lost");
-        for hold in core.holds.all() {
-            core.lose(&hold, LostReason::Watchdog);
+        let holds = core.holds.all();
+        let told = |hold: &&Arc<Hold>| core.lose_quietly(hold, LostReason::Watchdog);
+        let lost: Vec<&Arc<Hold>> = holds.iter().filter(told).collect();
+        // Holders before the log: it may be the user's subscriber that panics.
+        let report = AssertUnwindSafe(|| {
+            tracing::error!("the watchdog panicked: every lock of this client is lost");
+            for hold in lost {
+                core.report_lost(hold);
+            }
+        });
+        let _panicked_too = std::panic::catch_unwind(report);
+        for hold in holds {
             if hold.state().phase == Phase::Ended {
                 // What was owed for it went down with the loop.
                 core.owe(Job::new(hold));
@@ -70,7 +79,7 @@ fn supervise(core: &Arc<Core>, runtime: &Runtime, jobs: &mut UnboundedReceiver<J
 }
 
 async fn watch(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
-    let own = Arc::new(Private::default());
+    let own = Arc::new(Private::new(core.settings.watchdog_lease));
     let mut settling = Settling::new(core, &own);
     {
         let mut renewing = pin!(renew::keep_renewing(core, &own));
@@ -113,17 +122,16 @@ impl<'a> Settling<'a> {
     fn begin(&mut self, mut job: Job) {
         let (core, own, room) = (self.core.clone(), self.own.clone(), self.room.clone());
         self.tasks.spawn(async move {
-            // The turn comes first: a job that waits for another's must not keep the room from it.
             job.turn().await;
-            let _room = room.acquire().await;
-            settle(&core, &own, job).await;
+            settle(&core, &own, &room, job).await;
         });
     }
 
-    /// Releases what is still held, and waits for all that is owed.
+    /// Releases what is still held or being acquired, and waits for all that is owed.
     async fn finish(mut self, jobs: &mut UnboundedReceiver<Job>) {
         for hold in self.core.holds.all() {
-            if hold.state().is_living() {
+            let phase = hold.state().phase;
+            if matches!(phase, Phase::Pending | Phase::Held | Phase::Jeopardy) {
                 self.core.holds.change(&hold, State::end);
                 self.begin(Job::new(hold));
             }
@@ -150,3 +158,87 @@ fn pass_on_panic(done: Result<(), JoinError>) {
 const AT_ONCE: usize = 256;
 
 const AFTER_A_PANIC: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tracing::span;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::hold::Terms;
+    use crate::key::LockKey;
+    use crate::owner::Owner;
+    use crate::server::{Server, Source};
+    use crate::session::Settings;
+    use crate::wait::Wake;
+
+    /// A user's subscriber at its worst.
+    struct Panicking;
+
+    impl tracing::Subscriber for Panicking {
+        fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+            *metadata.level() <= tracing::Level::WARN
+        }
+        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+            span::Id::from_u64(1)
+        }
+        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+        fn event(&self, _: &tracing::Event<'_>) {
+            panic!("the subscriber panics");
+        }
+        fn enter(&self, _: &span::Id) {}
+        fn exit(&self, _: &span::Id) {}
+    }
+
+    fn held(core: &Core, lease: Duration) -> Arc<Hold> {
+        let key = Arc::new(LockKey::new("l", None).unwrap());
+        let hold = core.holds.enter(&key, Owner::new());
+        let now = core.clock.now();
+        let terms = Terms {
+            lease,
+            watched: false,
+            max_hold: None,
+        };
+        assert!(
+            core.holds
+                .change(&hold, |state| state.grant(now, &terms, now))
+        );
+        hold
+    }
+
+    #[test]
+    fn a_subscriber_that_panics_keeps_no_holder_from_being_told() {
+        let second = Duration::from_secs(1);
+        let settings = Settings {
+            watchdog_lease: 10 * second,
+            poll_cap: second,
+            max_lease: 100 * second,
+            wake: Wake::default(),
+            name_mapper: None,
+        };
+        let source = Source::new(Some("redis://127.0.0.1:1/"), None, None).unwrap();
+        let server = Server::new(source, Clock::default(), second);
+        let (core, mut jobs) = Core::new(settings, Clock::default(), server, 1);
+        let core = Arc::new(core);
+        // The end of the short one is logged, and that is where the loop panics.
+        let (_short, long) = (held(&core, second / 10), held(&core, 60 * second));
+        let told = long.lost_token();
+        let (ender, seen) = (core.clone(), told.clone());
+        let end = thread::spawn(move || {
+            let patience = std::time::Instant::now() + Duration::from_secs(10);
+            while !seen.is_cancelled() && std::time::Instant::now() < patience {
+                thread::sleep(Duration::from_millis(10));
+            }
+            ender.ending.cancel();
+        });
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        tracing::subscriber::with_default(Panicking, || supervise(&core, &runtime, &mut jobs));
+        end.join().unwrap();
+        assert!(told.is_cancelled());
+        let lost = long.loss(core.clock.now()).unwrap();
+        assert_eq!(lost.reason(), LostReason::Watchdog);
+    }
+}

@@ -26,7 +26,11 @@ pub(super) async fn keep_renewing(core: &Arc<Core>, own: &Arc<Private>) {
         while let Some(done) = batches.try_join_next() {
             pass_on_panic(done);
         }
-        let due = core.holds.due(lease, BATCH, next_batch);
+        // More would only wait in the connection. Nobody waits for room here: whatever the batches
+        // under way do, holds that expire are told.
+        let room = room.clone().try_acquire_owned().ok();
+        let batch = if room.is_some() { BATCH } else { 0 };
+        let due = core.holds.due(lease, batch, next_batch);
         for hold in &due.lost {
             hold.announce_lost();
             core.report_lost(hold);
@@ -39,15 +43,17 @@ pub(super) async fn keep_renewing(core: &Arc<Core>, own: &Arc<Private>) {
                 let batches = due.renewed / BATCH + 1;
                 next_batch = now + lease / 8 / u32::try_from(batches).unwrap_or(u32::MAX);
             }
-            // More would only wait in the connection.
-            if let Ok(room) = room.clone().acquire_owned().await {
+            if let Some(room) = room {
                 batches.spawn(renew(core.clone(), own.clone(), due.renew, lease, room));
             }
             continue;
         }
+        drop(room);
         tokio::select! {
             () = core.clock.sleep_until(due.next) => {}
             () = core.holds.earlier() => {}
+            // There is room again.
+            Some(done) = batches.join_next() => pass_on_panic(done),
         }
     }
 }

@@ -12,5 +12,6 @@ mod interop;
 mod lock;
 mod model;
 mod redisson_driver;
+mod review;
 mod support;
 mod watchdog;

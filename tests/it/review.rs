@@ -1,0 +1,27 @@
+//! What a hostile reading of the engine found: each test failed before its repair.
+
+mod answers;
+mod endings;
+mod watching;
+
+use std::time::Duration;
+
+use lockdog::{Client, ClientBuilder};
+
+use crate::support::Proxy;
+
+/// A client whose every connection goes through the proxy.
+fn through(proxy: &Proxy) -> ClientBuilder {
+    Client::builder().url(proxy.url())
+}
+
+/// The script call that names this key.
+fn call_for(key: &'static str) -> impl Fn(&[String]) -> bool + Send + Sync {
+    move |args| args[0].starts_with("EVAL") && args.get(3).is_some_and(|name| name == key)
+}
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+const SOON: Duration = Duration::from_secs(5);

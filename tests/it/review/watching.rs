@@ -1,0 +1,77 @@
+//! A lost lock is told in time, and why.
+
+use std::time::Instant;
+
+use lockdog::{Client, LostReason};
+
+use super::{ms, through};
+use crate::support::{Action, Direction, Proxy, RedisServer};
+
+#[tokio::test]
+async fn renewals_that_hang_keep_no_token_from_its_deadline() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(&server).await;
+    let client = through(&proxy).watchdog_lease(ms(6000)).build().await;
+    let client = client.unwrap();
+    let mut crowd = Vec::new();
+    for i in 0..1900 {
+        crowd.push(client.lock(format!("l{i}")).lock().await.unwrap());
+    }
+    let start = crowd[0].remaining();
+    // While sixteen batches hang, from about a third of the first lease to two thirds.
+    let mut told = Vec::new();
+    for past in [2700, 3000, 3300, 3600] {
+        let lease = start.saturating_sub(ms(6000 - past)).max(ms(500));
+        let guard = client.lock(format!("f{past}")).lock().lease(lease).await;
+        let guard = guard.unwrap();
+        let deadline = Instant::now() + guard.remaining();
+        told.push(tokio::spawn(async move {
+            guard.lost_token().cancelled().await;
+            deadline.elapsed()
+        }));
+    }
+    proxy.blackhole(Direction::ToServer);
+    for told in told {
+        let late = told.await.unwrap();
+        assert!(late < ms(500), "told {late:?} after the deadline");
+    }
+    assert!(proxy.counts().blackholed > 0);
+    proxy.heal();
+}
+
+#[tokio::test]
+async fn the_end_of_max_hold_is_named_as_the_reason() {
+    let server = RedisServer::start().await;
+    let client = Client::builder()
+        .url(server.url())
+        .watchdog_lease(ms(600))
+        .build()
+        .await
+        .unwrap();
+    for max_hold in [300, 900] {
+        let guard = client.lock("l").lock().max_hold(ms(max_hold)).await;
+        let lost = guard.unwrap().lost().await;
+        assert_eq!(lost.reason(), LostReason::MaxHold, "{lost}");
+    }
+}
+
+#[tokio::test]
+async fn a_settlement_that_hangs_in_connecting_delays_no_renewal_beyond_its_lease() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(&server).await;
+    let client = through(&proxy)
+        .watchdog_lease(ms(1500))
+        .command_timeout(ms(10_000))
+        .build()
+        .await
+        .unwrap();
+    let guard = client.lock("l").lock().await.unwrap();
+    let dropped = client.lock("dropped").lock().await.unwrap();
+    let is_id = |args: &[String]| args[0] == "CLIENT" && args[1] == "ID";
+    let rule = proxy.on(is_id, Action::DropReply);
+    // Its settlement is the first to open the background's connection.
+    drop(dropped);
+    tokio::time::sleep(ms(2500)).await;
+    assert_eq!(rule.hits(), 1);
+    assert!(guard.is_valid());
+}
