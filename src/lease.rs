@@ -37,6 +37,10 @@ pub(crate) fn check(what: &'static str, lease: Duration, longest: Duration) -> R
 }
 
 /// Redis counts leases in whole milliseconds; a part of one is given up, never added.
+pub(crate) fn whole(lease: Duration) -> Duration {
+    Duration::from_millis(millis(lease))
+}
+
 pub(crate) fn millis(lease: Duration) -> u64 {
     u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)
 }

@@ -175,7 +175,7 @@ impl ClientBuilder {
         let server = Server::new(source, self.clock.clone(), self.command_timeout);
         server.connect().await?;
         let settings = Settings {
-            watchdog_lease: self.watchdog_lease,
+            watchdog_lease: lease::whole(self.watchdog_lease),
             poll_cap: self.poll_cap,
             max_lease: self.max_lease,
             wake,
@@ -208,6 +208,12 @@ impl ClientBuilder {
         lease::check("watchdog_lease", self.watchdog_lease, self.max_lease)?;
         lease::check("command_timeout", self.command_timeout, A_DAY)?;
         lease::check("poll_cap", self.poll_cap, A_DAY)?;
+        if let (None, Some(pool)) = (&self.url, &self.pool)
+            && pool.status().max_size < 2
+        {
+            let why = "without a url it must have room for two connections".to_owned();
+            return Err(Error::invalid("pool", why));
+        }
         let is_bad = |byte: u8| !(b'!'..=b'~').contains(&byte);
         if self
             .client_name

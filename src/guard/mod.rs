@@ -104,13 +104,14 @@ impl Guard {
     /// [`Error::Lost`](crate::Error::Lost) if it was lost before. Somebody else may have held it
     /// since.
     /// [`Error::UnlockUnconfirmed`](crate::Error::UnlockUnconfirmed) if Redis did not confirm within
-    /// the command timeout, or refused; the client goes on trying in the background.
+    /// the command timeout, or refused; the client goes on trying in the background. Where an earlier
+    /// command for the same hold is without an answer too, that is waited for before: three command
+    /// timeouts in all.
     ///
     /// # Cancel safety
     ///
     /// Cancelled at any point, the lock is given back in the background, as by a drop.
     pub async fn unlock(self) -> Result<Unlocked> {
-        self.warn_elsewhere();
         self.claim.unlock().await
     }
 
@@ -120,20 +121,6 @@ impl Guard {
     /// forgotten for good when that runs out.
     pub fn forget(self) {
         self.claim.forget();
-    }
-
-    /// A guard that ends in another task than it began has left its owner behind there: whatever
-    /// that task does next would re-enter the lock.
-    fn warn_elsewhere(&self) {
-        if self.owner().is_left_behind() {
-            tracing::warn!(
-                lock.hash = %self.claim.hold().key().fingerprint(),
-                owner = %self.owner(),
-                here = %Owner::current(),
-                "a guard is ended in another task than it was taken in; take it with an owner of \
-                 its own: .owner(&Owner::new())"
-            );
-        }
     }
 }
 

@@ -65,7 +65,8 @@ impl Hold {
         self.state.lock()
     }
 
-    /// The right to send a command for this hold; first come, first served.
+    /// The right to send a command for this hold; first come, first served. May take as long as a
+    /// lease where the command under way is settled in an outage.
     pub(crate) async fn command(self: &Arc<Self>) -> Command {
         // Nobody closes the semaphore, so there is always a permit to come.
         if let Ok(permit) = self.command.acquire().await {

@@ -125,6 +125,8 @@ impl State {
         if first {
             self.acquired = sent;
             self.phase = Phase::Held;
+            // The answer is here, so the server did it before now.
+            self.remains_until = now + terms.lease;
         }
         self.count += 1;
         self.renewed = sent;
@@ -146,11 +148,22 @@ impl State {
         self.is_living() && self.watched > 0
     }
 
-    /// The lease that a renewal sent at `now` asks for; `None` if it would reach no further.
-    pub(crate) fn renewal(&self, now: Moment, lease: Duration) -> Option<Duration> {
-        let lease = lease.min(self.max_until.since(now));
-        let longer = self.is_renewed() && lease::deadline(now, lease) > self.deadline;
-        longer.then_some(lease)
+    /// Begins a renewal, to be sent now: the lease that it asks for. `None` if it would reach no
+    /// further than what is had already.
+    pub(crate) fn renewal(&mut self, now: Moment, lease: Duration) -> Option<Duration> {
+        let asked = lease::whole(lease.min(self.max_until.since(now)));
+        if self.is_renewed() && lease::deadline(now, asked) > self.deadline {
+            self.sending(now, asked);
+            // Once more before long, should this one not be answered.
+            self.renew_at = now + lease / 6;
+            return Some(asked);
+        }
+        self.renew_at = if asked < lease {
+            Moment::NEVER
+        } else {
+            self.deadline.minus(lease / 3 * 2)
+        };
+        None
     }
 
     /// Takes in a good renewal that was sent at `sent`. A late one does not revive a lost hold.

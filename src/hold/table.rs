@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::schedule::Schedule;
+use super::schedule::{Next, Schedule};
 use super::{Hold, Phase, State};
 use crate::clock::{Clock, Moment};
 use crate::error::{Lost, LostReason};
@@ -51,10 +51,12 @@ pub(crate) struct Due {
     pub(crate) renew: Vec<(Arc<Hold>, Duration)>,
     /// Holds that were just lost to their deadlines.
     pub(crate) lost: Vec<Arc<Hold>>,
-    /// When there is something to do again.
-    pub(crate) next: Option<Moment>,
-    /// How many holds are watched over.
-    pub(crate) scheduled: usize,
+    /// More renewals are due than were asked for.
+    pub(crate) behind: bool,
+    /// How many holds are renewed in all.
+    pub(crate) renewed: usize,
+    /// When to look again at the latest.
+    pub(crate) next: Moment,
 }
 
 impl Holds {
@@ -101,14 +103,16 @@ impl Holds {
             let before = state.phase;
             let result = change(&mut state);
             let lost = state.phase != before && matches!(state.phase, Phase::Lost(_));
-            (result, next_moment(&state), lost)
+            (result, next_look(&state), lost)
         };
-        let is_first = table.schedule.set(hold, next);
+        table.schedule.set(hold, next);
         drop(table);
         if lost {
             hold.announce_lost();
         }
-        if is_first && next.is_some_and(|at| at.0 < self.looks_at.load(Ordering::Acquire)) {
+        if let Some(Next::Expire(at) | Next::Renew(at)) = next
+            && at.0 < self.looks_at.load(Ordering::Acquire)
+        {
             self.earlier.notify_one();
         }
         result
@@ -199,49 +203,50 @@ impl Holds {
         table.by_key.values().flatten().cloned().collect()
     }
 
-    /// What the watchdog has to do now: at most `batch` renewals of `lease`. A batch that is not
-    /// full is filled with those that would come next, so that the holds of one batch stay together
-    /// and the batches full.
-    pub(crate) fn due(&self, lease: Duration, batch: usize) -> Due {
+    /// What the watchdog has to do now: what expires, and at most `batch` renewals of `lease`, none
+    /// of them before `not_before`. A batch that is not full is filled with the renewals that would
+    /// come next, so that the holds of one batch stay together and the batches full.
+    pub(crate) fn due(&self, lease: Duration, batch: usize, not_before: Moment) -> Due {
         let now = self.clock.now();
         let mut due = Due {
             renew: Vec::new(),
             lost: Vec::new(),
-            next: None,
-            scheduled: 0,
+            behind: false,
+            renewed: 0,
+            next: Moment::NEVER,
         };
         let mut table = self.table.lock();
-        let soon: Vec<Arc<Hold>> = table
-            .schedule
-            .up_to(now + lease / 6)
-            .take(LOOK_AT_ONCE.max(batch))
-            .cloned()
-            .collect();
-        let mut anything_due = false;
-        for hold in soon {
-            let mut state = hold.state();
-            if state.expire(now + TOLD_EARLY) {
-                due.lost.push(hold.clone());
-            } else if due.renew.len() < batch && (anything_due || state.renew_at <= now) {
-                // The first entry decides whether there is a batch at all.
-                if let Some(lease) = state.renewal(now, lease) {
-                    anything_due = true;
-                    state.sending(now, lease);
-                    // Once more soon, should this one not be answered.
-                    state.renew_at = now + lease / 6;
-                    due.renew.push((hold.clone(), lease));
-                } else {
-                    state.renew_at = Moment::NEVER;
+        let expiring = table.schedule.expiries(now + TOLD_EARLY).cloned();
+        for hold in expiring.collect::<Vec<_>>() {
+            table.look_at(&hold, |state| {
+                if state.expire(now + TOLD_EARLY) {
+                    due.lost.push(hold.clone());
                 }
-            }
-            let next = next_moment(&state);
-            drop(state);
-            table.schedule.set(&hold, next);
+            });
         }
-        due.next = table.schedule.next();
-        due.scheduled = table.schedule.len();
-        self.looks_at
-            .store(due.next.map_or(u64::MAX, |next| next.0), Ordering::Release);
+        if table.schedule.next_renewal() <= now && not_before <= now {
+            let soon = table.schedule.renewals(now + lease / 6).take(batch);
+            for hold in soon.cloned().collect::<Vec<_>>() {
+                table.look_at(&hold, |state| {
+                    if state.expire(now + TOLD_EARLY) {
+                        due.lost.push(hold.clone());
+                    } else if let Some(lease) = state.renewal(now, lease) {
+                        due.renew.push((hold.clone(), lease));
+                    }
+                });
+            }
+        }
+        let next_renewal = table.schedule.next_renewal();
+        due.behind = next_renewal <= now;
+        due.renewed = table.schedule.renewed();
+        due.next = table
+            .schedule
+            .next_expiry()
+            .min(next_renewal.max(not_before));
+        if !table.schedule.is_empty() {
+            due.next = due.next.min(now + TICK);
+        }
+        self.looks_at.store(due.next.0, Ordering::Release);
         due
     }
 
@@ -251,19 +256,30 @@ impl Holds {
     }
 }
 
-/// When the watchdog has to look at a hold in this state.
-fn next_moment(state: &State) -> Option<Moment> {
-    let renewal = if state.is_renewed() {
-        state.renew_at
-    } else {
-        Moment::NEVER
-    };
+impl Table {
+    /// Lets the watchdog change a hold, and puts it where it then belongs.
+    fn look_at(&mut self, hold: &Arc<Hold>, look: impl FnOnce(&mut State)) {
+        let mut state = hold.state();
+        look(&mut state);
+        let next = next_look(&state);
+        drop(state);
+        self.schedule.set(hold, next);
+    }
+}
+
+/// What the watchdog has to do about a hold in this state.
+fn next_look(state: &State) -> Option<Next> {
     let told = state.deadline.minus(TOLD_EARLY);
-    state.is_living().then(|| renewal.min(told))
+    if state.is_renewed() {
+        Some(Next::Renew(state.renew_at.min(told)))
+    } else {
+        state.is_living().then_some(Next::Expire(told))
+    }
 }
 
 /// Holders are told this long before their deadline, so that they are not told after it.
 pub(crate) const TOLD_EARLY: Duration = Duration::from_millis(2);
 
-/// How many holds are looked at under one locking of the table.
-const LOOK_AT_ONCE: usize = 200;
+/// A sleeping machine stops the runtime's timers: while there are holds, no look at the clock is
+/// further away than this.
+const TICK: Duration = Duration::from_millis(100);

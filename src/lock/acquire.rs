@@ -12,7 +12,7 @@ use crate::hold::{Standing, Terms};
 use crate::key::LockKey;
 use crate::owner::Owner;
 use crate::session::{Acquiring, Attempt, Claim, Core, Session};
-use crate::wait::{Place, Wake};
+use crate::wait::{Place, Wake, later, sooner};
 
 /// How long a caller is ready to wait.
 #[derive(Clone, Copy, Debug)]
@@ -83,18 +83,11 @@ struct Caller<'a> {
     deadline: Option<Moment>,
 }
 
-/// What a look at the owner's own holds says.
-enum Own {
-    /// It holds the lock, and now once more.
-    Reentered(Claim),
-    Nothing,
-}
-
 impl Caller<'_> {
     /// One attempt, beside whoever else of this client contends.
     async fn try_once(&self) -> Result<Option<Claim>> {
         let core = self.core();
-        if let Own::Reentered(claim) = self.reenter().await? {
+        if let Some(claim) = self.reenter().await? {
             return Ok(Some(claim));
         }
         if core.holds.is_releasing(self.key) {
@@ -104,17 +97,16 @@ impl Caller<'_> {
         let mut acquiring = Acquiring::first(self.session, self.key, self.owner);
         match acquiring.attempt(self.terms, self.until()).await? {
             Attempt::Granted(claim) => Ok(Some(claim)),
+            // Granted, but answered after its own deadline: that is not busy, and no lock.
+            Attempt::Ended => Err(self.too_late()),
             // Meanwhile another branch of this owner may have got it.
-            Attempt::Busy(_) | Attempt::Ended | Attempt::Lost(_) => match self.reenter().await? {
-                Own::Reentered(claim) => Ok(Some(claim)),
-                Own::Nothing => Ok(None),
-            },
+            Attempt::Busy(_) | Attempt::Lost(_) => self.reenter().await,
         }
     }
 
     /// Waits in the queue until the lock is acquired or the deadline has come.
     async fn wait(&self) -> Result<Option<Claim>> {
-        if let Own::Reentered(claim) = self.reenter().await? {
+        if let Some(claim) = self.reenter().await? {
             return Ok(Some(claim));
         }
         let core = self.core();
@@ -123,12 +115,12 @@ impl Caller<'_> {
         let mut contest = Contest::default();
         loop {
             core.open()?;
-            if let Own::Reentered(claim) = self.reenter().await? {
+            if let Some(claim) = self.reenter().await? {
                 return Ok(Some(claim));
             }
             let now = core.clock.now();
             if contest.looked && self.deadline.is_some_and(|deadline| now >= deadline) {
-                return self.give_up(&place, contest);
+                return self.give_up(&place, &contest);
             }
             contest.looked = true;
             let look_again = match self.take_part(&place, &mut contest).await? {
@@ -144,17 +136,17 @@ impl Caller<'_> {
     }
 
     /// The time is over: the lock was busy, or nobody knows.
-    fn give_up(&self, place: &Place, contest: Contest) -> Result<Option<Claim>> {
+    fn give_up(&self, place: &Place, contest: &Contest) -> Result<Option<Claim>> {
         let core = self.core();
         let now = core.clock.now();
         let waited = now.since(self.began);
         let unanswered = place.unanswered_for(now).is_some_and(|silence| {
             silence >= waited / 2 && silence >= SILENCE && core.holds.kept_until(self.key).is_none()
         });
-        match contest.outage.or_else(|| place.outage()) {
+        match place.outage() {
             Some(outage) => Err(outage),
             // The contender's question has no answer either.
-            None if unanswered => Err(Error::Timeout { waited }),
+            None if unanswered || contest.too_late => Err(Error::Timeout { waited }),
             None => Ok(None),
         }
     }
@@ -163,7 +155,7 @@ impl Caller<'_> {
     async fn take_part(&self, place: &Place, contest: &mut Contest) -> Result<Step> {
         let core = self.core();
         let now = core.clock.now();
-        let poll_cap = jittered(core.settings.poll_cap);
+        let poll_cap = sooner(core.settings.poll_cap);
         if !place.is_contender() {
             match place.take_over() {
                 Some(abandoned) => {
@@ -195,28 +187,35 @@ impl Caller<'_> {
         place.attempting(None);
         let ttl = match attempt {
             Ok(Attempt::Granted(claim)) => return Ok(Step::Acquired(claim)),
-            Ok(Attempt::Ended | Attempt::Lost(_)) => return Ok(Step::Again),
+            Ok(Attempt::Ended | Attempt::Lost(_)) => {
+                // Not where another waiter ended it, in place of one that slept.
+                contest.too_late = place.is_contender();
+                // Asked for ever, a server that is slower than the lease would be asked for ever.
+                if contest.too_late && self.deadline.is_none() {
+                    return Err(self.too_late());
+                }
+                return Ok(Step::Again);
+            }
             Ok(Attempt::Busy(ttl)) => ttl,
-            Err(error) => return self.meet(error, contest),
+            Err(error) => return self.meet(place, error),
         };
-        contest.outage = None;
+        place.note_outage(None);
+        contest.too_late = false;
         contest.spare = Some(acquiring);
         self.next_look(place, contest, ttl, listening).await
     }
 
     /// A caller with time left goes on trying in an outage; one without a deadline is told, and so
     /// are the others of its kind.
-    fn meet(&self, error: Error, contest: &mut Contest) -> Result<Step> {
+    fn meet(&self, place: &Place, error: Error) -> Result<Step> {
         if !error.is_retriable() {
             return Err(error);
         }
-        let core = self.core();
-        core.waiters.fail(self.key, &error);
+        place.note_outage(Some(&error));
         if self.deadline.is_none() {
             return Err(error);
         }
-        contest.outage = Some(error);
-        Ok(Step::Wait(core.clock.now() + AFTER_AN_OUTAGE))
+        Ok(Step::Wait(self.core().clock.now() + AFTER_AN_OUTAGE))
     }
 
     /// After a busy answer: subscribe and try again, or wait.
@@ -229,13 +228,13 @@ impl Caller<'_> {
     ) -> Result<Step> {
         let core = self.core();
         if let Wake::Poll(backoff) = core.settings.wake {
-            let pause = jittered(backoff.pause(contest.attempts));
+            let pause = later(backoff.pause(contest.attempts));
             contest.attempts += 1;
             return Ok(Step::Wait(core.clock.now() + pause));
         }
         // A TTL of n ms is over when n + 1 ms have passed for certain.
         let ttl = ttl.map_or(Duration::MAX, |ttl| ttl + Duration::from_millis(1));
-        let wait = ttl.min(jittered(core.settings.poll_cap));
+        let wait = ttl.min(sooner(core.settings.poll_cap));
         let look_again = core.clock.now() + wait;
         if listening || contest.is_deaf {
             return Ok(Step::Wait(look_again));
@@ -257,18 +256,20 @@ impl Caller<'_> {
         })
     }
 
-    /// Acquires once more what this owner holds. An error if it held the lock and lost it.
-    async fn reenter(&self) -> Result<Own> {
+    /// Acquires once more what this owner holds; `None` if it holds nothing. An error if it held the
+    /// lock and lost it.
+    async fn reenter(&self) -> Result<Option<Claim>> {
         let core = self.core();
         loop {
             let hold = match core.holds.standing(self.key, self.owner) {
                 Standing::Holding(hold) => hold,
                 Standing::Lost(lost) => return Err(Error::Lost(lost)),
-                Standing::Acquiring | Standing::Nothing => return Ok(Own::Nothing),
+                Standing::Acquiring | Standing::Nothing => return Ok(None),
             };
-            let mut acquiring = Acquiring::again(self.session, hold).await;
-            match acquiring.attempt(self.terms, self.until()).await? {
-                Attempt::Granted(claim) => return Ok(Own::Reentered(claim)),
+            let until = self.until();
+            let mut acquiring = Acquiring::again(self.session, hold, until).await?;
+            match acquiring.attempt(self.terms, until).await? {
+                Attempt::Granted(claim) => return Ok(Some(claim)),
                 Attempt::Lost(lost) => return Err(Error::Lost(lost)),
                 // Its last claim was dropped meanwhile.
                 Attempt::Busy(_) | Attempt::Ended => {}
@@ -288,12 +289,18 @@ impl Caller<'_> {
         Ok(())
     }
 
-    /// Up to when one attempt may go on.
+    /// Up to when one attempt may go on. One that began in time gets a moment to be answered.
     fn until(&self) -> Moment {
         let core = self.core();
-        let patience = core.clock.now() + core.server.command_timeout();
-        self.deadline
-            .map_or(patience, |deadline| deadline.min(patience))
+        let now = core.clock.now();
+        let patience = now + core.server.command_timeout();
+        let deadline = self.deadline.map(|deadline| deadline.max(now + GRACE));
+        deadline.map_or(patience, |deadline| deadline.min(patience))
+    }
+
+    fn too_late(&self) -> Error {
+        let waited = self.core().clock.now().since(self.began);
+        Error::Timeout { waited }
     }
 
     fn core(&self) -> &Arc<Core> {
@@ -321,16 +328,12 @@ struct Contest {
     attempts: u32,
     /// This client's own release was waited for, and takes long.
     release_awaited: bool,
-    /// The server could not be asked when last tried.
-    outage: Option<Error>,
+    /// The last attempt was granted after its own deadline.
+    too_late: bool,
 }
 
-/// Up to a tenth more, so that waiters do not move in step.
-fn jittered(pause: Duration) -> Duration {
-    use std::hash::{BuildHasher, RandomState};
-    let random = RandomState::new().hash_one(0) % 1024;
-    pause + pause / 10 * random as u32 / 1024
-}
+/// An attempt that begins within the caller's wait may take this long, even if the wait ends before.
+const GRACE: Duration = Duration::from_millis(100);
 
 /// A question without an answer for this long is more than a busy server.
 const SILENCE: Duration = Duration::from_millis(50);

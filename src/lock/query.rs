@@ -162,10 +162,12 @@ impl Lock {
         let until = core.clock.now() + core.server.command_timeout();
         let mut question = redis::cmd(command);
         question.arg(args);
+        let mut sent = Sent::default();
         let answer = core
             .server
-            .call(|_| question.clone(), until, &mut Sent::default())
+            .call(|_| question.clone(), until, &mut sent)
             .await;
+        core.server.abandon_silent(&answer, &sent);
         answer.map_err(Failure::into)
     }
 }

@@ -146,7 +146,7 @@ impl Wish {
         }
         let lease = self.lease.unwrap_or(settings.watchdog_lease);
         Ok(Terms {
-            lease: self.max_hold.map_or(lease, |max_hold| lease.min(max_hold)),
+            lease: lease::whole(lease.min(self.max_hold.unwrap_or(lease))),
             watched: self.lease.is_none(),
             max_hold: self.max_hold,
         })

@@ -7,6 +7,7 @@ use std::pin::Pin;
 use super::query::own_hold;
 use super::{HolderInfo, Lock};
 use crate::error::{Error, LostReason, NotHeld, Result};
+use crate::hold::Standing;
 use crate::owner::Owner;
 use crate::script;
 use crate::session::Unlocked;
@@ -74,8 +75,12 @@ impl Lock {
         let key = self.key()?;
         let core = self.session.core();
         core.open()?;
-        let Some(hold) = core.holds.of_owner(key, owner) else {
-            return Err(NotHeld::nothing(self.name(), &owner.to_string()).into());
+        let hold = match core.holds.standing(key, owner) {
+            Standing::Holding(hold) => hold,
+            Standing::Lost(lost) => return Err(lost.into()),
+            Standing::Acquiring | Standing::Nothing => {
+                return Err(NotHeld::nothing(self.name(), &owner.to_string()).into());
+            }
         };
         if let Some(claim) = core.take_forgotten(&self.session, &hold) {
             return claim.unlock().await;

@@ -168,7 +168,9 @@ pub(crate) async fn force_unlock(
         args: vec![field.to_owned(), key.channel().to_owned()],
     };
     let mut sent = Sent::default();
-    match call.through(server, until, &mut sent).await? {
+    let answer = call.through(server, until, &mut sent).await;
+    server.abandon_silent(&answer, &sent);
+    match answer? {
         Value::Int(1) => Ok(true),
         // An unanswered first sending may have been the one that freed it.
         Value::Int(0) => Ok(sent.repeated),

@@ -34,9 +34,8 @@ pub(crate) enum Remedy {
 impl Failure {
     /// Sorts out what redis-rs says of a command that was handed to a connection.
     pub(crate) fn of_command(error: RedisError, waited: Duration) -> Self {
-        if let Some(code) = server_code(&error) {
-            let message = error.detail().unwrap_or_default().to_owned();
-            return Self::Refused { code, message };
+        if let Some(refused) = Self::refused(&error) {
+            return refused;
         }
         if error.is_timeout() {
             return Self::Silent(waited);
@@ -46,13 +45,22 @@ impl Failure {
 
     /// Sorts out what redis-rs says of an attempt to connect.
     pub(crate) fn of_connect(error: &RedisError) -> Self {
-        match server_code(error) {
-            Some(code) => Self::Refused {
-                code,
-                message: error.detail().unwrap_or_default().to_owned(),
-            },
-            None => Self::Unsent(error.to_string().into()),
-        }
+        Self::refused(error).unwrap_or_else(|| Self::Unsent(error.to_string().into()))
+    }
+
+    /// What the server said, where it is the server that said something.
+    fn refused(error: &RedisError) -> Option<Self> {
+        let message = error.detail().unwrap_or_default().to_owned();
+        let code = if error.kind() == redis::ErrorKind::AuthenticationFailed {
+            "WRONGPASS"
+        } else {
+            match error.code()? {
+                "ERR" => code_within(&message),
+                code => code,
+            }
+        };
+        let code = code.to_owned();
+        Some(Self::Refused { code, message })
     }
 
     /// The command may have run, or may run yet.
@@ -80,10 +88,38 @@ impl From<Failure> for Error {
     }
 }
 
-/// The code of an error that the server gave, which redis-rs tells only roughly.
-fn server_code(error: &RedisError) -> Option<String> {
-    if error.kind() == redis::ErrorKind::AuthenticationFailed {
-        return Some("WRONGPASS".to_owned());
+/// Scripts wrap what their commands are told: Redis 6.2 everything, later ones a missing permission.
+fn code_within(message: &str) -> &str {
+    if message.starts_with("The user executing the script can't") {
+        return "NOPERM";
     }
-    error.code().map(str::to_owned)
+    if !message.starts_with("Error running script") {
+        return "ERR";
+    }
+    let is_code =
+        |word: &&str| word.len() > 2 && word.bytes().all(|byte| byte.is_ascii_uppercase());
+    message
+        .split([' ', ':', '-'])
+        .find(is_code)
+        .unwrap_or("ERR")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_code_inside_a_script_is_found() {
+        let wrapped = "Error running script (call to f_6b1bf486): @user_script:16: \
+                       @user_script: 16: -OOM command not allowed when used memory > 'maxmemory'.";
+        assert_eq!(code_within(wrapped), "OOM");
+        let wrapped = "Error running script (call to f_6b1bf486): @user_script:5: WRONGTYPE \
+                       Operation against a key holding the wrong kind of value";
+        assert_eq!(code_within(wrapped), "WRONGTYPE");
+        assert_eq!(code_within("unknown command"), "ERR");
+        assert_eq!(
+            code_within("The user executing the script can't run this command or subcommand"),
+            "NOPERM"
+        );
+    }
 }

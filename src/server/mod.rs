@@ -74,6 +74,7 @@ impl Server {
     ) -> Result<Value, Failure> {
         let mut pause = SHORTEST_PAUSE;
         let mut whole = false;
+        let mut refused = None;
         loop {
             let failure = match self.call_once(&script(whole), until, sent).await {
                 Ok(value) => return Ok(value),
@@ -94,9 +95,16 @@ impl Server {
             }
             let left = until.since(self.clock.now());
             if left <= pause {
-                return Err(failure);
+                // What the server said tells more than that time ran out while connecting anew.
+                return match failure {
+                    Failure::Unsent(_) => Err(refused.unwrap_or(failure)),
+                    failure => Err(failure),
+                };
             }
             tracing::debug!(?failure, "sending again");
+            if matches!(failure, Failure::Refused { .. }) {
+                refused = Some(failure);
+            }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
@@ -129,6 +137,14 @@ impl Server {
         tokio::time::timeout(limit, opened)
             .await
             .unwrap_or_else(|_| Err(Failure::Unsent("no connection in time".into())))
+    }
+
+    /// Gives up the connection of a call that was not answered and that nobody settles: it may be
+    /// half open, and no later question would find out.
+    pub(crate) fn abandon_silent(&self, answer: &Result<Value, Failure>, sent: &Sent) {
+        if let (Err(Failure::Silent(_)), Some(silent)) = (answer, &sent.on) {
+            self.abandon(silent);
+        }
     }
 
     /// Gives up a connection that does not answer: the next call opens another.

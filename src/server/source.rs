@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::aio::PubSub;
 use redis::io::tcp::TcpSettings;
-use redis::{AsyncConnectionConfig, ConnectionInfo, IntoConnectionInfo};
+use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
 use super::connection::Connection;
 use super::failure::Failure;
@@ -94,8 +94,27 @@ impl fmt::Debug for Source {
 
 fn parse(url: &str) -> Result<redis::Client, Error> {
     // The URL may hold a password, so no part of it may reach the message.
-    let refuse = |error: redis::RedisError| Error::invalid("url", error.category().to_owned());
+    // redis-rs puts what it was given behind its own words.
+    let refuse = |error: redis::RedisError| {
+        let text = error.to_string();
+        let words = text.split(" - ").next().unwrap_or_default();
+        Error::invalid("url", words.to_owned())
+    };
     let info: ConnectionInfo = url.into_connection_info().map_err(refuse)?;
+    if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
+        choose_crypto();
+    }
     let nodelay = TcpSettings::default().set_nodelay(true);
     redis::Client::open(info.set_tcp_settings(nodelay)).map_err(refuse)
 }
+
+/// rustls panics at the first connection of a process that chose no cryptography; one that did keeps
+/// its choice.
+#[cfg(feature = "tls")]
+fn choose_crypto() {
+    let _already_chosen = rustls::crypto::ring::default_provider().install_default();
+}
+
+/// Without the feature redis-rs refuses the URL, with words of its own.
+#[cfg(not(feature = "tls"))]
+fn choose_crypto() {}

@@ -47,9 +47,15 @@ impl Acquiring {
     }
 
     /// A further acquire of a hold; waits for its command that is under way.
-    pub(crate) async fn again(session: &Arc<Session>, hold: Arc<Hold>) -> Self {
-        let command = hold.command().await;
-        Self::new(session, hold, Some(command))
+    pub(crate) async fn again(
+        session: &Arc<Session>,
+        hold: Arc<Hold>,
+        until: Moment,
+    ) -> Result<Self, Error> {
+        let waited = until.since(session.core().clock.now());
+        let command = tokio::time::timeout(waited, hold.command()).await;
+        let command = command.map_err(|_| Error::Timeout { waited })?;
+        Ok(Self::new(session, hold, Some(command)))
     }
 
     fn new(session: &Arc<Session>, hold: Arc<Hold>, command: Option<Command>) -> Self {

@@ -6,6 +6,7 @@ use super::settle::Job;
 use super::{Core, Session};
 use crate::error::{Error, LostReason, UnlockUnconfirmed};
 use crate::hold::{Command, Dropped, Hold, State};
+use crate::owner::Owner;
 use crate::script::{self, Unlocked as Answer};
 use crate::server::{Failure, Sent};
 
@@ -63,17 +64,37 @@ impl Claim {
         }
     }
 
+    /// A claim that ends in another task than it began has left its owner behind there: whatever
+    /// that task does next would re-enter the lock.
+    fn warn_elsewhere(&self) {
+        let owner = self.hold.owner();
+        if owner.is_left_behind() {
+            tracing::warn!(
+                lock.hash = %self.hold.key().fingerprint(),
+                %owner,
+                here = %Owner::current(),
+                "a guard is ended in another task than it was taken in; take it with an owner of \
+                 its own: .owner(&Owner::new())"
+            );
+        }
+    }
+
     /// Ends the claim and waits for Redis to say so.
     ///
     /// # Cancel safety
     ///
     /// The claim is ended all the same, in the background.
     pub(crate) async fn unlock(mut self) -> Result<Unlocked, Error> {
-        let hold = self.hold.clone();
-        let session = self.session.clone();
-        let watched = self.watched;
-        let command = hold.command().await;
-        let ending = Ending::begin(session, hold, command, watched)?;
+        self.warn_elsewhere();
+        let core = self.session.core();
+        // An earlier command's settling takes one command timeout to find out that it is needed.
+        let waited = core.server.command_timeout() * 2;
+        let Ok(command) = tokio::time::timeout(waited, self.hold.command()).await else {
+            // A command before this one is being settled. The drop puts this one behind it.
+            let cause = Some(Error::Timeout { waited });
+            return Err(UnlockUnconfirmed::new(self.hold.key().name(), cause).into());
+        };
+        let ending = Ending::begin(&self, command)?;
         self.ended = true;
         ending.finish().await
     }
@@ -84,6 +105,7 @@ impl Drop for Claim {
         if self.ended {
             return;
         }
+        self.warn_elsewhere();
         let core = self.session.core();
         let now = core.clock.now();
         let watched = self.watched;
@@ -107,30 +129,26 @@ struct Ending {
 impl Ending {
     /// Takes the claim back under the hold's command lock. `Lost` if there is nothing to end; then
     /// the claim is left to its drop.
-    fn begin(
-        session: Arc<Session>,
-        hold: Arc<Hold>,
-        command: Command,
-        watched: bool,
-    ) -> Result<Self, Error> {
-        let core = session.core();
+    fn begin(claim: &Claim, command: Command) -> Result<Self, Error> {
+        let hold = &claim.hold;
+        let core = claim.session.core();
         let now = core.clock.now();
-        let target = core.holds.change(&hold, |state| {
+        let target = core.holds.change(hold, |state| {
             if !state.is_valid(now) {
                 return None;
             }
-            state.drop_claim(watched, now);
+            state.drop_claim(claim.watched, now);
             Some(state.count)
         });
         let Some(target) = target else {
-            if core.holds.change(&hold, |state| state.expire(now)) {
-                core.report_lost(&hold);
+            if core.holds.change(hold, |state| state.expire(now)) {
+                core.report_lost(hold);
             }
             return Err(hold.loss(now).map_or(Error::Closed, Error::Lost));
         };
         Ok(Self {
-            session,
-            hold,
+            session: claim.session.clone(),
+            hold: hold.clone(),
             command: Some(command),
             sent: Sent::default(),
             target,

@@ -51,6 +51,13 @@ impl Job {
         (job, answered)
     }
 
+    /// Waits until no other command for the hold is under way.
+    pub(crate) async fn turn(&mut self) {
+        if matches!(self.turn, Turn::Later) {
+            self.turn = Turn::Mine(self.hold.command().await);
+        }
+    }
+
     /// For a hold that was given up by somebody other than the sender of its last command.
     pub(super) fn regardless(hold: Arc<Hold>) -> Self {
         Self {
@@ -72,9 +79,6 @@ impl Job {
 /// Does a job on the background's own connection, or where the job's last command went. Every error
 /// is tried again until the hold's lease is over (design: invariant 6).
 pub(crate) async fn settle(core: &Core, own: &Private, mut job: Job) {
-    if matches!(job.turn, Turn::Later) {
-        job.turn = Turn::Mine(job.hold.command().await);
-    }
     let hold = &job.hold;
     let limit = core.server.command_timeout();
     let source = core.server.source();

@@ -22,6 +22,7 @@ use crate::key::LockKey;
 use crate::owner::Owner;
 
 pub use backoff::{Backoff, Wake};
+pub(crate) use backoff::{later, sooner};
 use queue::{Queue, Ticket};
 pub(crate) use subscriptions::{Heard, Subscription, Subscriptions};
 
@@ -102,14 +103,6 @@ impl Waiters {
         }
     }
 
-    /// Tells the lock's queue of an outage that its contender met, so that its waiters are not told
-    /// one after another, each after an outage of its own. It ends the waits without a deadline.
-    pub(crate) fn fail(&self, key: &LockKey, error: &Error) {
-        if let Some(queue) = self.queues.lock().by_key.get(key) {
-            queue.tell_outage(error);
-        }
-    }
-
     /// Ends every wait, and every later one, with `Closed`.
     pub(crate) fn close(&self) {
         let mut queues = self.queues.lock();
@@ -173,9 +166,19 @@ impl Place {
         queues.by_key.get(&*self.key)?.unanswered_for(now)
     }
 
-    /// The outage that a contender met while this waiter waited.
+    /// Tells the queue what became of the contender's question: an outage ends the waits without a
+    /// deadline, so that they are not told one after another, each after an outage of its own.
+    pub(crate) fn note_outage(&self, outage: Option<&Error>) {
+        let mut queues = self.waiters.queues.lock();
+        if let Some(queue) = queues.by_key.get_mut(&*self.key) {
+            queue.note_outage(outage);
+        }
+    }
+
+    /// What kept the contender from asking when it last tried.
     pub(crate) fn outage(&self) -> Option<Error> {
-        self.ticket.outage()
+        let queues = self.waiters.queues.lock();
+        queues.by_key.get(&*self.key)?.outage()
     }
 
     /// Whether every message of the lock is heard.

@@ -20,6 +20,8 @@ pub(super) struct Queue {
     /// The id of the one that may talk to Redis.
     contender: Option<u64>,
     subscription: Option<Subscription>,
+    /// What kept the contender from asking when it last tried.
+    outage: Option<Error>,
 }
 
 /// One waiter.
@@ -41,8 +43,6 @@ struct Outlook {
     asked: Moment,
     /// What ends its wait.
     failure: Option<Error>,
-    /// What kept a contender from asking, while this one waited.
-    outage: Option<Error>,
 }
 
 impl Queue {
@@ -54,7 +54,11 @@ impl Queue {
     }
 
     pub(super) fn leave(&mut self, ticket: &Ticket) {
-        self.waiting.retain(|other| other.id != ticket.id);
+        match self.waiting.front() {
+            // The usual one to leave.
+            Some(first) if first.id == ticket.id => drop(self.waiting.pop_front()),
+            _ => self.waiting.retain(|other| other.id != ticket.id),
+        }
         if self.contender == Some(ticket.id) {
             self.pass_on();
         }
@@ -81,13 +85,21 @@ impl Queue {
         }
     }
 
-    pub(super) fn tell_outage(&self, error: &Error) {
-        for ticket in &self.waiting {
-            ticket.outlook.lock().outage = Some(error.clone());
-            if ticket.patient {
+    pub(super) fn note_outage(&mut self, outage: Option<&Error>) {
+        let refused = matches!(self.outage, Some(Error::Refused { .. }));
+        // What the server said tells more than that it could not be asked again in time.
+        if !(refused && matches!(outage, Some(Error::Unavailable { .. }))) {
+            self.outage = outage.cloned();
+        }
+        if let Some(error) = outage {
+            for ticket in self.waiting.iter().filter(|ticket| ticket.patient) {
                 ticket.fail(error);
             }
         }
+    }
+
+    pub(super) fn outage(&self) -> Option<Error> {
+        self.outage.clone()
     }
 
     pub(super) fn fail(&self, error: &Error) {
@@ -166,7 +178,6 @@ impl Ticket {
                 acquire: None,
                 asked: now,
                 failure: None,
-                outage: None,
             }),
         }
     }
@@ -180,10 +191,6 @@ impl Ticket {
         outlook.asked = now;
         outlook.promised = until;
         outlook.acquire = hold;
-    }
-
-    pub(super) fn outage(&self) -> Option<Error> {
-        self.outlook.lock().outage.clone()
     }
 
     pub(super) async fn told(&self) {

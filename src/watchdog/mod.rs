@@ -8,17 +8,19 @@ mod listen;
 mod renew;
 
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, LostReason};
-use crate::hold::State;
+use crate::hold::{Phase, State};
 use crate::server::Private;
 use crate::session::{Core, Job, settle};
 
@@ -58,6 +60,10 @@ fn supervise(core: &Arc<Core>, runtime: &Runtime, jobs: &mut UnboundedReceiver<J
         tracing::error!("the watchdog panicked: every lock of this client is lost");
         for hold in core.holds.all() {
             core.lose(&hold, LostReason::Watchdog);
+            if hold.state().phase == Phase::Ended {
+                // What was owed for it went down with the loop.
+                core.owe(Job::new(hold));
+            }
         }
         thread::sleep(AFTER_A_PANIC);
     }
@@ -65,73 +71,71 @@ fn supervise(core: &Arc<Core>, runtime: &Runtime, jobs: &mut UnboundedReceiver<J
 
 async fn watch(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
     let own = Arc::new(Private::default());
-    let mut settling = JoinSet::new();
+    let mut settling = Settling::new(core, &own);
     {
-        let mut renewing = std::pin::pin!(renew::keep_renewing(core, &own));
-        let mut listening = std::pin::pin!(listen::keep_listening(core));
+        let mut renewing = pin!(renew::keep_renewing(core, &own));
+        let mut listening = pin!(listen::keep_listening(core));
         loop {
             tokio::select! {
                 () = core.ending.cancelled() => break,
                 () = &mut renewing => {}
                 () = &mut listening => {}
-                Some(job) = jobs.recv(), if settling.len() < AT_ONCE => {
-                    settling.spawn(do_job(core.clone(), own.clone(), job));
-                }
-                Some(done) = settling.join_next() => pass_on_panic(done),
+                Some(job) = jobs.recv() => settling.begin(job),
+                Some(done) = settling.tasks.join_next() => pass_on_panic(done),
             }
         }
     }
-    let finish = finish(core, &own, jobs, settling);
-    if tokio::time::timeout(core.server.command_timeout() * 2, finish)
-        .await
-        .is_err()
-    {
+    let patience = core.server.command_timeout() * 2;
+    let finish = settling.finish(jobs);
+    if tokio::time::timeout(patience, finish).await.is_err() {
         tracing::warn!("the client ended before every lock was released; leases will end the rest");
     }
 }
 
-/// Releases what is still held, and waits for all that is owed.
-async fn finish(
-    core: &Arc<Core>,
-    own: &Arc<Private>,
-    jobs: &mut UnboundedReceiver<Job>,
-    mut settling: JoinSet<()>,
-) {
-    let left: Vec<Job> = core
-        .holds
-        .all()
-        .into_iter()
-        .filter(|hold| {
-            let living = hold.state().is_living();
-            if living {
-                core.holds.change(hold, State::end);
-            }
-            living
-        })
-        .map(Job::new)
-        .collect();
-    for job in left {
-        while settling.len() >= AT_ONCE {
-            if let Some(done) = settling.join_next().await {
-                pass_on_panic(done);
-            }
-        }
-        settling.spawn(do_job(core.clone(), own.clone(), job));
-    }
-    jobs.close();
-    loop {
-        tokio::select! {
-            Some(job) = jobs.recv(), if settling.len() < AT_ONCE => {
-                settling.spawn(do_job(core.clone(), own.clone(), job));
-            }
-            Some(done) = settling.join_next() => pass_on_panic(done),
-            else => return,
-        }
-    }
+/// Settlements under way.
+struct Settling<'a> {
+    core: &'a Arc<Core>,
+    own: &'a Arc<Private>,
+    tasks: JoinSet<()>,
+    room: Arc<Semaphore>,
 }
 
-async fn do_job(core: Arc<Core>, own: Arc<Private>, job: Job) {
-    settle(&core, &own, job).await;
+impl<'a> Settling<'a> {
+    fn new(core: &'a Arc<Core>, own: &'a Arc<Private>) -> Self {
+        Self {
+            core,
+            own,
+            tasks: JoinSet::new(),
+            room: Arc::new(Semaphore::new(AT_ONCE)),
+        }
+    }
+
+    fn begin(&mut self, mut job: Job) {
+        let (core, own, room) = (self.core.clone(), self.own.clone(), self.room.clone());
+        self.tasks.spawn(async move {
+            // The turn comes first: a job that waits for another's must not keep the room from it.
+            job.turn().await;
+            let _room = room.acquire().await;
+            settle(&core, &own, job).await;
+        });
+    }
+
+    /// Releases what is still held, and waits for all that is owed.
+    async fn finish(mut self, jobs: &mut UnboundedReceiver<Job>) {
+        for hold in self.core.holds.all() {
+            if hold.state().is_living() {
+                self.core.holds.change(&hold, State::end);
+                self.begin(Job::new(hold));
+            }
+        }
+        jobs.close();
+        while let Some(job) = jobs.recv().await {
+            self.begin(job);
+        }
+        while let Some(done) = self.tasks.join_next().await {
+            pass_on_panic(done);
+        }
+    }
 }
 
 fn pass_on_panic(done: Result<(), JoinError>) {
@@ -142,7 +146,7 @@ fn pass_on_panic(done: Result<(), JoinError>) {
     }
 }
 
-/// So many settlements are under way at once: enough to fill the connection.
+/// So many settlements are sent at once: enough to fill the connection.
 const AT_ONCE: usize = 256;
 
 const AFTER_A_PANIC: Duration = Duration::from_millis(100);

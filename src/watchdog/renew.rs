@@ -21,41 +21,32 @@ pub(super) async fn keep_renewing(core: &Arc<Core>, own: &Arc<Private>) {
     let lease = core.settings.watchdog_lease;
     let room = Arc::new(Semaphore::new(AT_ONCE));
     let mut batches = JoinSet::new();
+    let mut next_batch = Moment(0);
     loop {
         while let Some(done) = batches.try_join_next() {
             pass_on_panic(done);
         }
-        let due = core.holds.due(lease, BATCH);
+        let due = core.holds.due(lease, BATCH, next_batch);
         for hold in &due.lost {
             hold.announce_lost();
             core.report_lost(hold);
         }
-        let now = core.clock.now();
-        let mut wake_at = due.next.unwrap_or(Moment::NEVER);
         if !due.renew.is_empty() {
-            let hurry = due
-                .renew
-                .iter()
-                .any(|(hold, _)| hold.remaining(now) < lease / 3);
+            let now = core.clock.now();
+            let is_calm = |(hold, _): &(Arc<Hold>, Duration)| hold.remaining(now) > lease / 2;
+            if due.behind && due.renew.iter().all(is_calm) {
+                // A crowd taken at one moment is spread over part of its period, and stays so.
+                let batches = due.renewed / BATCH + 1;
+                next_batch = now + lease / 8 / u32::try_from(batches).unwrap_or(u32::MAX);
+            }
+            // More would only wait in the connection.
             if let Ok(room) = room.clone().acquire_owned().await {
                 batches.spawn(renew(core.clone(), own.clone(), due.renew, lease, room));
             }
-            // A crowd taken at one moment is spread over part of its period, and stays so.
-            let gap = if hurry {
-                Duration::ZERO
-            } else {
-                (lease / 8) / (due.scheduled / BATCH + 1) as u32
-            };
-            wake_at = wake_at.max(now + gap);
-            if wake_at <= now {
-                continue;
-            }
-        }
-        if due.scheduled > 0 {
-            wake_at = wake_at.min(now + TICK);
+            continue;
         }
         tokio::select! {
-            () = core.clock.sleep_until(wake_at) => {}
+            () = core.clock.sleep_until(due.next) => {}
             () = core.holds.earlier() => {}
         }
     }
@@ -71,7 +62,7 @@ async fn renew(
     let (sent, answers) = match send(&core, &own, &holds, lease).await {
         (sent, Ok(answers)) => (sent, answers),
         (sent, Err(failure)) => {
-            tracing::warn!(holds = holds.len(), ?failure, "renewal failing");
+            report_failing(&holds, &failure);
             (sent, vec![Renewed::Unknown; holds.len()])
         }
     };
@@ -102,6 +93,15 @@ async fn renew(
                 state.renew_at = state.renew_at.min(now + retry);
             }),
         }
+    }
+}
+
+/// Warns of the first failure in a row; the others are for those who look closely.
+fn report_failing(holds: &[(Arc<Hold>, Duration)], failure: &Failure) {
+    let is_news = |(hold, _): &&(Arc<Hold>, Duration)| hold.state().phase == Phase::Held;
+    match holds.iter().filter(is_news).count() {
+        0 => tracing::debug!(holds = holds.len(), ?failure, "renewal still failing"),
+        news => tracing::warn!(holds = news, ?failure, "renewal failing"),
     }
 }
 
@@ -141,9 +141,6 @@ const BATCH: usize = 100;
 
 /// Batches under way.
 const AT_ONCE: usize = 16;
-
-/// A sleeping machine stops the runtime's timers: no look at the clock is further away than this.
-const TICK: Duration = Duration::from_millis(100);
 
 const SOONEST_RETRY: Duration = Duration::from_millis(5);
 const LATEST_RETRY: Duration = Duration::from_millis(500);

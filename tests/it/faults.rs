@@ -1,1 +1,20 @@
-//! Filled next.
+//! Faults of the network and of the server, as callers see them: an answer that never comes, a
+//! command that comes twice, a future that is dropped, a server that refuses.
+
+mod cancelled;
+mod lost_replies;
+mod messages;
+mod passing_states;
+mod poll;
+mod relock;
+mod repeated;
+mod scripts;
+mod stand;
+mod too_late;
+mod unheard;
+mod waits;
+
+use std::time::Duration;
+
+/// A safety net: whatever is waited for takes a fraction of it.
+const SOON: Duration = Duration::from_secs(10);

@@ -1,1 +1,3 @@
-//! Filled next.
+//! Next to real Redisson on one server: live, and against recordings of what it does.
+
+mod replay;

@@ -5,10 +5,10 @@ use std::time::Duration;
 use redis::Value;
 use tokio::net::TcpStream;
 
-use crate::harness::Plain;
+use crate::harness::{PATIENCE, Plain};
 use crate::support::resp;
 use crate::support::wire::Wire;
-use crate::support::{Action, Gate, Proxy, Redis, RedisServer, eventually, named};
+use crate::support::{Action, Direction, Gate, Proxy, Redis, RedisServer, eventually, named};
 
 #[tokio::test]
 async fn reply_is_lost_but_the_command_ran() {
@@ -27,10 +27,15 @@ async fn reply_is_lost_but_the_command_ran() {
 
 #[tokio::test]
 async fn after_a_dropped_reply_the_connection_is_silent_but_executes() {
-    let (client, proxy, server) = connected().await;
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(&server).await;
     let rule = proxy.on(named("INCR"), Action::DropReply);
-    assert!(client.incr().await.expect_err("no reply").is_timeout());
-    assert!(client.incr().await.expect_err("no reply").is_timeout());
+    // A bare connection, because a client would take a later reply for the missing one's.
+    let stream = TcpStream::connect(("127.0.0.1", proxy.port())).await;
+    let mut wire = Wire::new(stream.unwrap());
+    let incr = resp::encode(&["INCR", "n"]);
+    wire.write(&[incr.clone(), incr].concat()).await.unwrap();
+    assert!(tokio::time::timeout(PATIENCE, wire.next()).await.is_err());
     assert_eq!((rule.hits(), proxy.connections()), (1, 1));
     assert_eq!(counter(&server.redis().await).await, 2);
     let second = Plain::connect(proxy.url()).await;
@@ -119,13 +124,22 @@ async fn a_held_reply_comes_when_its_gate_opens_but_the_command_ran_before() {
     let redis = server.redis().await;
     let gate = Gate::new();
     let rule = proxy.on(named("INCR"), Action::HoldReply(gate.clone()));
+    let replied = std::cell::Cell::new(false);
+    let held = async {
+        let reply = client.incr().await;
+        replied.set(true);
+        reply
+    };
     let release = async {
         gate.wait_reached().await;
         assert_eq!((counter(&redis).await, rule.hits()), (1, 1));
+        // Time enough for a reply that nothing holds.
+        tokio::time::sleep(PATIENCE / 4).await;
+        assert!(!replied.get());
         gate.open();
         gate.wait_passed().await;
     };
-    let (held, ()) = tokio::join!(client.incr(), release);
+    let (held, ()) = tokio::join!(held, release);
     assert_eq!(held, Ok(Value::Int(1)));
 }
 
@@ -213,8 +227,12 @@ async fn messages_do_not_disturb_which_reply_is_whose() {
         }
         wire.write(&resp::encode(&["PING"])).await.unwrap();
         assert_eq!(wire.next().await.unwrap().texts, ["LOADING wait"]);
-        // Both confirmations belong to the one command, and neither reaches the client.
+        // The delay lets a message overtake the command; its two confirmations never arrive.
+        proxy.delay(Direction::ToServer, PATIENCE / 2);
         wire.write(&resp::encode(&["UNSUBSCRIBE"])).await.unwrap();
+        proxy.wait_for(named("UNSUBSCRIBE"), 1).await;
+        redis.cmd(&["PUBLISH", "b", "y"]).await;
+        assert_eq!(wire.next().await.unwrap().texts, ["message", "b", "y"]);
         assert!(wire.next().await.is_err());
         assert_eq!((pinged.hits(), left.hits()), (1, 1));
         redis.assert_clean().await;

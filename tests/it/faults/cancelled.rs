@@ -1,0 +1,244 @@
+//! A future dropped at its n-th poll, for every n, leaves nothing behind.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use lockdog::{Client, Error, Lock};
+
+use crate::faults::poll::{LINGERS, poll_n_times};
+use crate::faults::stand::{NAME, Stand, assert_recovered, load_scripts, take};
+use crate::support::{Proxy, RedisServer};
+
+/// Catalogue L03 and last list: 4.
+#[tokio::test]
+async fn a_dropped_lock_leaves_nothing() {
+    let stages = everywhere(async |stand, n, linger| {
+        poll_n_times(stand.lock().lock().into_future(), n, linger)
+            .await
+            .map(|guard| drop(guard.expect("it is free")))
+    })
+    .await;
+    stages.assert_seen("acquire");
+}
+
+/// Catalogue L03 and last list: 4.
+#[tokio::test]
+async fn a_dropped_try_lock_leaves_nothing() {
+    let stages = everywhere(async |stand, n, linger| {
+        poll_n_times(stand.lock().try_lock().into_future(), n, linger)
+            .await
+            .map(|guard| drop(guard.expect("nothing is wrong").expect("it is free")))
+    })
+    .await;
+    stages.assert_seen("acquire");
+}
+
+/// Catalogue L03 and last list: 4.
+#[tokio::test]
+async fn a_dropped_wait_leaves_nothing() {
+    let stages = everywhere(async |stand, n, linger| {
+        let others = take(&stand.others_lock().await).await;
+        let wait = stand.lock().try_lock().wait(Duration::from_secs(20));
+        let release = async {
+            tokio::time::sleep(Duration::from_millis(40)).await;
+            others.unlock().await.expect("it is held");
+        };
+        let (got, ()) = tokio::join!(poll_n_times(wait.into_future(), n, linger), release);
+        got.map(|guard| drop(guard.expect("nothing is wrong").expect("it came free")))
+    })
+    .await;
+    stages.assert_seen("acquire");
+    stages.assert_seen("acquire subscribe");
+    stages.assert_seen("acquire subscribe acquire");
+}
+
+/// Catalogue L03 and last list: 4.
+#[tokio::test]
+async fn a_dropped_nested_lock_leaves_the_outer_hold_as_it_was() {
+    let stages = everywhere(async |stand, n, linger| {
+        let outer = stand.lock().lock().await.unwrap();
+        let done = poll_n_times(stand.lock().lock().into_future(), n, linger)
+            .await
+            .map(|inner| drop(inner.expect("it is ours")));
+        assert!(outer.is_valid());
+        assert_eq!(outer.hold_count(), 1);
+        let next = stand.lock().lock().await.unwrap();
+        // By then the hold's other commands have had their turn.
+        assert_eq!(stand.counts().await, ["2"]);
+        next.unlock().await.unwrap();
+        assert_eq!(stand.counts().await, ["1"]);
+        outer.unlock().await.unwrap();
+        done
+    })
+    .await;
+    // With the nested call's command and without; the others are this test's own.
+    stages.assert_seen("acquire acquire acquire unlock unlock");
+    stages.assert_seen("acquire acquire unlock unlock");
+}
+
+/// Catalogue, last list: 4.
+#[tokio::test]
+async fn a_dropped_unlock_unlocks() {
+    let stages = everywhere(async |stand, n, linger| {
+        let guard = stand.lock().lock().await.unwrap();
+        poll_n_times(guard.unlock(), n, linger)
+            .await
+            .map(|unlocked| assert!(unlocked.is_ok(), "{unlocked:?}"))
+    })
+    .await;
+    stages.assert_seen("acquire unlock");
+    let stages = everywhere(async |stand, n, linger| {
+        let outer = stand.lock().lock().await.unwrap();
+        let inner = stand.lock().lock().await.unwrap();
+        let done = poll_n_times(inner.unlock(), n, linger)
+            .await
+            .map(|unlocked| assert!(unlocked.is_ok(), "{unlocked:?}"));
+        assert_eq!(outer.hold_count(), 1);
+        outer.unlock().await.unwrap();
+        done
+    })
+    .await;
+    stages.assert_seen("acquire acquire unlock unlock");
+}
+
+/// Catalogue, last list: 4.
+#[tokio::test]
+async fn a_dropped_unlock_of_a_forgotten_hold_unlocks() {
+    let stages = everywhere(async |stand, n, linger| {
+        stand.lock().lock().await.unwrap().forget();
+        poll_n_times(stand.lock().unlock().into_future(), n, linger)
+            .await
+            .map(|unlocked| assert!(unlocked.is_ok(), "{unlocked:?}"))
+    })
+    .await;
+    stages.assert_seen("acquire unlock");
+}
+
+/// Catalogue, last list: 4.
+#[tokio::test]
+async fn a_dropped_with_releases_the_lock_and_drops_the_work() {
+    let stages = everywhere(async |stand, n, linger| {
+        let work = async |held: lockdog::Held| {
+            assert!(held.is_valid());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        };
+        poll_n_times(stand.lock().with(work), n, linger)
+            .await
+            .map(|done| done.expect("it was held throughout"))
+    })
+    .await;
+    stages.assert_seen("acquire");
+    stages.assert_seen("acquire unlock");
+}
+
+/// Catalogue, last list: 4.
+#[tokio::test]
+async fn a_dropped_force_unlock_frees_the_lock_or_does_not() {
+    let stages = everywhere(async |stand, n, linger| {
+        let others = take(&stand.others_lock().await).await;
+        let done = poll_n_times(stand.lock().force_unlock().into_future(), n, linger)
+            .await
+            .map(|freed| assert!(freed.expect("nothing is wrong")));
+        drop(others);
+        done
+    })
+    .await;
+    stages.assert_seen("hgetall");
+    stages.assert_seen("hgetall pttl");
+    stages.assert_seen("hgetall pttl force_unlock");
+}
+
+/// Catalogue, last list: 4.
+#[tokio::test]
+async fn a_dropped_question_disturbs_no_other() {
+    let stages = everywhere(async |stand, n, linger| {
+        let lock = stand.lock();
+        let guard = lock.lock().await.unwrap();
+        let questions = async {
+            assert!(lock.is_locked().await.unwrap());
+            assert!(lock.is_held().await.unwrap());
+            assert_eq!(lock.hold_count().await.unwrap(), 1);
+            assert!(lock.remaining_ttl().await.unwrap().is_some());
+            assert!(lock.holder().await.unwrap().is_some());
+        };
+        let done = poll_n_times(questions, n, linger).await;
+        // Whatever was asked and not heard, the answers still belong to their questions.
+        assert_eq!(lock.hold_count().await.unwrap(), 1);
+        assert!(lock.holder().await.unwrap().unwrap().ours);
+        guard.unlock().await.unwrap();
+        done
+    })
+    .await;
+    // Dropped after the first question, and after the last.
+    stages.assert_seen("acquire exists hget hgetall pttl unlock");
+    stages.assert_seen("acquire exists hget hget pttl hgetall pttl hget hgetall pttl unlock");
+}
+
+/// Catalogue, last list: 4.
+#[tokio::test]
+async fn a_dropped_shutdown_releases_every_hold() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(&server).await;
+    let redis = server.redis().await;
+    load_scripts(&redis).await;
+    let others = Client::connect(server.url()).await.unwrap();
+    for linger in LINGERS {
+        for n in 1.. {
+            let client = Client::connect(proxy.url()).await.unwrap();
+            let names = [NAME, "orders:43", "orders:44"];
+            let mut guards = Vec::new();
+            for name in names {
+                guards.push(client.lock(name).lock().await.unwrap());
+            }
+            let done = poll_n_times(client.shutdown(), n, linger).await;
+            let refused = client.lock(NAME).lock().await.unwrap_err();
+            assert!(matches!(refused, Error::Closed), "{refused}");
+            assert!(guards.iter().all(|guard| !guard.is_valid()));
+            let mut locks: Vec<Lock> = names.iter().map(|name| others.lock(name)).collect();
+            for lock in &mut locks {
+                take(lock).await.unlock().await.unwrap();
+            }
+            assert_recovered(&client, &redis, &others.lock(NAME)).await;
+            if done.is_some() {
+                assert!(n > 1, "it waits for something");
+                break;
+            }
+        }
+    }
+}
+
+/// What the client had sent when a future was dropped.
+struct Stages(BTreeSet<String>);
+
+impl Stages {
+    fn assert_seen(&self, stage: &str) {
+        assert!(self.0.contains(stage), "{stage:?} is not in {:?}", self.0);
+    }
+}
+
+/// Runs `call` with every number of polls up to its end, and checks each time that nothing is left.
+async fn everywhere(call: impl AsyncFn(&Stand, usize, Duration) -> Option<()>) -> Stages {
+    let stand = Stand::start().await;
+    let mut stages = BTreeSet::new();
+    for linger in LINGERS {
+        for n in 1.. {
+            assert!(n < 100, "it is polled again and again");
+            let before = stand.proxy.commands().len();
+            let done = call(&stand, n, linger).await;
+            stages.insert(stages_of(&stand, before));
+            stand.assert_recovered().await;
+            if done.is_some() {
+                assert!(n > 1, "it waits for something");
+                break;
+            }
+        }
+    }
+    Stages(stages)
+}
+
+/// Without what the background sends, and without opening connections.
+fn stages_of(stand: &Stand, before: usize) -> String {
+    let mut sent = stand.sent_since(before);
+    sent.retain(|name| !["client", "settle", "unsubscribe", "hello"].contains(&&**name));
+    sent.join(" ")
+}

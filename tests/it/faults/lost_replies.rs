@@ -1,0 +1,224 @@
+//! The command ran and its reply was lost: the count on the server ends right all the same.
+
+use lockdog::{Error, Owner, Unlocked};
+
+use crate::faults::SOON;
+use crate::faults::scripts::{acquire, acquire_to, kill, settle, unlock_to};
+use crate::faults::stand::{NAME, PATIENCE, Stand};
+use crate::support::{Action, Gate, eventually};
+
+/// Catalogue, last list: 3.
+#[tokio::test]
+async fn an_acquire_repeated_after_a_lost_reply_counts_once() {
+    let stand = Stand::start().await;
+    let rule = stand.proxy.on(acquire(), Action::ExecuteThenCut);
+    let guard = stand.lock().lock().await.unwrap();
+    assert_eq!((rule.hits(), stand.proxy.count(acquire())), (1, 2));
+    assert_eq!((guard.hold_count(), stand.counts().await), (1, one("1")));
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    assert!(stand.is_free().await);
+    stand.redis.assert_clean().await;
+}
+
+/// Catalogue, last list: 3.
+#[tokio::test]
+async fn an_inner_acquire_repeated_after_a_lost_reply_counts_once() {
+    let stand = Stand::start().await;
+    let outer = stand.lock().lock().await.unwrap();
+    let rule = stand.proxy.on(acquire_to(2), Action::ExecuteThenCut);
+    let inner = stand.lock().lock().await.unwrap();
+    assert_eq!((rule.hits(), stand.proxy.count(acquire_to(2))), (1, 2));
+    assert_eq!((inner.hold_count(), stand.counts().await), (2, one("2")));
+    let kept = Unlocked::StillHeld { count: 1 };
+    assert_eq!(inner.unlock().await.unwrap(), kept);
+    assert_eq!(outer.unlock().await.unwrap(), Unlocked::Released);
+    assert!(stand.is_free().await);
+}
+
+/// Catalogue, last list: 3.
+#[tokio::test]
+async fn an_inner_unlock_repeated_after_a_lost_reply_counts_once() {
+    let stand = Stand::start().await;
+    let outer = stand.lock().lock().await.unwrap();
+    let middle = stand.lock().lock().await.unwrap();
+    let inner = stand.lock().lock().await.unwrap();
+    let rule = stand.proxy.on(unlock_to(2), Action::ExecuteThenCut);
+    let kept = Unlocked::StillHeld { count: 2 };
+    assert_eq!(inner.unlock().await.unwrap(), kept);
+    assert_eq!((rule.hits(), stand.proxy.count(unlock_to(2))), (1, 2));
+    assert_eq!((outer.hold_count(), stand.counts().await), (2, one("2")));
+    middle.unlock().await.unwrap();
+    assert_eq!(outer.unlock().await.unwrap(), Unlocked::Released);
+    assert!(stand.is_free().await);
+}
+
+/// Catalogue, last list: 3.
+#[tokio::test]
+async fn a_final_unlock_repeated_after_a_lost_reply_is_released() {
+    let stand = Stand::start().await;
+    let messages = stand.redis.messages("*").await;
+    let guard = stand.lock().lock().await.unwrap();
+    let rule = stand.proxy.on(unlock_to(0), Action::ExecuteThenCut);
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    assert_eq!((rule.hits(), stand.proxy.count(unlock_to(0))), (1, 2));
+    assert!(stand.is_free().await);
+    eventually(SOON, "the message came", async || {
+        !messages.seen().is_empty()
+    })
+    .await;
+    assert_eq!(messages.seen().len(), 1, "the repetition tells nobody");
+}
+
+/// Catalogue, last list: 3.
+#[tokio::test]
+async fn an_acquire_without_an_answer_is_an_error_and_is_undone() {
+    let stand = Stand::with(|client| client.command_timeout(PATIENCE)).await;
+    let rule = stand.proxy.on(acquire(), Action::DropReply);
+    let error = stand.lock().lock().await.unwrap_err();
+    assert!(error.is_timeout() && error.is_retriable(), "{error}");
+    assert!(error.may_be_held() && !error.is_lost(), "{error}");
+    assert_eq!(rule.hits(), 1);
+    stand.await_free().await;
+    // The settling is sent where the acquire was, and again elsewhere when there is no answer.
+    let asked_on = connections_of(&stand, acquire());
+    let settled_on = connections_of(&stand, settle());
+    assert_eq!(asked_on[..1], settled_on[..1]);
+    stand.assert_recovered().await;
+}
+
+/// Catalogue, last list: 3.
+#[tokio::test]
+async fn an_inner_acquire_without_an_answer_leaves_the_outer_hold_as_it_was() {
+    let stand = Stand::with(|client| client.command_timeout(PATIENCE)).await;
+    let outer = stand.lock().lock().await.unwrap();
+    let rule = stand.proxy.on(acquire_to(2), Action::DropReply);
+    let error = stand.lock().lock().await.unwrap_err();
+    assert!(error.is_timeout(), "{error}");
+    rule.wait_hits(1).await;
+    eventually(SOON, "the count is lowered again", async || {
+        stand.counts().await == one("1")
+    })
+    .await;
+    assert!(outer.is_valid());
+    assert_eq!(outer.hold_count(), 1);
+    assert_eq!(outer.unlock().await.unwrap(), Unlocked::Released);
+    assert!(stand.is_free().await);
+}
+
+/// Catalogue, last list: 3.
+#[tokio::test]
+async fn an_unlock_without_an_answer_is_unconfirmed_and_is_made_good() {
+    let stand = Stand::with(|client| client.command_timeout(PATIENCE)).await;
+    let outer = stand.lock().lock().await.unwrap();
+    let inner = stand.lock().lock().await.unwrap();
+    let rule = stand.proxy.on(unlock_to(1), Action::DropReply);
+    let error = inner.unlock().await.unwrap_err();
+    assert!(matches!(error, Error::UnlockUnconfirmed(_)), "{error}");
+    assert!(error.is_timeout() && error.may_be_held(), "{error}");
+    assert_eq!((rule.hits(), outer.hold_count()), (1, 1));
+    eventually(SOON, "the count is lowered", async || {
+        stand.counts().await == one("1")
+    })
+    .await;
+    assert!(outer.is_valid());
+
+    // By now the silent connection is given up.
+    stand.proxy.wait_for(kill(), 1).await;
+    let rule = stand.proxy.on(unlock_to(0), Action::DropReply);
+    let error = outer.unlock().await.unwrap_err();
+    assert!(matches!(error, Error::UnlockUnconfirmed(_)), "{error}");
+    assert_eq!(rule.hits(), 1);
+    stand.assert_recovered().await;
+}
+
+/// Design: invariant 6.
+#[tokio::test]
+async fn a_mere_timeout_settles_on_the_same_connection_and_keeps_it() {
+    let stand = Stand::with(|client| client.command_timeout(PATIENCE)).await;
+    let gate = Gate::new();
+    stand.proxy.on(acquire(), Action::HoldRequest(gate.clone()));
+    let error = stand.lock().lock().await.unwrap_err();
+    assert!(error.is_timeout(), "{error}");
+    gate.wait_reached().await;
+    gate.open();
+    gate.wait_passed().await;
+    // Behind the gate stood the settling: on another connection it would have come too early, and
+    // the lock would stay taken for a lease.
+    stand.await_free().await;
+    assert_eq!(
+        connections_of(&stand, acquire()),
+        connections_of(&stand, settle())[..1]
+    );
+    let guard = stand.lock().lock().await.unwrap();
+    assert_eq!(stand.proxy.count(kill()), 0, "nothing was given up");
+    guard.unlock().await.unwrap();
+    assert_eq!(connections_of(&stand, acquire()).len(), 2);
+    stand.assert_recovered().await;
+}
+
+/// Design: invariant 6.
+#[tokio::test]
+async fn a_connection_that_is_given_up_is_killed_before_its_commands_can_run() {
+    let stand = Stand::with(|client| client.command_timeout(PATIENCE)).await;
+    let lost = stand.proxy.on(acquire(), Action::DropReply);
+    let ids = callers(&stand).await;
+    assert!(stand.lock().lock().await.is_err());
+    lost.wait_hits(1).await;
+    stand.proxy.wait_for(kill(), 1).await;
+    let commands = stand.proxy.commands();
+    let killed = commands.iter().find(|seen| kill()(&seen.args)).unwrap();
+    assert!(
+        ids.contains(&killed.args[3]),
+        "{killed:?} is none of {ids:?}"
+    );
+    // The settling that counts comes after the kill.
+    let settled_after = commands
+        .iter()
+        .skip_while(|seen| !kill()(&seen.args))
+        .any(|seen| settle()(&seen.args));
+    if !settled_after {
+        stand.proxy.wait_for(settle(), 2).await;
+    }
+    eventually(SOON, "the connection is closed", async || {
+        let there = callers(&stand).await;
+        !there.contains(&killed.args[3])
+    })
+    .await;
+    stand.assert_recovered().await;
+}
+
+/// Catalogue, last list: 3.
+#[tokio::test]
+async fn a_request_cut_in_the_middle_is_sent_again() {
+    let stand = Stand::start().await;
+    let owner = Owner::new();
+    stand
+        .proxy
+        .cut_after_bytes(crate::support::Direction::ToServer, 40);
+    let guard = stand.lock().lock().owner(&owner).await.unwrap();
+    assert_eq!(stand.proxy.counts().cut_after_bytes, 1);
+    assert_eq!(stand.counts().await, one("1"));
+    stand
+        .proxy
+        .cut_after_bytes(crate::support::Direction::ToClient, 1);
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    assert_eq!(stand.proxy.counts().cut_after_bytes, 2);
+    assert!(!stand.redis.exists(NAME).await);
+}
+
+fn one(count: &str) -> Vec<String> {
+    vec![count.to_owned()]
+}
+
+/// The connections on which such a command was sent, in the order of sending.
+fn connections_of(stand: &Stand, matches: impl Fn(&[String]) -> bool) -> Vec<u64> {
+    let commands = stand.proxy.commands();
+    let matching = commands.iter().filter(|seen| matches(&seen.args));
+    matching.map(|seen| seen.connection).collect()
+}
+
+/// The server's ids of its connections.
+async fn callers(stand: &Stand) -> Vec<String> {
+    let clients = stand.redis.clients().await;
+    clients.iter().map(|client| client.id.to_string()).collect()
+}

@@ -1,0 +1,180 @@
+//! Messages that do not come: waits get slower, up to the poll cap, and nothing else.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use lockdog::{Client, Guard, Lock};
+use tokio::task::JoinHandle;
+
+use crate::faults::SOON;
+use crate::faults::scripts::acquire;
+use crate::faults::stand::{NAME, Stand, take};
+use crate::support::{Action, RedisServer, eventually, named};
+
+/// Catalogue, last list: 13 and 15.
+#[tokio::test]
+async fn a_server_that_permits_no_subscription_makes_waits_slower_only() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    redis
+        .cmd(&[
+            "ACL",
+            "SETUSER",
+            "mute",
+            "on",
+            ">pw",
+            "~*",
+            "+@all",
+            "-subscribe",
+            "resetchannels",
+        ])
+        .await;
+    let url = server.url().replace("redis://", "redis://mute:pw@");
+    let client = Client::builder().url(url).poll_cap(CAP).build().await;
+    let lock = client.unwrap().lock(NAME);
+    let refused = redis.errorstats().await.get("NOPERM").copied();
+    let others = Client::connect(server.url()).await.unwrap().lock(NAME);
+    for _ in 0..3 {
+        let held = take(&others).await;
+        let waiting = wait_for(&lock);
+        let again = wait_for(&lock);
+        eventually(SOON, "the subscription is refused", async || {
+            redis.errorstats().await.get("NOPERM").copied() > refused
+        })
+        .await;
+        tokio::time::sleep(CAP).await;
+        assert!(!waiting.is_finished() && !again.is_finished());
+        held.unlock().await.unwrap();
+        drop(waiting.await.unwrap());
+        drop(again.await.unwrap());
+    }
+    redis.assert_clean().await;
+}
+
+/// Catalogue, last list: 13 and 15.
+#[tokio::test]
+async fn a_subscription_that_is_killed_again_and_again_makes_waits_slower_only() {
+    let stand = Stand::with(|client| client.poll_cap(CAP)).await;
+    let others = stand.others_lock().await;
+    let redis = stand.redis.clone();
+    let killed = Arc::new(AtomicU64::new(0));
+    let count = killed.clone();
+    let killer = tokio::spawn(async move {
+        loop {
+            let kill = ["CLIENT", "KILL", "TYPE", "pubsub"];
+            count.fetch_add(redis.ask::<u64>(&kill).await, Ordering::Relaxed);
+            tokio::time::sleep(Duration::from_millis(15)).await;
+        }
+    });
+    for _ in 0..5 {
+        let held = take(&others).await;
+        let waiting = wait_for(&stand.lock());
+        tokio::time::sleep(CAP).await;
+        assert!(!waiting.is_finished());
+        held.unlock().await.unwrap();
+        drop(waiting.await.unwrap());
+    }
+    killer.abort();
+    let killed = killed.load(Ordering::Relaxed);
+    assert!(killed >= 5, "{killed} were killed");
+    stand.assert_recovered().await;
+}
+
+/// After a reconnection every waiter looks once, since a message may have been missed.
+#[tokio::test]
+async fn a_message_that_is_missed_between_two_connections_is_made_good() {
+    let stand = Stand::with(|client| client.poll_cap(SOON * 6)).await;
+    let held = take(&stand.others_lock().await).await;
+    let waiting = wait_for(&stand.lock());
+    listening(&stand).await;
+    // Its connection is killed, and the next one can only be had when the message is long gone.
+    stand.proxy.refuse();
+    let killed: u64 = stand.redis.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
+    assert_eq!(killed, 1);
+    held.unlock().await.unwrap();
+    eventually(SOON, "a connection is refused", async || {
+        stand.proxy.counts().refused >= 1
+    })
+    .await;
+    assert!(!waiting.is_finished());
+    stand.proxy.heal();
+    let woken = tokio::time::timeout(SOON, waiting).await;
+    drop(woken.expect("no timer could have woken it").unwrap());
+    stand.assert_recovered().await;
+}
+
+/// Catalogue, last list: 13 and 15. The connection looks alive and brings nothing.
+#[tokio::test]
+async fn messages_lost_on_a_half_open_connection_make_waits_slower_only() {
+    let stand = Stand::with(|client| client.poll_cap(CAP)).await;
+    let others = stand.others_lock().await;
+    let held = take(&others).await;
+    let silenced = stand
+        .proxy
+        .on(named("SUBSCRIBE"), Action::DropReply)
+        .always();
+    let waiting = wait_for(&stand.lock());
+    silenced.wait_hits(1).await;
+    listening(&stand).await;
+    let messages = stand.redis.messages("*").await;
+    tokio::time::sleep(CAP).await;
+    assert!(!waiting.is_finished());
+    held.unlock().await.unwrap();
+    eventually(SOON, "it is published", async || {
+        !messages.seen().is_empty()
+    })
+    .await;
+    drop(waiting.await.unwrap());
+    drop(messages);
+    silenced.remove();
+    stand.assert_recovered().await;
+}
+
+/// Catalogue, last list: 13 and 15. The same, but this subscription was acknowledged: only a timer
+/// can help.
+#[tokio::test]
+async fn messages_lost_after_the_subscription_make_waits_slower_only() {
+    let stand = Stand::with(|client| client.poll_cap(CAP).command_timeout(SOON * 3)).await;
+    let others = stand.others_lock().await;
+    let held = take(&others).await;
+    let waiting = wait_for(&stand.lock());
+    listening(&stand).await;
+    // Another channel's reply is where the shared connection falls silent.
+    stand.redis.cmd(&["HSET", "foreign", "holder", "1"]).await;
+    let silenced = stand.proxy.on(named("SUBSCRIBE"), Action::DropReply);
+    let other = wait_for(&stand.client.lock("foreign"));
+    silenced.wait_hits(1).await;
+    let messages = stand.redis.messages("*").await;
+    held.unlock().await.unwrap();
+    eventually(SOON, "it is published", async || {
+        !messages.seen().is_empty()
+    })
+    .await;
+    drop(waiting.await.unwrap());
+    stand.redis.cmd(&["DEL", "foreign"]).await;
+    drop(other.await.unwrap());
+    drop(messages);
+}
+
+async fn listening(stand: &Stand) {
+    eventually(SOON, "the server knows the subscription", async || {
+        stand.redis.channels().await.len() == 1
+    })
+    .await;
+    stand.proxy.wait_for(acquire(), 2).await;
+}
+
+fn wait_for(lock: &Lock) -> JoinHandle<Guard> {
+    let lock = lock.clone();
+    tokio::spawn(async move { take_within(&lock).await })
+}
+
+async fn take_within(lock: &Lock) -> Guard {
+    let taken = lock.try_lock().wait(SOON * 3).await;
+    taken
+        .expect("a lost message is no error")
+        .expect("the lock came free")
+}
+
+const CAP: Duration = Duration::from_millis(150);

@@ -1,0 +1,272 @@
+//! States of the server that pass: they are waited out inside the deadline, and say what they are
+//! when they last longer.
+
+use std::time::Duration;
+
+use lockdog::{Error, Unlocked};
+
+use crate::faults::SOON;
+use crate::faults::stand::{PATIENCE, Stand, take};
+use crate::support::{Data, Redis, RedisServer, eventually};
+
+#[tokio::test]
+async fn loading_is_waited_out() {
+    let server = RedisServer::builder()
+        .while_loading()
+        .arg("--key-load-delay", "200")
+        .arg("--rdbcompression", "no")
+        .start()
+        .await;
+    let stand = Stand::on(server, |client| client.command_timeout(SOON * 3)).await;
+    // A loading server answers once in two megabytes, so the values are large.
+    let fill = "for i = 1, 5000 do redis.call('SET', i, string.rep('x', 4096), 'EX', 100) end";
+    stand.redis.cmd(&["EVAL", fill, "0"]).await;
+    let guard = stand.lock().lock().await.unwrap();
+    stand.server.restart(Data::Kept).await;
+    let loading = stand.server.redis().await;
+    let refused = loading.try_cmd(&["GET", "1"]).await.unwrap_err();
+    assert_eq!(refused.code(), Some("LOADING"));
+    let impatient = stand.client.lock("other").try_lock().wait(PATIENCE);
+    let error = impatient.await.unwrap_err();
+    assert!(error.is_retriable() && !error.is_lost(), "{error}");
+    let waiting = stand.client.lock("third").try_lock().wait(SOON * 3);
+    let (unlocked, waited) = tokio::join!(guard.unlock(), waiting.into_future());
+    assert_eq!(unlocked.unwrap(), Unlocked::Released);
+    drop(waited.unwrap().expect("it is free"));
+    let redis = stand.server.redis().await;
+    assert!(redis.errorstats().await["LOADING"] >= 2);
+    redis.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_busy_script_is_waited_out() {
+    let stand = Stand::with(|client| client.command_timeout(SOON)).await;
+    stand
+        .redis
+        .cmd(&["CONFIG", "SET", "lua-time-limit", "20"])
+        .await;
+    let busy = async || {
+        let runner = stand.server.redis().await;
+        tokio::spawn(async move { runner.try_cmd(&["EVAL", "while true do end", "0"]).await });
+        eventually(SOON, "the script keeps the server busy", async || {
+            let answer = stand.redis.try_cmd(&["GET", "n"]).await;
+            answer.is_err_and(|error| error.code() == Some("BUSY"))
+        })
+        .await;
+    };
+    waited_out(&stand, "BUSY", busy, async || {
+        stand.redis.cmd(&["SCRIPT", "KILL"]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_replica_is_waited_out_until_it_is_a_master() {
+    let stand = Stand::with(|client| client.command_timeout(SOON)).await;
+    let demote = async || drop(stand.redis.cmd(&["REPLICAOF", "127.0.0.1", "1"]).await);
+    waited_out(&stand, "READONLY", demote, async || {
+        stand.redis.cmd(&["REPLICAOF", "NO", "ONE"]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn missing_replicas_are_waited_for() {
+    let stand = Stand::with(|client| client.command_timeout(SOON)).await;
+    let require = async |n: &str| {
+        let set = ["CONFIG", "SET", "min-replicas-to-write", n];
+        stand.redis.cmd(&set).await;
+    };
+    waited_out(
+        &stand,
+        "NOREPLICAS",
+        async || require("1").await,
+        async || {
+            require("0").await;
+        },
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_full_of_clients_is_waited_for() {
+    let stand = Stand::with(|client| client.command_timeout(SOON)).await;
+    let set = async |n: usize| {
+        let n = n.to_string();
+        stand.redis.cmd(&["CONFIG", "SET", "maxclients", &n]).await;
+    };
+    let guard = stand.lock().lock().await.unwrap();
+    let caller = caller(&stand.redis).await;
+    stand.redis.kill_client(caller).await;
+    let there = stand.redis.clients().await.len();
+    set(there).await;
+    let lock = stand.client.lock("other");
+    let error = lock.try_lock().wait(PATIENCE).await.unwrap_err();
+    assert!(error.is_retriable() && !error.is_timeout(), "{error}");
+    let rejected = rejected(&stand.redis).await;
+    assert!(rejected >= 1, "{rejected} were turned away");
+    let release = async {
+        tokio::time::sleep(PATIENCE).await;
+        set(1000).await;
+    };
+    let (unlocked, ()) = tokio::join!(guard.unlock(), release);
+    assert_eq!(unlocked.unwrap(), Unlocked::Released);
+    take(&lock).await.unlock().await.unwrap();
+    stand.assert_recovered().await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_is_waited_for() {
+    let server = RedisServer::builder().persistent().start().await;
+    let stand = Stand::on(server, |client| client.command_timeout(SOON * 2)).await;
+    let guard = stand.lock().lock().await.unwrap();
+    stand.server.kill();
+    let lock = stand.client.lock("other");
+    let error = lock.try_lock().wait(PATIENCE).await.unwrap_err();
+    assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+    assert!(error.is_retriable() && error.may_be_held() && !error.is_timeout());
+    assert!(stand.proxy.counts().unreachable >= 1);
+    let come_back = async {
+        tokio::time::sleep(PATIENCE).await;
+        stand.server.restart(Data::Kept).await;
+    };
+    let waiting = lock.try_lock().wait(SOON * 2);
+    let (unlocked, waited, ()) = tokio::join!(guard.unlock(), waiting.into_future(), come_back);
+    assert_eq!(unlocked.unwrap(), Unlocked::Released);
+    drop(waited.unwrap().expect("it is free"));
+    let redis = stand.server.redis().await;
+    eventually(SOON, "all is free", async || redis.keys().await.is_empty()).await;
+}
+
+#[tokio::test]
+async fn connections_that_are_reset_or_killed_are_opened_again() {
+    let stand = Stand::start().await;
+    let others = stand.others_lock().await;
+    for round in 0..60 {
+        let end = async || {
+            let ended = if round % 2 == 0 {
+                stand.proxy.reset_all() as u64
+            } else {
+                let kill = ["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"];
+                stand.redis.ask(&kill).await
+            };
+            assert!(ended >= 1);
+        };
+        let (guard, ()) = tokio::join!(stand.lock().lock().into_future(), end());
+        let guard = guard.unwrap();
+        let (unlocked, ()) = tokio::join!(guard.unlock(), end());
+        assert_eq!(unlocked.unwrap(), Unlocked::Released);
+    }
+    assert!(stand.proxy.counts().reset >= 60);
+    drop(others);
+    stand.assert_recovered().await;
+}
+
+#[tokio::test]
+async fn a_paused_or_sleeping_server_is_waited_for() {
+    let stand = Stand::with(|client| client.command_timeout(SOON)).await;
+    let lock = stand.lock();
+    for command in [&["CLIENT", "PAUSE", "500"][..], &["DEBUG", "SLEEP", "0.5"]] {
+        for inner in [false, true] {
+            let outer = if inner { Some(take(&lock).await) } else { None };
+            let guard = during(&stand, command, lock.lock().into_future()).await;
+            let expected = match outer {
+                Some(_) => Unlocked::StillHeld { count: 1 },
+                None => Unlocked::Released,
+            };
+            let unlocked = during(&stand, command, guard.unwrap().unlock()).await;
+            assert_eq!(unlocked.unwrap(), expected);
+        }
+    }
+    stand.assert_recovered().await;
+}
+
+#[tokio::test]
+async fn flushed_scripts_are_brought_again() {
+    let stand = Stand::start().await;
+    let redis = stand.redis.clone();
+    let flusher = tokio::spawn(async move {
+        loop {
+            redis.cmd(&["SCRIPT", "FLUSH"]).await;
+            tokio::task::yield_now().await;
+        }
+    });
+    let lock = stand.lock();
+    for _ in 0..100 {
+        let outer = lock.lock().await.unwrap();
+        let inner = lock.lock().await.unwrap();
+        assert_eq!(stand.counts().await, ["2"]);
+        inner.unlock().await.unwrap();
+        drop(outer);
+    }
+    flusher.abort();
+    let missed = stand.redis.errorstats().await["NOSCRIPT"];
+    assert!(missed >= 10, "{missed} scripts were missing");
+    stand.assert_recovered().await;
+}
+
+/// Acquire and unlock say `code` while the state lasts, and go through when it ends.
+async fn waited_out(stand: &Stand, code: &str, enter: impl AsyncFn(), leave: impl AsyncFn()) {
+    let lock = stand.lock();
+    let guard = lock.lock().await.unwrap();
+    let free = stand.client.lock("other");
+    let before = errors(stand, code).await;
+    enter().await;
+    let error = free.try_lock().wait(PATIENCE).await.unwrap_err();
+    let Error::Refused { code: said, .. } = &error else {
+        panic!("the server answered: {error}");
+    };
+    assert_eq!(said, code);
+    assert!(error.is_retriable() && !error.may_be_held() && !error.is_timeout());
+    let later = async {
+        tokio::time::sleep(PATIENCE).await;
+        leave().await;
+    };
+    let waiting = free.try_lock().wait(SOON);
+    let (unlocked, waited, ()) = tokio::join!(guard.unlock(), waiting.into_future(), later);
+    assert_eq!(unlocked.unwrap(), Unlocked::Released);
+    drop(waited.unwrap().expect("it is free"));
+    assert!(errors(stand, code).await > before);
+    stand.assert_recovered().await;
+}
+
+async fn errors(stand: &Stand, code: &str) -> u64 {
+    let stats = stand.redis.errorstats().await;
+    stats.get(code).copied().unwrap_or(0)
+}
+
+/// Runs `call` on a server that does `command` first, and checks that it had to wait for it.
+async fn during<T>(stand: &Stand, command: &[&str], call: impl Future<Output = T>) -> T {
+    let admin = stand.server.redis().await;
+    let before = stand.proxy.commands().len();
+    let command: Vec<String> = command.iter().map(|&arg| arg.to_owned()).collect();
+    let stalled = tokio::spawn(async move {
+        let command: Vec<&str> = command.iter().map(String::as_str).collect();
+        admin.cmd(&command).await
+    });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let (answer, took) = crate::support::timed(call).await;
+    assert!(
+        took > Duration::from_millis(100),
+        "nothing stalled: {took:?}"
+    );
+    assert!(stand.proxy.commands().len() > before);
+    stalled.await.unwrap();
+    answer
+}
+
+/// The connection that carries the callers' commands.
+async fn caller(redis: &Redis) -> i64 {
+    let clients = redis.clients().await;
+    let found = clients.iter().find(|client| client.cmd.starts_with("eval"));
+    found.expect("it ran a script last").id
+}
+
+async fn rejected(redis: &Redis) -> u64 {
+    let info: String = redis.ask(&["INFO", "stats"]).await;
+    let line = info
+        .lines()
+        .find_map(|line| line.strip_prefix("rejected_connections:"));
+    line.and_then(|count| count.parse().ok())
+        .expect("the server counts them")
+}

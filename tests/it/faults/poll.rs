@@ -1,0 +1,34 @@
+//! Dropping a future at a chosen point of its life.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+/// Polls a future whenever it asks to be polled, `n` times at most, and drops it `linger` later.
+/// Its output, if it had one by then.
+pub(super) async fn poll_n_times<T>(
+    future: impl Future<Output = T>,
+    n: usize,
+    linger: Duration,
+) -> Option<T> {
+    let mut future = pin!(future);
+    let mut polls = 0;
+    let output = poll_fn(|cx| {
+        polls += 1;
+        match future.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending if polls >= n => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await;
+    if output.is_none() && !linger.is_zero() {
+        // What was asked for happens, and nobody looks at it.
+        tokio::time::sleep(linger).await;
+    }
+    output
+}
+
+/// None at all, and long enough for a command to be sent, run and answered.
+pub(super) const LINGERS: [Duration; 2] = [Duration::ZERO, Duration::from_millis(30)];

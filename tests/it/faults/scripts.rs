@@ -1,0 +1,78 @@
+//! Which of the lock's scripts a command runs, whether it names the script or brings it.
+
+pub(super) trait Matches: Fn(&[String]) -> bool + Clone + Send + Sync + 'static {}
+
+impl<F: Fn(&[String]) -> bool + Clone + Send + Sync + 'static> Matches for F {}
+
+pub(super) fn acquire() -> impl Matches {
+    script(ACQUIRE)
+}
+
+/// An acquire that shall leave this count.
+pub(super) fn acquire_to(target: u32) -> impl Matches {
+    to(ACQUIRE, target)
+}
+
+/// An unlock that shall leave this count.
+pub(super) fn unlock_to(target: u32) -> impl Matches {
+    to(UNLOCK, target)
+}
+
+pub(super) fn renew() -> impl Matches {
+    script(RENEW)
+}
+
+pub(super) fn settle() -> impl Matches {
+    script(SETTLE)
+}
+
+pub(super) fn force_unlock() -> impl Matches {
+    script(FORCE_UNLOCK)
+}
+
+/// `CLIENT KILL ID ..`, which closes a connection that was given up.
+pub(super) fn kill() -> impl Matches {
+    |args: &[String]| args.len() == 4 && args[..3] == ["CLIENT", "KILL", "ID"]
+}
+
+/// The script's name or the command's, for a readable list of what was sent.
+pub(super) fn name(args: &[String]) -> String {
+    for (name, text) in ALL {
+        if script(text)(args) {
+            return name.to_owned();
+        }
+    }
+    args[0].to_ascii_lowercase()
+}
+
+pub(super) fn texts() -> impl Iterator<Item = &'static str> {
+    ALL.into_iter().map(|(_, text)| text)
+}
+
+fn script(text: &'static str) -> impl Matches {
+    let digest = redis::Script::new(text).get_hash().to_owned();
+    move |args: &[String]| {
+        args.get(1)
+            .is_some_and(|given| *given == digest || given == text)
+    }
+}
+
+fn to(text: &'static str, target: u32) -> impl Matches {
+    let is_script = script(text);
+    // The command, the script, the number of keys, the key, the field, the target.
+    move |args: &[String]| is_script(args) && args[5] == target.to_string()
+}
+
+const ACQUIRE: &str = include_str!("../../../lua/lock/acquire.lua");
+const FORCE_UNLOCK: &str = include_str!("../../../lua/lock/force_unlock.lua");
+const RENEW: &str = include_str!("../../../lua/lock/renew.lua");
+const SETTLE: &str = include_str!("../../../lua/lock/settle.lua");
+const UNLOCK: &str = include_str!("../../../lua/lock/unlock.lua");
+
+const ALL: [(&str, &str); 5] = [
+    ("acquire", ACQUIRE),
+    ("force_unlock", FORCE_UNLOCK),
+    ("renew", RENEW),
+    ("settle", SETTLE),
+    ("unlock", UNLOCK),
+];

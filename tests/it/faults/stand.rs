@@ -1,0 +1,118 @@
+//! A server, a faulty network before it, and a client that knows only the network.
+
+use std::time::Duration;
+
+use lockdog::{Client, ClientBuilder, Guard, Lock};
+
+use crate::faults::{SOON, scripts};
+use crate::support::{Proxy, Redis, RedisServer, eventually};
+
+/// The client is dropped first, so that it ends on a server that is still there.
+pub(super) struct Stand {
+    pub(super) client: Client,
+    pub(super) proxy: Proxy,
+    pub(super) redis: Redis,
+    pub(super) server: RedisServer,
+}
+
+impl Stand {
+    pub(super) async fn start() -> Self {
+        Self::with(|client| client).await
+    }
+
+    /// With settings of its own for the client.
+    pub(super) async fn with(set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Self {
+        Self::on(RedisServer::start().await, set).await
+    }
+
+    pub(super) async fn on(
+        server: RedisServer,
+        set: impl FnOnce(ClientBuilder) -> ClientBuilder,
+    ) -> Self {
+        let proxy = Proxy::start(&server).await;
+        let redis = server.redis().await;
+        load_scripts(&redis).await;
+        let client = set(Client::builder().url(proxy.url()))
+            .build()
+            .await
+            .expect("the server is reachable");
+        Self {
+            client,
+            proxy,
+            redis,
+            server,
+        }
+    }
+
+    pub(super) fn lock(&self) -> Lock {
+        self.client.lock(NAME)
+    }
+
+    /// Another client's handle on the same lock, past the proxy.
+    pub(super) async fn others_lock(&self) -> Lock {
+        let other = Client::connect(self.server.url()).await;
+        other.expect("the server is reachable").lock(NAME)
+    }
+
+    /// The counts of all holders; there should be one at most.
+    pub(super) async fn counts(&self) -> Vec<String> {
+        self.redis.hash(NAME).await.into_values().collect()
+    }
+
+    /// The field of the holder.
+    pub(super) async fn holder(&self) -> String {
+        let fields: Vec<String> = self.redis.hash(NAME).await.into_keys().collect();
+        assert_eq!(fields.len(), 1, "one holder: {fields:?}");
+        fields.concat()
+    }
+
+    pub(super) async fn is_free(&self) -> bool {
+        !self.redis.exists(NAME).await
+    }
+
+    pub(super) async fn await_free(&self) {
+        eventually(SOON, "the lock is free", async || self.is_free().await).await;
+    }
+
+    /// Which scripts and commands the client sent since the first `from`, by name.
+    pub(super) fn sent_since(&self, from: usize) -> Vec<String> {
+        let commands = self.proxy.commands();
+        let sent = commands[from..].iter();
+        sent.map(|seen| scripts::name(&seen.args)).collect()
+    }
+
+    /// Nothing is held or waited for any more, the server is clean, and another client gets the
+    /// lock although no lease has run out.
+    pub(super) async fn assert_recovered(&self) {
+        assert_recovered(&self.client, &self.redis, &self.others_lock().await).await;
+    }
+}
+
+pub(super) async fn assert_recovered(client: &Client, redis: &Redis, others: &Lock) {
+    take(others).await.unlock().await.expect("it is held");
+    eventually(SOON, "nothing is held", async || {
+        client.holds().is_empty() && redis.keys().await.is_empty()
+    })
+    .await;
+    redis.assert_clean().await;
+}
+
+/// Takes a lock that is free, or about to be.
+pub(super) async fn take(lock: &Lock) -> Guard {
+    let taken = lock.try_lock().wait(SOON).await;
+    taken
+        .expect("nothing is wrong")
+        .expect("it was set free long before its lease was over")
+}
+
+/// So that a rule on a script meets its first sending, and no NOSCRIPT comes between.
+pub(super) async fn load_scripts(redis: &Redis) {
+    for text in scripts::texts() {
+        redis.cmd(&["SCRIPT", "LOAD", text]).await;
+    }
+}
+
+pub(super) const NAME: &str = "orders:42";
+
+/// Short enough to be waited for, long enough for a busy machine's answer.
+pub(super) const PATIENCE: Duration = Duration::from_millis(400);

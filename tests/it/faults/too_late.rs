@@ -1,0 +1,103 @@
+//! An answer that comes when its deadline is over.
+
+use std::time::{Duration, Instant};
+
+use lockdog::{Error, Unlocked};
+
+use crate::faults::SOON;
+use crate::faults::scripts::{acquire, settle, unlock_to};
+use crate::faults::stand::{Stand, take};
+use crate::support::{Action, Gate, eventually};
+
+/// Catalogue, last list: 3.
+#[tokio::test]
+async fn a_repeated_unlock_that_finds_nothing_after_the_deadline_is_unconfirmed() {
+    let stand = Stand::start().await;
+    let lease = Duration::from_millis(600);
+    let guard = stand.lock().lock().lease(lease).await.unwrap();
+    let until = Instant::now() + lease;
+    let rule = stand.proxy.on(unlock_to(0), Action::ExecuteThenCut);
+    stand.proxy.refuse();
+    let heal = async {
+        rule.wait_hits(1).await;
+        tokio::time::sleep_until(until.into()).await;
+        stand.proxy.heal();
+    };
+    let (unlocked, ()) = tokio::join!(guard.unlock(), heal);
+    let error = unlocked.unwrap_err();
+    let Error::UnlockUnconfirmed(unconfirmed) = &error else {
+        panic!("it may have been the lease that ended the hold: {error}");
+    };
+    assert!(unconfirmed.cause().is_none(), "{error}");
+    assert!(error.may_be_held() && !error.is_timeout(), "{error}");
+    assert!(stand.proxy.counts().refused >= 1);
+    stand.assert_recovered().await;
+}
+
+/// Catalogue, last list: 3. The same, but the deadline has not passed: then it was ours.
+#[tokio::test]
+async fn a_repeated_unlock_that_finds_nothing_before_the_deadline_is_released() {
+    let stand = Stand::start().await;
+    let guard = stand.lock().lock().lease(SOON).await.unwrap();
+    let rule = stand.proxy.on(unlock_to(0), Action::ExecuteThenCut);
+    stand.proxy.refuse();
+    let heal = async {
+        rule.wait_hits(1).await;
+        eventually(SOON, "a connection is refused", async || {
+            stand.proxy.counts().refused >= 1
+        })
+        .await;
+        stand.proxy.heal();
+    };
+    let (unlocked, ()) = tokio::join!(guard.unlock(), heal);
+    assert_eq!(unlocked.unwrap(), Unlocked::Released);
+}
+
+/// Design: invariant 2.
+#[tokio::test]
+async fn a_grant_answered_after_its_own_deadline_is_none_and_is_undone() {
+    let stand = Stand::start().await;
+    let messages = stand.redis.messages("*").await;
+    let (lock, gate) = (stand.lock(), Gate::new());
+    let lease = Duration::from_millis(800);
+    // Its lease begins on the server only when the gate opens, so that it is not the server that
+    // undoes it.
+    stand.proxy.on(acquire(), Action::HoldRequest(gate.clone()));
+    let release = async {
+        gate.wait_reached().await;
+        tokio::time::sleep(lease).await;
+        gate.open();
+        gate.wait_passed().await;
+    };
+    let (refused, ()) = tokio::join!(lock.try_lock().lease(lease).into_future(), release);
+    let error = refused.expect_err("nobody else holds it, so it is not busy");
+    assert!(error.is_timeout() && error.may_be_held(), "{error}");
+    assert!(stand.client.holds().is_empty());
+    stand.proxy.wait_for(settle(), 1).await;
+    eventually(SOON, "it was undone, not just run out", async || {
+        !messages.seen().is_empty()
+    })
+    .await;
+    stand.assert_recovered().await;
+}
+
+/// Design: invariant 2.
+#[tokio::test]
+async fn a_wait_goes_on_after_a_grant_that_was_too_late() {
+    let stand = Stand::start().await;
+    let (lock, gate) = (stand.lock(), Gate::new());
+    let lease = Duration::from_millis(800);
+    stand.proxy.on(acquire(), Action::HoldRequest(gate.clone()));
+    let release = async {
+        gate.wait_reached().await;
+        tokio::time::sleep(lease).await;
+        gate.open();
+    };
+    let waiting = lock.try_lock().wait(SOON).lease(lease);
+    let (guard, ()) = tokio::join!(waiting.into_future(), release);
+    let guard = guard.unwrap().expect("the lock is free");
+    assert!(guard.is_valid());
+    drop(guard);
+    take(&lock).await.unlock().await.unwrap();
+    stand.assert_recovered().await;
+}

@@ -1,0 +1,207 @@
+//! A future dropped after its command ran and its reply was lost; the connection is silent from
+//! then on.
+
+use std::future::poll_fn;
+use std::pin::pin;
+
+use crate::faults::SOON;
+use crate::faults::scripts::{Matches, acquire_to, force_unlock, kill, renew, settle, unlock_to};
+use crate::faults::stand::{PATIENCE, Stand, take};
+use crate::support::{Action, Gate, eventually, named};
+
+/// Catalogue L03 and last list: 3 and 4.
+#[tokio::test]
+async fn an_acquire_that_ran_unheard_is_undone() {
+    let stand = stand().await;
+    let lock = stand.lock();
+    unheard(&stand, acquire_to(1), lock.lock()).await;
+    stand.assert_recovered().await;
+    given_up(&stand, 1).await;
+    unheard(&stand, acquire_to(1), lock.try_lock()).await;
+    stand.assert_recovered().await;
+    given_up(&stand, 2).await;
+    unheard(&stand, acquire_to(1), lock.try_lock().wait(SOON)).await;
+    stand.assert_recovered().await;
+    given_up(&stand, 3).await;
+    unheard(&stand, acquire_to(1), lock.with(async |_held| ())).await;
+    stand.assert_recovered().await;
+    // Nobody renews what nobody has.
+    assert_eq!(stand.proxy.count(renew()), 0);
+}
+
+/// Catalogue, last list: 3 and 4.
+#[tokio::test]
+async fn an_inner_acquire_that_ran_unheard_is_undone() {
+    let stand = stand().await;
+    let outer = stand.lock().lock().await.unwrap();
+    unheard(&stand, acquire_to(2), stand.lock().lock()).await;
+    eventually(SOON, "the count is lowered again", async || {
+        stand.counts().await == ["1"]
+    })
+    .await;
+    assert!(outer.is_valid() && outer.hold_count() == 1);
+    outer.unlock().await.unwrap();
+    stand.assert_recovered().await;
+}
+
+/// Catalogue, last list: 3 and 4.
+#[tokio::test]
+async fn unlocks_that_ran_unheard_have_unlocked() {
+    let stand = stand().await;
+    let outer = stand.lock().lock().await.unwrap();
+    let inner = stand.lock().lock().await.unwrap();
+    unheard(&stand, unlock_to(1), inner.unlock()).await;
+    assert_eq!(
+        (outer.hold_count(), stand.counts().await),
+        (1, vec!["1".to_owned()])
+    );
+    given_up(&stand, 1).await;
+    unheard(&stand, unlock_to(0), outer.unlock()).await;
+    stand.assert_recovered().await;
+    given_up(&stand, 2).await;
+    stand.lock().lock().await.unwrap().forget();
+    unheard(&stand, unlock_to(0), stand.lock().unlock()).await;
+    stand.assert_recovered().await;
+}
+
+/// Catalogue, last list: 3 and 4.
+#[tokio::test]
+async fn a_force_unlock_that_ran_unheard_has_freed_the_lock() {
+    let stand = stand().await;
+    let others = take(&stand.others_lock().await).await;
+    unheard(&stand, force_unlock(), stand.lock().force_unlock()).await;
+    assert!(stand.is_free().await);
+    drop(others);
+    stand.assert_recovered().await;
+}
+
+/// Catalogue, last list: 3 and 4.
+#[tokio::test]
+async fn a_shutdown_that_was_answered_unheard_has_released() {
+    let stand = stand().await;
+    let guard = stand.lock().lock().await.unwrap();
+    unheard(&stand, settle(), stand.client.shutdown()).await;
+    assert!(stand.is_free().await && !guard.is_valid());
+    stand.assert_recovered().await;
+}
+
+/// A question leaves no trace, so nothing but the next command can notice the silent connection.
+#[tokio::test]
+async fn a_connection_that_answers_no_question_is_given_up() {
+    let stand = stand().await;
+    let rule = stand.proxy.on(named("EXISTS"), Action::DropReply);
+    let error = stand.lock().is_locked().await.unwrap_err();
+    assert!(error.is_timeout(), "{error}");
+    assert_eq!(rule.hits(), 1);
+    assert!(!stand.lock().is_locked().await.unwrap());
+    let _held = take(&stand.others_lock().await).await;
+    let rule = stand.proxy.on(force_unlock(), Action::DropReply);
+    let error = stand.lock().force_unlock().await.unwrap_err();
+    assert!(error.is_timeout(), "{error}");
+    assert_eq!(rule.hits(), 1);
+    assert!(!stand.lock().force_unlock().await.unwrap());
+}
+
+/// Catalogue I03 and last list: 4.
+#[tokio::test]
+async fn a_waiter_dropped_while_it_subscribes_leaves_no_channel_and_the_next_one_hears() {
+    for dropped in [true, false] {
+        let stand = Stand::with(|client| client.poll_cap(SOON * 6)).await;
+        let others = take(&stand.others_lock().await).await;
+        let gate = Gate::new();
+        stand
+            .proxy
+            .on(named("SUBSCRIBE"), Action::HoldReply(gate.clone()));
+        let lock = stand.lock();
+        if dropped {
+            let mut wait = pin!(lock.try_lock().wait(SOON * 6).into_future());
+            tokio::select! {
+                _ = &mut wait => panic!("another holds it"),
+                () = gate.wait_reached() => {}
+            }
+        } else {
+            // Its time is over while the subscription is under way.
+            let wait = lock.try_lock().wait(PATIENCE);
+            let (none, ()) = tokio::join!(wait.into_future(), gate.wait_reached());
+            assert!(none.unwrap().is_none());
+        }
+        // The next one asks for the same channel, before the first is answered.
+        let wait = tokio::spawn(lock.try_lock().wait(SOON * 6).into_future());
+        gate.open();
+        gate.wait_passed().await;
+        let channel = "redisson_lock__channel:{orders:42}";
+        eventually(SOON, "it is subscribed", async || {
+            stand.redis.channels().await == [channel]
+        })
+        .await;
+        others.unlock().await.unwrap();
+        // Neither poll cap nor lease could have woken it.
+        let woken = tokio::time::timeout(SOON, wait).await.expect("a message");
+        drop(woken.unwrap().unwrap().expect("it came free"));
+        stand.assert_recovered().await;
+    }
+}
+
+/// Invariant 9: a wake-up is not lost with the waiter that it was for.
+#[tokio::test]
+async fn a_waiter_dropped_when_it_was_woken_passes_the_lock_on() {
+    let stand = Stand::with(|client| client.poll_cap(SOON * 6)).await;
+    let others = take(&stand.others_lock().await).await;
+    let lock = stand.lock();
+    let mut first = pin!(lock.lock().into_future());
+    eventually(SOON, "the first waits with a subscription", async || {
+        let () = poll_once(first.as_mut()).await;
+        stand.redis.channels().await.len() == 1
+    })
+    .await;
+    // The answer to its second try has to be in before it is left alone.
+    stand.proxy.wait_for(acquire_to(1), 2).await;
+    for _ in 0..20 {
+        poll_once(first.as_mut()).await;
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    let second = tokio::spawn(lock.try_lock().wait(SOON * 6).into_future());
+    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    let messages = stand.redis.messages("*").await;
+    others.unlock().await.unwrap();
+    eventually(SOON, "the message came", async || {
+        !messages.seen().is_empty()
+    })
+    .await;
+    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    // Woken, but never polled again.
+    first.set(lock.lock().into_future());
+    let woken = tokio::time::timeout(SOON, second).await.expect("passed on");
+    drop(woken.unwrap().unwrap().expect("it came free"));
+    drop(messages);
+    stand.assert_recovered().await;
+}
+
+async fn stand() -> Stand {
+    Stand::with(|client| client.command_timeout(PATIENCE)).await
+}
+
+/// Starts a call, lets the server run its command, swallows the reply, and drops the call.
+async fn unheard(stand: &Stand, matches: impl Matches, call: impl IntoFuture) {
+    let rule = stand.proxy.on(matches, Action::DropReply);
+    let mut call = pin!(call.into_future());
+    tokio::select! {
+        biased;
+        () = rule.wait_hits(1) => {}
+        _ = &mut call => panic!("it has no answer"),
+    }
+    assert_eq!(rule.hits(), 1);
+}
+
+/// Waits until the `n`-th silent connection is given up; on the same one no rule would be hit.
+async fn given_up(stand: &Stand, n: usize) {
+    stand.proxy.wait_for(kill(), n).await;
+}
+
+async fn poll_once(mut future: std::pin::Pin<&mut impl Future>) {
+    poll_fn(|cx| {
+        assert!(future.as_mut().poll(cx).is_pending(), "another holds it");
+        std::task::Poll::Ready(())
+    })
+    .await;
+}

@@ -1,0 +1,121 @@
+//! Waits on a server that does not answer, or whose lock never ends by itself.
+
+use std::time::Duration;
+
+use lockdog::Owner;
+
+use crate::faults::SOON;
+use crate::faults::scripts::acquire;
+use crate::faults::stand::{NAME, PATIENCE, Stand, take};
+use crate::support::{Direction, RedisServer, eventually, timed};
+
+/// Catalogue L04.
+#[tokio::test]
+async fn a_wait_on_a_frozen_server_ends_in_time_with_an_error() {
+    let stand = Stand::start().await;
+    stand.server.pause();
+    let wait = Duration::from_millis(500);
+    // One of them asks, the others wait behind it.
+    let mut waits = tokio::task::JoinSet::new();
+    for _ in 0..5 {
+        let waiting = stand.lock().try_lock().wait(wait).owner(&Owner::new());
+        waits.spawn(timed(waiting.into_future()));
+    }
+    while let Some(waited) = waits.join_next().await {
+        let (outcome, took) = waited.unwrap();
+        let error = outcome.expect_err("the server said nothing, not even that it is busy");
+        assert!(error.is_timeout() && error.is_retriable(), "{error}");
+        assert!(took >= wait && took < SOON, "{took:?}");
+    }
+    assert_eq!(stand.proxy.count(acquire()), 1, "one for all");
+    stand.server.resume();
+    stand.assert_recovered().await;
+}
+
+/// Catalogue L04.
+#[tokio::test]
+async fn a_wait_on_a_lost_server_ends_in_time_with_an_error() {
+    let stand = Stand::start().await;
+    stand.server.kill();
+    let wait = Duration::from_millis(500);
+    let waiting = || stand.lock().try_lock().wait(wait).lease(SOON).into_future();
+    let other = tokio::spawn(timed(waiting()));
+    let (outcome, took) = timed(waiting()).await;
+    for (outcome, took) in [(outcome, took), other.await.unwrap()] {
+        let error = outcome.expect_err("there is no server");
+        assert!(error.is_retriable() && !error.is_timeout(), "{error}");
+        assert!(took >= wait && took < SOON, "{took:?}");
+    }
+    assert!(stand.proxy.counts().unreachable >= 1);
+}
+
+/// Catalogue, last list: 13 and 15.
+#[tokio::test]
+async fn a_wait_through_a_pause_of_the_server_gets_the_lock() {
+    let stand = Stand::with(|client| client.command_timeout(PATIENCE)).await;
+    let others = take(&stand.others_lock().await).await;
+    let waiting = tokio::spawn(stand.lock().try_lock().wait(SOON * 3).into_future());
+    stand.proxy.wait_for(acquire(), 2).await;
+    stand.server.pause();
+    tokio::time::sleep(PATIENCE * 3).await;
+    stand.server.resume();
+    others.unlock().await.unwrap();
+    drop(waiting.await.unwrap().unwrap().expect("it came free"));
+    stand.assert_recovered().await;
+}
+
+/// Catalogue, last list: 14.
+#[tokio::test]
+async fn a_wait_for_a_key_without_expiry_is_bounded_and_ends_when_it_is_deleted() {
+    let stand = Stand::with(|client| client.poll_cap(Duration::from_millis(100))).await;
+    stand.redis.cmd(&["HSET", NAME, "foreign", "1"]).await;
+    let wait = stand.lock().try_lock().wait(PATIENCE);
+    assert!(wait.await.unwrap().is_none());
+    let asked = stand.proxy.count(acquire());
+    let waiting = tokio::spawn(stand.lock().lock().into_future());
+    stand.proxy.wait_for(acquire(), asked + 3).await;
+    assert!(!waiting.is_finished());
+    stand.redis.cmd(&["DEL", NAME]).await;
+    drop(waiting.await.unwrap().unwrap());
+    stand.assert_recovered().await;
+}
+
+/// A connection that lets nothing through is replaced while the call goes on.
+#[tokio::test]
+async fn a_wait_outlives_a_blackhole_in_either_direction() {
+    for direction in [Direction::ToClient, Direction::ToServer] {
+        let stand = Stand::with(|client| client.command_timeout(PATIENCE)).await;
+        stand.proxy.blackhole(direction);
+        let waiting = tokio::spawn(stand.lock().try_lock().wait(SOON * 3).into_future());
+        eventually(SOON, "something is swallowed", async || {
+            stand.proxy.counts().blackholed >= 1
+        })
+        .await;
+        tokio::time::sleep(PATIENCE * 2).await;
+        stand.proxy.heal();
+        let guard = waiting.await.unwrap().unwrap().expect("it is free");
+        eventually(SOON, "what came late is undone", async || {
+            stand.counts().await == ["1"]
+        })
+        .await;
+        guard.unlock().await.unwrap();
+        stand.assert_recovered().await;
+    }
+}
+
+/// The server comes back empty while one waits: the lock is free.
+#[tokio::test]
+async fn a_waiter_gets_the_lock_of_a_server_that_lost_its_data() {
+    let server = RedisServer::start().await;
+    let stand = Stand::on(server, |client| client.poll_cap(Duration::from_millis(200))).await;
+    stand.redis.cmd(&["HSET", NAME, "foreign", "1"]).await;
+    let waiting = tokio::spawn(stand.lock().try_lock().wait(SOON * 3).into_future());
+    stand.proxy.wait_for(acquire(), 2).await;
+    stand.server.restart(crate::support::Data::Lost).await;
+    let guard = waiting.await.unwrap().unwrap().expect("it is free");
+    let redis = stand.server.redis().await;
+    assert!(!redis.hash(NAME).await.contains_key("foreign"));
+    guard.unlock().await.unwrap();
+    assert!(!redis.exists(NAME).await);
+    redis.assert_clean().await;
+}

@@ -1,0 +1,147 @@
+//! Redisson's recorded calls, made through our API on a real server. After every step answers,
+//! messages, keys and TTLs are what the recording says, or what `docs/protocol.md` says instead.
+
+mod calls;
+mod differences;
+mod facts;
+mod monitor;
+mod ours;
+mod recording;
+
+use std::time::Duration;
+
+use differences::{DIFFERENCES, Difference, expected};
+use facts::ASPECTS;
+use ours::Ours;
+
+/// One test for each recorded scenario, so that they run side by side.
+macro_rules! replayed {
+    ($($scenario:ident)*) => {
+        $(
+            #[tokio::test]
+            async fn $scenario() {
+                replay(stringify!($scenario)).await;
+            }
+        )*
+
+        const REPLAYED: &[&str] = &[$(stringify!($scenario)),*];
+    };
+}
+
+replayed! {
+    lock_unlock lease reentry try_lock_busy waiter_woken many_waiters waiter_times_out holder_expires
+    interrupted_waiter unlock_by_others expired_hold force_unlock
+
+    reentry_with_leases lease_under_watchdog lease_kept_by_the_object watchdog_timers_pile_up
+    watchdog_one_lock watchdog_three_locks watchdog_batches queries no_ttl expire names name_mapper
+    async_ unlock_latch wrong_type shutdown
+}
+
+#[test]
+fn every_recorded_scenario_is_replayed() {
+    let mut recorded: Vec<String> = recording::scenarios()
+        .iter()
+        .map(|scenario| scenario.name.clone())
+        .collect();
+    let mut replayed: Vec<&str> = REPLAYED.iter().map(|name| recorded_name(name)).collect();
+    recorded.sort();
+    replayed.sort_unstable();
+    assert_eq!(replayed, recorded);
+}
+
+/// The replays fail for a difference that is not in `DIFFERENCES` and for one that does not occur;
+/// this ties that list to the document.
+#[test]
+fn every_difference_stands_in_the_protocol_document_and_nothing_else_does() {
+    let document = include_str!("../../../docs/protocol.md");
+    let table = document
+        .split("<!-- differences seen in the replay -->")
+        .nth(1)
+        .and_then(|rest| rest.split("<!-- end -->").next())
+        .expect("the document has the table");
+    let mut listed: Vec<&str> = table
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
+        .collect();
+    let mut known: Vec<&str> = DIFFERENCES.iter().map(|difference| difference.id).collect();
+    listed.sort_unstable();
+    known.sort_unstable();
+    known.dedup();
+    assert_eq!(listed, known);
+    let steps: Vec<_> = DIFFERENCES
+        .iter()
+        .map(
+            |Difference {
+                 scenario,
+                 step,
+                 aspect,
+                 ..
+             }| (scenario, step, aspect),
+        )
+        .collect();
+    for (i, step) in steps.iter().enumerate() {
+        assert!(
+            !steps[i + 1..].contains(step),
+            "{step:?} stands there twice"
+        );
+        assert!(ASPECTS.contains(step.2), "{step:?}");
+    }
+}
+
+async fn replay(test: &str) {
+    let scenario = recording::scenario(recorded_name(test));
+    let mut ours = Ours::start(&scenario).await;
+    let mut wrong = Vec::new();
+    let mut used = 0;
+    for step in &scenario.steps {
+        ours.perform(&scenario, step).await;
+        let theirs = step.facts();
+        let listed = expected(&scenario.name, step.number);
+        used += listed.len();
+        let mut wanted = theirs.clone();
+        for difference in &listed {
+            wanted.set(difference.aspect, difference.ours);
+        }
+        let seen = ours.settle_on(step, &wanted).await;
+        for aspect in ASPECTS {
+            let is_listed = listed.iter().any(|listed| listed.aspect == *aspect);
+            let (theirs, wanted, seen) = (theirs.get(aspect), wanted.get(aspect), seen.get(aspect));
+            if is_listed && wanted == theirs {
+                wrong.push(format!(
+                    "step {} {aspect}: listed, but no difference",
+                    step.number
+                ));
+            }
+            if seen != wanted {
+                wrong.push(format!(
+                    "step {} {} {aspect}:\n  recorded {theirs:?}\n  expected {wanted:?}\n  seen     \
+                     {seen:?}",
+                    step.number, step.call
+                ));
+            }
+        }
+    }
+    let all = DIFFERENCES
+        .iter()
+        .filter(|difference| difference.scenario == scenario.name)
+        .count();
+    assert_eq!(
+        used, all,
+        "a listed difference names a step that is not recorded"
+    );
+    assert!(
+        wrong.is_empty(),
+        "{} of {}:\n{}",
+        wrong.len(),
+        scenario.name,
+        wrong.join("\n")
+    );
+}
+
+/// `async` is a word of the language.
+fn recorded_name(test: &str) -> &str {
+    test.trim_end_matches('_')
+}
+
+/// What the recording calls quiet.
+const QUIET: Duration = Duration::from_millis(60);

@@ -1,0 +1,209 @@
+//! Recorded calls, read from their Java and made through our API.
+
+use std::time::{Duration, SystemTime};
+
+use lockdog::{Client, Error, Lock, Owner, Ttl};
+
+/// One call on one lock.
+#[derive(Clone, Debug)]
+pub(super) struct Call {
+    pub(super) lock: String,
+    /// The owner that the call names; else it is the thread's.
+    owner: Option<u64>,
+    pub(super) what: What,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum What {
+    Lock {
+        lease: Option<Duration>,
+    },
+    TryLock {
+        wait: Option<Duration>,
+        lease: Option<Duration>,
+    },
+    Unlock,
+    ForceUnlock,
+    IsLocked,
+    IsHeld,
+    HoldCount,
+    RemainingTtl,
+    /// A call that we do not have: the same command, sent past us.
+    Plain(Vec<String>),
+    Shutdown,
+    Start,
+}
+
+impl Call {
+    pub(super) fn parse(text: &str) -> Self {
+        if text == "Redisson.create(config)" {
+            return Self::on("orders", What::Start);
+        }
+        if text == "redisson.shutdown()" {
+            return Self::on("orders", What::Shutdown);
+        }
+        let (lock, call) = match text.strip_prefix("getLock(\"") {
+            Some(rest) => rest.split_once("\").").expect("a call follows the lock"),
+            None => (
+                "orders",
+                text.split_once('.').expect("a call follows the lock").1,
+            ),
+        };
+        let call = call.trim_end_matches(".get()");
+        let (method, args) = call.split_once('(').expect("a call has parentheses");
+        let args = args.strip_suffix(')').expect("a call has parentheses");
+        let mut args: Vec<&str> = args.split(", ").filter(|arg| !arg.is_empty()).collect();
+        let mut owner = None;
+        if method.ends_with("Async") || method == "isHeldByThread" {
+            let id = args.pop().expect("the owner is the last argument");
+            owner = Some(thread_number(id));
+        }
+        let what = match (method.trim_end_matches("Async"), &args[..]) {
+            ("lock" | "lockInterruptibly", []) => What::Lock { lease: None },
+            ("lock", ["-1", _]) => What::Lock { lease: None },
+            ("lock", [lease, unit]) => What::Lock {
+                lease: Some(time(lease, unit)),
+            },
+            ("tryLock", []) => What::TryLock {
+                wait: None,
+                lease: None,
+            },
+            ("tryLock", [wait, unit]) => What::TryLock {
+                wait: Some(time(wait, unit)),
+                lease: None,
+            },
+            ("tryLock", [wait, lease, unit]) => What::TryLock {
+                wait: Some(time(wait, unit)),
+                lease: Some(time(lease, unit)),
+            },
+            ("unlock", []) => What::Unlock,
+            ("forceUnlock" | "delete", []) => What::ForceUnlock,
+            ("isLocked", []) => What::IsLocked,
+            ("isHeldByCurrentThread" | "isHeldByThread", []) => What::IsHeld,
+            ("getHoldCount", []) => What::HoldCount,
+            ("remainTimeToLive", []) => What::RemainingTtl,
+            ("expire", ["Duration.ofSeconds(10)"]) => plain(&["PEXPIRE", lock, "10000"]),
+            ("expire", ["Instant.now() + 20 s"]) => plain(&["PEXPIREAT", lock, &in_20_seconds()]),
+            ("clearExpire", []) => plain(&["PERSIST", lock]),
+            other => panic!("{text} is not known: {other:?}"),
+        };
+        Self {
+            owner,
+            ..Self::on(lock, what)
+        }
+    }
+
+    fn on(lock: &str, what: What) -> Self {
+        let lock = lock.to_owned();
+        Self {
+            lock,
+            owner: None,
+            what,
+        }
+    }
+
+    /// All times so many times longer.
+    pub(super) fn slowed(mut self, times: u32) -> Self {
+        if let What::Lock { lease } | What::TryLock { lease, .. } = &mut self.what {
+            *lease = lease.map(|lease| lease * times);
+        }
+        if let What::TryLock { wait, .. } = &mut self.what {
+            *wait = wait.map(|wait| wait * times);
+        }
+        self
+    }
+
+    /// Makes the call as ported code does: guards are forgotten, unlocks name their owner.
+    pub(super) async fn make(self, client: Client, thread: u64) -> String {
+        let lock = client.lock(&self.lock);
+        let owner = Owner::from_id(self.owner.unwrap_or(thread));
+        make(&client, &lock, &owner, self.what)
+            .await
+            .unwrap_or_else(|error| kind(&error))
+    }
+}
+
+async fn make(client: &Client, lock: &Lock, owner: &Owner, what: What) -> Result<String, Error> {
+    Ok(match what {
+        What::Lock { lease } => {
+            let request = lock.lock().owner(owner);
+            let guard = match lease {
+                Some(lease) => request.lease(lease).await?,
+                None => request.await?,
+            };
+            guard.forget();
+            "void".to_owned()
+        }
+        What::TryLock { wait, lease } => {
+            let mut request = lock.try_lock().owner(owner);
+            if let Some(wait) = wait {
+                request = request.wait(wait);
+            }
+            if let Some(lease) = lease {
+                request = request.lease(lease);
+            }
+            let guard = request.await?;
+            let got = guard.is_some();
+            if let Some(guard) = guard {
+                guard.forget();
+            }
+            got.to_string()
+        }
+        What::Unlock => {
+            lock.unlock().owner(owner).await?;
+            "void".to_owned()
+        }
+        What::ForceUnlock => lock.force_unlock().await?.to_string(),
+        What::IsLocked => lock.is_locked().await?.to_string(),
+        What::IsHeld => lock.is_held_by(owner).await?.to_string(),
+        What::HoldCount => owner.scope(lock.hold_count()).await?.to_string(),
+        What::RemainingTtl => match lock.remaining_ttl().await? {
+            Some(Ttl::Expires(_)) => "a ttl".to_owned(),
+            Some(Ttl::Persistent) => "-1".to_owned(),
+            None => "-2".to_owned(),
+        },
+        What::Shutdown => {
+            client.shutdown().await;
+            "void".to_owned()
+        }
+        What::Plain(_) => "no such call".to_owned(),
+        What::Start => String::new(),
+    })
+}
+
+/// The kind of an error, in the words of the recording's side.
+fn kind(error: &Error) -> String {
+    match error {
+        Error::NotHeld(_) | Error::Lost(_) => "not held".to_owned(),
+        Error::Refused { code, .. } => format!("refused {code}"),
+        Error::Invalid { what, .. } => format!("invalid {what}"),
+        other => format!("{other:?}"),
+    }
+}
+
+/// `<t1>` is 1; an explicit id is itself.
+pub(super) fn thread_number(text: &str) -> u64 {
+    let digits = text.trim_start_matches("<t").trim_end_matches('>');
+    digits
+        .parse()
+        .unwrap_or_else(|_| panic!("{text} is no thread"))
+}
+
+fn plain(args: &[&str]) -> What {
+    What::Plain(args.iter().map(|arg| (*arg).to_owned()).collect())
+}
+
+fn in_20_seconds() -> String {
+    let now = SystemTime::UNIX_EPOCH.elapsed().expect("it is after 1970");
+    (now + Duration::from_secs(20)).as_millis().to_string()
+}
+
+fn time(number: &str, unit: &str) -> Duration {
+    let number = number.parse().expect("a number");
+    match unit {
+        "SECONDS" => Duration::from_secs(number),
+        "MILLISECONDS" => Duration::from_millis(number),
+        "MICROSECONDS" => Duration::from_micros(number),
+        other => panic!("{other} is no unit"),
+    }
+}
