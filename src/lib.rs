@@ -23,6 +23,54 @@
 //! how often it acquired the lock. Redis keeps a hold for a *lease*; the client's *watchdog* renews
 //! the lease of a hold that was acquired without one. A *guard* stands for one acquire. A hold that
 //! is gone against its owner's will is *lost*.
+//!
+//! # From Redisson
+//!
+//! | Redisson | lockdog |
+//! | --- | --- |
+//! | `RedissonClient` | [`Client`] |
+//! | `RLock` | [`Lock`] and, for each acquire, a [`Guard`] |
+//! | the thread, `threadId` | [`Owner`] |
+//! | `lock(lease, unit)` | [`lock.lock()`](Lock::lock)[`.lease(d)`](LockRequest::lease) |
+//! | `tryLock(wait, lease, unit)` | [`lock.try_lock()`](Lock::try_lock)[`.wait(d)`](TryLockRequest::wait)[`.lease(d)`](TryLockRequest::lease) |
+//! | `unlock()` | [`Guard::unlock`], or a drop; [`Lock::unlock`] for code that keeps no guard |
+//! | `IllegalMonitorStateException` | [`Error::NotHeld`], [`Error::Lost`] |
+//! | `lockWatchdogTimeout` | [`ClientBuilder::watchdog_lease`] |
+//!
+//! Each item's documentation names its counterpart, `docs/porting-from-redisson.md` has them all.
+//!
+//! # What it promises
+//!
+//! - At most one owner holds a lock, as long as the server keeps the key until its TTL and the
+//!   clocks' rates differ by less than one percent.
+//! - A guard tells that its lock is lost no later than another could have it: [`Guard::lost`],
+//!   [`Guard::lost_token`], [`Guard::is_valid`]. [`Lock::with`] cancels the work then.
+//! - A dropped future, a dropped guard, an aborted task or a panic leaves no lock behind for longer
+//!   than it takes to tell Redis; a process that dies leaves it for one lease.
+//! - Whatever is sent twice, late, or unanswered has the effect of once, or is undone.
+//! - No wait is longer than it was told to be, and no message has to arrive for it to end.
+//!
+//! # What it does not promise
+//!
+//! - That nobody writes without the lock: between a look at the guard and the write, the process may
+//!   be stopped for longer than the lease. Where that matters, the store itself has to refuse it.
+//! - Exclusion across a failover to a replica that had not seen the lock, a restart without data, or
+//!   an eviction: the first holder learns of it at its next renewal.
+//! - An order between the waiters of different clients. Those of one client wait first in, first out.
+//! - Authorization: whoever may write to the server may end a lock.
+//!
+//! `docs/failure-model.md` has every fault, and the test that shows what happens in it.
+//!
+//! # When not to use it
+//!
+//! Inside one process a `tokio::sync::Mutex` needs no server. Where the protected thing is one row of
+//! a database, let the database lock it, or refuse a write that comes late. Without a Java service
+//! beside it, and with a consensus store at hand, take that one's locks: they outlive the loss of a
+//! machine.
+//!
+//! # Features
+//!
+//! - `tls`: `rediss://` URLs, through rustls and the system's certificates. Off by default.
 
 #![cfg_attr(
     test,
@@ -56,3 +104,13 @@ pub use lock::{
 pub use owner::Owner;
 pub use session::Unlocked;
 pub use wait::{Backoff, Wake};
+
+/// Compiles the example in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+/// Compiles the examples of the porting guide.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/porting-from-redisson.md")]
+struct Porting;

@@ -37,6 +37,7 @@ impl Server {
             .arg(data.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
+            .stderr(Stdio::null())
             .spawn()
             .map_err(|error| format!("redis-server does not start ({error}); is it installed?"))?;
         let url = format!("redis://127.0.0.1:{port}");

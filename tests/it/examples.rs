@@ -1,6 +1,7 @@
 //! The examples as real processes on private servers, and the order of the source.
 
 mod demo;
+mod documents;
 mod leader;
 mod lost_lock;
 mod nested_handlers;

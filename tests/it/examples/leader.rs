@@ -20,8 +20,14 @@ async fn another_leads_when_the_leader_is_killed_and_at_once_when_it_resigns() {
     for (other, name) in others.iter_mut().zip(["bob", "carol"]) {
         other.says(&format!("{name} stands")).await;
     }
+    // Both asked, were refused, and wait for a message: neither leads beside her.
+    eventually(TAKEN_OVER, "bob and carol wait", async || {
+        let (_, waiting): (String, u64) = redis.ask(&["PUBSUB", "NUMSUB", CHANNEL]).await;
+        waiting == 2
+    })
+    .await;
     alice.says("alice works, safe for ").await;
-    assert_eq!(holder(&redis).await, first, "one leads at a time");
+    assert_eq!(holder(&redis).await, first);
 
     alice.kill().await;
     eventually(TAKEN_OVER, "another leads", async || {
@@ -57,4 +63,5 @@ async fn holder(redis: &crate::support::Redis) -> String {
     hash.into_keys().next().expect("somebody leads")
 }
 
+const CHANNEL: &str = "redisson_lock__channel:{leader}";
 const TAKEN_OVER: Duration = Duration::from_secs(60);
