@@ -4,6 +4,7 @@ mod cell;
 mod crowds;
 mod deaths;
 mod force;
+mod memory;
 mod names;
 mod replay;
 mod views;
