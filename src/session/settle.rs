@@ -9,7 +9,7 @@ use super::Core;
 use crate::error::LostReason;
 use crate::hold::{Command, Hold, Phase};
 use crate::script::{self, Settled};
-use crate::server::{Connection, Private};
+use crate::server::{Connection, Failure, Private};
 
 /// A hold whose count in Redis is not, or may not be, what it is here.
 pub(crate) struct Job {
@@ -103,6 +103,9 @@ pub(crate) async fn settle(core: &Core, own: &Private, room: &Semaphore, mut job
                 core.settled(hold, target, &settled);
                 break true;
             }
+            // A server out of memory lowers no count; the final unlock deletes the field whatever
+            // its count is, and must not wait for this.
+            Err(Failure::Refused { code, .. }) if code == "OOM" && target > 0 => break true,
             Err(failure) => failure,
         };
         drop(trying);

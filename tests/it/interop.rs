@@ -1,3 +1,77 @@
 //! Next to real Redisson on one server: live, and against recordings of what it does.
 
+mod cell;
+mod crowds;
+mod deaths;
+mod force;
+mod memory;
+mod names;
 mod replay;
+mod views;
+mod wakes;
+mod watchdogs;
+
+use std::time::{Duration, SystemTime};
+
+use lockdog::{Client, ClientBuilder, Guard, Lock};
+use tokio::task::JoinHandle;
+
+use crate::support::redis::Redis;
+use crate::support::{RedisServer, eventually};
+
+/// No timer of ours fires within a test: neither a renewal, nor a poll, nor the end of a lease.
+fn without_timers(server: &RedisServer) -> ClientBuilder {
+    Client::builder()
+        .url(server.url())
+        .watchdog_lease(NEVER)
+        .poll_cap(NEVER)
+}
+
+/// A task of its own that waits for the lock, and the moment at which it got it.
+fn waiter(lock: &Lock) -> JoinHandle<(Guard, SystemTime)> {
+    let request = lock.lock().lease(NEVER).owner(&lockdog::Owner::new());
+    tokio::spawn(async move {
+        let guard = request.await.expect("the server is there");
+        (guard, SystemTime::now())
+    })
+}
+
+/// Waits until somebody listens for the release of the lock, and has had time for the look that
+/// follows.
+async fn somebody_waits(redis: &Redis, name: &str) {
+    eventually(SAFETY, "somebody listens", async || {
+        redis.channels().await.contains(&channel(name))
+    })
+    .await;
+    tokio::time::sleep(Duration::from_millis(150)).await;
+}
+
+fn channel(name: &str) -> String {
+    match name.contains('{') {
+        true => format!("redisson_lock__channel:{name}"),
+        false => format!("redisson_lock__channel:{{{name}}}"),
+    }
+}
+
+/// Checks that whoever was waiting at `from` had it by `to` because of a message.
+fn assert_woken(who: &str, from: SystemTime, to: SystemTime) {
+    let took = to.duration_since(from).unwrap_or_default();
+    println!(
+        "{who} was woken after {:.1} ms",
+        took.as_secs_f64() * 1_000.0
+    );
+    assert!(took < WOKEN_WITHIN, "{who} was woken after {took:?}");
+}
+
+/// The one field of the lock's hash and its count.
+async fn holder(redis: &Redis, name: &str) -> Option<(String, String)> {
+    let hash = redis.hash(name).await;
+    assert!(hash.len() <= 1, "{hash:?}");
+    hash.into_iter().next()
+}
+
+/// Longer than any test lasts.
+const NEVER: Duration = Duration::from_secs(60);
+/// Far below `NEVER`, so that only a message can have done it.
+const WOKEN_WITHIN: Duration = Duration::from_secs(5);
+const SAFETY: Duration = Duration::from_secs(30);

@@ -1,0 +1,124 @@
+//! Freed by force from the other side: who gets the lock, and who is told.
+
+use std::time::Duration;
+
+use lockdog::{Client, LostReason, Owner};
+
+use super::{SAFETY, holder, waiter};
+use crate::support::redisson::Redisson;
+use crate::support::{RedisServer, eventually};
+
+/// L08 across the two sides
+#[tokio::test]
+async fn our_guard_is_told_by_the_next_renewal_that_java_freed_its_lock() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let java = Redisson::start(&server.url()).await;
+    let lease = Duration::from_millis(900);
+    let client = Client::builder()
+        .url(server.url())
+        .watchdog_lease(lease)
+        .build()
+        .await
+        .unwrap();
+    let (t1, lock) = (java.thread("t1"), client.lock("orders"));
+    let guard = lock.lock().await.unwrap();
+
+    assert!(t1.force_unlock("orders").await);
+    t1.lock("orders").await;
+    let lost = guard.lost().await;
+
+    // Not the deadline: Redis was asked and said no.
+    assert_eq!(lost.reason(), LostReason::NotOurs);
+    assert!(!guard.is_valid());
+    assert!(guard.unlock().await.unwrap_err().is_lost());
+    // Neither the late unlock nor the watchdog did anything to the next holder.
+    let field = t1.field().await;
+    assert_eq!(
+        holder(&redis, "orders").await,
+        Some((field, "1".to_owned()))
+    );
+    assert!(redis.pttl("orders").await > 1_000);
+    assert!(!t1.force_unlock("nobody's").await);
+    t1.unlock("orders").await.unwrap();
+    redis.assert_clean().await;
+}
+
+#[tokio::test]
+async fn java_is_told_at_its_unlock_that_we_freed_its_lock() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let java = Redisson::builder(&server.url())
+        .watchdog_timeout(Duration::from_millis(1_500))
+        .start()
+        .await;
+    let client = Client::connect(server.url()).await.unwrap();
+    let (t1, lock) = (java.thread("t1"), client.lock("orders"));
+    t1.lock("orders").await;
+    t1.lock("orders").await;
+    let messages = redis.messages("*").await;
+
+    assert!(lock.force_unlock().await.unwrap());
+    assert!(!lock.force_unlock().await.unwrap());
+
+    assert!(!t1.is_held("orders").await);
+    assert_eq!(t1.hold_count("orders").await, 0);
+    let told = [("redisson_lock__channel:{orders}".to_owned(), "0".to_owned())];
+    eventually(SAFETY, "waiters are told once", async || {
+        messages.seen() == told
+    })
+    .await;
+    // Java's watchdog does not bring it back.
+    let guard = lock.lock().await.unwrap();
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
+    assert_eq!(redis.hash("orders").await.len(), 1);
+    assert!(t1.unlock("orders").await.unwrap_err().is_not_owner());
+    assert!(guard.is_valid());
+    guard.unlock().await.unwrap();
+    redis.assert_clean().await;
+}
+
+#[tokio::test]
+async fn expecting_a_java_holder_frees_only_that_one() {
+    let server = RedisServer::start().await;
+    let java = Redisson::start(&server.url()).await;
+    let client = Client::connect(server.url()).await.unwrap();
+    let (t1, t2, lock) = (java.thread("t1"), java.thread("t2"), client.lock("orders"));
+    t1.lock("orders").await;
+    let seen = lock.holder().await.unwrap().unwrap();
+
+    t1.unlock("orders").await.unwrap();
+    t2.lock("orders").await;
+    assert!(!lock.force_unlock().expecting(&seen).await.unwrap());
+    assert!(t2.is_held("orders").await);
+
+    let seen = lock.holder().await.unwrap().unwrap();
+    assert!(lock.force_unlock().expecting(&seen).await.unwrap());
+    assert!(!t2.is_locked("orders").await);
+}
+
+/// While its client holds the lock, a waiter sends nothing and hears nothing: it learns of the end
+/// together with the holder.
+#[tokio::test]
+async fn our_waiter_behind_our_own_holder_gets_the_lock_that_java_freed_when_the_holder_is_told() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let java = Redisson::start(&server.url()).await;
+    let client = Client::builder()
+        .url(server.url())
+        .watchdog_lease(Duration::from_millis(900))
+        .build()
+        .await
+        .unwrap();
+    let lock = client.lock("orders");
+    let guard = lock.lock().owner(&Owner::new()).await.unwrap();
+    let waiting = waiter(&lock);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+
+    assert!(java.thread("t1").force_unlock("orders").await);
+    let next = tokio::time::timeout(SAFETY, waiting).await.unwrap();
+
+    assert_eq!(guard.lost().await.reason(), LostReason::NotOurs);
+    next.unwrap().0.unlock().await.unwrap();
+    redis.assert_clean().await;
+}

@@ -1,0 +1,67 @@
+//! Java's watchdog and ours on one server.
+
+use std::time::{Duration, Instant};
+
+use lockdog::Client;
+
+use super::holder;
+use crate::support::RedisServer;
+use crate::support::redisson::Redisson;
+
+#[tokio::test]
+async fn both_watchdogs_keep_their_locks_and_neither_takes_the_others() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let (theirs, ours) = (Duration::from_millis(3_000), Duration::from_millis(1_500));
+    let java = Redisson::builder(&server.url())
+        .watchdog_timeout(theirs)
+        .start()
+        .await;
+    let client = Client::builder()
+        .url(server.url())
+        .watchdog_lease(ours)
+        .build()
+        .await
+        .unwrap();
+    let t1 = java.thread("t1");
+    let mut expected = Vec::new();
+    let mut guards = Vec::new();
+    for n in 0..3 {
+        let (java_name, our_name) = (format!("java:{n}"), format!("ours:{n}"));
+        t1.lock(&java_name).await;
+        guards.push(client.lock(&our_name).lock().await.unwrap());
+        for (name, lease) in [(java_name, theirs), (our_name, ours)] {
+            let held = holder(&redis, &name).await.unwrap();
+            expected.push((name, held, lease.as_millis() as i64));
+        }
+    }
+
+    // More than two of Java's leases and four of ours.
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_millis(6_500) {
+        for (name, held, lease) in &expected {
+            assert_eq!(holder(&redis, name).await.as_ref(), Some(held), "{name}");
+            let ttl = redis.pttl(name).await;
+            assert!((1..=*lease).contains(&ttl), "{name} has {ttl} ms left");
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+
+    for n in 0..3 {
+        assert!(
+            client
+                .lock(format!("java:{n}"))
+                .try_lock()
+                .await
+                .unwrap()
+                .is_none()
+        );
+        assert!(!t1.try_lock(&format!("ours:{n}")).await);
+        t1.unlock(&format!("java:{n}")).await.unwrap();
+    }
+    for guard in guards {
+        guard.unlock().await.unwrap();
+    }
+    assert_eq!(redis.keys().await, Vec::<String>::new());
+    redis.assert_clean().await;
+}
