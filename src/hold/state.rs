@@ -153,6 +153,15 @@ impl State {
         longer.then_some(lease)
     }
 
+    /// When the watchdog has to look again at a hold whose deadline is further away than a renewal
+    /// of `lease` reaches now: a third of it after the moment from which it would reach as far.
+    pub(crate) fn renewable_at(&self, lease: Duration) -> Moment {
+        if self.deadline >= self.max_until {
+            return Moment::NEVER;
+        }
+        self.deadline.minus(lease * 2 / 3)
+    }
+
     /// Takes in a good renewal that was sent at `sent`. A late one does not revive a lost hold.
     pub(crate) fn renew(&mut self, sent: Moment, lease: Duration, now: Moment) {
         self.expire(now);
