@@ -5,6 +5,9 @@ use std::time::Duration;
 use crate::clock::Moment;
 use crate::error::Error;
 
+/// What a deadline loses beside its percent, and more than whole milliseconds cut off.
+const ROUNDING: Duration = Duration::from_millis(2);
+
 /// The shortest lease that can be asked for.
 pub(crate) const SHORTEST: Duration = Duration::from_millis(10);
 
@@ -16,7 +19,13 @@ pub(crate) fn deadline(sent: Moment, lease: Duration) -> Moment {
 
 /// What a lease loses for clocks that run at different rates: one percent and 2 ms.
 fn drift(lease: Duration) -> Duration {
-    lease / 100 + Duration::from_millis(2)
+    lease / 100 + ROUNDING
+}
+
+/// The lease, in whole milliseconds, whose deadline is at least this far away.
+pub(crate) fn reaching(left: Duration) -> Duration {
+    let lease = (left.saturating_add(ROUNDING) / 99).saturating_mul(100);
+    lease.saturating_add(ROUNDING)
 }
 
 /// Checks a lease that a caller asked for, before anything is sent.

@@ -148,8 +148,9 @@ impl State {
 
     /// The lease that a renewal sent at `now` asks for; `None` if it would reach no further.
     pub(crate) fn renewal(&self, now: Moment, lease: Duration) -> Option<Duration> {
-        let lease = lease.min(self.max_until.since(now));
-        let longer = self.is_renewed() && lease::deadline(now, lease) > self.deadline;
+        let lease = lease.min(lease::reaching(self.max_until.since(now)));
+        let deadline = lease::deadline(now, lease).min(self.max_until);
+        let longer = self.is_renewed() && deadline > self.deadline;
         longer.then_some(lease)
     }
 

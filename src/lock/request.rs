@@ -146,7 +146,9 @@ impl Wish {
         }
         let lease = self.lease.unwrap_or(settings.watchdog_lease);
         Ok(Terms {
-            lease: self.max_hold.map_or(lease, |max_hold| lease.min(max_hold)),
+            lease: self
+                .max_hold
+                .map_or(lease, |max_hold| lease.min(lease::reaching(max_hold))),
             watched: self.lease.is_none(),
             max_hold: self.max_hold,
         })
