@@ -107,7 +107,7 @@ impl Caller<'_> {
             // Meanwhile another branch of this owner may have got it.
             Attempt::Busy(_) | Attempt::Ended | Attempt::Lost(_) => match self.reenter().await? {
                 Own::Reentered(claim) => Ok(Some(claim)),
-                Own::Nothing => Ok(None),
+                Own::Nothing => core.open().map(|()| None),
             },
         }
     }

@@ -18,7 +18,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, LostReason};
-use crate::hold::State;
+use crate::hold::{Phase, State};
 use crate::server::Private;
 use crate::session::{Core, Job, settle};
 
@@ -97,9 +97,14 @@ async fn finish(
     jobs: &mut UnboundedReceiver<Job>,
     mut settling: JoinSet<()>,
 ) {
-    let left: Vec<Job> = core
-        .holds
-        .all()
+    let all = core.holds.all();
+    // An acquire under way must not be granted to a client that has ended.
+    for hold in &all {
+        if hold.state().phase == Phase::Pending {
+            core.abandon(hold);
+        }
+    }
+    let left: Vec<Job> = all
         .into_iter()
         .filter(|hold| {
             let living = hold.state().is_living();
