@@ -97,6 +97,7 @@ impl Client {
         let report = shutdown::release_all(self.session.core()).await;
         self.session.core().ending.cancel();
         self.ended.cancelled().await;
+        self.session.core().server.close();
         report
     }
 }

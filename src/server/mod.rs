@@ -136,6 +136,11 @@ impl Server {
         self.slot.remove(connection);
     }
 
+    /// Lets the callers' connection go; a call still under way keeps it to its end.
+    pub(crate) fn close(&self) {
+        self.slot.clear();
+    }
+
     pub(crate) fn command_timeout(&self) -> Duration {
         self.command_timeout
     }
