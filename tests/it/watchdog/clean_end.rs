@@ -6,8 +6,8 @@ use lockdog::{Client, Error, LostReason, Owner};
 use tokio::time::{sleep, timeout};
 
 use super::child::is_alone;
-use super::{LEASE, SAFETY, builder, connect, connected, hold_many};
-use crate::support::{Redis, RedisServer, eventually};
+use super::{LEASE, SAFETY, builder, connect, connected, hold_many, is_acquire};
+use crate::support::{Action, Gate, Proxy, Redis, RedisServer, eventually};
 
 #[tokio::test]
 async fn a_shutdown_releases_a_thousand_locks_and_says_so() {
@@ -78,7 +78,8 @@ async fn a_shutdown_leaves_no_thread_and_no_connection() {
     let (guard, waiter) = use_every_connection(&client, &redis).await;
     assert_eq!(threads(), 1);
     client.shutdown().await;
-    assert_eq!(threads(), 0, "it waited for its thread");
+    // What is left of the thread after its last word is its exit.
+    eventually(SAFETY, "the thread ended", async || threads() == 0).await;
     let outcome = timeout(SAFETY, waiter).await.unwrap().unwrap();
     assert!(matches!(outcome, Err(Error::Closed)));
     // The handles are still there: it is the shutdown that has to close.
@@ -145,6 +146,27 @@ async fn a_shutdown_cancelled_half_way_can_be_called_again() {
     assert!(redis.keys().await.is_empty());
     assert!(guards.iter().all(|guard| !guard.is_valid()));
     redis.assert_clean().await;
+}
+
+#[tokio::test]
+async fn an_acquire_answered_after_the_shutdown_gives_no_guard_that_nobody_watches() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let proxy = Proxy::start(&server).await;
+    let client = connect(proxy.url()).await;
+    // The server knows the script, so that the answer held back is a grant.
+    client.lock("warm").try_lock().await.unwrap();
+    let gate = Gate::new();
+    proxy.on(is_acquire, Action::HoldReply(gate.clone()));
+    let call = tokio::spawn(client.lock("a").try_lock().into_future());
+    gate.wait_reached().await;
+    eventually(SAFETY, "it was granted", async || redis.exists("a").await).await;
+    timeout(SAFETY, client.shutdown()).await.expect("it ends");
+    gate.open();
+    let outcome = timeout(SAFETY, call).await.unwrap().unwrap();
+    assert!(!matches!(&outcome, Ok(Some(guard)) if guard.is_valid()));
+    drop(outcome);
+    eventually(SAFETY, "it is free", async || !redis.exists("a").await).await;
 }
 
 /// A held lock, and a waiter for another one, so that every kind of connection is open.

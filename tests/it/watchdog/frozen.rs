@@ -50,7 +50,8 @@ async fn stopped_with_the_lock(lease: &str) {
     let server = RedisServer::start().await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cell");
-    let test = "watchdog::frozen::a_holder_stopped_for_longer_than_its_lease_knows_at_its_first_look";
+    let test =
+        "watchdog::frozen::a_holder_stopped_for_longer_than_its_lease_knows_at_its_first_look";
     let argument = format!("{} {} {lease}", server.url(), path.display());
     let mut holder = Copy::run(test, &argument);
     assert_eq!(holder.hear(), "holding");
