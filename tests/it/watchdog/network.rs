@@ -15,7 +15,7 @@ async fn late_answers_to_renewals_lose_no_lock() {
         .delay(Direction::ToClient, Duration::from_millis(100));
     sleep(LEASE * 3).await;
     assert!(held.proxy.counts().delayed > 3);
-    held.is_still_held().await;
+    held.assert_still_held().await;
 }
 
 #[tokio::test]
@@ -36,7 +36,7 @@ async fn renewals_that_run_but_stay_unanswered_lose_no_lock() {
         .collect();
     assert!(on[0] != on[1] && on[1] != on[2], "{on:?}");
     sleep(LEASE * 2).await;
-    held.is_still_held().await;
+    held.assert_still_held().await;
 }
 
 #[tokio::test]
@@ -45,7 +45,7 @@ async fn connections_that_break_after_the_renewal_ran_lose_no_lock() {
     let rule = held.proxy.on(is_renewal, Action::ExecuteThenCut).times(3);
     rule.wait_hits(3).await;
     sleep(LEASE * 2).await;
-    held.is_still_held().await;
+    held.assert_still_held().await;
 }
 
 #[tokio::test]
@@ -55,7 +55,7 @@ async fn a_renewal_that_arrives_twice_renews_once() {
     rule.wait_hits(3).await;
     assert!(ttl(&held.redis, "a").await <= LEASE);
     assert_eq!(held.redis.hash("a").await.len(), 1);
-    held.is_still_held().await;
+    held.assert_still_held().await;
 }
 
 #[tokio::test]
@@ -65,7 +65,7 @@ async fn a_passing_refusal_of_renewals_loses_no_lock() {
     let rule = held.proxy.on(is_renewal, Action::ReplyWith(reply)).times(3);
     rule.wait_hits(3).await;
     sleep(LEASE * 2).await;
-    held.is_still_held().await;
+    held.assert_still_held().await;
 }
 
 #[tokio::test]
@@ -120,7 +120,7 @@ async fn an_inner_unlock_beside_a_renewal_leaves_the_outer_hold_renewed() {
     let counts: Vec<String> = held.redis.hash("a").await.into_values().collect();
     assert_eq!(counts, ["1"]);
     sleep(LEASE * 2).await;
-    held.is_still_held().await;
+    held.assert_still_held().await;
 }
 
 /// A lock that is renewed through a proxy.
@@ -152,7 +152,7 @@ impl Renewed {
         }
     }
 
-    async fn is_still_held(self) {
+    async fn assert_still_held(self) {
         assert!(self.guard.is_valid());
         assert!(self.redis.exists("a").await);
         self.guard.unlock().await.unwrap();

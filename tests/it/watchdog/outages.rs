@@ -3,9 +3,9 @@
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use lockdog::Client;
+use lockdog::LostReason;
 use tokio::runtime::Builder;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::{LEASE, PERIOD, SAFETY, builder, connect, connected, hold_many, scripts_run};
 use crate::support::{Data, Redis, RedisServer, eventually, heartbeat};
@@ -155,7 +155,7 @@ async fn scripts_flushed_all_the_time_lose_no_lock() {
 async fn a_restarted_server_that_kept_its_data_loses_no_lock() {
     let server = RedisServer::builder().persistent().start().await;
     // Long enough for the restart on a busy machine.
-    let lease = LEASE * 5;
+    let lease = LEASE * 3;
     let client = connected(builder(&server.url()).watchdog_lease(lease)).await;
     let guard = client.lock("a").lock().await.unwrap();
     let before: u64 = process_id(&server.redis().await).await;
@@ -182,10 +182,10 @@ async fn process_id(redis: &Redis) -> u64 {
 #[tokio::test]
 async fn a_lock_lost_with_the_servers_data_is_told() {
     let server = RedisServer::start().await;
-    let client: Client = connected(builder(&server.url()).watchdog_lease(LEASE * 5)).await;
+    let client = connected(builder(&server.url()).watchdog_lease(LEASE * 5)).await;
     let guard = client.lock("a").lock().await.unwrap();
     server.restart(Data::Lost).await;
-    let lost = tokio::time::timeout(SAFETY, guard.lost()).await.unwrap();
+    let lost = timeout(SAFETY, guard.lost()).await.unwrap();
     assert!(!guard.is_valid());
-    assert_eq!(lost.reason(), lockdog::LostReason::NotOurs);
+    assert_eq!(lost.reason(), LostReason::NotOurs);
 }
