@@ -30,12 +30,16 @@ impl Held {
     ///
     /// Cancelling it changes nothing.
     pub async fn lost(&self) -> Lost {
-        let clock = &self.session.core().clock;
+        let core = self.session.core();
         let told = self.hold.lost_token();
         loop {
-            let now = clock.now();
+            let now = core.clock.now();
             // Said a little early, so that it is not said too late.
             if let Some(lost) = self.hold.loss(now + TOLD_EARLY) {
+                // What is said stays true: no renewal may come in after it.
+                if core.lose_quietly(&self.hold, lost.reason()) {
+                    core.report_lost(&self.hold);
+                }
                 return lost;
             }
             // Tokio's timers stop while the machine sleeps, so the clock is looked at often.

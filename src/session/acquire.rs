@@ -116,7 +116,7 @@ impl Acquiring {
         // A refused reconnect says nothing of the sending before it.
         self.refused = is_no && !self.sent.repeated && !self.sent.unanswered;
         match acquired? {
-            Acquired::Granted => Ok(self.take_in(terms)),
+            Acquired::Granted => self.take_in(terms),
             Acquired::Busy(ttl) => Ok(Attempt::Busy(ttl)),
             Acquired::Gone => {
                 core.lose(&self.hold, LostReason::NotOurs);
@@ -130,7 +130,7 @@ impl Acquiring {
         !self.refused || self.hold.state().phase != Phase::Pending
     }
 
-    fn take_in(&mut self, terms: &Terms) -> Attempt {
+    fn take_in(&mut self, terms: &Terms) -> Result<Attempt, Error> {
         let core = self.session.core();
         let now = core.clock.now();
         let sent = self.sent.first.unwrap_or(now);
@@ -139,20 +139,20 @@ impl Acquiring {
             .holds
             .change(&self.hold, |state| state.grant(sent, terms, now));
         if !granted {
-            return self.gone();
+            return Ok(self.gone());
         }
         self.granted = true;
+        let claim = Claim::new(self.session.clone(), self.hold.clone(), terms.watched);
+        // Looked at after the hold can be seen, so that a shutdown has either seen it or is seen
+        // here: nobody would watch over it any more.
+        core.open()?;
         if was_first {
             for other in core.holds.supersede(&self.hold) {
                 core.report_lost(&other);
             }
         }
         core.waiters.wake_owner(self.hold.key(), self.hold.owner());
-        Attempt::Granted(Claim::new(
-            self.session.clone(),
-            self.hold.clone(),
-            terms.watched,
-        ))
+        Ok(Attempt::Granted(claim))
     }
 
     fn gone(&self) -> Attempt {

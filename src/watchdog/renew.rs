@@ -130,7 +130,9 @@ async fn send(
     let mut answer = pin!(script::renew(&connection, &fields, lease / 3));
     let answer = tokio::select! {
         answer = &mut answer => answer,
-        () = tokio::time::sleep(lease / 6) => {
+        // Before the holds are sent again, a sixth of a lease after this sending: that has to go
+        // elsewhere.
+        () = tokio::time::sleep(lease / 8) => {
             // Others shall not wait on a connection that is silent; this answer may still come.
             own.abandon(&connection);
             answer.await

@@ -1,1 +1,95 @@
-//! Filled next.
+//! Leases are kept alive whatever happens around them, and where that fails every holder is told in
+//! time.
+
+mod batches;
+mod child;
+mod clean_end;
+mod cycles;
+mod drops;
+mod exclusion;
+mod frozen;
+mod lost;
+mod lost_in_time;
+mod mixed;
+mod network;
+mod outages;
+mod period;
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use lockdog::{Client, ClientBuilder, Guard};
+
+use crate::support::{Proxy, Redis};
+
+/// Long enough for a busy machine to renew in time, short enough for a test to see many periods.
+const LEASE: Duration = Duration::from_millis(1200);
+
+/// Renewals come once in this time.
+const PERIOD: Duration = Duration::from_millis(400);
+
+/// Nothing takes this long unless it hangs.
+const SAFETY: Duration = Duration::from_secs(20);
+
+fn builder(url: &str) -> ClientBuilder {
+    Client::builder().url(url).watchdog_lease(LEASE)
+}
+
+async fn connect(url: &str) -> Client {
+    connected(builder(url)).await
+}
+
+async fn connected(builder: ClientBuilder) -> Client {
+    builder.build().await.expect("the server is reachable")
+}
+
+/// Holds `<prefix>:0` up to `<prefix>:<n - 1>`, all acquired at once.
+async fn hold_many(client: &Client, prefix: &str, n: usize) -> Vec<Guard> {
+    let acquires = (0..n).map(|i| client.lock(format!("{prefix}:{i}")).lock().into_future());
+    let guards = join_all(acquires).await;
+    guards
+        .into_iter()
+        .collect::<Result<_, _>>()
+        .expect("nobody else wants these locks")
+}
+
+/// Whether a command is a renewal, known by the digest or the text of its script.
+fn is_renewal(args: &[String]) -> bool {
+    is_script(args, &RENEW)
+}
+
+fn is_acquire(args: &[String]) -> bool {
+    is_script(args, &ACQUIRE)
+}
+
+fn is_script(args: &[String], script: &(&'static str, String)) -> bool {
+    args.get(1)
+        .is_some_and(|arg| arg == script.0 || *arg == script.1)
+}
+
+fn renewals(proxy: &Proxy) -> usize {
+    proxy.count(is_renewal)
+}
+
+/// How many scripts the server has run since its statistics were reset.
+async fn scripts_run(redis: &Redis) -> u64 {
+    let stats = redis.commandstats().await;
+    let calls = |name: &str| stats.get(name).copied().unwrap_or(0);
+    calls("eval") + calls("evalsha")
+}
+
+/// The TTL of a key that has one.
+async fn ttl(redis: &Redis, key: &str) -> Duration {
+    let left = redis.pttl(key).await;
+    Duration::from_millis(u64::try_from(left).expect("the key is there and expires"))
+}
+
+static RENEW: LazyLock<(&str, String)> =
+    LazyLock::new(|| script(include_str!("../../lua/lock/renew.lua")));
+static ACQUIRE: LazyLock<(&str, String)> =
+    LazyLock::new(|| script(include_str!("../../lua/lock/acquire.lua")));
+
+fn script(text: &'static str) -> (&'static str, String) {
+    (text, redis::Script::new(text).get_hash().to_owned())
+}

@@ -1,0 +1,59 @@
+//! Holders that freeze past their leases and look at their guards before they write exclude each
+//! other all the same.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use super::connect;
+use crate::support::{Cell, RedisServer};
+
+/// Number 2 of the catalogue's last list
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn frozen_holders_that_look_before_they_write_never_overlap() {
+    let server = RedisServer::start().await;
+    let cell = Cell::new();
+    let overslept = Arc::new(AtomicU32::new(0));
+    let written = Arc::new(AtomicU32::new(0));
+    let mut holders = Vec::new();
+    for who in ["ann", "bob"] {
+        let client = connect(&server.url()).await;
+        let (cell, overslept, written) = (cell.clone(), overslept.clone(), written.clone());
+        // A blocked thread of its own for each, so that one's sleep does not hold up the other.
+        holders.push(std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                for round in 0..8 {
+                    let lock = client.lock("a");
+                    let guard = lock.lock().lease(LEASE).await.unwrap();
+                    if round % 3 == 1 {
+                        std::thread::sleep(LEASE + LEASE / 4);
+                        assert!(!guard.is_valid(), "the lease is over");
+                        overslept.fetch_add(1, Ordering::Relaxed);
+                    }
+                    // A write is short against what has to be left of the lease for it.
+                    if guard.is_valid() && guard.remaining() > LEASE / 2 {
+                        cell.bump_as(who, Duration::from_millis(1)).await;
+                        written.fetch_add(1, Ordering::Relaxed);
+                    }
+                    let _ = guard.unlock().await;
+                }
+            });
+        }));
+    }
+    for holder in holders {
+        tokio::task::spawn_blocking(move || holder.join().unwrap())
+            .await
+            .unwrap();
+    }
+    assert_eq!(overslept.load(Ordering::Relaxed), 6);
+    let written = written.load(Ordering::Relaxed);
+    assert!(written >= 4, "hardly anybody wrote: {written}");
+    cell.assert_exclusive(written.into());
+    server.redis().await.assert_clean().await;
+}
+
+const LEASE: Duration = Duration::from_millis(600);

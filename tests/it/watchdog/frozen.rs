@@ -1,0 +1,120 @@
+//! Holders in processes of their own, stopped or killed with the lock in hand.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use tokio::time::timeout;
+
+use super::child::{Copy, argument, await_go_ahead, tell};
+use super::{LEASE, SAFETY, connect};
+use crate::support::RedisServer;
+
+#[tokio::test]
+async fn a_holder_stopped_for_longer_than_its_lease_knows_at_its_first_look() {
+    let Some(argument) = argument() else {
+        for lease in ["fixed", "watched"] {
+            stopped_with_the_lock(lease).await;
+        }
+        return;
+    };
+    let mut words = argument.split(' ');
+    let (Some(url), Some(path), Some(kind)) = (words.next(), words.next(), words.next()) else {
+        panic!("{argument}");
+    };
+    let client = connect(url).await;
+    let request = client.lock("a").lock();
+    let guard = match kind {
+        "fixed" => request.lease(LEASE).await.unwrap(),
+        _ => request.await.unwrap(),
+    };
+    let write_if_valid = |text: &str| {
+        let valid = guard.is_valid();
+        if valid {
+            fs::write(path, text).unwrap();
+        }
+        valid
+    };
+    assert!(write_if_valid("holding"));
+    tell("holding");
+    // No task of this runtime runs from here on.
+    await_go_ahead();
+    tell(if write_if_valid("too late") {
+        "still valid"
+    } else {
+        "lost"
+    });
+    await_go_ahead();
+}
+
+async fn stopped_with_the_lock(lease: &str) {
+    let server = RedisServer::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cell");
+    let test =
+        "watchdog::frozen::a_holder_stopped_for_longer_than_its_lease_knows_at_its_first_look";
+    let argument = format!("{} {} {lease}", server.url(), path.display());
+    let mut holder = Copy::run(test, &argument);
+    assert_eq!(holder.hear(), "holding");
+    holder.pause();
+    let client = connect(&server.url()).await;
+    let next = client.lock("a").try_lock().wait(SAFETY).await.unwrap();
+    let next = next.expect("the stopped holder's lease ends");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "holding");
+    fs::write(&path, "the next one").unwrap();
+    holder.go_ahead();
+    holder.resume();
+    assert_eq!(holder.hear(), "lost");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "the next one");
+    assert!(next.is_valid());
+    holder.kill();
+    next.unlock().await.unwrap();
+    server.redis().await.assert_clean().await;
+}
+
+/// L12
+#[tokio::test]
+async fn a_lock_whose_process_died_is_free_within_a_lease() {
+    if let Some(url) = argument() {
+        let client = connect(&url).await;
+        let _guard = client.lock("a").lock().await.unwrap();
+        tell("holding");
+        // Past the first renewals.
+        tokio::time::sleep(LEASE).await;
+        tell("renewed");
+        return std::future::pending().await;
+    }
+    let server = RedisServer::start().await;
+    let test = "watchdog::frozen::a_lock_whose_process_died_is_free_within_a_lease";
+    let mut holder = Copy::run(test, &server.url());
+    assert_eq!(holder.hear(), "holding");
+    assert_eq!(holder.hear(), "renewed");
+    let client = connect(&server.url()).await;
+    let lock = client.lock("a");
+    assert!(lock.try_lock().await.unwrap().is_none(), "it is renewed");
+    holder.kill();
+    let redis = server.redis().await;
+    let left = redis.pttl("a").await;
+    assert!((1..=LEASE.as_millis() as i64).contains(&left), "{left} ms");
+    let killed = Instant::now();
+    let guard = lock.try_lock().wait(SAFETY).await.unwrap();
+    println!("free {:?} after the end of its holder", killed.elapsed());
+    guard.expect("the lease ends").unlock().await.unwrap();
+    redis.assert_clean().await;
+}
+
+/// W03: a lock without a release is free after its lease, and another round later as well.
+#[tokio::test]
+async fn a_lock_left_to_its_lease_can_be_taken_again_and_again() {
+    let server = RedisServer::start().await;
+    let client = connect(&server.url()).await;
+    let lease = Duration::from_millis(200);
+    for _ in 0..3 {
+        let lock = client.lock("a");
+        let held = tokio::spawn(async move { lock.lock().lease(lease).await.unwrap().forget() });
+        held.await.unwrap();
+        let next = timeout(SAFETY, client.lock("a").lock()).await.unwrap();
+        next.unwrap().unlock().await.unwrap();
+    }
+    assert!(client.holds().is_empty());
+    server.redis().await.assert_clean().await;
+}

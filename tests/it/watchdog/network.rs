@@ -1,0 +1,162 @@
+//! Renewals that come late, twice, or whose answers get lost.
+
+use std::time::Duration;
+
+use lockdog::{Client, Guard};
+use tokio::time::sleep;
+
+use super::{LEASE, PERIOD, connect, is_renewal, renewals, ttl};
+use crate::support::{Action, Direction, Gate, Proxy, Redis, RedisServer};
+
+#[tokio::test]
+async fn late_answers_to_renewals_lose_no_lock() {
+    let held = Renewed::start().await;
+    held.proxy
+        .delay(Direction::ToClient, Duration::from_millis(100));
+    sleep(LEASE * 3).await;
+    assert!(held.proxy.counts().delayed > 3);
+    held.assert_still_held().await;
+}
+
+#[tokio::test]
+async fn renewals_that_run_but_stay_unanswered_lose_no_lock() {
+    let held = Renewed::start().await;
+    // Two connections in a row fall silent: each costs one try, since what is sent again goes
+    // elsewhere.
+    let rule = held.proxy.on(is_renewal, Action::DropReply).times(2);
+    rule.wait_hits(2).await;
+    held.proxy
+        .wait_for(is_renewal, held.renewals_before + 3)
+        .await;
+    let commands = held.proxy.commands();
+    let renewals = commands.iter().filter(|seen| is_renewal(&seen.args));
+    let on: Vec<u64> = renewals
+        .skip(held.renewals_before)
+        .map(|seen| seen.connection)
+        .collect();
+    assert!(on[0] != on[1] && on[1] != on[2], "{on:?}");
+    sleep(LEASE * 2).await;
+    held.assert_still_held().await;
+}
+
+#[tokio::test]
+async fn connections_that_break_after_the_renewal_ran_lose_no_lock() {
+    let held = Renewed::start().await;
+    let rule = held.proxy.on(is_renewal, Action::ExecuteThenCut).times(3);
+    rule.wait_hits(3).await;
+    sleep(LEASE * 2).await;
+    held.assert_still_held().await;
+}
+
+#[tokio::test]
+async fn a_renewal_that_arrives_twice_renews_once() {
+    let held = Renewed::start().await;
+    let rule = held.proxy.on(is_renewal, Action::Twice).times(3);
+    rule.wait_hits(3).await;
+    assert!(ttl(&held.redis, "a").await <= LEASE);
+    assert_eq!(held.redis.hash("a").await.len(), 1);
+    held.assert_still_held().await;
+}
+
+#[tokio::test]
+async fn a_passing_refusal_of_renewals_loses_no_lock() {
+    let held = Renewed::start().await;
+    let reply = "-LOADING Redis is loading the dataset in memory".to_owned();
+    let rule = held.proxy.on(is_renewal, Action::ReplyWith(reply)).times(3);
+    rule.wait_hits(3).await;
+    sleep(LEASE * 2).await;
+    held.assert_still_held().await;
+}
+
+#[tokio::test]
+async fn a_renewal_in_flight_when_its_hold_ends_never_lengthens_the_next_one() {
+    let held = Renewed::start().await;
+    let gate = Gate::new();
+    held.proxy.on(is_renewal, Action::HoldRequest(gate.clone()));
+    gate.wait_reached().await;
+    held.guard.unlock().await.unwrap();
+    let lease = PERIOD;
+    let request = held.client.lock("a").lock().lease(lease);
+    let next = request.await.unwrap();
+    gate.open();
+    gate.wait_passed().await;
+    // A hold that ended needs no further renewal either, whatever became of that one.
+    let left = held.redis.pttl("a").await;
+    assert!(left <= lease.as_millis() as i64, "{left} ms");
+    next.lost().await;
+    sleep(PERIOD).await;
+    assert!(!held.redis.exists("a").await, "it expired by itself");
+    assert_eq!(renewals(&held.proxy), held.renewals_before + 1);
+}
+
+#[tokio::test]
+async fn a_renewal_repeated_after_its_hold_ended_does_nothing() {
+    let held = Renewed::start().await;
+    let gate = Gate::new();
+    held.proxy.on(is_renewal, Action::TwiceLate(gate.clone()));
+    gate.wait_reached().await;
+    held.guard.unlock().await.unwrap();
+    let lease = PERIOD;
+    let next = held.client.lock("a").lock().lease(lease).await.unwrap();
+    gate.open();
+    gate.wait_passed().await;
+    let left = held.redis.pttl("a").await;
+    assert!(left <= lease.as_millis() as i64, "{left} ms");
+    drop(next);
+    held.redis.assert_clean().await;
+}
+
+/// Number 5 of the catalogue's last list: an unlock of a non-final hold races with a renewal.
+#[tokio::test]
+async fn an_inner_unlock_beside_a_renewal_leaves_the_outer_hold_renewed() {
+    let held = Renewed::start().await;
+    let inner = held.client.lock("a").lock().await.unwrap();
+    let gate = Gate::new();
+    held.proxy.on(is_renewal, Action::HoldRequest(gate.clone()));
+    gate.wait_reached().await;
+    inner.unlock().await.unwrap();
+    gate.open();
+    gate.wait_passed().await;
+    let counts: Vec<String> = held.redis.hash("a").await.into_values().collect();
+    assert_eq!(counts, ["1"]);
+    sleep(LEASE * 2).await;
+    held.assert_still_held().await;
+}
+
+/// A lock that is renewed through a proxy.
+struct Renewed {
+    proxy: Proxy,
+    redis: Redis,
+    client: Client,
+    guard: Guard,
+    renewals_before: usize,
+    _server: RedisServer,
+}
+
+impl Renewed {
+    async fn start() -> Self {
+        let server = RedisServer::start().await;
+        let proxy = Proxy::start(&server).await;
+        let client = connect(proxy.url()).await;
+        let guard = client.lock("a").lock().await.unwrap();
+        // The watchdog's connection is there from now on.
+        proxy.wait_for(is_renewal, 1).await;
+        sleep(PERIOD / 4).await;
+        Self {
+            redis: server.redis().await,
+            renewals_before: renewals(&proxy),
+            proxy,
+            client,
+            guard,
+            _server: server,
+        }
+    }
+
+    async fn assert_still_held(self) {
+        assert!(self.guard.is_valid());
+        assert!(self.redis.exists("a").await);
+        self.guard.unlock().await.unwrap();
+        self.redis.assert_clean().await;
+        assert!(self.client.holds().is_empty());
+    }
+}
