@@ -153,6 +153,15 @@ impl State {
         longer.then_some(lease)
     }
 
+    /// When to look again at a hold that a renewal would not keep for longer now: an inner acquire
+    /// may have a longer lease than the watchdog, and must not outlive its renewals.
+    pub(crate) fn renew_later(&self, now: Moment, lease: Duration) -> Moment {
+        if !self.is_renewed() || self.max_until.since(now) <= lease {
+            return Moment::NEVER;
+        }
+        self.deadline.minus(lease / 3 * 2).max(now + lease / 6)
+    }
+
     /// Takes in a good renewal that was sent at `sent`. A late one does not revive a lost hold.
     pub(crate) fn renew(&mut self, sent: Moment, lease: Duration, now: Moment) {
         self.expire(now);
@@ -207,7 +216,8 @@ impl State {
         };
         self.count = self.count.saturating_sub(1);
         self.watched = self.watched.saturating_sub(u32::from(watched));
-        if self.count == 0 {
+        // Nobody is left to be told of a lost hold that has forgotten claims only.
+        if self.count == 0 || lost && self.is_only_forgotten() {
             self.end();
         } else if lost {
             return Dropped::Nothing;
@@ -221,3 +231,43 @@ impl State {
 
 /// How long a command may be under way and still lengthen what stands in Redis.
 const SLOW_ARRIVAL: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEASE: Duration = Duration::from_secs(30);
+
+    fn terms(lease: Duration, watched: bool) -> Terms {
+        Terms {
+            lease,
+            watched,
+            max_hold: None,
+        }
+    }
+
+    #[test]
+    fn a_longer_inner_lease_puts_renewals_off_and_does_not_end_them() {
+        let start = Moment(1_000_000_000);
+        let mut state = State::pending(start);
+        assert!(state.grant(start, &terms(LEASE, true), start));
+        assert!(state.grant(start, &terms(3 * LEASE, false), start));
+        let now = start + LEASE / 3;
+        assert_eq!(state.renewal(now, LEASE), None);
+        let later = state.renew_later(now, LEASE);
+        assert!(later > now && later < state.deadline, "{later:?}");
+        assert_eq!(state.renewal(later, LEASE), Some(LEASE));
+    }
+
+    #[test]
+    fn a_lost_hold_ends_with_its_last_guard_though_others_were_forgotten() {
+        let start = Moment(1_000_000_000);
+        let mut state = State::pending(start);
+        assert!(state.grant(start, &terms(LEASE, false), start));
+        assert!(state.grant(start, &terms(LEASE, false), start));
+        state.forgotten.push(false);
+        assert!(state.expire(start + LEASE));
+        state.drop_claim(false, start + LEASE);
+        assert_eq!(state.phase, Phase::Ended);
+    }
+}

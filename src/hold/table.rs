@@ -231,7 +231,7 @@ impl Holds {
                     state.renew_at = now + lease / 6;
                     due.renew.push((hold.clone(), lease));
                 } else {
-                    state.renew_at = Moment::NEVER;
+                    state.renew_at = state.renew_later(now, lease);
                 }
             }
             let next = next_moment(&state);
