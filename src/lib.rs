@@ -24,6 +24,9 @@
 //! the lease of a hold that was acquired without one. A *guard* stands for one acquire. A hold that
 //! is gone against its owner's will is *lost*.
 
+#[macro_use]
+mod mutant;
+
 mod client;
 mod clock;
 mod error;

@@ -165,7 +165,8 @@ impl State {
     /// Takes in a good renewal that was sent at `sent`. A late one does not revive a lost hold.
     pub(crate) fn renew(&mut self, sent: Moment, lease: Duration, now: Moment) {
         self.expire(now);
-        if !self.is_living() {
+        let revives = mutant!("late_renewal_revives") && matches!(self.phase, Phase::Lost(_));
+        if !self.is_living() && !revives {
             return;
         }
         self.phase = Phase::Held;
