@@ -39,6 +39,8 @@ mod owner;
 mod script;
 mod server;
 mod session;
+#[cfg(test)]
+mod simulation;
 mod wait;
 mod watchdog;
 

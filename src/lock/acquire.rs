@@ -163,7 +163,7 @@ impl Caller<'_> {
     async fn take_part(&self, place: &Place, contest: &mut Contest) -> Result<Step> {
         let core = self.core();
         let now = core.clock.now();
-        let poll_cap = jittered(core.settings.poll_cap);
+        let poll_cap = jittered(core, core.settings.poll_cap);
         if !place.is_contender() {
             match place.take_over() {
                 Some(abandoned) => {
@@ -229,13 +229,13 @@ impl Caller<'_> {
     ) -> Result<Step> {
         let core = self.core();
         if let Wake::Poll(backoff) = core.settings.wake {
-            let pause = jittered(backoff.pause(contest.attempts));
+            let pause = jittered(core, backoff.pause(contest.attempts));
             contest.attempts += 1;
             return Ok(Step::Wait(core.clock.now() + pause));
         }
         // A TTL of n ms is over when n + 1 ms have passed for certain.
         let ttl = ttl.map_or(Duration::MAX, |ttl| ttl + Duration::from_millis(1));
-        let wait = ttl.min(jittered(core.settings.poll_cap));
+        let wait = ttl.min(jittered(core, core.settings.poll_cap));
         let look_again = core.clock.now() + wait;
         if listening || contest.is_deaf {
             return Ok(Step::Wait(look_again));
@@ -326,9 +326,8 @@ struct Contest {
 }
 
 /// Up to a tenth more, so that waiters do not move in step.
-fn jittered(pause: Duration) -> Duration {
-    use std::hash::{BuildHasher, RandomState};
-    let random = RandomState::new().hash_one(0) % 1024;
+fn jittered(core: &Core, pause: Duration) -> Duration {
+    let random = core.clock.chance() % 1024;
     pause + pause / 10 * random as u32 / 1024
 }
 

@@ -143,6 +143,7 @@ impl Place {
         let until = until.max(now + SHORTEST);
         self.ticket.promise(until);
         tokio::select! {
+            biased;
             () = self.ticket.told() => {}
             () = clock.sleep_until(until), if !mutant!("no_timer") => {}
         }

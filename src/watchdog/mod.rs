@@ -63,7 +63,7 @@ fn supervise(core: &Arc<Core>, runtime: &Runtime, jobs: &mut UnboundedReceiver<J
     }
 }
 
-async fn watch(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
+pub(crate) async fn watch(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
     let own = Arc::new(Private::default());
     let mut settling = JoinSet::new();
     {
@@ -71,6 +71,7 @@ async fn watch(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
         let mut listening = std::pin::pin!(listen::keep_listening(core));
         loop {
             tokio::select! {
+                biased;
                 () = core.ending.cancelled() => break,
                 () = &mut renewing => {}
                 () = &mut listening => {}
@@ -121,6 +122,7 @@ async fn finish(
     jobs.close();
     loop {
         tokio::select! {
+            biased;
             Some(job) = jobs.recv(), if settling.len() < AT_ONCE => {
                 settling.spawn(do_job(core.clone(), own.clone(), job));
             }

@@ -55,6 +55,7 @@ pub(super) async fn keep_renewing(core: &Arc<Core>, own: &Arc<Private>) {
             wake_at = wake_at.min(now + TICK);
         }
         tokio::select! {
+            biased;
             () = core.clock.sleep_until(wake_at) => {}
             () = core.holds.earlier() => {}
         }
@@ -123,6 +124,7 @@ async fn send(
     let sent = core.clock.now();
     let mut answer = pin!(script::renew(&connection, &fields, lease / 3));
     let answer = tokio::select! {
+        biased;
         answer = &mut answer => answer,
         () = tokio::time::sleep(lease / 6) => {
             // Others shall not wait on a connection that is silent; this answer may still come.
