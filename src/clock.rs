@@ -25,7 +25,8 @@ impl Clock {
     pub(crate) fn shifted(ahead: Arc<AtomicU64>) -> Self {
         Self {
             ahead: Some(ahead),
-            ..Self::default()
+            #[cfg(test)]
+            simulated: None,
         }
     }
 

@@ -266,7 +266,7 @@ fn to_lua(lua: &Lua, reply: Reply) -> mlua::Result<LuaValue> {
 /// Numbers lose their fractions, `false` becomes nil, a list ends before its first nil.
 fn from_lua(value: &LuaValue) -> Result<Value, String> {
     Ok(match value {
-        LuaValue::Integer(n) => Value::Int(i64::from(*n)),
+        LuaValue::Integer(n) => Value::Int(*n),
         LuaValue::Number(n) => Value::Int(n.trunc() as i64),
         LuaValue::Boolean(true) => Value::Int(1),
         LuaValue::String(text) => Value::BulkString(text.as_bytes().to_vec()),
