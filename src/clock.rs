@@ -3,6 +3,7 @@
 //! A lease runs out on the server whether or not this machine is suspended, so every deadline is
 //! kept on `CLOCK_BOOTTIME` (design: invariant 2).
 
+use std::hash::{BuildHasher, RandomState};
 use std::ops::Add;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,21 +14,65 @@ use std::time::Duration;
 pub(crate) struct Clock {
     /// Nanoseconds by which a test moved this clock ahead.
     ahead: Option<Arc<AtomicU64>>,
+    /// Virtual time and seeded chance instead of the machine's.
+    #[cfg(test)]
+    simulated: Option<crate::simulation::VirtualClock>,
 }
 
 impl Clock {
     /// A clock that runs `ahead` nanoseconds before the machine's, so that tests can let a
     /// machine "sleep" without sleeping.
     pub(crate) fn shifted(ahead: Arc<AtomicU64>) -> Self {
-        Self { ahead: Some(ahead) }
+        Self {
+            ahead: Some(ahead),
+            #[cfg(test)]
+            simulated: None,
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn simulated(clock: crate::simulation::VirtualClock) -> Self {
+        Self {
+            simulated: Some(clock),
+            ..Self::default()
+        }
     }
 
     pub(crate) fn now(&self) -> Moment {
+        #[cfg(test)]
+        if let Some(clock) = &self.simulated {
+            return clock.now();
+        }
         let ahead = self
             .ahead
             .as_ref()
             .map_or(0, |ahead| ahead.load(Ordering::Relaxed));
         Moment(boottime().saturating_add(ahead))
+    }
+
+    /// A number that nobody can foresee. It comes from here because a simulated run has to be the
+    /// same each time, in its chances as in its time.
+    fn chance(&self) -> u64 {
+        #[cfg(test)]
+        if let Some(clock) = &self.simulated {
+            return clock.chance();
+        }
+        RandomState::new().hash_one(0)
+    }
+
+    /// Up to a tenth less, so that waiters do not move in step.
+    pub(crate) fn sooner(&self, pause: Duration) -> Duration {
+        pause - self.some_of(pause / 10)
+    }
+
+    /// Up to a tenth more.
+    pub(crate) fn later(&self, pause: Duration) -> Duration {
+        pause + self.some_of(pause / 10)
+    }
+
+    /// Something between nothing and all of it, by chance.
+    fn some_of(&self, duration: Duration) -> Duration {
+        duration / 1024 * (self.chance() % 1024) as u32
     }
 
     /// Sleeps until `moment`, and over it by at most the timer's own millisecond.

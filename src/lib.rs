@@ -80,6 +80,9 @@
     )
 )]
 
+#[macro_use]
+mod mutant;
+
 mod client;
 mod clock;
 mod error;
@@ -92,6 +95,8 @@ mod owner;
 mod script;
 mod server;
 mod session;
+#[cfg(test)]
+mod simulation;
 mod wait;
 mod watchdog;
 

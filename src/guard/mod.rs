@@ -55,6 +55,12 @@ impl Guard {
         self.held.clone()
     }
 
+    /// What stands in Redis for it.
+    #[cfg(test)]
+    pub(crate) fn field(&self) -> String {
+        self.claim.session().core().field(self.claim.hold())
+    }
+
     /// Waits until the lock is lost and tells how; ends no later than the deadline up to which the
     /// lock may be believed in. While the lock is held it waits.
     ///

@@ -169,7 +169,8 @@ impl State {
     /// Takes in a good renewal that was sent at `sent`. A late one does not revive a lost hold.
     pub(crate) fn renew(&mut self, sent: Moment, lease: Duration, now: Moment) {
         self.expire(now);
-        if !self.is_living() {
+        let revives = mutant!("late_renewal_revives") && matches!(self.phase, Phase::Lost(_));
+        if !self.is_living() && !revives {
             return;
         }
         self.phase = Phase::Held;
@@ -242,19 +243,38 @@ const SLOW_ARRIVAL: Duration = Duration::from_secs(1);
 mod tests {
     use super::*;
 
+    const LEASE: Duration = Duration::from_secs(30);
+
+    fn terms(lease: Duration, watched: bool) -> Terms {
+        Terms {
+            lease,
+            watched,
+            max_hold: None,
+        }
+    }
+
+    #[test]
+    fn a_longer_inner_lease_puts_renewals_off_and_does_not_end_them() {
+        let start = Moment(1_000_000_000);
+        let mut state = State::pending(start);
+        assert!(state.grant(start, &terms(LEASE, true), start));
+        assert!(state.grant(start, &terms(3 * LEASE, false), start));
+        let now = start + LEASE / 3;
+        assert_eq!(state.renewal(now, LEASE), None);
+        let later = state.renew_at;
+        assert!(later > now && later < state.deadline, "{later:?}");
+        assert_eq!(state.renewal(later, LEASE), Some(LEASE));
+    }
+
     #[test]
     fn a_lost_hold_ends_with_its_last_guard_though_others_were_forgotten() {
-        let now = Moment(1_000_000_000);
-        let terms = Terms {
-            lease: Duration::from_secs(1),
-            watched: true,
-            max_hold: None,
-        };
-        let mut state = State::pending(now);
-        assert!(state.grant(now, &terms, now) && state.grant(now, &terms, now));
-        state.forgotten.push(true);
-        assert!(state.lose(LostReason::NotOurs));
-        assert_eq!(state.drop_claim(true, now), Dropped::Settle);
-        assert_eq!((state.phase, state.count), (Phase::Ended, 0));
+        let start = Moment(1_000_000_000);
+        let mut state = State::pending(start);
+        assert!(state.grant(start, &terms(LEASE, false), start));
+        assert!(state.grant(start, &terms(LEASE, false), start));
+        state.forgotten.push(false);
+        assert!(state.expire(start + LEASE));
+        state.drop_claim(false, start + LEASE);
+        assert_eq!(state.phase, Phase::Ended);
     }
 }

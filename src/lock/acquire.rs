@@ -12,7 +12,7 @@ use crate::hold::{Standing, Terms};
 use crate::key::LockKey;
 use crate::owner::Owner;
 use crate::session::{Acquiring, Attempt, Claim, Core, Session};
-use crate::wait::{Place, Wake, later, sooner};
+use crate::wait::{Place, Wake};
 
 /// How long a caller is ready to wait.
 #[derive(Clone, Copy, Debug)]
@@ -162,7 +162,7 @@ impl Caller<'_> {
     async fn take_part(&self, place: &Place, contest: &mut Contest) -> Result<Step> {
         let core = self.core();
         let now = core.clock.now();
-        let poll_cap = sooner(core.settings.poll_cap);
+        let poll_cap = core.clock.sooner(core.settings.poll_cap);
         if !place.is_contender() {
             match place.take_over() {
                 Some(abandoned) => {
@@ -239,13 +239,13 @@ impl Caller<'_> {
         let core = self.core();
         if let Wake::Poll(backoff) = core.settings.wake {
             let pause = backoff.pause(contest.attempts);
-            let pause = later(pause.min(core.settings.poll_cap));
+            let pause = core.clock.later(pause.min(core.settings.poll_cap));
             contest.attempts = contest.attempts.saturating_add(1);
             return Ok(Step::Wait(core.clock.now() + pause));
         }
         // A TTL of n ms is over when n + 1 ms have passed for certain.
         let ttl = ttl.map_or(Duration::MAX, |ttl| ttl + Duration::from_millis(1));
-        let wait = ttl.min(sooner(core.settings.poll_cap));
+        let wait = ttl.min(core.clock.sooner(core.settings.poll_cap));
         let look_again = core.clock.now() + wait;
         if listening || contest.is_deaf {
             return Ok(Step::Wait(look_again));

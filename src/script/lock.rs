@@ -86,8 +86,13 @@ pub(crate) async fn unlock(
     until: Moment,
     sent: &mut Sent,
 ) -> Result<Unlocked, Failure> {
-    static SCRIPT: LazyLock<Script> =
-        LazyLock::new(|| Script::new(include_str!("../../lua/lock/unlock.lua")));
+    static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
+        #[cfg(lockdog_mutants)]
+        if mutant!("unlock_by_decrement") {
+            return Script::new(crate::mutant::UNLOCK_BY_DECREMENT);
+        }
+        Script::new(include_str!("../../lua/lock/unlock.lua"))
+    });
     let call = Call {
         script: &SCRIPT,
         keys: vec![key.key()],
@@ -160,8 +165,13 @@ pub(crate) async fn force_unlock(
     field: &str,
     until: Moment,
 ) -> Result<bool, Failure> {
-    static SCRIPT: LazyLock<Script> =
-        LazyLock::new(|| Script::new(include_str!("../../lua/lock/force_unlock.lua")));
+    static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
+        #[cfg(lockdog_mutants)]
+        if mutant!("blind_force_unlock") {
+            return Script::new(crate::mutant::BLIND_FORCE_UNLOCK);
+        }
+        Script::new(include_str!("../../lua/lock/force_unlock.lua"))
+    });
     let call = Call {
         script: &SCRIPT,
         keys: vec![key.key()],

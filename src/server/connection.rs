@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Value};
+use redis::{Cmd, RedisResult, Value};
 
 use super::failure::Failure;
 
 /// A multiplexed connection: commands sent on it are executed in the order of their sending.
 #[derive(Clone)]
 pub(crate) struct Connection {
-    multiplexed: MultiplexedConnection,
+    wire: Wire,
     /// Tells one connection of this process from the next.
     number: u64,
     /// The server's name for it, where the server tells.
@@ -22,17 +22,34 @@ pub(crate) struct Connection {
     _pooled: Option<Arc<deadpool_redis::Connection>>,
 }
 
+/// What carries a connection's commands.
+#[derive(Clone)]
+enum Wire {
+    Socket(MultiplexedConnection),
+    #[cfg(test)]
+    Simulated(crate::simulation::Wire),
+}
+
 impl Connection {
     pub(super) fn new(
         multiplexed: MultiplexedConnection,
         pooled: Option<deadpool_redis::Connection>,
     ) -> Self {
-        static NUMBER: AtomicU64 = AtomicU64::new(1);
         Self {
-            multiplexed,
-            number: NUMBER.fetch_add(1, Ordering::Relaxed),
+            wire: Wire::Socket(multiplexed),
+            number: next_number(),
             client_id: None,
             _pooled: pooled.map(Arc::new),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn simulated(wire: crate::simulation::Wire) -> Self {
+        Self {
+            number: next_number(),
+            client_id: Some(wire.client_id()),
+            wire: Wire::Simulated(wire),
+            _pooled: None,
         }
     }
 
@@ -59,9 +76,7 @@ impl Connection {
     ///
     /// Dropped before the command was written, it is never sent; after that it runs unseen.
     pub(crate) async fn send(&self, command: &Cmd, limit: Duration) -> Result<Value, Failure> {
-        // A clone is a handle on the same socket, and sending needs one of its own.
-        let mut handle = self.multiplexed.clone();
-        match tokio::time::timeout(limit, handle.send_packed_command(command)).await {
+        match tokio::time::timeout(limit, self.wire.send(command)).await {
             Err(_) => Err(Failure::Silent(limit)),
             Ok(answer) => answer
                 .and_then(Value::extract_error)
@@ -76,6 +91,24 @@ impl Connection {
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.number == other.number
     }
+}
+
+impl Wire {
+    async fn send(&self, command: &Cmd) -> RedisResult<Value> {
+        match self {
+            Self::Socket(multiplexed) => {
+                // A clone is a handle on the same socket, and sending needs one of its own.
+                multiplexed.clone().send_packed_command(command).await
+            }
+            #[cfg(test)]
+            Self::Simulated(wire) => wire.send(command).await,
+        }
+    }
+}
+
+fn next_number() -> u64 {
+    static NUMBER: AtomicU64 = AtomicU64::new(1);
+    NUMBER.fetch_add(1, Ordering::Relaxed)
 }
 
 /// Where the current connection is kept; opening one is single flight.

@@ -120,6 +120,9 @@ impl Server {
         let connection = self.connection(limit).await?;
         let limit = self.limit(until);
         sent.repeated |= sent.unanswered;
+        if mutant!("deadline_from_repetition") {
+            sent.first = None;
+        }
         sent.first = sent.first.or_else(|| Some(self.clock.now()));
         sent.on = Some(connection.clone());
         sent.unanswered = true;

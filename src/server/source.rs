@@ -16,6 +16,9 @@ pub(crate) struct Source {
     url: Option<redis::Client>,
     pool: Option<deadpool_redis::Pool>,
     name: Option<String>,
+    /// Takes the place of both.
+    #[cfg(test)]
+    simulated: Option<crate::simulation::Wiring>,
 }
 
 impl Source {
@@ -30,7 +33,23 @@ impl Source {
             return Err(Error::invalid("client", "give a url or a pool".to_owned()));
         }
         let url = url.map(parse).transpose()?;
-        Ok(Self { url, pool, name })
+        Ok(Self {
+            url,
+            pool,
+            name,
+            #[cfg(test)]
+            simulated: None,
+        })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn simulated(wiring: crate::simulation::Wiring) -> Self {
+        Self {
+            url: None,
+            pool: None,
+            name: None,
+            simulated: Some(wiring),
+        }
     }
 
     /// A connection for callers' commands. It is driven by the runtime that this is called on.
@@ -53,6 +72,10 @@ impl Source {
 
     /// A connection that nobody else uses; from the pool where no URL is known.
     pub(crate) async fn open_own(&self, limit: Duration) -> Result<Connection, Failure> {
+        #[cfg(test)]
+        if let Some(wiring) = &self.simulated {
+            return wiring.open().await.map(Connection::simulated);
+        }
         let Some(client) = &self.url else {
             return Box::pin(self.open(limit)).await;
         };

@@ -134,6 +134,11 @@ impl Acquiring {
         let core = self.session.core();
         let now = core.clock.now();
         let sent = self.sent.first.unwrap_or(now);
+        let sent = if mutant!("deadline_from_reply") {
+            now
+        } else {
+            sent
+        };
         let was_first = self.hold.state().phase == Phase::Pending;
         let granted = core
             .holds
@@ -174,7 +179,7 @@ impl Drop for Acquiring {
         if was_first {
             core.holds.change(&self.hold, State::end);
         }
-        if self.sent.first.is_some() && !self.refused {
+        if self.sent.first.is_some() && !self.refused && !mutant!("no_settle") {
             let job = Job::after(self.hold.clone(), self.command.take(), self.sent.on.take());
             core.owe(job);
         } else if was_first {

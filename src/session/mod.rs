@@ -96,6 +96,9 @@ impl Core {
 
     /// The field that stands in Redis for a hold.
     pub(crate) fn field(&self, hold: &Hold) -> String {
+        if mutant!("fixed_field") {
+            return format!("{}:{}", self.id, hold.owner());
+        }
         format!("{}:{}.{}", self.id, hold.owner(), hold.number())
     }
 

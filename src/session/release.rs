@@ -107,6 +107,10 @@ impl Drop for Claim {
         }
         self.warn_elsewhere();
         let core = self.session.core();
+        if mutant!("late_drop") && self.hold.state().count == 1 {
+            self.hold.state().count = 0;
+            return core.owe(Job::new(self.hold.clone()));
+        }
         let now = core.clock.now();
         let watched = self.watched;
         let dropped = core

@@ -7,7 +7,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use super::Core;
 use crate::error::LostReason;
-use crate::hold::{Command, Hold, Phase};
+use crate::hold::{Command, Hold, Phase, State};
 use crate::script::{self, Settled};
 use crate::server::{Connection, Failure, Private};
 
@@ -123,6 +123,9 @@ pub(crate) async fn settle(core: &Core, own: &Private, room: &Semaphore, mut job
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     };
+    if mutant!("late_drop") && hold.state().target() == 0 {
+        core.holds.change(hold, State::end);
+    }
     if hold.state().phase == Phase::Ended {
         core.forget(hold);
     }

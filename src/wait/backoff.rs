@@ -65,20 +65,3 @@ impl Default for Backoff {
         Self::exponential(Duration::from_millis(1), Duration::from_millis(128), 2)
     }
 }
-
-/// Up to a tenth less, so that waiters do not move in step.
-pub(crate) fn sooner(pause: Duration) -> Duration {
-    pause - some_of(pause / 10)
-}
-
-/// Up to a tenth more.
-pub(crate) fn later(pause: Duration) -> Duration {
-    pause + some_of(pause / 10)
-}
-
-/// Something between nothing and all of it, by chance.
-fn some_of(duration: Duration) -> Duration {
-    use std::hash::{BuildHasher, RandomState};
-    let chance = RandomState::new().hash_one(0) % 1024;
-    duration / 1024 * chance as u32
-}

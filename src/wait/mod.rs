@@ -22,7 +22,6 @@ use crate::key::LockKey;
 use crate::owner::Owner;
 
 pub use backoff::{Backoff, Wake};
-pub(crate) use backoff::{later, sooner};
 use queue::{Queue, Ticket};
 pub(crate) use subscriptions::{Heard, Subscription, Subscriptions};
 
@@ -136,8 +135,9 @@ impl Place {
         let until = until.max(now + SHORTEST);
         self.ticket.promise(until);
         tokio::select! {
+            biased;
             () = self.ticket.told() => {}
-            () = clock.sleep_until(until) => {}
+            () = clock.sleep_until(until), if !mutant!("no_timer") => {}
         }
         // A woken contender has a poll cap to do what it was woken for.
         self.ticket.promise(clock.now());

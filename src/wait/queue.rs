@@ -159,7 +159,9 @@ impl Queue {
             .find(present)
             .or_else(|| self.waiting.front());
         self.contender = next.map(|ticket| ticket.id);
-        if let Some(ticket) = next {
+        if let Some(ticket) = next
+            && !mutant!("swallowed_wake")
+        {
             ticket.told.notify_one();
         }
     }

@@ -78,7 +78,7 @@ fn supervise(core: &Arc<Core>, runtime: &Runtime, jobs: &mut UnboundedReceiver<J
     }
 }
 
-async fn watch(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
+pub(crate) async fn watch(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
     let own = Arc::new(Private::new(core.settings.watchdog_lease));
     let mut settling = Settling::new(core, &own);
     {
@@ -86,6 +86,7 @@ async fn watch(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
         let mut listening = pin!(listen::keep_listening(core));
         loop {
             tokio::select! {
+                biased;
                 () = core.ending.cancelled() => break,
                 () = &mut renewing => {}
                 () = &mut listening => {}

@@ -50,6 +50,7 @@ pub(super) async fn keep_renewing(core: &Arc<Core>, own: &Arc<Private>) {
         }
         drop(room);
         tokio::select! {
+            biased;
             () = core.clock.sleep_until(due.next) => {}
             () = core.holds.earlier() => {}
             // There is room again.
@@ -129,6 +130,7 @@ async fn send(
     let sent = core.clock.now();
     let mut answer = pin!(script::renew(&connection, &fields, lease / 3));
     let answer = tokio::select! {
+        biased;
         answer = &mut answer => answer,
         // Before the holds are sent again, a sixth of a lease after this sending: that has to go
         // elsewhere.

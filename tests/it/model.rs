@@ -1,1 +1,8 @@
-//! Filled next.
+//! The lock against models of itself: what it answers and leaves in Redis after any sequence of
+//! calls, and whether its holders' times ever overlap.
+
+mod history;
+mod repetition;
+mod sequences;
+mod state;
+mod wake_up;

@@ -1,0 +1,12 @@
+# Included by the Makefile.
+
+.PHONY: mutants soak
+
+# Each defect in src/mutant.rs must make a test fail.
+mutants:
+	tests/mutants
+
+# The simulation for as many seeds as SEEDS says: some 200 a second and core.
+SEEDS ?= 200000
+soak:
+	LOCKDOG_SEEDS=$(SEEDS) cargo test --lib simulation::no_seed -- --nocapture

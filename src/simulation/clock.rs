@@ -1,0 +1,45 @@
+//! A client's clock in virtual time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::chance::Chance;
+use crate::clock::Moment;
+
+/// Reads the runtime's paused time, faster or slower than the server's clock by a constant rate.
+#[derive(Clone, Debug)]
+pub(crate) struct VirtualClock {
+    start: tokio::time::Instant,
+    /// Parts per million of the server's rate.
+    rate: u64,
+    /// What it showed at the start.
+    offset: u64,
+    chance: Arc<AtomicU64>,
+}
+
+impl VirtualClock {
+    pub(super) fn new(start: tokio::time::Instant, rate: u64, offset: u64) -> Self {
+        Self {
+            start,
+            rate,
+            offset,
+            chance: Arc::new(AtomicU64::new(offset)),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Moment {
+        let passed = self.start.elapsed().as_nanos() * u128::from(self.rate) / 1_000_000;
+        Moment(self.offset + passed as u64)
+    }
+
+    pub(crate) fn chance(&self) -> u64 {
+        let seed = self.chance.fetch_add(1, Ordering::Relaxed);
+        Chance::new(seed, 0).next()
+    }
+
+    /// The server's time, in nanoseconds since the start, at this client's `moment`.
+    pub(super) fn at_server(&self, moment: Moment) -> u64 {
+        let passed = u128::from(moment.0.saturating_sub(self.offset));
+        (passed * 1_000_000 / u128::from(self.rate)) as u64
+    }
+}

@@ -1,0 +1,50 @@
+//! What a command on the wire is about.
+
+/// A command of ours, told apart by its arguments only, so that a changed script changes nothing.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum Command<'a> {
+    /// An acquire, unlock or settle: it makes the count of a hold something.
+    Count {
+        field: &'a str,
+        target: u32,
+        acquires: bool,
+    },
+    Renew {
+        fields: Vec<&'a str>,
+    },
+    Force {
+        field: &'a str,
+    },
+    Other,
+}
+
+impl<'a> Command<'a> {
+    pub(super) fn of(args: &'a [String]) -> Self {
+        if !args[0].starts_with("EVAL") {
+            return Self::Other;
+        }
+        let keys: usize = args[2].parse().expect("a script has a number of keys");
+        let values: Vec<&str> = args[3 + keys..].iter().map(String::as_str).collect();
+        let is_number = |text: &str| text.parse::<u64>().is_ok();
+        match values[..] {
+            [field, target, last] if is_number(target) => Self::Count {
+                field,
+                target: target.parse().expect("a target is a small number"),
+                acquires: is_number(last),
+            },
+            [field, channel] if !is_number(channel) => Self::Force { field },
+            _ => Self::Renew {
+                fields: values.iter().step_by(2).copied().collect(),
+            },
+        }
+    }
+
+    /// The holds that it may change.
+    pub(super) fn fields(&self) -> Vec<&'a str> {
+        match self {
+            Self::Count { field, .. } | Self::Force { field } => vec![field],
+            Self::Renew { fields } => fields.clone(),
+            Self::Other => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! A network that delivers every command once or twice, late and out of order over several
+//! connections, and loses replies and connections.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use redis::{Cmd, ErrorKind, RedisError, RedisResult, Value};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
+
+use super::chance::Chance;
+use super::command::Command;
+use super::redis::error_answer;
+use crate::server::Failure;
+
+/// How often what goes wrong, in percent, and how late late is.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Faults {
+    pub(super) slow: u64,
+    pub(super) slow_ms: u64,
+    pub(super) twice: u64,
+    pub(super) deaf: u64,
+    pub(super) broken: u64,
+    pub(super) refused: u64,
+    pub(super) unreachable: u64,
+    pub(super) flushed: u64,
+    /// Connections that were given up may be killed.
+    pub(super) kill: bool,
+}
+
+pub(super) struct Network {
+    start: Instant,
+    wires: Mutex<Wires>,
+    changed: Notify,
+}
+
+struct Wires {
+    chance: Chance,
+    faults: Faults,
+    events: BTreeMap<(u64, u64), Event>,
+    connections: Vec<Line>,
+    serial: u64,
+    /// The last command about each hold's count that was sent.
+    last_sent: HashMap<String, u64>,
+}
+
+/// One connection.
+struct Line {
+    open: bool,
+    /// Its replies do not arrive any more.
+    deaf: bool,
+    last_delivery: u64,
+    last_reply: u64,
+    waiting: HashMap<u64, oneshot::Sender<RedisResult<Value>>>,
+}
+
+pub(super) enum Event {
+    Deliver(Delivery),
+    Reply {
+        connection: usize,
+        serial: u64,
+        value: Value,
+    },
+    Break(usize),
+    FlushScripts,
+}
+
+/// A command that arrives at the server.
+#[derive(Clone)]
+pub(super) struct Delivery {
+    pub(super) connection: usize,
+    pub(super) serial: u64,
+    pub(super) args: Vec<String>,
+    /// A further delivery of a command, on a way of its own.
+    pub(super) copy: bool,
+    answered: bool,
+    /// What the server answers instead of executing it.
+    pub(super) refusal: Option<&'static str>,
+}
+
+impl Network {
+    pub(super) fn new(start: Instant, chance: Chance, faults: Faults) -> Self {
+        Self {
+            start,
+            wires: Mutex::new(Wires {
+                chance,
+                faults,
+                events: BTreeMap::new(),
+                connections: Vec::new(),
+                serial: 0,
+                last_sent: HashMap::new(),
+            }),
+            changed: Notify::new(),
+        }
+    }
+
+    pub(super) fn now(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    /// From now on nothing goes wrong any more, except on connections that are deaf already.
+    pub(super) fn calm(&self) {
+        let mut wires = self.wires.lock();
+        let kill = wires.faults.kill;
+        wires.faults = Faults {
+            kill,
+            ..Faults::default()
+        };
+    }
+
+    /// Everything sent has arrived, and every reply that will.
+    pub(super) fn is_idle(&self) -> bool {
+        self.wires.lock().events.is_empty()
+    }
+
+    pub(super) fn last_sent(&self, field: &str) -> Option<u64> {
+        self.wires.lock().last_sent.get(field).copied()
+    }
+
+    /// The next event, when its time has come.
+    pub(super) async fn next(&self) -> Event {
+        loop {
+            let at = {
+                let mut wires = self.wires.lock();
+                let first = wires.events.first_entry();
+                match first {
+                    Some(first) if first.key().0 <= self.now() => return first.remove(),
+                    Some(first) => Some(first.key().0),
+                    None => None,
+                }
+            };
+            let sleep = async {
+                match at {
+                    Some(at) => {
+                        let at = self.start + Duration::from_nanos(at);
+                        tokio::time::sleep_until(at).await;
+                    }
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = sleep => {}
+                () = self.changed.notified() => {}
+            }
+        }
+    }
+
+    /// Sends the reply to a command that the server executed or refused.
+    pub(super) fn reply(&self, delivery: &Delivery, value: Value) {
+        let mut wires = self.wires.lock();
+        if !delivery.answered {
+            return;
+        }
+        let now = self.now();
+        let delay = wires.delay();
+        let line = &mut wires.connections[delivery.connection];
+        if line.deaf || !line.open {
+            return;
+        }
+        line.last_reply = line.last_reply.max(now + delay);
+        let at = line.last_reply;
+        wires.add(
+            at,
+            Event::Reply {
+                connection: delivery.connection,
+                serial: delivery.serial,
+                value,
+            },
+        );
+    }
+
+    pub(super) fn hand_over(&self, connection: usize, serial: u64, value: Value) {
+        let line = &mut self.wires.lock().connections[connection];
+        if let Some(waiting) = line.waiting.remove(&serial) {
+            // Whoever asked may have gone.
+            let _ = waiting.send(Ok(value));
+        }
+    }
+
+    /// Ends a connection; what is on its way to the server still arrives.
+    pub(super) fn end(&self, connection: usize) {
+        self.wires.lock().end(connection);
+    }
+
+    /// Ends a connection from the server's side: nothing that it carries arrives any more.
+    pub(super) fn kill(&self, client_id: &str) -> Value {
+        let mut wires = self.wires.lock();
+        if !wires.faults.kill {
+            return error_answer("NOPERM this user has no permissions to run 'client|kill'");
+        }
+        let Some(connection) = client_id.parse().ok().map(|id: usize| id - 1) else {
+            return error_answer("ERR client-id should be greater than 0");
+        };
+        wires.events.retain(|_, event| {
+            !matches!(event, Event::Deliver(delivery)
+                if delivery.connection == connection && !delivery.copy)
+        });
+        wires.end(connection);
+        Value::Int(1)
+    }
+
+    fn open(&self) -> usize {
+        let mut wires = self.wires.lock();
+        wires.connections.push(Line {
+            open: true,
+            deaf: false,
+            last_delivery: 0,
+            last_reply: 0,
+            waiting: HashMap::new(),
+        });
+        wires.connections.len() - 1
+    }
+
+    fn send(
+        &self,
+        connection: usize,
+        args: Vec<String>,
+    ) -> Option<oneshot::Receiver<RedisResult<Value>>> {
+        let now = self.now();
+        let mut wires = self.wires.lock();
+        if !wires.connections[connection].open {
+            return None;
+        }
+        wires.serial += 1;
+        let serial = wires.serial;
+        if let Command::Count { field, .. } = Command::of(&args) {
+            wires.last_sent.insert(field.to_owned(), serial);
+        }
+        let (answer, answered) = oneshot::channel();
+        let faults = wires.faults;
+        let arrival = now + wires.delay();
+        let copy_arrival = now + wires.late();
+        let second_answers = wires.chance.percent(50);
+        let deaf = wires.chance.percent(faults.deaf);
+        let breaks = wires.chance.percent(faults.broken);
+        let break_at = now + wires.delay();
+        let refusals = ["LOADING loading", "BUSY busy", "OOM command not allowed"];
+        let refusal = wires.chance.one_of(&refusals);
+        let refusal = wires.chance.percent(faults.refused).then_some(refusal);
+        // What answers a repeated command is its last delivery, so a no is no to all of them.
+        let twice = wires.chance.percent(faults.twice) && refusal.is_none();
+        if wires.chance.percent(faults.flushed) {
+            wires.add(now, Event::FlushScripts);
+        }
+        let line = &mut wires.connections[connection];
+        line.waiting.insert(serial, answer);
+        line.deaf |= deaf;
+        line.last_delivery = line.last_delivery.max(arrival);
+        let arrival = line.last_delivery;
+        let delivery = Delivery {
+            connection,
+            serial,
+            args,
+            copy: false,
+            answered: !(twice && second_answers),
+            refusal,
+        };
+        if twice {
+            let copy = Delivery {
+                copy: true,
+                answered: second_answers,
+                refusal: None,
+                ..delivery.clone()
+            };
+            wires.add(copy_arrival, Event::Deliver(copy));
+        }
+        wires.add(arrival, Event::Deliver(delivery));
+        if breaks {
+            wires.add(break_at, Event::Break(connection));
+        }
+        drop(wires);
+        self.changed.notify_one();
+        Some(answered)
+    }
+}
+
+impl Wires {
+    fn add(&mut self, at: u64, event: Event) {
+        self.serial += 1;
+        self.events.insert((at, self.serial), event);
+    }
+
+    /// In nanoseconds: a few milliseconds as a rule.
+    fn delay(&mut self) -> u64 {
+        let faults = self.faults;
+        if self.chance.percent(faults.slow) {
+            return self.late();
+        }
+        self.chance.within(0, 3_000_000)
+    }
+
+    fn late(&mut self) -> u64 {
+        let longest = self.faults.slow_ms.max(3) * 1_000_000;
+        self.chance.within(0, longest)
+    }
+
+    fn end(&mut self, connection: usize) {
+        let line = &mut self.connections[connection];
+        line.open = false;
+        let mut waiting: Vec<_> = line.waiting.drain().collect();
+        waiting.sort_by_key(|(serial, _)| *serial);
+        for (_, waiting) in waiting {
+            // Whoever asked may have gone.
+            let _ = waiting.send(Err(broken()));
+        }
+    }
+}
+
+/// Opens a client's connections.
+#[derive(Clone)]
+pub(crate) struct Wiring(pub(super) Arc<Network>);
+
+/// One connection of a client.
+#[derive(Clone)]
+pub(crate) struct Wire {
+    network: Arc<Network>,
+    connection: usize,
+}
+
+impl Wiring {
+    pub(crate) async fn open(&self) -> Result<Wire, Failure> {
+        let (delay, refused) = {
+            let mut wires = self.0.wires.lock();
+            let unreachable = wires.faults.unreachable;
+            (wires.delay(), wires.chance.percent(unreachable))
+        };
+        tokio::time::sleep(Duration::from_nanos(delay)).await;
+        if refused {
+            return Err(Failure::Unsent("simulated: connection refused".into()));
+        }
+        Ok(Wire {
+            network: self.0.clone(),
+            connection: self.0.open(),
+        })
+    }
+}
+
+impl Wire {
+    pub(crate) fn client_id(&self) -> u64 {
+        self.connection as u64 + 1
+    }
+
+    pub(crate) async fn send(&self, command: &Cmd) -> RedisResult<Value> {
+        let args = command.args_iter().map(|arg| match arg {
+            redis::Arg::Simple(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            _ => String::new(),
+        });
+        let answered = self.network.send(self.connection, args.collect());
+        match answered {
+            Some(answered) => answered.await.unwrap_or_else(|_| Err(broken())),
+            None => Err(broken()),
+        }
+    }
+}
+
+fn broken() -> RedisError {
+    (ErrorKind::Io, "simulated: connection broken").into()
+}

@@ -1,0 +1,358 @@
+//! Who sees both sides at once, and what must be true there (design: invariants 1 to 7).
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use redis::Value;
+
+use super::clock::VirtualClock;
+use super::command::Command;
+use super::network::{Delivery, Network};
+use super::redis::{Hash, Redis};
+use crate::hold::{Hold, Phase};
+use crate::session::Core;
+
+pub(super) struct Observer {
+    pub(super) redis: Redis,
+    network: Arc<Network>,
+    clients: Vec<(Arc<Core>, VirtualClock)>,
+    /// Fields that were deleted by force; their holders learn of it late.
+    forced: HashSet<String>,
+    lost: HashSet<(usize, u64)>,
+    /// The last executed command about each hold's count.
+    executed: HashMap<String, u64>,
+    delivered_twice: HashSet<u64>,
+    /// Fields that a command has deleted.
+    deleted: HashSet<String>,
+    pub(super) violation: Option<String>,
+    pub(super) seen: Seen,
+    trace: Option<Vec<String>>,
+}
+
+/// How often the run came by what it is there to try: a simulation without faults proves nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    pub(super) executed: u64,
+    pub(super) copies: u64,
+    pub(super) overtaken: u64,
+    pub(super) grants: u64,
+    pub(super) inner: u64,
+    pub(super) renewals: u64,
+    pub(super) losses: u64,
+    pub(super) forced: u64,
+    pub(super) killed: u64,
+}
+
+impl Seen {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.executed += other.executed;
+        self.copies += other.copies;
+        self.overtaken += other.overtaken;
+        self.grants += other.grants;
+        self.inner += other.inner;
+        self.renewals += other.renewals;
+        self.losses += other.losses;
+        self.forced += other.forced;
+        self.killed += other.killed;
+    }
+}
+
+impl Observer {
+    pub(super) fn new(
+        redis: Redis,
+        network: Arc<Network>,
+        clients: Vec<(Arc<Core>, VirtualClock)>,
+        traced: bool,
+    ) -> Self {
+        Self {
+            redis,
+            network,
+            clients,
+            forced: HashSet::new(),
+            lost: HashSet::new(),
+            executed: HashMap::new(),
+            delivered_twice: HashSet::new(),
+            deleted: HashSet::new(),
+            violation: None,
+            seen: Seen::default(),
+            trace: traced.then(Vec::new),
+        }
+    }
+
+    pub(super) fn note(&mut self, line: impl FnOnce() -> String) {
+        let now = self.network.now();
+        if let Some(trace) = &mut self.trace {
+            let mut line = line();
+            for (i, (core, _)) in self.clients.iter().enumerate() {
+                line = line.replace(&core.id.to_string(), &format!("client{i}"));
+            }
+            trace.push(format!("{:>9.3} ms  {line}", now as f64 / 1e6));
+        }
+    }
+
+    pub(super) fn trace(&mut self) -> Vec<String> {
+        self.trace.take().unwrap_or_default()
+    }
+
+    fn violated(&mut self, what: String) {
+        self.note(|| format!("VIOLATION {what}"));
+        self.violation.get_or_insert(what);
+    }
+
+    pub(super) fn claim(&mut self, is_true: bool, what: impl FnOnce() -> String) {
+        if !is_true {
+            self.violated(what());
+        }
+    }
+
+    /// Executes a command and looks at what it did.
+    pub(super) fn execute(&mut self, delivery: &Delivery) -> Value {
+        let now_ms = self.now_ms();
+        let command = Command::of(&delivery.args);
+        let before = self.redis.hash(KEY, now_ms);
+        let value = match delivery.args[0].as_str() {
+            "CLIENT" if delivery.args[1] == "KILL" => {
+                self.seen.killed += 1;
+                self.network.kill(&delivery.args[3])
+            }
+            _ => self.redis.execute(&delivery.args, now_ms),
+        };
+        let after = self.redis.hash(KEY, now_ms);
+        self.seen.executed += 1;
+        self.seen.copies += u64::from(delivery.copy);
+        self.note(|| {
+            let copy = if delivery.copy { " (again)" } else { "" };
+            format!(
+                "#{} on {}{copy}: {command:?} -> {value:?}; {}",
+                delivery.serial,
+                delivery.connection,
+                shown(after.as_ref())
+            )
+        });
+        if delivery.copy {
+            self.delivered_twice.insert(delivery.serial);
+        }
+        let ran = !matches!(&value, Value::ServerError(_));
+        if ran {
+            self.account(&command, delivery.serial, before.as_ref(), after.as_ref());
+        }
+        self.compare(&command, before.as_ref(), after.as_ref());
+        self.look();
+        value
+    }
+
+    fn account(
+        &mut self,
+        command: &Command<'_>,
+        serial: u64,
+        before: Option<&Hash>,
+        after: Option<&Hash>,
+    ) {
+        let there = |hash: Option<&Hash>, field| count(hash, field) > 0;
+        for field in command.fields() {
+            if there(before, field) && !there(after, field) {
+                self.deleted.insert(field.to_owned());
+            }
+        }
+        match command {
+            Command::Count {
+                field,
+                target,
+                acquires,
+            } => {
+                let last = self.executed.insert((*field).to_owned(), serial);
+                self.seen.overtaken += u64::from(last.is_some_and(|last| last > serial));
+                if *acquires && there(after, field) {
+                    self.seen.grants += u64::from(*target == 1);
+                    self.seen.inner += u64::from(*target > 1);
+                }
+            }
+            Command::Force { field } => {
+                if there(before, field) {
+                    self.seen.forced += 1;
+                    self.forced.insert((*field).to_owned());
+                }
+            }
+            Command::Renew { .. } => self.seen.renewals += 1,
+            Command::Other => {}
+        }
+    }
+
+    /// No command touches a hold other than its own, nor shortens the life of one.
+    fn compare(&mut self, command: &Command<'_>, before: Option<&Hash>, after: Option<&Hash>) {
+        let Some(before) = before else { return };
+        let own = command.fields();
+        for (field, count_before) in &before.counts {
+            let count_after = count(after, field);
+            if !own.contains(&field.as_str()) && count_after != *count_before {
+                self.violated(format!("a command about {own:?} changed {field}"));
+            }
+            let shorter = after.is_some_and(|after| after.until_ms < before.until_ms);
+            if count_after > 0 && shorter {
+                self.violated(format!("a command about {own:?} shortened {field}"));
+            }
+        }
+    }
+
+    /// What holds at every moment: whoever believes in a hold has it in Redis, for longer than he
+    /// believes. As a hash is one holder's, two holders cannot both be believed in.
+    pub(super) fn look(&mut self) {
+        let hash = self.redis.hash(KEY, self.now_ms());
+        if hash.as_ref().is_some_and(|hash| hash.counts.len() > 1) {
+            self.violated(format!("two holders in Redis: {}", shown(hash.as_ref())));
+        }
+        for client in 0..self.clients.len() {
+            for hold in self.clients[client].0.holds.all() {
+                if let Some(wrong) = self.wrong_with(client, &hold, hash.as_ref()) {
+                    self.violated(wrong);
+                }
+            }
+        }
+    }
+
+    fn wrong_with(&mut self, client: usize, hold: &Hold, hash: Option<&Hash>) -> Option<String> {
+        let (core, clock) = &self.clients[client];
+        let (phase, valid, deadline) = {
+            let state = hold.state();
+            (
+                state.phase,
+                state.is_valid(core.clock.now()),
+                state.deadline,
+            )
+        };
+        let id = (client, hold.number());
+        if matches!(phase, Phase::Lost(_)) && self.lost.insert(id) {
+            self.seen.losses += 1;
+        }
+        if !valid {
+            return None;
+        }
+        if self.lost.contains(&id) {
+            return Some(format!("hold {id:?} was lost and is valid again"));
+        }
+        let field = core.field(hold);
+        if self.forced.contains(&field) {
+            return None;
+        }
+        let until = clock.at_server(deadline);
+        match hash {
+            Some(hash) if hash.counts.contains_key(&field) => {
+                let ends = hash
+                    .until_ms
+                    .map_or(u64::MAX, |until| (until + 1) * 1_000_000);
+                (until > ends).then(|| {
+                    let beyond = (until - ends) as f64 / 1e6;
+                    format!("{field} is believed in for {beyond} ms longer than Redis keeps it")
+                })
+            }
+            _ => Some(format!(
+                "{field} is believed in, and Redis has {}",
+                shown(hash)
+            )),
+        }
+    }
+
+    /// What holds when nothing is on its way and nothing is owed any more.
+    pub(super) fn look_at_rest(&mut self) {
+        let hash = self.redis.hash(KEY, self.now_ms());
+        let mut listed = HashSet::new();
+        for client in 0..self.clients.len() {
+            for hold in self.clients[client].0.holds.all() {
+                let core = &self.clients[client].0;
+                let field = core.field(&hold);
+                listed.insert(field.clone());
+                let state = hold.state();
+                if !state.is_valid(core.clock.now()) || self.forced.contains(&field) {
+                    continue;
+                }
+                let (here, there) = (i64::from(state.count), count(hash.as_ref(), &field));
+                drop(state);
+                if here != there && self.in_order(&field) {
+                    self.violated(format!("{field} counts {here}, in Redis {there}"));
+                }
+            }
+        }
+        let fields = hash.iter().flat_map(|hash| hash.counts.keys());
+        for field in fields {
+            let twice = self.executed.get(field);
+            let twice = twice.is_some_and(|serial| self.delivered_twice.contains(serial));
+            if !listed.contains(field) && self.in_order(field) && !twice {
+                self.violated(format!("nobody holds {field}, and it was not undone"));
+            }
+        }
+    }
+
+    pub(super) fn owes_a_release(&self) -> bool {
+        let holds = self.clients.iter().flat_map(|(core, _)| core.holds.all());
+        holds
+            .into_iter()
+            .any(|hold| hold.state().phase == Phase::Ended)
+    }
+
+    /// The holds that the watchdog must be able to keep while nothing goes wrong.
+    pub(super) fn watched(&self) -> Vec<(String, Arc<Hold>)> {
+        let mut watched = Vec::new();
+        for (core, _) in &self.clients {
+            let now = core.clock.now();
+            for hold in core.holds.all() {
+                let kept = {
+                    let state = hold.state();
+                    state.is_valid(now) && state.is_renewed()
+                };
+                if kept {
+                    watched.push((core.field(&hold), hold));
+                }
+            }
+        }
+        watched
+    }
+
+    pub(super) fn look_whether_kept(&mut self, (field, hold): &(String, Arc<Hold>)) {
+        let kept = hold.state().is_living() || self.forced.contains(field);
+        self.claim(kept, || {
+            format!("the watchdog did not keep {field} on a calm network")
+        });
+    }
+
+    /// What holds when every lease is over.
+    pub(super) fn look_at_the_end(&mut self) {
+        let hash = self.redis.hash(KEY, self.now_ms());
+        self.claim(hash.is_none(), || {
+            format!("left behind: {}", shown(hash.as_ref()))
+        });
+        for client in 0..self.clients.len() {
+            let left = self.clients[client].0.holds.all().len();
+            self.claim(left == 0, || {
+                format!("client {client} still lists {left} holds")
+            });
+        }
+    }
+
+    pub(super) fn was_deleted(&self, field: &str) -> bool {
+        self.deleted.contains(field)
+    }
+
+    /// No command about the hold's count was overtaken by a later one.
+    fn in_order(&self, field: &str) -> bool {
+        self.executed.get(field).copied() == self.network.last_sent(field)
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.network.now() / 1_000_000
+    }
+}
+
+fn count(hash: Option<&Hash>, field: &str) -> i64 {
+    let count = hash.and_then(|hash| hash.counts.get(field));
+    count.copied().unwrap_or(0)
+}
+
+fn shown(hash: Option<&Hash>) -> String {
+    match hash {
+        None => "nothing".to_owned(),
+        Some(hash) => format!("{:?} until {:?} ms", hash.counts, hash.until_ms),
+    }
+}
+
+/// The one lock of a run.
+pub(super) const KEY: &str = "lock";

@@ -1,0 +1,188 @@
+//! What happens in one run: drawn from its seed, and cut shorter to find the shortest failing one.
+
+use super::chance::Chance;
+use super::network::Faults;
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Plan {
+    pub(super) seed: u64,
+    pub(super) faults: Faults,
+    pub(super) watchdog_lease_ms: u64,
+    pub(super) command_timeout_ms: u64,
+    pub(super) poll_cap_ms: u64,
+    /// Of each client's clock, in parts per million of the server's.
+    pub(super) rates: [u64; 2],
+    /// When each client's watchdog stands still, and for how long.
+    pub(super) pauses: Vec<Pause>,
+    pub(super) tasks: Vec<Task>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Pause {
+    pub(super) client: usize,
+    pub(super) at_ms: u64,
+    pub(super) length_ms: u64,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Task {
+    pub(super) client: usize,
+    pub(super) owner: u64,
+    pub(super) steps: Vec<Step>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Step {
+    /// First or inner, as it comes.
+    Acquire {
+        wait_ms: Option<u64>,
+        lease_ms: Option<u64>,
+        cancel: Cancel,
+    },
+    /// The newest guard.
+    Unlock(Cancel),
+    Drop,
+    Forget,
+    EndForgotten(Cancel),
+    Force(Cancel),
+    /// A holder that pauses, or an owner between two holds.
+    Rest(u64),
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Cancel {
+    Never,
+    AtPoll(u64),
+    After(u64),
+}
+
+impl Plan {
+    pub(super) fn draw(seed: u64) -> Self {
+        let mut chance = Chance::new(seed, 1);
+        let watchdog_lease_ms = chance.one_of(&[300, 600, 1000]);
+        let faults = faults(&mut chance, watchdog_lease_ms);
+        let mut tasks = Vec::new();
+        let count = chance.within(2, 4);
+        for number in 0..count {
+            // The fourth task is a second one of the third owner.
+            let owner = number.min(2);
+            let steps = chance.within(3, 9);
+            tasks.push(Task {
+                client: (owner as usize) % 2,
+                owner,
+                steps: (0..steps)
+                    .map(|_| step(&mut chance, watchdog_lease_ms))
+                    .collect(),
+            });
+        }
+        let mut pauses = Vec::new();
+        if chance.percent(30) {
+            pauses.push(Pause {
+                client: chance.within(0, 1) as usize,
+                at_ms: chance.within(0, 3 * watchdog_lease_ms),
+                length_ms: chance.within(1, 2 * watchdog_lease_ms),
+            });
+        }
+        let rates = [990_100, 995_000, 1_000_000, 1_009_900];
+        Self {
+            seed,
+            faults,
+            watchdog_lease_ms,
+            command_timeout_ms: chance.one_of(&[60, 150, 400]),
+            poll_cap_ms: chance.one_of(&[30, 200]),
+            rates: [chance.one_of(&rates), chance.one_of(&rates)],
+            pauses,
+            tasks,
+        }
+    }
+
+    /// How long anything of the run can be left in Redis after the last command.
+    pub(super) fn longest_lease_ms(&self) -> u64 {
+        let steps = self.tasks.iter().flat_map(|task| &task.steps);
+        let leases = steps.filter_map(|step| match step {
+            Step::Acquire { lease_ms, .. } => *lease_ms,
+            _ => None,
+        });
+        leases.fold(self.watchdog_lease_ms, u64::max)
+    }
+
+    /// Every plan that is a little less than this one.
+    pub(super) fn smaller(&self) -> Vec<Self> {
+        let mut plans = Vec::new();
+        let mut add = |change: &dyn Fn(&mut Self)| {
+            let mut plan = self.clone();
+            change(&mut plan);
+            if plan != *self {
+                plans.push(plan);
+            }
+        };
+        for (i, task) in self.tasks.iter().enumerate() {
+            add(&|plan| drop(plan.tasks.remove(i)));
+            add(&|plan| plan.tasks[i].steps.truncate(task.steps.len() / 2));
+            for j in (0..task.steps.len()).rev() {
+                add(&|plan| {
+                    plan.tasks[i].steps.remove(j);
+                });
+            }
+        }
+        add(&|plan| plan.pauses.clear());
+        add(&|plan| plan.rates = [1_000_000; 2]);
+        add(&|plan| plan.faults.slow = 0);
+        add(&|plan| plan.faults.twice = 0);
+        add(&|plan| plan.faults.deaf = 0);
+        add(&|plan| plan.faults.broken = 0);
+        add(&|plan| plan.faults.refused = 0);
+        add(&|plan| plan.faults.unreachable = 0);
+        add(&|plan| plan.faults.flushed = 0);
+        plans
+    }
+}
+
+fn faults(chance: &mut Chance, lease_ms: u64) -> Faults {
+    if chance.percent(15) {
+        return Faults::default();
+    }
+    let mut often = |most: u64| {
+        let most = chance.one_of(&[0, most / 4, most]);
+        chance.within(0, most)
+    };
+    let (slow, twice) = (often(40), often(60));
+    let (deaf, broken, refused) = (often(15), often(20), often(15));
+    let (unreachable, flushed) = (often(30), often(10));
+    Faults {
+        slow,
+        slow_ms: chance.one_of(&[20, lease_ms / 3, lease_ms, 2 * lease_ms]),
+        twice,
+        deaf,
+        broken,
+        refused,
+        unreachable,
+        flushed,
+        kill: chance.percent(70),
+    }
+}
+
+fn step(chance: &mut Chance, lease_ms: u64) -> Step {
+    let mut cancel = |percent: u64| match chance.within(1, 100) {
+        n if n > percent => Cancel::Never,
+        n if n % 2 == 0 => Cancel::AtPoll(chance.within(1, 6)),
+        _ => Cancel::After(chance.within(0, 100)),
+    };
+    let (cancel_acquire, cancel_end) = (cancel(30), cancel(20));
+    match chance.within(0, 99) {
+        0..40 => Step::Acquire {
+            wait_ms: chance.percent(60).then(|| chance.within(1, 2 * lease_ms)),
+            lease_ms: chance.percent(50).then(|| chance.within(20, 2 * lease_ms)),
+            cancel: cancel_acquire,
+        },
+        40..60 => Step::Unlock(cancel_end),
+        60..72 => Step::Drop,
+        72..77 => Step::Forget,
+        77..82 => Step::EndForgotten(cancel_end),
+        82..86 => Step::Force(cancel_end),
+        _ => {
+            let longest = chance.one_of(&[5, 50, 2 * lease_ms]);
+            Step::Rest(chance.within(0, longest))
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! One task of a plan, written as a user would write it.
+
+use std::time::Duration;
+
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::plan::{Cancel, Step, Task};
+use super::run::polled;
+use crate::error::Error;
+use crate::guard::Guard;
+use crate::lock::Lock;
+use crate::owner::Owner;
+use crate::session::Unlocked;
+
+/// What a task tells the observer.
+pub(super) enum Report {
+    Says(String),
+    Wrong(String),
+    /// An unlock said that this field is gone from Redis.
+    Released(String),
+}
+
+/// Takes every step, and returns the guards that are left. `alone` if no other task has its owner.
+pub(super) async fn run(
+    task: Task,
+    alone: bool,
+    lock: Lock,
+    reports: UnboundedSender<Report>,
+) -> Vec<Guard> {
+    let mut runner = Runner {
+        owner: Owner::from_id(task.owner),
+        alone,
+        lock,
+        reports,
+        guards: Vec::new(),
+        forgotten: 0,
+    };
+    for step in task.steps {
+        runner.say(|| format!("owner {}: {step:?}", task.owner));
+        runner.take(step).await;
+    }
+    runner.guards
+}
+
+struct Runner {
+    owner: Owner,
+    alone: bool,
+    lock: Lock,
+    reports: UnboundedSender<Report>,
+    guards: Vec<Guard>,
+    forgotten: u32,
+}
+
+impl Runner {
+    async fn take(&mut self, step: Step) {
+        match step {
+            Step::Acquire {
+                wait_ms,
+                lease_ms,
+                cancel,
+            } => {
+                let mut request = self.lock.try_lock().owner(&self.owner);
+                if let Some(wait) = wait_ms {
+                    request = request.wait(Duration::from_millis(wait));
+                }
+                if let Some(lease) = lease_ms {
+                    request = request.lease(Duration::from_millis(lease));
+                }
+                match cancelled(request.into_future(), cancel).await {
+                    Some(Ok(Some(guard))) => self.guards.push(guard),
+                    Some(Err(Error::Lost(_))) => self.guards.clear(),
+                    _ => {}
+                }
+            }
+            Step::Unlock(cancel) => {
+                if let Some(guard) = self.guards.pop() {
+                    let field = guard.field();
+                    let ended = cancelled(guard.unlock(), cancel).await;
+                    if let Some(Ok(Unlocked::Released)) = ended {
+                        self.tell(Report::Released(field));
+                    }
+                }
+            }
+            Step::Drop => {
+                if let Some(guard) = self.guards.pop() {
+                    let held = guard.held();
+                    drop(guard);
+                    let last = self.alone && self.guards.is_empty() && self.forgotten == 0;
+                    if last && held.is_valid() {
+                        let what = "a dropped hold is still valid".to_owned();
+                        self.tell(Report::Wrong(what));
+                    }
+                }
+            }
+            Step::Forget => {
+                if let Some(guard) = self.guards.pop() {
+                    self.forgotten += 1;
+                    guard.forget();
+                }
+            }
+            Step::EndForgotten(cancel) => {
+                let request = self.lock.unlock().owner(&self.owner);
+                // Its outcome is looked at where everybody's is: in Redis, at rest.
+                let _ = cancelled(request.into_future(), cancel).await;
+            }
+            Step::Force(cancel) => {
+                let _ = cancelled(self.lock.force_unlock().into_future(), cancel).await;
+            }
+            Step::Rest(ms) => tokio::time::sleep(Duration::from_millis(ms)).await,
+        }
+    }
+
+    fn say(&self, line: impl FnOnce() -> String) {
+        self.tell(Report::Says(line()));
+    }
+
+    fn tell(&self, report: Report) {
+        // A run that found something wrong listens no more.
+        let _ = self.reports.send(report);
+    }
+}
+
+/// Drops `call` where the plan says so; `None` if that came before its end.
+async fn cancelled<F: Future>(call: F, cancel: Cancel) -> Option<F::Output> {
+    match cancel {
+        Cancel::Never => Some(call.await),
+        Cancel::AtPoll(polls) => polled(call, polls).await,
+        Cancel::After(ms) => tokio::time::timeout(Duration::from_millis(ms), call)
+            .await
+            .ok(),
+    }
+}
