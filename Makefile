@@ -23,3 +23,5 @@ fix: ## formats, and mends what clippy can mend
 
 doc: ## the documentation, in a browser
 	cargo doc --no-deps --open
+
+include mutants.mk
