@@ -78,12 +78,13 @@ impl Expiries {
     }
 
     pub(super) fn text(&self, key: &str) -> String {
-        self.keys
-            .get(key)
-            .map_or("no ttl".to_owned(), |(ms, step)| {
+        self.keys.get(key).map_or_else(
+            || "no ttl".to_owned(),
+            |(ms, step)| {
                 let ms = ms * i64::from(self.slower.unwrap_or(1));
                 format!("ttl {ms} of step {step}")
-            })
+            },
+        )
     }
 
     /// A key that is gone has no expiry left to tell of.
