@@ -70,7 +70,7 @@
 //!
 //! # Features
 //!
-//! - `tls`: `rediss://` URLs, through rustls and the system's certificates. Off by default.
+//! - `tls`: `rediss://` URLs, through rustls and the system's certificates. On by default.
 
 #![cfg_attr(
     test,
