@@ -99,6 +99,11 @@ pub(crate) async fn settle(core: &Core, own: &Private, mut job: Job) {
             }
             Err(failure) => failure,
         };
+        // A count too high harms nobody and the final unlock passes without memory; to insist would
+        // keep it waiting for its turn for as long as the lease is renewed.
+        if target > 0 && failure.is_out_of_memory() {
+            break false;
+        }
         if core.clock.now() >= hold.state().remains_until {
             break false;
         }
