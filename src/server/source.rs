@@ -44,7 +44,7 @@ impl Source {
             _ => Failure::Unsent(error.to_string().into()),
         })?;
         let mut connection = Connection::new(pooled.as_ref().clone(), Some(pooled));
-        connection.introduce(None, limit).await;
+        connection.introduce(None, limit).await?;
         Ok(connection)
     }
 
@@ -62,7 +62,7 @@ impl Source {
             .await
             .map_err(|error| Failure::of_connect(&error))?;
         let mut connection = Connection::new(multiplexed, None);
-        connection.introduce(self.name.as_deref(), limit).await;
+        connection.introduce(self.name.as_deref(), limit).await?;
         Ok(connection)
     }
 
