@@ -156,7 +156,8 @@ impl Caller<'_> {
         match contest.outage.or_else(|| place.outage()) {
             Some(outage) => Err(outage),
             // The contender's question has no answer either.
-            None if unanswered => Err(Error::Timeout { waited }),
+            // Nor has a command of this client's that is to give the lock back.
+            None if unanswered || contest.release_awaited => Err(Error::Timeout { waited }),
             None => Ok(None),
         }
     }
@@ -220,11 +221,14 @@ impl Caller<'_> {
         }
         let core = self.core();
         core.waiters.fail(self.key, &error);
-        if self.deadline.is_none() {
+        let Some(deadline) = self.deadline else {
             return Err(error);
-        }
+        };
         contest.outage = Some(error);
-        Ok(Step::Wait(core.clock.now() + AFTER_AN_OUTAGE))
+        let again = core.clock.now() + AFTER_AN_OUTAGE;
+        // A last attempt without time for its answer would only hide what this one met.
+        let in_time = deadline.since(again) > AFTER_AN_OUTAGE;
+        Ok(Step::Wait(if in_time { again } else { deadline }))
     }
 
     /// After a busy answer: subscribe and try again, or wait.
