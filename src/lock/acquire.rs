@@ -153,7 +153,10 @@ impl Caller<'_> {
         match place.outage() {
             Some(outage) => Err(outage),
             // The contender's question has no answer either.
-            None if unanswered || contest.too_late => Err(Error::Timeout { waited }),
+            // Nor has a command of this client's that is to give the lock back.
+            None if unanswered || contest.too_late || contest.release_awaited => {
+                Err(Error::Timeout { waited })
+            }
             None => Ok(None),
         }
     }
@@ -222,10 +225,13 @@ impl Caller<'_> {
             return Err(error);
         }
         place.note_outage(Some(&error));
-        if self.deadline.is_none() {
+        let Some(deadline) = self.deadline else {
             return Err(error);
-        }
-        Ok(Step::Wait(self.core().clock.now() + AFTER_AN_OUTAGE))
+        };
+        let again = self.core().clock.now() + AFTER_AN_OUTAGE;
+        // A last attempt without time for its answer would only hide what this one met.
+        let in_time = deadline.since(again) > AFTER_AN_OUTAGE;
+        Ok(Step::Wait(if in_time { again } else { deadline }))
     }
 
     /// After a busy answer: subscribe and try again, or wait.

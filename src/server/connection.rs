@@ -54,7 +54,12 @@ impl Connection {
     }
 
     /// Names the connection and learns its id, as far as the server permits either.
-    pub(super) async fn introduce(&mut self, name: Option<&str>, limit: Duration) {
+    /// Fails where it may do nothing at all, since redis-rs connects without a password gladly.
+    pub(super) async fn introduce(
+        &mut self,
+        name: Option<&str>,
+        limit: Duration,
+    ) -> Result<(), Failure> {
         if let Some(name) = name {
             let mut set_name = redis::cmd("CLIENT");
             set_name.arg("SETNAME").arg(name);
@@ -66,8 +71,12 @@ impl Connection {
         id.arg("ID");
         self.client_id = match self.send(&id, limit).await {
             Ok(Value::Int(id)) => u64::try_from(id).ok(),
+            Err(Failure::Refused { code, message }) if code == "NOAUTH" => {
+                return Err(Failure::Refused { code, message });
+            }
             _ => None,
         };
+        Ok(())
     }
 
     /// Sends one command and waits for its answer, `limit` at most.

@@ -68,6 +68,11 @@ impl Failure {
         matches!(self, Self::Broken(_) | Self::Silent(_))
     }
 
+    /// The server has no memory for what the command would write.
+    pub(crate) fn is_out_of_memory(&self) -> bool {
+        matches!(self, Self::Refused { code, .. } if code == "OOM")
+    }
+
     pub(crate) fn remedy(&self) -> Remedy {
         match self {
             Self::Broken(_) | Self::Unsent(_) => Remedy::Reconnect,

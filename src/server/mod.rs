@@ -74,7 +74,7 @@ impl Server {
     ) -> Result<Value, Failure> {
         let mut pause = SHORTEST_PAUSE;
         let mut whole = false;
-        let mut refused = None;
+        let mut refusal = None;
         loop {
             let failure = match self.call_once(&script(whole), until, sent).await {
                 Ok(value) => return Ok(value),
@@ -94,16 +94,16 @@ impl Server {
                 Remedy::Wait => {}
             }
             let left = until.since(self.clock.now());
-            if left <= pause {
-                // What the server said tells more than that time ran out while connecting anew.
-                return match failure {
-                    Failure::Unsent(_) => Err(refused.unwrap_or(failure)),
-                    failure => Err(failure),
-                };
+            // A sending without time for its answer would only hide why the others failed.
+            if left <= pause * 2 {
+                return Err(match (failure, refusal) {
+                    (Failure::Unsent(_), Some(refusal)) => refusal,
+                    (failure, _) => failure,
+                });
             }
             tracing::debug!(?failure, "sending again");
             if matches!(failure, Failure::Refused { .. }) {
-                refused = Some(failure);
+                refusal = Some(failure);
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);

@@ -66,7 +66,7 @@ impl Source {
         // Every call brings a time limit of its own; the pool's would cut it short.
         multiplexed.set_response_timeout(NO_LIMIT);
         let mut connection = Connection::new(multiplexed, Some(pooled));
-        connection.introduce(None, limit).await;
+        connection.introduce(None, limit).await?;
         Ok(connection)
     }
 
@@ -88,7 +88,7 @@ impl Source {
             .await
             .map_err(|error| Failure::of_connect(&error))?;
         let mut connection = Connection::new(multiplexed, None);
-        connection.introduce(self.name.as_deref(), limit).await;
+        connection.introduce(self.name.as_deref(), limit).await?;
         Ok(connection)
     }
 

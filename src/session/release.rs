@@ -8,7 +8,7 @@ use crate::error::{Error, LostReason, UnlockUnconfirmed};
 use crate::hold::{Command, Dropped, Hold, State};
 use crate::owner::Owner;
 use crate::script::{self, Unlocked as Answer};
-use crate::server::{Failure, Sent};
+use crate::server::Sent;
 
 /// One acquire's share in a hold. Dropping it gives it back: the hold's count falls here and now,
 /// only the command for it goes to the background (design: invariant 6).
@@ -179,7 +179,7 @@ impl Ending {
             Ok(Answer::Kept) => Ok(kept),
             Ok(Answer::Missing) => self.found_nothing(),
             // Counted here; the final unlock deletes the field whatever its count is.
-            Err(Failure::Refused { code, .. }) if code == "OOM" && self.target > 0 => Ok(kept),
+            Err(failure) if failure.is_out_of_memory() && self.target > 0 => Ok(kept),
             Err(failure) => {
                 let cause = Some(failure.into());
                 Err(UnlockUnconfirmed::new(self.hold.key().name(), cause).into())

@@ -1,11 +1,15 @@
 //! Faults of the network and of the server, as callers see them: an answer that never comes, a
 //! command that comes twice, a future that is dropped, a server that refuses.
 
+mod bad_input;
 mod cancelled;
+mod holders;
 mod lost_replies;
 mod messages;
+mod nemesis;
 mod passing_states;
 mod poll;
+mod refusals;
 mod relock;
 mod repeated;
 mod scripts;

@@ -1,0 +1,130 @@
+//! A holder that ends without unlocking: aborted, panicking, outside every runtime.
+
+use std::time::Duration;
+
+use lockdog::{Client, Guard, Owner};
+use tokio::runtime::Runtime;
+
+use crate::faults::SOON;
+use crate::faults::stand::{NAME, Stand};
+use crate::support::eventually;
+
+/// Catalogue, last list: 4.
+#[tokio::test]
+async fn aborting_the_task_that_holds_a_guard_frees_the_lock() {
+    let stand = Stand::start().await;
+    let lock = stand.lock();
+    let holder = tokio::spawn(async move {
+        let _guard = lock.lock().await.unwrap();
+        std::future::pending::<()>().await;
+    });
+    held(&stand).await;
+    holder.abort();
+    assert!(holder.await.unwrap_err().is_cancelled());
+    stand.assert_recovered().await;
+}
+
+#[tokio::test]
+async fn a_panic_of_the_holder_frees_the_lock() {
+    let stand = Stand::start().await;
+    let lock = stand.lock();
+    let holder = tokio::spawn(async move {
+        let _guard = lock.lock().await.unwrap();
+        panic!("on purpose");
+    });
+    assert!(holder.await.unwrap_err().is_panic());
+    stand.assert_recovered().await;
+}
+
+#[tokio::test]
+async fn a_guard_dropped_outside_a_runtime_frees_the_lock() {
+    let stand = Stand::start().await;
+    let guard = owned(&stand).await;
+    std::thread::spawn(move || {
+        assert!(tokio::runtime::Handle::try_current().is_err());
+        drop(guard);
+    })
+    .join()
+    .unwrap();
+    stand.assert_recovered().await;
+}
+
+#[tokio::test]
+async fn a_guard_dropped_or_unlocked_in_another_runtime_frees_the_lock() {
+    let stand = Stand::start().await;
+    for unlock in [false, true] {
+        let guard = owned(&stand).await;
+        elsewhere(move |runtime| {
+            runtime.block_on(async move {
+                if unlock {
+                    guard.unlock().await.unwrap();
+                } else {
+                    drop(guard);
+                }
+            });
+        })
+        .await;
+        stand.assert_recovered().await;
+    }
+}
+
+#[tokio::test]
+async fn a_guard_in_a_runtime_that_shuts_down_frees_the_lock() {
+    let stand = Stand::start().await;
+    let lock = stand.lock();
+    let (tell, told) = std::sync::mpsc::channel();
+    elsewhere(move |runtime| {
+        runtime.spawn(async move {
+            let _guard = lock.lock().await.unwrap();
+            tell.send(()).unwrap();
+            std::future::pending::<()>().await;
+        });
+        told.recv().unwrap();
+        runtime.shutdown_background();
+    })
+    .await;
+    stand.assert_recovered().await;
+}
+
+/// Design: invariant 11.
+#[tokio::test]
+async fn a_command_connection_whose_runtime_ended_is_opened_again_on_the_callers() {
+    let stand = Stand::start().await;
+    let url = stand.proxy.url().to_owned();
+    // The client's first connection belongs to a runtime that ends with this call.
+    let (client, guard) = elsewhere(move |runtime| {
+        let opened = runtime.block_on(async move {
+            let client = Client::connect(url).await.unwrap();
+            let taken = client.lock(NAME).lock().owner(&Owner::new()).await;
+            (client, taken.unwrap())
+        });
+        drop(runtime);
+        opened
+    })
+    .await;
+    assert!(guard.is_valid() && !stand.is_free().await);
+    guard.unlock().await.unwrap();
+    assert!(stand.is_free().await);
+    drop(client.lock(NAME).lock().await.unwrap());
+    stand.assert_recovered().await;
+}
+
+/// A guard for somebody else than this task.
+async fn owned(stand: &Stand) -> Guard {
+    let owner = Owner::new();
+    let guard = stand.lock().lock().owner(&owner).await.unwrap();
+    assert!(!stand.is_free().await);
+    guard
+}
+
+async fn held(stand: &Stand) {
+    eventually(SOON, "it is held", async || !stand.is_free().await).await;
+    tokio::time::sleep(Duration::from_millis(20)).await;
+}
+
+/// On a thread of its own, while the test's runtime goes on driving its connections.
+async fn elsewhere<T: Send + 'static>(work: impl FnOnce(Runtime) -> T + Send + 'static) -> T {
+    let (tell, told) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || tell.send(work(Runtime::new().unwrap())).ok());
+    told.await.expect("the work does not panic")
+}

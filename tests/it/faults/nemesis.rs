@@ -1,0 +1,188 @@
+//! Everything at once, for some seconds.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use lockdog::{Client, Guard, Owner};
+
+use crate::faults::SOON;
+use crate::faults::stand::{NAME, Stand, take};
+use crate::support::{Cell, Direction};
+
+/// Catalogue, last list: 1 and 2.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn exclusion_holds_under_a_nemesis_and_everybody_recovers() {
+    let lease = Duration::from_millis(1000);
+    let set = move |client: lockdog::ClientBuilder| {
+        client
+            .watchdog_lease(lease)
+            .command_timeout(Duration::from_millis(300))
+            .poll_cap(Duration::from_millis(100))
+    };
+    let stand = Arc::new(Stand::with(set).await);
+    let mut clients = vec![stand.client.clone()];
+    for _ in 0..2 {
+        let builder = set(Client::builder()).url(stand.proxy.url());
+        clients.push(builder.build().await.unwrap());
+    }
+    let run = Arc::new(Run::default());
+    let mut tasks = tokio::task::JoinSet::new();
+    for client in &clients {
+        for _ in 0..3 {
+            tasks.spawn(contend(client.clone(), run.clone()));
+        }
+    }
+    let seed = std::collections::hash_map::RandomState::new();
+    let seed = std::hash::BuildHasher::hash_one(&seed, 0) | 1;
+    println!("the nemesis has the seed {seed}");
+    let done = harass(&stand, seed, Instant::now() + LASTS).await;
+    run.over.store(true, Ordering::Relaxed);
+    while let Some(task) = tasks.join_next().await {
+        task.expect("nobody panics");
+    }
+    assert!(done.len() >= 4, "{done:?}");
+    let visits = run.visits.load(Ordering::Relaxed);
+    assert!(visits >= 10, "{visits} got in while {done:?}");
+    run.cell.assert_exclusive(visits as i64);
+    for client in &clients {
+        take(&client.lock(NAME)).await.unlock().await.unwrap();
+        assert!(client.holds().is_empty());
+    }
+    stand.assert_recovered().await;
+}
+
+#[derive(Default)]
+struct Run {
+    cell: Cell,
+    over: AtomicBool,
+    visits: AtomicU64,
+}
+
+async fn contend(client: Client, run: Arc<Run>) {
+    let lock = client.lock(NAME);
+    let mut round = 0;
+    while !run.over.load(Ordering::Relaxed) {
+        round += 1;
+        let request = lock.try_lock().owner(&Owner::new()).wait(SOON / 20);
+        let request = if round % 2 == 0 {
+            request.lease(Duration::from_millis(800))
+        } else {
+            request
+        };
+        let Ok(Some(guard)) = request.await else {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            continue;
+        };
+        visit(&guard, &run).await;
+        if round % 3 == 0 {
+            drop(guard);
+        } else {
+            // Its outcome may well be unknown.
+            let _ = guard.unlock().await;
+        }
+    }
+}
+
+/// Goes in with time enough to come out again, so that whoever overlaps has no excuse.
+async fn visit(guard: &Guard, run: &Run) {
+    let enough = STAY * 20;
+    if !guard.is_valid() || guard.remaining() < enough {
+        return;
+    }
+    let entered = Instant::now();
+    let bumped = run.cell.bump(STAY);
+    tokio::select! {
+        // Cancelled before its write, the visit changes nothing.
+        biased;
+        _ = guard.lost() => {}
+        () = bumped => {
+            run.visits.fetch_add(1, Ordering::Relaxed);
+            assert!(guard.is_valid() || entered.elapsed() >= enough);
+        }
+    }
+}
+
+/// Does harm at random until then, heals everything, and tells how often it did what.
+async fn harass(stand: &Stand, seed: u64, until: Instant) -> BTreeMap<&'static str, u32> {
+    let mut random = seed;
+    let mut next = |n: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random % n
+    };
+    let mut done = BTreeMap::new();
+    while Instant::now() < until {
+        let direction = if next(2) == 0 {
+            Direction::ToClient
+        } else {
+            Direction::ToServer
+        };
+        let lasts = Duration::from_millis(20 + next(200));
+        let what = match next(7) {
+            0 => {
+                "cut".to_owned()
+                    + if stand.proxy.cut_all() > 0 {
+                        ""
+                    } else {
+                        " nothing"
+                    }
+            }
+            1 => {
+                "reset".to_owned()
+                    + if stand.proxy.reset_all() > 0 {
+                        ""
+                    } else {
+                        " nothing"
+                    }
+            }
+            2 => {
+                stand.proxy.delay(direction, lasts);
+                tokio::time::sleep(lasts).await;
+                "delay".to_owned()
+            }
+            3 => {
+                stand.proxy.blackhole(direction);
+                tokio::time::sleep(lasts * 2).await;
+                "blackhole".to_owned()
+            }
+            4 => {
+                let kill = ["CLIENT", "KILL", "TYPE", "pubsub"];
+                let _ = stand.redis.try_cmd(&kill).await;
+                "kill pubsub".to_owned()
+            }
+            5 => {
+                stand.server.pause();
+                tokio::time::sleep(lasts).await;
+                stand.server.resume();
+                "pause".to_owned()
+            }
+            _ => {
+                stand.proxy.refuse();
+                stand.proxy.cut_all();
+                tokio::time::sleep(lasts).await;
+                "refuse".to_owned()
+            }
+        };
+        stand.proxy.heal();
+        let known = [
+            "cut",
+            "reset",
+            "delay",
+            "blackhole",
+            "kill pubsub",
+            "pause",
+            "refuse",
+        ];
+        if let Some(known) = known.into_iter().find(|known| *known == what) {
+            *done.entry(known).or_default() += 1;
+        }
+        tokio::time::sleep(Duration::from_millis(next(120))).await;
+    }
+    done
+}
+
+const STAY: Duration = Duration::from_millis(4);
+const LASTS: Duration = Duration::from_secs(8);

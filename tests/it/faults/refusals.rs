@@ -1,0 +1,210 @@
+//! States of the server that do not pass by themselves: an error at once, that names its cause.
+
+use std::time::Duration;
+
+use lockdog::{Client, Error, LostReason, Unlocked};
+
+use crate::faults::SOON;
+use crate::faults::scripts::{acquire, renew};
+use crate::faults::stand::{NAME, PATIENCE, Stand};
+use crate::support::{Data, RedisServer, eventually};
+
+/// The whole of [`Error::Refused`], or the failure of the test.
+fn refused(error: &Error) -> (&str, &str) {
+    let Error::Refused { code, message } = error else {
+        panic!("the server refused: {error}");
+    };
+    assert!(!error.is_retriable() && !error.is_timeout() && !error.is_lost());
+    assert!(!error.may_be_held(), "{error}");
+    (code, message)
+}
+
+/// What an unlock that was refused says.
+fn unconfirmed(error: &Error) -> (&str, &str) {
+    let Error::UnlockUnconfirmed(unlock) = error else {
+        panic!("it cannot be known: {error}");
+    };
+    assert!(error.may_be_held() && !error.is_timeout(), "{error}");
+    refused(unlock.cause().expect("the server said why"))
+}
+
+#[tokio::test]
+async fn without_memory_an_acquire_is_refused_and_everything_else_works() {
+    let lease = Duration::from_millis(900);
+    let stand = Stand::with(|client| client.watchdog_lease(lease)).await;
+    let outer = stand.lock().lock().await.unwrap();
+    let inner = stand.lock().lock().await.unwrap();
+    stand.redis.cmd(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let free = stand.client.lock("other");
+    let error = free.lock().await.unwrap_err();
+    assert_eq!(refused(&error).0, "OOM");
+    let error = free.try_lock().wait(SOON).await.unwrap_err();
+    assert_eq!(refused(&error).0, "OOM");
+    let error = stand.lock().lock().await.unwrap_err();
+    assert_eq!(refused(&error).0, "OOM");
+    assert!(!stand.redis.exists("other").await);
+
+    let renewed = stand.proxy.count(renew());
+    stand.proxy.wait_for(renew(), renewed + 4).await;
+    assert!(outer.is_valid() && !stand.is_free().await);
+
+    let kept = Unlocked::StillHeld { count: 1 };
+    assert_eq!(inner.unlock().await.unwrap(), kept);
+    assert_eq!(outer.unlock().await.unwrap(), Unlocked::Released);
+    assert!(stand.is_free().await);
+    assert!(stand.redis.errorstats().await.values().sum::<u64>() >= 3);
+    stand.redis.cmd(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    stand.assert_recovered().await;
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_save_refuses_and_says_so() {
+    let server = RedisServer::builder()
+        .arg("--save", "3600 100000")
+        .start()
+        .await;
+    let stand = Stand::on(server, |client| client).await;
+    let guard = stand.lock().lock().await.unwrap();
+    std::fs::remove_dir_all(stand.server.data_dir()).unwrap();
+    let _ = stand.redis.try_cmd(&["BGSAVE"]).await;
+    eventually(SOON, "saving failed", async || {
+        let info: String = stand.redis.ask(&["INFO", "persistence"]).await;
+        info.contains("rdb_last_bgsave_status:err")
+    })
+    .await;
+    let free = stand.client.lock("other");
+    let error = free.lock().await.unwrap_err();
+    assert_eq!(refused(&error).0, "MISCONF");
+    let error = guard.unlock().await.unwrap_err();
+    assert_eq!(unconfirmed(&error).0, "MISCONF");
+    assert!(!stand.is_free().await);
+    let set = ["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"];
+    stand.redis.cmd(&set).await;
+    // It is tried in the background all the while.
+    stand.await_free().await;
+    stand.assert_recovered().await;
+}
+
+#[tokio::test]
+async fn a_missing_or_wrong_password_shows_at_connect_and_no_password_is_told() {
+    let server = RedisServer::builder().password("s3cret").start().await;
+    let error = Client::connect(server.url().replace(":s3cret@", ""))
+        .await
+        .expect_err("it has no password");
+    assert_eq!(refused(&error).0, "NOAUTH");
+    let wrong = server.url().replace("s3cret", "gu3ssed");
+    let error = Client::connect(&wrong).await.expect_err("it is wrong");
+    assert_eq!(refused(&error).0, "WRONGPASS");
+    for text in [format!("{error}"), format!("{error:?}")] {
+        assert!(
+            !text.contains("gu3ssed") && !text.contains("s3cret"),
+            "{text}"
+        );
+    }
+    let client = Client::connect(server.url()).await.unwrap();
+    for text in [format!("{client:?}"), format!("{:?}", client.lock(NAME))] {
+        assert!(!text.contains("s3cret"), "{text}");
+    }
+    drop(client.lock(NAME).lock().await.unwrap());
+}
+
+#[tokio::test]
+async fn a_permission_taken_away_is_an_error_that_names_it() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let user = ["ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all"];
+    redis.cmd(&user).await;
+    let url = server.url().replace("redis://", "redis://app:pw@");
+    let client = Client::connect(url).await.unwrap();
+    let guard = client.lock(NAME).lock().await.unwrap();
+    redis
+        .cmd(&["ACL", "SETUSER", "app", "-eval", "-evalsha"])
+        .await;
+    let error = client.lock("other").lock().await.unwrap_err();
+    let (code, message) = refused(&error);
+    assert!(code == "NOPERM" && message.contains("eval"), "{error}");
+    let error = guard.unlock().await.unwrap_err();
+    let (code, message) = unconfirmed(&error);
+    assert!(code == "NOPERM" && message.contains("eval"), "{error}");
+    assert!(redis.exists(NAME).await);
+    redis
+        .cmd(&["ACL", "SETUSER", "app", "+eval", "+evalsha"])
+        .await;
+    eventually(SOON, "the lock is free", async || !redis.exists(NAME).await).await;
+
+    // A key that the user may not touch is named by the server inside the script.
+    redis
+        .cmd(&["ACL", "SETUSER", "app", "resetkeys", "~orders:*"])
+        .await;
+    let error = client.lock("other").lock().await.unwrap_err();
+    assert_eq!(refused(&error).0, "NOPERM");
+    drop(client.lock(NAME).lock().await.unwrap());
+    assert!(redis.errorstats().await["NOPERM"] >= 3);
+}
+
+/// Catalogue, last list: 14.
+#[tokio::test]
+async fn another_type_under_the_key_is_an_error_that_says_so() {
+    let stand = Stand::start().await;
+    let set = ["SET", NAME, "a string", "EX", "100"];
+    stand.redis.cmd(&set).await;
+    let lock = stand.lock();
+    for error in [
+        lock.lock().await.unwrap_err(),
+        lock.try_lock().await.unwrap_err(),
+        lock.try_lock().wait(SOON).await.unwrap_err(),
+        lock.holder().await.unwrap_err(),
+        lock.force_unlock().await.unwrap_err(),
+    ] {
+        assert_eq!(refused(&error).0, "WRONGTYPE");
+    }
+    assert!(lock.is_locked().await.unwrap());
+    stand.redis.cmd(&["DEL", NAME]).await;
+
+    let guard = lock.lock().await.unwrap();
+    stand.redis.cmd(&set).await;
+    let error = guard.unlock().await.unwrap_err();
+    assert_eq!(unconfirmed(&error).0, "WRONGTYPE");
+    let value: String = stand.redis.ask(&["GET", NAME]).await;
+    assert_eq!(value, "a string", "it is not ours to delete");
+    stand.redis.cmd(&["DEL", NAME]).await;
+    stand.assert_recovered().await;
+}
+
+/// Catalogue, last list: 2.
+#[tokio::test]
+async fn a_guard_on_a_server_that_lost_its_data_is_lost() {
+    let stand = Stand::with(|client| client.watchdog_lease(SOON / 5)).await;
+    let guard = stand.lock().lock().await.unwrap();
+    let fixed = stand.client.lock("fixed").lock().lease(SOON).await.unwrap();
+    stand.server.restart(Data::Lost).await;
+    let lost = tokio::time::timeout(SOON, guard.lost()).await;
+    let reason = lost.expect("it is told").reason();
+    // The watchdog's answer or, on a machine too busy for that, the deadline.
+    assert!(
+        matches!(reason, LostReason::NotOurs | LostReason::Deadline),
+        "{reason:?}"
+    );
+    assert!(!guard.is_valid());
+    assert!(guard.unlock().await.unwrap_err().is_lost());
+    // Nobody asks about a fixed lease before its unlock. The callers' connection is a new one by
+    // then: an unlock that breaks on the old one and is repeated cannot tell a loss from a release.
+    assert!(!stand.lock().is_locked().await.unwrap());
+    let error = fixed.unlock().await.unwrap_err();
+    assert!(error.is_lost() && !error.may_be_held(), "{error}");
+    let redis = stand.server.redis().await;
+    assert!(redis.keys().await.is_empty());
+    drop(stand.lock().lock().await.unwrap());
+}
+
+/// A refusal is no reason to ask again.
+#[tokio::test]
+async fn a_refusal_is_asked_for_once() {
+    let stand = Stand::with(|client| client.command_timeout(PATIENCE)).await;
+    stand
+        .redis
+        .cmd(&["SET", NAME, "a string", "EX", "100"])
+        .await;
+    assert!(stand.lock().try_lock().wait(SOON).await.is_err());
+    assert_eq!(stand.proxy.count(acquire()), 1);
+}
