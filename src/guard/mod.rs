@@ -40,14 +40,23 @@ pub use held::Held;
 /// ```
 #[must_use = "a guard that is dropped at once unlocks at once"]
 pub struct Guard {
+    departure: Departure,
     held: Held,
     claim: Claim,
 }
 
+/// Warns when its guard ends, in whatever way, in another task than it began: its owner is left
+/// behind there, and whatever that task does next would re-enter the lock.
+struct Departure(Held);
+
 impl Guard {
     pub(crate) fn new(claim: Claim) -> Self {
         let held = Held::new(claim.session().clone(), claim.hold().clone());
-        Self { held, claim }
+        Self {
+            departure: Departure(held.clone()),
+            held,
+            claim,
+        }
     }
 
     /// The same facts, for work that must not unlock.
@@ -110,7 +119,7 @@ impl Guard {
     ///
     /// Cancelled at any point, the lock is given back in the background, as by a drop.
     pub async fn unlock(self) -> Result<Unlocked> {
-        self.warn_elsewhere();
+        drop(self.departure);
         self.claim.unlock().await
     }
 
@@ -121,14 +130,15 @@ impl Guard {
     pub fn forget(self) {
         self.claim.forget();
     }
+}
 
-    /// A guard that ends in another task than it began has left its owner behind there: whatever
-    /// that task does next would re-enter the lock.
-    fn warn_elsewhere(&self) {
-        if self.owner().is_left_behind() {
+impl Drop for Departure {
+    fn drop(&mut self) {
+        let held = &self.0;
+        if held.owner().is_left_behind() {
             tracing::warn!(
-                lock.hash = %self.claim.hold().key().fingerprint(),
-                owner = %self.owner(),
+                lock.hash = %held.key().fingerprint(),
+                owner = %held.owner(),
                 here = %Owner::current(),
                 "a guard is ended in another task than it was taken in; take it with an owner of \
                  its own: .owner(&Owner::new())"
