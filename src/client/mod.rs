@@ -97,6 +97,8 @@ impl Client {
         let report = shutdown::release_all(self.session.core()).await;
         self.session.core().ending.cancel();
         self.ended.cancelled().await;
+        // Handles may live on; the connection that they shared shall not.
+        self.session.core().server.disconnect();
         report
     }
 }

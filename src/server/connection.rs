@@ -107,6 +107,10 @@ impl Slot {
         Ok(opened)
     }
 
+    pub(super) fn clear(&self) {
+        *self.current.write() = None;
+    }
+
     /// Takes `connection` out, unless another took its place already.
     pub(super) fn remove(&self, connection: &Connection) {
         let mut current = self.current.write();

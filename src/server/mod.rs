@@ -136,6 +136,11 @@ impl Server {
         self.slot.remove(connection);
     }
 
+    /// Closes the callers' connection as soon as nobody waits for an answer on it.
+    pub(crate) fn disconnect(&self) {
+        self.slot.clear();
+    }
+
     pub(crate) fn command_timeout(&self) -> Duration {
         self.command_timeout
     }
