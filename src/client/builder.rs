@@ -142,7 +142,8 @@ impl ClientBuilder {
         self
     }
 
-    /// What the server calls this client's connections (`CLIENT SETNAME`); no spaces.
+    /// What the server calls this client's connections (`CLIENT SETNAME`); no spaces. The
+    /// connection for messages and those of a pool of yours are not named.
     ///
     /// Defaults to none. Corresponds to Redisson's `clientName`.
     pub fn client_name(mut self, name: impl Into<String>) -> Self {
