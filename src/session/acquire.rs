@@ -176,14 +176,17 @@ impl Drop for Acquiring {
         }
         let core = self.session.core();
         let was_first = self.hold.state().phase == Phase::Pending;
-        if was_first {
-            core.holds.change(&self.hold, State::end);
-        }
         if self.sent.first.is_some() && !self.refused && !mutant!("no_settle") {
+            if was_first {
+                core.holds.change(&self.hold, State::end);
+            }
             let job = Job::after(self.hold.clone(), self.command.take(), self.sent.on.take());
             core.owe(job);
         } else if was_first {
-            core.forget(&self.hold);
+            // Redis has nothing of it, so no waiter waits for its end: none is to be woken, and none
+            // may see it as a release under way.
+            core.holds.remove(&self.hold);
+            core.holds.change(&self.hold, State::end);
         }
     }
 }

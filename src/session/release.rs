@@ -52,6 +52,7 @@ impl Claim {
 
     /// Leaves the claim to a later unlock by its owner.
     pub(crate) fn forget(mut self) {
+        self.warn_elsewhere();
         self.ended = true;
         let watched = self.watched;
         let lost = self.session.core().holds.change(&self.hold, |state| {

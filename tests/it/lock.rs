@@ -1,1 +1,109 @@
-//! Filled next.
+//! The plain lock on a healthy server: who gets it, when, with how many commands, and what callers
+//! are told.
+
+mod absent;
+mod acl;
+mod basics;
+mod connect;
+mod exclusion;
+mod forgotten;
+mod input;
+mod load;
+mod logs;
+mod names;
+mod nested;
+mod owners;
+mod pool;
+mod queries;
+mod queue;
+mod queue_turns;
+mod reentry;
+mod secrets;
+mod uncontended;
+mod waits;
+mod with;
+
+use std::time::Duration;
+
+use lockdog::{Client, Lock, Owner};
+
+use crate::support::{Redis, RedisServer};
+
+/// A server, one client of it, and the test's own view.
+struct Fixture {
+    server: RedisServer,
+    redis: Redis,
+    client: Client,
+}
+
+impl Fixture {
+    async fn start() -> Self {
+        let server = RedisServer::start().await;
+        let redis = server.redis().await;
+        let client = Client::connect(server.url()).await.expect("it runs");
+        Self {
+            server,
+            redis,
+            client,
+        }
+    }
+
+    /// A client whose waiters are woken by nothing but messages and TTLs while the test lasts.
+    async fn without_polling(&self) -> Client {
+        Client::builder()
+            .url(self.server.url())
+            .poll_cap(Duration::from_secs(60))
+            .build()
+            .await
+            .expect("it runs")
+    }
+
+    async fn another(&self) -> Client {
+        Client::connect(self.server.url()).await.expect("it runs")
+    }
+
+    /// Lets the server know every script of a plain cycle, and forgets what that cost.
+    async fn warm_up(&self, client: &Client) {
+        let lock = client.lock("warm-up");
+        let guard = lock.lock().await.expect("it is free");
+        lock.lock()
+            .await
+            .expect("it is ours")
+            .unlock()
+            .await
+            .expect("it is held");
+        guard.unlock().await.expect("it is held");
+        self.redis.reset_stats().await;
+    }
+
+    /// How often each of these commands was called since the last reset.
+    async fn calls<const N: usize>(&self, commands: [&str; N]) -> [u64; N] {
+        let stats = self.redis.commandstats().await;
+        commands.map(|command| stats.get(command).copied().unwrap_or(0))
+    }
+}
+
+/// Starts a task that waits for the lock as an owner of its own and tells when it has it.
+fn waiter(lock: &Lock) -> tokio::task::JoinHandle<lockdog::Guard> {
+    let request = lock.lock().owner(&Owner::new());
+    tokio::spawn(async move { request.await.expect("nothing is wrong with the server") })
+}
+
+/// Polls a future once and says what came of it.
+async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    tokio::select! {
+        biased;
+        output = future => Some(output),
+        () = std::future::ready(()) => None,
+    }
+}
+
+fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+/// A safety net for what takes milliseconds on an idle machine.
+const SOON: Duration = Duration::from_secs(30);
+
+/// A lease that outlives every test.
+const LONG: Duration = Duration::from_secs(300);

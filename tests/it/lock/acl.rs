@@ -1,0 +1,217 @@
+//! What a server has to permit: the line of `docs/security.md`, and what its optional parts are for.
+
+use std::collections::BTreeSet;
+
+use lockdog::{Client, Owner};
+
+use super::{LONG, SOON, ms, waiter};
+use crate::support::{Redis, RedisServer};
+
+#[tokio::test]
+async fn the_documented_acl_is_enough() {
+    let (server, redis) = with_user(&documented()).await;
+    let used = scenario(&server, &redis, ms(60_000)).await;
+    assert_eq!(refused(&redis).await, BTreeSet::new());
+    // And no more than enough. Closing a connection that does not answer, and asking a silent one
+    // for a sign of life, are for faults and for time that this test does not have.
+    let rare = ["client|kill", "ping"];
+    let granted = documented();
+    let granted = granted.iter().filter_map(|rule| rule.strip_prefix('+'));
+    for command in granted.filter(|command| !rare.contains(command)) {
+        let seen = used.contains(command) || used.contains(command.split('|').next().unwrap());
+        assert!(seen, "{command} is granted and not used: {used:?}");
+    }
+}
+
+#[tokio::test]
+async fn every_needed_permission_is_missed_when_it_is_not_there() {
+    let (server, redis) = with_user(&documented()).await;
+    let optional = [
+        "client|id",
+        "client|kill",
+        "client|setname",
+        "ping",
+        "publish",
+        "subscribe",
+        "unsubscribe",
+    ];
+    for rule in documented().iter().filter(|rule| rule.starts_with('+')) {
+        let command = &rule[1..];
+        if optional.contains(&command) {
+            continue;
+        }
+        redis
+            .cmd(&["ACL", "SETUSER", "lockdog", &format!("-{command}")])
+            .await;
+        redis.cmd(&["SCRIPT", "FLUSH"]).await;
+        redis.cmd(&["ACL", "LOG", "RESET"]).await;
+        let client = Client::connect(url(&server)).await.unwrap();
+        let failed = every_call(&client).await;
+        assert!(failed, "nothing fails without {command}");
+        assert!(
+            refused(&redis).await.contains(command),
+            "{command} was not asked for"
+        );
+        redis
+            .cmd(&["ACL", "SETUSER", "lockdog", &format!("+{command}")])
+            .await;
+        redis.cmd(&["FLUSHALL"]).await;
+    }
+}
+
+#[tokio::test]
+async fn without_a_permission_to_subscribe_waiters_poll() {
+    let without = |rule: &String| !rule.contains("subscribe") && !rule.starts_with('&');
+    let rules: Vec<String> = documented().into_iter().filter(without).collect();
+    let (server, redis) = with_user(&rules).await;
+    scenario(&server, &redis, ms(50)).await;
+    assert!(refused(&redis).await.contains("subscribe"));
+}
+
+#[tokio::test]
+async fn without_a_permission_to_publish_waiters_elsewhere_poll() {
+    let rules: Vec<String> = documented()
+        .into_iter()
+        .filter(|rule| rule != "+publish")
+        .collect();
+    let (server, redis) = with_user(&rules).await;
+    scenario(&server, &redis, ms(50)).await;
+    assert!(refused(&redis).await.contains("publish"));
+}
+
+#[tokio::test]
+async fn without_any_client_command_everything_else_works() {
+    let rules: Vec<String> = documented()
+        .into_iter()
+        .filter(|rule| !rule.starts_with("+client"))
+        .collect();
+    let (server, redis) = with_user(&rules).await;
+    scenario(&server, &redis, ms(60_000)).await;
+    let refused = refused(&redis).await;
+    assert!(
+        refused.iter().any(|command| command.starts_with("client")),
+        "{refused:?}"
+    );
+    let names = redis.clients().await.into_iter().map(|client| client.name);
+    assert!(!names.collect::<Vec<_>>().contains(&"billing".to_owned()));
+}
+
+#[tokio::test]
+async fn keys_and_channels_outside_the_pattern_are_refused() {
+    let (server, _redis) = with_user(&documented()).await;
+    let client = Client::connect(url(&server)).await.unwrap();
+    let error = client.lock("payroll:1").lock().await.unwrap_err();
+    assert!(error.to_string().contains("NOPERM"), "{error}");
+    assert!(!error.is_retriable());
+}
+
+/// The rules of the ACL line in the documentation, without name and password.
+fn documented() -> Vec<String> {
+    let page = include_str!("../../../docs/security.md");
+    let line = page
+        .lines()
+        .find(|line| line.starts_with("ACL SETUSER lockdog "));
+    let line = line.expect("the page has the line");
+    let rules: Vec<String> = line.split(' ').skip(3).map(str::to_owned).collect();
+    assert_eq!(rules[..2], ["on", ">secret"]);
+    rules[2..].to_vec()
+}
+
+async fn with_user(rules: &[String]) -> (RedisServer, Redis) {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let mut command = vec!["ACL", "SETUSER", "lockdog", "on", ">secret"];
+    command.extend(rules.iter().map(String::as_str));
+    redis.cmd(&command).await;
+    redis.cmd(&["ACL", "LOG", "RESET"]).await;
+    (server, redis)
+}
+
+/// Everything that a healthy day brings, by that user. Returns the commands that were run.
+async fn scenario(
+    server: &RedisServer,
+    redis: &Redis,
+    poll_cap: std::time::Duration,
+) -> BTreeSet<String> {
+    redis.reset_stats().await;
+    let connect = async || {
+        Client::builder()
+            .url(url(server))
+            .client_name("billing")
+            .poll_cap(poll_cap)
+            .watchdog_lease(ms(900))
+            .build()
+            .await
+            .unwrap()
+    };
+    let (one, two) = (connect().await, connect().await);
+    let guard = one.lock("orders:1").lock().await.unwrap();
+    let waiting = waiter(&two.lock("orders:1"));
+    tokio::time::sleep(ms(1_200)).await;
+    assert!(
+        guard.is_valid() && !waiting.is_finished(),
+        "it was not renewed"
+    );
+    guard.unlock().await.unwrap();
+    let next = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
+    next.unlock().await.unwrap();
+    assert!(!every_call(&one).await);
+    let used = redis.commandstats().await.into_keys().collect();
+    one.shutdown().await;
+    two.shutdown().await;
+    redis.assert_clean().await;
+    used
+}
+
+/// Every call of the interface once; true if any of them failed.
+async fn every_call(client: &Client) -> bool {
+    let lock = client.lock("orders:2");
+    let owner = Owner::new();
+    owner
+        .scope(async {
+            let mut results = Vec::new();
+            let guard = acquire(lock.try_lock().lease(LONG)).await;
+            let inner = acquire(lock.try_lock().lease(LONG * 2)).await;
+            results.push(lock.hold_count().await.is_ok());
+            results.push(lock.is_held().await.is_ok());
+            results.push(lock.holder().await.is_ok());
+            results.push(lock.remaining_ttl().await.is_ok());
+            results.push(lock.is_locked().await.is_ok());
+            for guard in [inner, guard] {
+                results.push(match guard {
+                    Some(guard) => guard.unlock().await.is_ok(),
+                    None => false,
+                });
+            }
+            let watched = acquire(lock.try_lock()).await;
+            results.push(watched.is_some());
+            results.push(lock.force_unlock().await.is_ok());
+            drop(watched);
+            results.contains(&false)
+        })
+        .await
+}
+
+/// One attempt, because what an earlier call could not release is in the way.
+async fn acquire(request: lockdog::TryLockRequest) -> Option<lockdog::Guard> {
+    request.await.ok().flatten()
+}
+
+/// The commands, keys and channels that the server refused this user. What redis-rs tells of
+/// itself on connecting is nothing that a lock needs.
+async fn refused(redis: &Redis) -> BTreeSet<String> {
+    let log: redis::Value = redis.cmd(&["ACL", "LOG"]).await;
+    let entries: Vec<std::collections::BTreeMap<String, redis::Value>> =
+        redis::from_redis_value(log).expect("a list of entries");
+    let object = |entry: &std::collections::BTreeMap<String, redis::Value>| {
+        let object: String = redis::from_redis_value(entry["object"].clone()).expect("a name");
+        object
+    };
+    let mut refused: BTreeSet<String> = entries.iter().map(object).collect();
+    refused.retain(|object| !object.starts_with("client|setinfo"));
+    refused
+}
+
+fn url(server: &RedisServer) -> String {
+    format!("redis://lockdog:secret@127.0.0.1:{}", server.port())
+}

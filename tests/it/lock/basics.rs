@@ -1,0 +1,215 @@
+//! Lock and unlock as Redisson's own tests use them.
+
+use std::time::Instant;
+
+use lockdog::{Error, LostReason, Owner, Ttl, Unlocked};
+
+use super::{Fixture, LONG, SOON, ms, waiter};
+use crate::support::eventually;
+
+/// L05
+#[tokio::test]
+async fn an_inner_unlock_keeps_the_lease() {
+    let test = Fixture::start().await;
+    let lock = test.client.lock("l");
+    let lease = ms(10_000);
+    let guard = lock.lock().lease(lease).await.unwrap();
+    for _ in 0..2 {
+        let inner = lock.lock().lease(lease).await.unwrap();
+        assert!(matches!(
+            inner.unlock().await.unwrap(),
+            Unlocked::StillHeld { count: 1 }
+        ));
+    }
+    // The watchdog's lease would be 30 s; ten seconds less what a busy machine takes are left.
+    let Some(Ttl::Expires(left)) = lock.remaining_ttl().await.unwrap() else {
+        panic!("it is held and has a TTL")
+    };
+    assert!(left <= lease && left > ms(1), "{left:?}");
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    assert!(!test.redis.exists("l").await);
+    test.redis.assert_clean().await;
+}
+
+/// L08
+#[tokio::test]
+async fn a_forced_unlock_is_seen_through_every_handle() {
+    let test = Fixture::start().await;
+    let lock = test.client.lock("l");
+    let guard = lock.lock().await.unwrap();
+    assert!(lock.force_unlock().await.unwrap());
+    assert!(!lock.is_locked().await.unwrap());
+    assert!(!test.client.lock("l").is_locked().await.unwrap());
+    assert!(!test.another().await.lock("l").is_locked().await.unwrap());
+    assert_eq!(guard.lost().await.reason(), LostReason::Forced);
+    assert!(!lock.force_unlock().await.unwrap());
+}
+
+/// L09
+#[tokio::test]
+async fn an_expired_lease_wakes_the_waiter_by_its_ttl_alone() {
+    let test = Fixture::start().await;
+    let (first, second) = (test.without_polling().await, test.without_polling().await);
+    test.warm_up(&second).await;
+    let guard = first.lock("l").lock().lease(ms(500)).await.unwrap();
+    let held = Instant::now();
+    let next = tokio::time::timeout(SOON, second.lock("l").lock().lease(LONG)).await;
+    let next = next
+        .expect("its poll cap is a minute, so only the TTL can have told it")
+        .unwrap();
+    assert!(held.elapsed() >= ms(490), "the lease was not over");
+    // Beside the holder's acquire: one try, one after the subscription, one when the TTL was over,
+    // and one more if the server's clock stood at the very end.
+    let [tries] = test.calls(["evalsha"]).await;
+    assert!((3..=5).contains(&tries), "{tries} commands");
+    let late = guard.unlock().await.unwrap_err();
+    assert!(late.is_lost(), "{late}");
+    assert!(next.is_valid());
+    next.unlock().await.unwrap();
+    test.redis.assert_clean().await;
+}
+
+/// L13, L15, L18, L20
+#[tokio::test]
+async fn counts_and_states_follow_lock_and_unlock() {
+    let test = Fixture::start().await;
+    let lock = test.client.lock("l");
+    for _ in 0..2 {
+        let mut guards = Vec::new();
+        let is = async |count: u64| {
+            assert_eq!(lock.hold_count().await.unwrap(), count);
+            assert_eq!(lock.is_held().await.unwrap(), count > 0);
+            assert_eq!(lock.is_locked().await.unwrap(), count > 0);
+            assert_eq!(test.redis.exists("l").await, count > 0);
+        };
+        is(0).await;
+        guards.push(lock.lock().await.unwrap());
+        is(1).await;
+        guards.push(test.client.lock("l").lock().await.unwrap());
+        is(2).await;
+        guards.pop().unwrap().unlock().await.unwrap();
+        is(1).await;
+        guards.pop().unwrap().unlock().await.unwrap();
+        is(0).await;
+    }
+    test.redis.assert_clean().await;
+}
+
+/// L14, L16, S10
+#[tokio::test]
+async fn another_owner_sees_the_lock_taken_but_not_by_itself() {
+    let test = Fixture::start().await;
+    let lock = test.client.lock("l");
+    let guard = lock.lock().await.unwrap();
+    let ask = || {
+        let lock = lock.clone();
+        tokio::spawn(async move {
+            let count = lock.hold_count().await.unwrap();
+            (
+                lock.is_locked().await.unwrap(),
+                lock.is_held().await.unwrap(),
+                count,
+            )
+        })
+    };
+    assert_eq!(ask().await.unwrap(), (true, false, 0));
+    assert!(lock.is_held().await.unwrap());
+    guard.unlock().await.unwrap();
+    assert_eq!(ask().await.unwrap(), (false, false, 0));
+}
+
+/// L19
+#[tokio::test]
+async fn an_unlock_by_another_owner_is_refused_and_harms_nobody() {
+    let test = Fixture::start().await;
+    let lock = test.client.lock("l");
+    let (holder, stranger) = (Owner::new(), Owner::new());
+    lock.lock().owner(&holder).await.unwrap().forget();
+    let refused = lock.unlock().owner(&stranger).await.unwrap_err();
+    let Error::NotHeld(not_held) = &refused else {
+        panic!("{refused}")
+    };
+    assert_eq!(not_held.lock(), "l");
+    assert_eq!(not_held.owner(), stranger.to_string());
+    assert!(lock.is_held_by(&holder).await.unwrap());
+    assert_eq!(
+        lock.unlock().owner(&holder).await.unwrap(),
+        Unlocked::Released
+    );
+    test.redis.assert_clean().await;
+}
+
+/// L21
+#[tokio::test]
+async fn the_last_of_two_unlocks_lets_the_next_owner_in() {
+    let test = Fixture::start().await;
+    let lock = test.client.lock("l");
+    let first = lock.try_lock().await.unwrap().expect("it is free");
+    let second = lock.try_lock().await.unwrap().expect("it is ours");
+    second.unlock().await.unwrap();
+    let other = Owner::new();
+    assert!(lock.try_lock().owner(&other).await.unwrap().is_none());
+    first.unlock().await.unwrap();
+    assert!(lock.try_lock().owner(&other).await.unwrap().is_some());
+    test.redis.assert_clean().await;
+}
+
+/// A02, A05
+#[tokio::test]
+async fn explicit_owners_hold_one_after_the_other() {
+    let test = Fixture::start().await;
+    let lock = test.client.lock("l");
+    let (one, two) = (Owner::from_id(1), Owner::from_id(2));
+    let held_by = async || {
+        let by_one = lock.is_held_by(&one).await.unwrap();
+        (by_one, lock.is_held_by(&two).await.unwrap())
+    };
+    let guard = lock.lock().owner(&one).await.unwrap();
+    assert_eq!(held_by().await, (true, false));
+    // A request does nothing before it is awaited.
+    let lazy = lock.lock().owner(&two);
+    guard.unlock().await.unwrap();
+    assert_eq!(held_by().await, (false, false));
+    let guard = lazy.await.unwrap();
+    assert_eq!(held_by().await, (false, true));
+    guard.unlock().await.unwrap();
+    assert_eq!(held_by().await, (false, false));
+}
+
+/// K01
+#[tokio::test]
+async fn the_second_of_two_owners_enters_after_the_first_has_left() {
+    let test = Fixture::start().await;
+    let lock = test.client.lock("l");
+    let held = Instant::now();
+    let guard = lock.lock().owner(&Owner::new()).await.unwrap();
+    let waiting = waiter(&lock);
+    tokio::time::sleep(ms(200)).await;
+    assert!(!waiting.is_finished());
+    guard.unlock().await.unwrap();
+    let second = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
+    assert!(held.elapsed() >= ms(200));
+    drop(second);
+    eventually(SOON, "the dropped guard freed the lock", async || {
+        !test.redis.exists("l").await
+    })
+    .await;
+    test.redis.assert_clean().await;
+}
+
+/// S19, S20, S22
+#[tokio::test]
+async fn a_bounded_wait_succeeds_when_the_lock_is_freed_in_time() {
+    let test = Fixture::start().await;
+    let lock = test.client.lock("l");
+    let guard = lock.lock().owner(&Owner::new()).await.unwrap();
+    assert!(lock.try_lock().await.unwrap().is_none());
+    let request = lock.try_lock().wait(SOON).lease(LONG);
+    let waiting = tokio::spawn(request.into_future());
+    tokio::time::sleep(ms(100)).await;
+    assert!(!waiting.is_finished());
+    guard.unlock().await.unwrap();
+    let got = waiting.await.unwrap().unwrap().expect("it was freed");
+    got.unlock().await.unwrap();
+    test.redis.assert_clean().await;
+}

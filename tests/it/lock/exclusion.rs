@@ -1,0 +1,152 @@
+//! Never two owners inside, shown on a value that two owners inside would spoil.
+
+use std::time::Duration;
+
+use lockdog::{Client, Owner};
+use tokio::task::JoinSet;
+
+use super::{Fixture, ms};
+use crate::support::Cell;
+
+/// L23
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_of_one_client_exclude_each_other() {
+    let test = Fixture::start().await;
+    let cell = Cell::new();
+    let mut tasks = JoinSet::new();
+    for _ in 0..15 {
+        tasks.spawn(rounds(test.client.clone(), cell.clone(), 4, ms(1)));
+    }
+    tasks.join_all().await;
+    cell.assert_exclusive(60);
+    test.redis.assert_clean().await;
+    assert!(test.redis.keys().await.is_empty());
+}
+
+/// L24
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_rounds_of_many_clients_exclude_each_other() {
+    let test = Fixture::start().await;
+    let cell = Cell::new();
+    let mut tasks = JoinSet::new();
+    for _ in 0..8 {
+        tasks.spawn(rounds(test.another().await, cell.clone(), 15, ms(1)));
+    }
+    tasks.join_all().await;
+    cell.assert_exclusive(120);
+    test.redis.assert_clean().await;
+    assert!(test.redis.keys().await.is_empty());
+}
+
+/// L25
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_round_of_very_many_clients_exclude_each_other() {
+    let test = Fixture::start().await;
+    let cell = Cell::new();
+    let mut tasks = JoinSet::new();
+    for _ in 0..40 {
+        tasks.spawn(rounds(test.another().await, cell.clone(), 1, ms(1)));
+    }
+    tasks.join_all().await;
+    cell.assert_exclusive(40);
+    test.redis.assert_clean().await;
+    assert!(test.redis.keys().await.is_empty());
+}
+
+/// Last list, 1: several clients with several explicit owners each, guards unlocked and dropped,
+/// calls that wait, that wait a little and that do not wait, all on one cell.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_way_to_acquire_and_release_excludes_every_other() {
+    let test = Fixture::start().await;
+    let cell = Cell::new();
+    let mut tasks = JoinSet::new();
+    for _ in 0..3 {
+        let client = test.another().await;
+        for number in 0..4 {
+            tasks.spawn(mixed(client.clone(), cell.clone(), Owner::from_id(number)));
+        }
+    }
+    let entered: i64 = tasks.join_all().await.into_iter().sum();
+    assert!(entered >= 12 * 6, "only {entered} entries");
+    cell.assert_exclusive(entered);
+    test.redis.assert_clean().await;
+}
+
+/// Last list, 15
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_owner_used_by_two_tasks_at_once_stays_one_owner_with_one_count() {
+    let test = Fixture::start().await;
+    let lock = test.client.lock("l");
+    let owner = Owner::from_id(7);
+    let cell = Cell::new();
+    for _ in 0..20 {
+        let both = || {
+            let request = lock.lock().owner(&owner);
+            tokio::spawn(async move { request.await.unwrap() })
+        };
+        let (a, b) = tokio::join!(both(), both());
+        let (a, b) = (a.unwrap(), b.unwrap());
+        let fields = test.redis.hash("l").await;
+        assert_eq!(fields.len(), 1, "two holds: {fields:?}");
+        assert_eq!(fields.values().next().unwrap(), "2");
+        let stranger = rounds(test.client.clone(), cell.clone(), 1, Duration::ZERO);
+        let stranger = tokio::spawn(stranger);
+        let (a, b) = tokio::join!(a.unlock(), b.unlock());
+        assert!(a.is_ok() && b.is_ok(), "{a:?} {b:?}");
+        stranger.await.unwrap();
+    }
+    cell.assert_exclusive(20);
+    test.redis.assert_clean().await;
+}
+
+/// Last list, 15
+#[tokio::test(flavor = "current_thread")]
+async fn two_owners_on_one_worker_thread_exclude_each_other() {
+    let test = Fixture::start().await;
+    let cell = Cell::new();
+    let mut tasks = JoinSet::new();
+    for _ in 0..2 {
+        tasks.spawn(rounds(test.client.clone(), cell.clone(), 15, ms(1)));
+    }
+    tasks.join_all().await;
+    cell.assert_exclusive(30);
+    test.redis.assert_clean().await;
+}
+
+/// Locks, bumps and unlocks so many times, through a handle of its own each time.
+async fn rounds(client: Client, cell: Cell, rounds: usize, pause: Duration) {
+    for _ in 0..rounds {
+        let guard = client.lock("l").lock().await.unwrap();
+        cell.bump(pause).await;
+        guard.unlock().await.unwrap();
+    }
+}
+
+async fn mixed(client: Client, cell: Cell, owner: Owner) -> i64 {
+    let lock = client.lock("l");
+    let mut entered = 0;
+    for round in 0..8 {
+        let guard = match round % 4 {
+            0 => lock.try_lock().owner(&owner).await.unwrap(),
+            1 => lock
+                .try_lock()
+                .owner(&owner)
+                .wait(ms(60_000))
+                .await
+                .unwrap(),
+            2 => Some(lock.lock().owner(&owner).lease(ms(60_000)).await.unwrap()),
+            _ => Some(lock.lock().owner(&owner).await.unwrap()),
+        };
+        let Some(guard) = guard else { continue };
+        let inner = lock.lock().owner(&owner).await.unwrap();
+        cell.bump(ms(1)).await;
+        entered += 1;
+        drop(inner);
+        if round % 2 == 0 {
+            drop(guard);
+        } else {
+            guard.unlock().await.unwrap();
+        }
+    }
+    entered
+}

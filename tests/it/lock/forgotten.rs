@@ -1,0 +1,152 @@
+//! Holds without a guard, as code ported from Java has them.
+
+use lockdog::{Error, Owner, Unlocked};
+
+use super::{Fixture, LONG, SOON, ms};
+use crate::support::eventually;
+
+/// L20
+#[tokio::test]
+async fn forgotten_locks_and_unlocks_pair_up_as_in_java() {
+    let test = Fixture::start().await;
+    let lock = test.client.lock("l");
+    for _ in 0..2 {
+        lock.lock().await.unwrap().forget();
+        lock.lock().lease(LONG).await.unwrap().forget();
+        assert_eq!(lock.hold_count().await.unwrap(), 2);
+        assert_eq!(
+            lock.unlock().await.unwrap(),
+            Unlocked::StillHeld { count: 1 }
+        );
+        // Through any handle.
+        assert_eq!(
+            test.client.lock("l").unlock().await.unwrap(),
+            Unlocked::Released
+        );
+        assert!(!test.redis.exists("l").await);
+    }
+    test.redis.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_forgotten_hold_without_a_lease_is_renewed() {
+    let test = Fixture::start().await;
+    let client = lockdog::Client::builder()
+        .url(test.server.url())
+        .watchdog_lease(ms(1_200))
+        .build()
+        .await
+        .unwrap();
+    client.lock("l").lock().await.unwrap().forget();
+    tokio::time::sleep(ms(1_500)).await;
+    assert!(client.lock("l").is_held().await.unwrap());
+    assert_eq!(client.lock("l").unlock().await.unwrap(), Unlocked::Released);
+}
+
+#[tokio::test]
+async fn an_unlock_of_nothing_says_so() {
+    let test = Fixture::start().await;
+    let lock = test.client.lock("l");
+    let never = lock.unlock().await.unwrap_err();
+    assert!(matches!(never, Error::NotHeld(_)), "{never}");
+    assert!(
+        never
+            .to_string()
+            .contains("never acquired or already ended")
+    );
+    assert!(
+        never
+            .to_string()
+            .contains(&format!("owner={}", Owner::current()))
+    );
+    assert!(!never.is_retriable() && !never.may_be_held() && !never.is_lost());
+
+    lock.lock().await.unwrap().forget();
+    lock.unlock().await.unwrap();
+    let twice = lock.unlock().await.unwrap_err();
+    assert!(matches!(twice, Error::NotHeld(_)), "{twice}");
+
+    // Somebody else's hold is not ours to end.
+    let other = test.another().await;
+    let guard = other.lock("l").lock().await.unwrap();
+    let foreign = lock.unlock().await.unwrap_err();
+    assert!(matches!(foreign, Error::NotHeld(_)), "{foreign}");
+    assert!(guard.is_valid() && test.redis.exists("l").await);
+}
+
+#[tokio::test]
+async fn an_unlock_does_not_end_what_a_living_guard_stands_for() {
+    let test = Fixture::start().await;
+    let lock = test.client.lock("l");
+    let guard = lock.lock().await.unwrap();
+    let refused = lock.unlock().await.unwrap_err();
+    let Error::NotHeld(not_held) = &refused else {
+        panic!("{refused}")
+    };
+    assert_eq!(
+        (not_held.lock(), not_held.owner()),
+        ("l", &*guard.owner().to_string())
+    );
+    let text = refused.to_string();
+    assert!(text.contains("through a guard, unlock that"), "{text}");
+    assert!(
+        text.contains("acquired=") && text.contains("last good renewal="),
+        "{text}"
+    );
+    assert!(guard.is_valid());
+    // Of a guarded and a forgotten acquire it ends the forgotten one.
+    lock.lock().await.unwrap().forget();
+    assert_eq!(
+        lock.unlock().await.unwrap(),
+        Unlocked::StillHeld { count: 1 }
+    );
+    assert!(matches!(
+        lock.unlock().await.unwrap_err(),
+        Error::NotHeld(_)
+    ));
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+}
+
+#[tokio::test]
+async fn an_unlock_after_the_lease_is_refused_and_harms_nobody() {
+    let test = Fixture::start().await;
+    let lock = test.client.lock("l");
+    lock.lock().lease(ms(30)).await.unwrap().forget();
+    eventually(SOON, "the lease is over", async || {
+        !test.redis.exists("l").await
+    })
+    .await;
+    let other = test.another().await;
+    let taken = other.lock("l").lock().await.unwrap();
+    let late = lock.unlock().await.unwrap_err();
+    assert!(matches!(late, Error::NotHeld(_) | Error::Lost(_)), "{late}");
+    assert!(test.redis.exists("l").await);
+    taken.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_forgotten_try_lock_is_a_throttle() {
+    let test = Fixture::start().await;
+    let lock = test.client.lock("report");
+    // The window is long, so that a slow machine is inside it at the second try.
+    let window = ms(1_500);
+    let first = lock.try_lock().lease(window).await.unwrap();
+    first.expect("nobody has run it yet").forget();
+    let another_owner = lock.try_lock().lease(window).owner(&Owner::new()).await;
+    assert!(another_owner.unwrap().is_none());
+    let counted = async || test.redis.hash("report").await;
+    let before = counted().await;
+    eventually(SOON, "the window is over", async || {
+        counted().await.is_empty()
+    })
+    .await;
+    // The next call of the same owner is a first acquire, with a field of its own.
+    let again = lock.try_lock().lease(LONG).await.unwrap();
+    let again = again.expect("the window is over");
+    assert_eq!(again.hold_count(), 1);
+    let after = counted().await;
+    assert_eq!(after.values().collect::<Vec<_>>(), ["1"]);
+    assert_ne!(before, after);
+    again.unlock().await.unwrap();
+    test.redis.assert_clean().await;
+}

@@ -1,0 +1,132 @@
+//! Many locks and unlocks in a row leave nothing behind, on the server or in this process.
+
+use lockdog::{Client, Owner};
+use tokio::task::JoinSet;
+
+use super::{Fixture, LONG, SOON, ms};
+use crate::support::{eventually, logs};
+
+/// L01: a lock name is random, a hold is short, a channel is subscribed and left all the time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_call_fails_and_no_channel_is_left_after_a_crowd() {
+    let test = Fixture::start().await;
+    let clients = [test.client.clone(), test.another().await];
+    let mut tasks = JoinSet::new();
+    for task in 0..32_u64 {
+        let client = clients[task as usize % 2].clone();
+        tasks.spawn(async move {
+            for job in 0..20 {
+                let number = task * 31 + job * 17;
+                let lock = client.lock(format!("l{}", number % 5));
+                let guard = lock.lock().await.unwrap();
+                tokio::time::sleep(ms(number % 3)).await;
+                guard.unlock().await.unwrap();
+            }
+        });
+    }
+    tasks.join_all().await;
+    let [subscribed] = test.calls(["subscribe"]).await;
+    assert!(subscribed > 0, "nobody ever waited");
+    test.redis.assert_clean().await;
+    assert!(test.redis.keys().await.is_empty());
+}
+
+/// L02
+#[tokio::test]
+async fn all_contenders_on_two_names_succeed_in_both_rounds() {
+    let test = Fixture::start().await;
+    for round in 0..2 {
+        let mut tasks = JoinSet::new();
+        for task in 0..4 {
+            let lock = test.client.lock(format!("l{}", task % 2));
+            tasks.spawn(async move {
+                let guard = lock.try_lock().wait(SOON).await.unwrap();
+                let guard = guard.expect("the other one holds it for a moment only");
+                tokio::time::sleep(ms(20)).await;
+                guard.unlock().await.unwrap();
+            });
+        }
+        assert_eq!(tasks.join_all().await.len(), 4, "round {round}");
+    }
+    test.redis.assert_clean().await;
+}
+
+/// I03
+#[tokio::test]
+async fn a_subscription_given_up_while_it_is_made_does_not_spoil_the_next_one() {
+    let test = Fixture::start().await;
+    let client = test.without_polling().await;
+    let holder = test.another().await;
+    let lock = client.lock("l");
+    for given_up_after in 0..12 {
+        let guard = holder.lock("l").lock().lease(LONG).await.unwrap();
+        let mut waiting = lock.lock().owner(&Owner::new()).into_future();
+        for _ in 0..given_up_after {
+            let unready = super::poll_once(&mut waiting).await;
+            assert!(unready.is_none());
+            tokio::task::yield_now().await;
+        }
+        drop(waiting);
+        // The second one hears the message: nothing else would wake it before the test is over.
+        let second = super::waiter(&lock);
+        let listening = "the second one listens";
+        eventually(SOON, listening, async || {
+            test.redis.channels().await.len() == 1
+        })
+        .await;
+        guard.unlock().await.unwrap();
+        let second = tokio::time::timeout(SOON, second).await.unwrap().unwrap();
+        second.unlock().await.unwrap();
+        test.redis.assert_clean().await;
+    }
+}
+
+/// H02: in a process of its own, because its memory is measured.
+#[test]
+fn memory_does_not_grow_with_locks_and_unlocks() {
+    logs::alone(
+        "lock::load::memory_does_not_grow_with_locks_and_unlocks",
+        async {
+            let test = Fixture::start().await;
+            let all = |steps| crowd(test.client.clone(), steps);
+            all(2_000).await;
+            let before = resident();
+            all(8_000).await;
+            let after = resident();
+            // A hundred bytes a step would be 800 kB here.
+            println!("resident before {before} kB, after 8,000 more steps {after} kB");
+            assert!(after < before + 600, "{before} kB grew to {after} kB");
+            assert!(test.client.holds().is_empty());
+            assert!(test.redis.keys().await.is_empty());
+            test.redis.assert_clean().await;
+        },
+    );
+}
+
+/// So many tries and unlocks by four tasks, on names that are never used again.
+async fn crowd(client: Client, steps: u64) {
+    let mut tasks = JoinSet::new();
+    for task in 0..4 {
+        let client = client.clone();
+        tasks.spawn(async move {
+            for step in 0..steps / 4 {
+                let lock = client.lock(format!("l:{steps}:{}:{step}", task % 2));
+                let guard = lock.try_lock().wait(ms(30_000)).await.unwrap();
+                guard
+                    .expect("nobody holds it for long")
+                    .unlock()
+                    .await
+                    .unwrap();
+            }
+        });
+    }
+    tasks.join_all().await;
+}
+
+/// This process's resident memory in kB.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("this is Linux");
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let number = line.and_then(|line| line.split_whitespace().nth(1));
+    number.expect("the kernel tells").parse().expect("a number")
+}

@@ -1,0 +1,52 @@
+//! What is logged on the normal path: nothing that an operator has to read.
+
+use lockdog::Client;
+use tracing::Level;
+
+use super::{Fixture, SOON, ms, waiter};
+use crate::support::{Logs, eventually, logs};
+
+#[test]
+fn the_normal_path_says_nothing_at_info_or_above() {
+    logs::alone(
+        "lock::logs::the_normal_path_says_nothing_at_info_or_above",
+        async {
+            let logs = Logs::of_this_process();
+            let test = Fixture::start().await;
+            let one = Client::builder()
+                .url(test.server.url())
+                .watchdog_lease(ms(900))
+                .build()
+                .await
+                .unwrap();
+            let two = test.without_polling().await;
+            let guard = one.lock("l").lock().await.unwrap();
+            let waiting = waiter(&two.lock("l"));
+            let listens = async || test.redis.channels().await.len() == 1;
+            eventually(SOON, "the waiter listens", listens).await;
+            assert!(
+                two.lock("l")
+                    .try_lock()
+                    .wait(ms(20))
+                    .await
+                    .unwrap()
+                    .is_none()
+            );
+            tokio::time::sleep(ms(1_100)).await;
+            guard.unlock().await.unwrap();
+            let next = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
+            drop(next);
+            two.lock("l").with(|_| async {}).await.unwrap();
+            one.shutdown().await;
+            two.shutdown().await;
+            let loud = logs.at_least(Level::INFO);
+            assert!(loud.is_empty(), "{loud:?}");
+            // The recorder hears the span of every acquire, and how it ended.
+            let spans: Vec<_> = logs.at_least(Level::DEBUG);
+            let has = |part: &str| spans.iter().any(|line| line.text.contains(part));
+            assert!(has("acquire lock=\"l\" owner="), "{spans:?}");
+            assert!(has("acquire outcome=\"acquired\"") && has("acquire outcome=\"busy\""));
+            assert!(has("acquire waited_ms="));
+        },
+    );
+}

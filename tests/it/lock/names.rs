@@ -1,0 +1,107 @@
+//! Properties of names, on a real server.
+
+use lockdog::Client;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use tokio::runtime::Runtime;
+
+use super::SOON;
+use crate::support::{Redis, RedisServer, eventually};
+
+#[test]
+fn key_and_channel_of_a_name_without_braces_hash_to_the_same_slot() {
+    assert_eq!(
+        crc16(b"123456789"),
+        0x31c3,
+        "the checksum of the specification"
+    );
+    for_every("[^{}]{1,40}", |key, channel| {
+        assert!(key.len() <= 512);
+        assert_eq!(slot(key), slot(channel), "{key:?} {channel:?}");
+    });
+}
+
+#[test]
+fn every_name_is_a_key_exactly_as_it_is() {
+    for_every(
+        "[ \"'\\\\{}*?a-zA-Z0-9:\\r\\n\\t\u{0}üñ雪🦀]{1,40}|\\PC{1,60}",
+        |_, _| {},
+    );
+}
+
+/// Locks and unlocks many names of this form, and checks that each is the key exactly. The check is
+/// given the key as it stood in Redis and the channel on which the unlock was told.
+fn for_every(names: &str, check: impl Fn(&str, &str)) {
+    let runtime = Runtime::new().expect("threads can be started");
+    let _inside = runtime.enter();
+    let (_server, redis, client) = runtime.block_on(async {
+        let server = RedisServer::start().await;
+        let redis = server.redis().await;
+        let client = Client::connect(server.url()).await.unwrap();
+        (server, redis, client)
+    });
+    let messages = runtime.block_on(redis.messages("*"));
+    let config = Config {
+        cases: 150,
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let strategy = proptest::string::string_regex(names).expect("it is an expression");
+    let checked = TestRunner::new(config).run(&strategy, |name| {
+        let key = runtime.block_on(round_trip(&client, &redis, &name));
+        prop_assert_eq!(&key, &name);
+        let told = messages.seen().len();
+        let heard = async || messages.seen().len() > told || told_of(&messages.seen(), &name);
+        runtime.block_on(eventually(SOON, "the unlock was told", heard));
+        let seen = messages.seen();
+        let (channel, _) = seen.last().expect("there is one");
+        prop_assert!(channel.starts_with("redisson_lock__channel:"));
+        prop_assert!(channel.contains(&*name));
+        check(&key, channel);
+        Ok(())
+    });
+    checked.unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+fn told_of(seen: &[(String, String)], name: &str) -> bool {
+    seen.last().is_some_and(|(channel, _)| {
+        channel == &format!("redisson_lock__channel:{{{name}}}")
+            || channel == &format!("redisson_lock__channel:{name}")
+    })
+}
+
+async fn round_trip(client: &Client, redis: &Redis, name: &str) -> String {
+    let guard = client.lock(name).lock().await.unwrap();
+    let mut keys = redis.keys().await;
+    assert_eq!(guard.lock_name(), name);
+    assert_eq!(redis.hash(name).await.len(), 1);
+    guard.unlock().await.unwrap();
+    assert_eq!(keys.len(), 1, "{keys:?}");
+    keys.remove(0)
+}
+
+/// A cluster's slot: of what stands between the first brace and the next closing one, if anything
+/// does, else of the whole key.
+fn slot(key: &str) -> u16 {
+    let tag = key
+        .split_once('{')
+        .and_then(|(_, rest)| rest.split_once('}'));
+    let hashed = match tag {
+        Some((tag, _)) if !tag.is_empty() => tag,
+        _ => key,
+    };
+    crc16(hashed.as_bytes()) % 16_384
+}
+
+/// CRC-16/XMODEM.
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, byte| {
+        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc: u16, _| {
+            if crc & 0x8000 == 0 {
+                crc << 1
+            } else {
+                (crc << 1) ^ 0x1021
+            }
+        })
+    })
+}

@@ -1,0 +1,98 @@
+//! A pool that the user brought.
+
+use deadpool_redis::{Config, Pool, Runtime};
+use lockdog::Client;
+use tracing::Level;
+
+use super::{LONG, SOON, ms, waiter};
+use crate::support::{Logs, RedisServer, eventually};
+
+#[tokio::test]
+async fn a_pool_alone_polls_and_says_so() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let (logs, _recording) = Logs::of_this_thread();
+    let pool = pool(&server, 4);
+    let client = Client::builder()
+        .pool(pool.clone())
+        .watchdog_lease(ms(900))
+        .build()
+        .await
+        .unwrap();
+    let warnings = logs.at_least(Level::WARN);
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(
+        warnings[0].text.contains("a pool without a url"),
+        "{warnings:?}"
+    );
+
+    let held = Client::connect(server.url()).await.unwrap();
+    let held = held.lock("l").lock().lease(LONG).await.unwrap();
+    redis.reset_stats().await;
+    let waiting = waiter(&client.lock("l"));
+    let stats = async || redis.commandstats().await;
+    let polls = async || {
+        stats()
+            .await
+            .get("evalsha")
+            .is_some_and(|calls| *calls >= 5)
+    };
+    eventually(SOON, "it asks again and again", polls).await;
+    held.unlock().await.unwrap();
+    let guard = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
+    assert!(!stats().await.contains_key("subscribe"));
+    // The watchdog renews through the pool.
+    tokio::time::sleep(ms(1_200)).await;
+    assert!(guard.is_valid());
+    assert_eq!(
+        pool.status().size,
+        2,
+        "callers share one connection, the watchdog has one"
+    );
+    guard.unlock().await.unwrap();
+    client.shutdown().await;
+    drop(client);
+    // What was borrowed is given back.
+    let back = async || pool.status().available == pool.status().size;
+    eventually(SOON, "the pool has its connections back", back).await;
+    redis.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_pool_with_a_url_serves_callers_and_waits_by_messages() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let (logs, _recording) = Logs::of_this_thread();
+    let pool = pool(&server, 1);
+    let client = Client::builder()
+        .pool(pool.clone())
+        .url(server.url())
+        .poll_cap(ms(60_000))
+        .watchdog_lease(ms(900))
+        .build()
+        .await
+        .unwrap();
+    assert!(logs.at_least(Level::INFO).is_empty());
+    let held = Client::connect(server.url()).await.unwrap();
+    let held = held.lock("l").lock().lease(LONG).await.unwrap();
+    let waiting = waiter(&client.lock("l"));
+    let listens = async || redis.channels().await.len() == 1;
+    eventually(SOON, "the waiter listens", listens).await;
+    held.unlock().await.unwrap();
+    let guard = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
+    tokio::time::sleep(ms(1_200)).await;
+    assert!(guard.is_valid(), "the watchdog has a connection of its own");
+    assert_eq!((pool.status().size, pool.status().available), (1, 0));
+    guard.unlock().await.unwrap();
+    redis.assert_clean().await;
+}
+
+fn pool(server: &RedisServer, size: usize) -> Pool {
+    Config::from_url(server.url())
+        .builder()
+        .unwrap()
+        .max_size(size)
+        .runtime(Runtime::Tokio1)
+        .build()
+        .unwrap()
+}

@@ -1,0 +1,205 @@
+//! What a lock, its client and its guards tell.
+
+use lockdog::{Client, LostReason, Owner, Ttl};
+
+use super::{Fixture, LONG, SOON, ms};
+use crate::support::eventually;
+
+#[tokio::test]
+async fn a_free_lock_has_no_holder_no_ttl_and_no_count() {
+    let test = Fixture::start().await;
+    let lock = test.client.lock("l");
+    assert_eq!(lock.name(), "l");
+    assert!(!lock.is_locked().await.unwrap());
+    assert!(!lock.is_held().await.unwrap());
+    assert_eq!(lock.hold_count().await.unwrap(), 0);
+    assert_eq!(lock.remaining_ttl().await.unwrap(), None);
+    assert!(lock.holder().await.unwrap().is_none());
+    assert!(!lock.force_unlock().await.unwrap());
+    assert!(test.client.holds().is_empty());
+    assert!(test.redis.keys().await.is_empty());
+}
+
+#[tokio::test]
+async fn the_holder_is_told_as_redis_has_it() {
+    let test = Fixture::start().await;
+    let (ours, other) = (test.client.lock("l"), test.another().await);
+    let owner = Owner::new();
+    let guard = ours.lock().owner(&owner).lease(LONG).await.unwrap();
+    let _inner = ours.lock().owner(&owner).lease(LONG).await.unwrap();
+    let fields = test.redis.hash("l").await;
+    let holder = ours.holder().await.unwrap().expect("it is held");
+    assert!(fields.contains_key(&holder.field));
+    assert_eq!((holder.count, holder.ours), (2, true));
+    assert!(matches!(holder.ttl, Ttl::Expires(left) if left <= LONG && left > SOON));
+    // The client's id is the field's prefix, as in Redisson.
+    assert!(
+        holder
+            .field
+            .starts_with(&format!("{}:{owner}.", test.client.id()))
+    );
+    let seen = other.lock("l").holder().await.unwrap().expect("it is held");
+    assert_eq!(
+        (&seen.field, seen.count, seen.ours),
+        (&holder.field, 2, false)
+    );
+    assert_ne!(other.id(), test.client.id());
+    assert!(guard.is_valid());
+}
+
+#[tokio::test]
+async fn a_foreign_hash_is_a_holder_as_well() {
+    let test = Fixture::start().await;
+    let java = "8a5a4b7e-4b5b-4c1e-8f43-0d3e3f0b6a11:42";
+    test.redis.cmd(&["HSET", "l", java, "3"]).await;
+    let holder = test.client.lock("l").holder().await.unwrap();
+    let holder = holder.expect("it is held");
+    assert_eq!(
+        (&*holder.field, holder.count, holder.ours),
+        (java, 3, false)
+    );
+    assert_eq!(holder.ttl, Ttl::Persistent);
+}
+
+#[tokio::test]
+async fn guard_and_view_tell_the_same() {
+    let test = Fixture::start().await;
+    let lock = test.client.lock("l");
+    let owner = Owner::new();
+    let held = lock
+        .lock()
+        .owner(&owner)
+        .lease(LONG)
+        .with(|held| async move {
+            assert_eq!((held.owner(), held.lock_name()), (owner, "l"));
+            assert_eq!(held.hold_count(), 1);
+            assert!(held.is_valid() && !held.lost_token().is_cancelled());
+            assert!(held.remaining() > SOON && held.remaining() <= LONG);
+            let guard = lock.lock().owner(&owner).await.unwrap();
+            assert_eq!((guard.owner(), guard.lock_name()), (owner, "l"));
+            assert_eq!((guard.hold_count(), held.hold_count()), (2, 2));
+            assert!(guard.is_valid() && !guard.lost_token().is_cancelled());
+            assert!(guard.remaining() > SOON);
+            held
+        })
+        .await
+        .unwrap();
+    // The view outlived its guard.
+    eventually(SOON, "the inner guard is settled", async || {
+        !test.redis.exists("l").await
+    })
+    .await;
+    assert!(!held.is_valid());
+    assert_eq!((held.hold_count(), held.remaining()), (0, ms(0)));
+    assert_eq!(held.lost().await.reason(), LostReason::Released);
+}
+
+#[tokio::test]
+async fn the_client_lists_what_it_holds() {
+    let test = Fixture::start().await;
+    let owner = Owner::from_id(5);
+    let a = test
+        .client
+        .lock("a")
+        .lock()
+        .owner(&owner)
+        .lease(LONG)
+        .await
+        .unwrap();
+    let b = test.client.lock("b").lock().owner(&owner).await.unwrap();
+    let _b2 = test.client.lock("b").lock().owner(&owner).await.unwrap();
+    let _elsewhere = test.another().await.lock("c").lock().await.unwrap();
+    let mut holds = test.client.holds();
+    holds.sort_by(|x, y| x.lock.cmp(&y.lock));
+    let told: Vec<_> = holds
+        .iter()
+        .map(|hold| (&*hold.lock, hold.owner, hold.count, hold.watched))
+        .collect();
+    assert_eq!(told, [("a", owner, 1, false), ("b", owner, 2, true)]);
+    for hold in &holds {
+        assert!(test.redis.hash(&hold.lock).await.contains_key(&hold.field));
+        assert!(!hold.remaining.is_zero());
+    }
+    assert!(holds[0].remaining > SOON);
+    a.unlock().await.unwrap();
+    b.unlock().await.unwrap();
+    let left: Vec<_> = test
+        .client
+        .holds()
+        .into_iter()
+        .map(|hold| hold.count)
+        .collect();
+    assert_eq!(left, [1]);
+}
+
+#[tokio::test]
+async fn a_force_unlock_that_comes_late_does_not_free_the_next_holders_lock() {
+    let test = Fixture::start().await;
+    let lock = test.client.lock("l");
+    let first = lock.lock().owner(&Owner::new()).await.unwrap();
+    let seen = lock.holder().await.unwrap().expect("it is held");
+    first.unlock().await.unwrap();
+    let second = test.another().await.lock("l").lock().await.unwrap();
+    assert!(!lock.force_unlock().expecting(&seen).await.unwrap());
+    assert!(test.redis.exists("l").await && second.is_valid());
+    // The next hold of the same owner is another holder, too.
+    second.unlock().await.unwrap();
+    let owner = Owner::new();
+    let third = lock.lock().owner(&owner).await.unwrap();
+    let seen = lock.holder().await.unwrap().expect("it is held");
+    third.unlock().await.unwrap();
+    let fourth = lock.lock().owner(&owner).await.unwrap();
+    assert!(!lock.force_unlock().expecting(&seen).await.unwrap());
+    assert!(fourth.is_valid() && test.redis.exists("l").await);
+    // Expecting whoever has it frees it, once.
+    let seen = lock.holder().await.unwrap().expect("it is held");
+    assert!(lock.force_unlock().expecting(&seen).await.unwrap());
+    assert!(!lock.force_unlock().expecting(&seen).await.unwrap());
+    assert_eq!(fourth.lost().await.reason(), LostReason::Forced);
+}
+
+#[tokio::test]
+async fn a_force_unlock_wakes_the_waiters_of_every_client() {
+    let test = Fixture::start().await;
+    let (ours, theirs) = (test.without_polling().await, test.without_polling().await);
+    for (waiting, forcing) in [(&ours, &theirs), (&theirs, &theirs)] {
+        let held = test.client.lock("l").lock().lease(LONG).await.unwrap();
+        let waiter = super::waiter(&waiting.lock("l"));
+        let listens = async || test.redis.channels().await.len() == 1;
+        eventually(SOON, "the waiter listens", listens).await;
+        assert!(forcing.lock("l").force_unlock().await.unwrap());
+        let next = tokio::time::timeout(SOON, waiter).await.unwrap().unwrap();
+        assert!(held.unlock().await.unwrap_err().is_lost());
+        next.unlock().await.unwrap();
+        test.redis.assert_clean().await;
+    }
+}
+
+#[tokio::test]
+async fn keys_and_channels_are_made_of_the_mapped_name() {
+    let test = Fixture::start().await;
+    let client = Client::builder()
+        .url(test.server.url())
+        .name_mapper(|name| format!("billing:{name}"))
+        .build()
+        .await
+        .unwrap();
+    let messages = test.redis.messages("*").await;
+    let lock = client.lock("l");
+    let guard = lock.lock().await.unwrap();
+    assert_eq!((lock.name(), guard.lock_name()), ("l", "l"));
+    assert_eq!(client.holds()[0].lock, "l");
+    assert_eq!(test.redis.keys().await, ["billing:l"]);
+    assert!(test.client.lock("billing:l").is_locked().await.unwrap());
+    assert!(!test.client.lock("l").is_locked().await.unwrap());
+    guard.unlock().await.unwrap();
+    let message = (
+        "redisson_lock__channel:{billing:l}".to_owned(),
+        "0".to_owned(),
+    );
+    eventually(SOON, "the message was seen", async || {
+        messages.seen() == [message.clone()]
+    })
+    .await;
+    test.redis.assert_clean().await;
+}

@@ -1,0 +1,197 @@
+//! One contender for each lock talks to Redis; the others wait in line behind it.
+
+use std::sync::{Arc, Mutex};
+
+use lockdog::{Client, Error, Lock, Owner};
+use tokio::task::JoinSet;
+
+use super::{Fixture, LONG, SOON, ms, waiter};
+use crate::support::eventually;
+
+#[tokio::test]
+async fn local_waiters_enter_in_the_order_of_their_arrival() {
+    let test = Fixture::start().await;
+    let lock = test.client.lock("l");
+    let held = test
+        .another()
+        .await
+        .lock("l")
+        .lock()
+        .lease(LONG)
+        .await
+        .unwrap();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut waiters = JoinSet::new();
+    for number in 0..20 {
+        let (request, order) = (lock.lock().owner(&Owner::new()), order.clone());
+        waiters.spawn(async move {
+            let guard = request.await.unwrap();
+            order.lock().unwrap().push(number);
+            // Ended in both ways.
+            if number % 2 == 0 {
+                guard.unlock().await.unwrap();
+            }
+        });
+        // One worker runs the tasks in turn, so this one is in the queue before the next begins.
+        tokio::task::yield_now().await;
+    }
+    held.unlock().await.unwrap();
+    waiters.join_all().await;
+    assert_eq!(*order.lock().unwrap(), (0..20).collect::<Vec<_>>());
+    test.redis.assert_clean().await;
+    assert!(test.redis.keys().await.is_empty());
+}
+
+#[tokio::test]
+async fn twenty_waiters_of_one_client_ask_as_often_as_one() {
+    let test = Fixture::start().await;
+    let mut costs = Vec::new();
+    for crowd in [1, 20] {
+        let client = test.without_polling().await;
+        let lock = client.lock("l");
+        let holder = test.another().await;
+        test.warm_up(&holder).await;
+        let held = holder.lock("l").lock().lease(LONG).await.unwrap();
+        test.redis.reset_stats().await;
+        let waiters: Vec<_> = (0..crowd).map(|_| waiter(&lock)).collect();
+        settled_on(&test, &client, crowd).await;
+        let waiting = test.calls(["evalsha", "eval", "subscribe"]).await;
+        println!("{crowd} waiters: evalsha, eval, subscribe = {waiting:?}");
+        costs.push(waiting);
+        held.unlock().await.unwrap();
+        for waiter in waiters {
+            let guard = tokio::time::timeout(SOON, waiter).await.unwrap().unwrap();
+            guard.unlock().await.unwrap();
+        }
+        test.redis.assert_clean().await;
+    }
+    // A try, a subscription, a try.
+    assert_eq!(costs, [[2, 0, 1], [2, 0, 1]]);
+}
+
+#[tokio::test]
+async fn while_this_client_holds_the_lock_its_waiters_send_nothing() {
+    let test = Fixture::start().await;
+    // They look at their timers all the time.
+    let client = Client::builder()
+        .url(test.server.url())
+        .poll_cap(ms(20))
+        .build()
+        .await
+        .unwrap();
+    test.warm_up(&client).await;
+    let lock = client.lock("l");
+    let held = lock.lock().lease(LONG).owner(&Owner::new()).await.unwrap();
+    test.redis.reset_stats().await;
+    let waiters: Vec<_> = (0..5).map(|_| waiter(&lock)).collect();
+    tokio::time::sleep(ms(300)).await;
+    assert_eq!(
+        test.calls(["evalsha", "eval", "subscribe", "ping"]).await,
+        [0; 4]
+    );
+    assert!(test.redis.channels().await.is_empty());
+    // The hand-over needs no message either: one unlock, one acquire.
+    held.unlock().await.unwrap();
+    let mut waiters = waiters.into_iter();
+    let first = waiters.next().unwrap();
+    let first = tokio::time::timeout(SOON, first).await.unwrap().unwrap();
+    assert_eq!(test.calls(["evalsha", "subscribe"]).await, [2, 0]);
+    drop(first);
+    for waiter in waiters {
+        drop(tokio::time::timeout(SOON, waiter).await.unwrap().unwrap());
+    }
+    test.redis.assert_clean().await;
+}
+
+#[tokio::test]
+async fn more_waiters_than_allowed_are_refused_at_once() {
+    let test = Fixture::start().await;
+    let client = Client::builder()
+        .url(test.server.url())
+        .max_waiters(2)
+        .build()
+        .await
+        .unwrap();
+    let lock = client.lock("l");
+    let held = test
+        .another()
+        .await
+        .lock("l")
+        .lock()
+        .lease(LONG)
+        .await
+        .unwrap();
+    let waiters = [waiter(&lock), waiter(&client.lock("l"))];
+    tokio::task::yield_now().await;
+    for refused in [
+        lock.lock().await.unwrap_err(),
+        lock.try_lock().wait(LONG).await.unwrap_err(),
+        // The bound is the client's, not the lock's.
+        client.lock("other").lock().await.unwrap_err(),
+    ] {
+        assert!(
+            matches!(refused, Error::TooManyWaiters { limit: 2 }),
+            "{refused}"
+        );
+        assert!(refused.is_retriable());
+        assert!(refused.to_string().contains("max_waiters=2"));
+    }
+    // Who does not wait needs no place.
+    assert!(lock.try_lock().await.unwrap().is_none());
+    held.unlock().await.unwrap();
+    for waiter in waiters {
+        let guard = tokio::time::timeout(SOON, waiter).await.unwrap().unwrap();
+        guard.unlock().await.unwrap();
+    }
+    // Places that were left can be had again.
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    test.redis.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_try_is_one_attempt_beside_the_contender() {
+    let test = Fixture::start().await;
+    let client = test.without_polling().await;
+    let lock = client.lock("l");
+    let holder = test.another().await;
+    test.warm_up(&holder).await;
+    let held = holder.lock("l").lock().lease(LONG).await.unwrap();
+    let waiting = waiter(&lock);
+    settled_on(&test, &client, 1).await;
+    test.redis.reset_stats().await;
+    for tries in 1..=3 {
+        assert!(lock.try_lock().await.unwrap().is_none());
+        assert!(lock.try_lock().wait(ms(0)).await.unwrap().is_none());
+        assert_eq!(test.calls(["evalsha", "subscribe"]).await, [tries * 2, 0]);
+    }
+    held.unlock().await.unwrap();
+    let next = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
+    next.unlock().await.unwrap();
+    test.redis.assert_clean().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_try_right_after_a_dropped_guard_succeeds() {
+    let test = Fixture::start().await;
+    let lock: Lock = test.client.lock("l");
+    for round in 0..200 {
+        let guard = lock.lock().owner(&Owner::new()).await.unwrap();
+        drop(guard);
+        let next = lock.try_lock().owner(&Owner::new()).await.unwrap();
+        let next = next.unwrap_or_else(|| panic!("busy in round {round}, with nobody else there"));
+        next.unlock().await.unwrap();
+    }
+    test.redis.assert_clean().await;
+}
+
+/// Waits until the contender has done all that it does before it sleeps, and a while longer, so
+/// that somebody who asks again would be seen.
+async fn settled_on(test: &Fixture, client: &Client, waiters: usize) {
+    let listening = async || {
+        let [tries] = test.calls(["evalsha"]).await;
+        test.redis.channels().await.len() == 1 && tries >= 2
+    };
+    let what = format!("{waiters} waiters of {} listen", client.id());
+    eventually(SOON, &what, listening).await;
+    tokio::time::sleep(ms(200)).await;
+}

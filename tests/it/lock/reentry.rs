@@ -1,0 +1,185 @@
+//! One owner, many acquires.
+
+use lockdog::{Client, Lock, Owner, Unlocked};
+
+use super::{Fixture, LONG, SOON, ms};
+use crate::support::eventually;
+
+/// L13
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nested_calls_of_one_task_re_enter_across_awaits() {
+    let test = Fixture::start().await;
+    let lock = test.client.lock("l");
+    let task = tokio::spawn(async move {
+        let outer = lock.lock().await.unwrap();
+        // Away and back, perhaps on another worker.
+        tokio::time::sleep(ms(10)).await;
+        handler(&lock, 3).await;
+        outer.unlock().await.unwrap()
+    });
+    assert_eq!(task.await.unwrap(), Unlocked::Released);
+    test.redis.assert_clean().await;
+    assert!(test.redis.keys().await.is_empty());
+}
+
+#[tokio::test]
+async fn spawned_children_re_enter_through_the_scope_they_are_wrapped_in() {
+    let test = Fixture::start().await;
+    let lock = test.client.lock("l");
+    let owner = Owner::new();
+    owner
+        .scope(async {
+            let guard = lock.lock().await.unwrap();
+            let child = |lock: Lock| async move {
+                let inner = lock.try_lock().await.unwrap();
+                inner.map(|inner| inner.hold_count())
+            };
+            let wrapped = tokio::spawn(Owner::current().scope(child(lock.clone())));
+            assert_eq!(wrapped.await.unwrap(), Some(2));
+            let bare = tokio::spawn(child(lock.clone()));
+            assert_eq!(bare.await.unwrap(), None, "it is another owner");
+            guard.unlock().await.unwrap();
+        })
+        .await;
+    test.redis.assert_clean().await;
+}
+
+#[tokio::test]
+async fn an_explicit_owner_re_enters_from_any_task() {
+    let test = Fixture::start().await;
+    let lock = test.client.lock("l");
+    let owner = Owner::from_id(9);
+    let guard = lock.lock().owner(&owner).await.unwrap();
+    let request = lock.try_lock().owner(&owner);
+    let inner = tokio::spawn(async move { request.await.unwrap() });
+    let inner = inner.await.unwrap().expect("it is the same owner");
+    assert_eq!(inner.owner(), owner);
+    assert_eq!((guard.hold_count(), inner.hold_count()), (2, 2));
+    assert!(lock.try_lock().await.unwrap().is_none());
+    // In any order.
+    assert_eq!(
+        guard.unlock().await.unwrap(),
+        Unlocked::StillHeld { count: 1 }
+    );
+    assert_eq!(inner.unlock().await.unwrap(), Unlocked::Released);
+    test.redis.assert_clean().await;
+}
+
+#[tokio::test]
+async fn the_count_is_shared_by_all_handles_of_a_name() {
+    let test = Fixture::start().await;
+    let mut guards = Vec::new();
+    for count in 1..=10 {
+        guards.push(test.client.clone().lock("l").lock().await.unwrap());
+        let fields = test.redis.hash("l").await;
+        assert_eq!(
+            fields.into_values().collect::<Vec<_>>(),
+            [count.to_string()]
+        );
+        assert!(guards.iter().all(|guard| guard.hold_count() == count));
+        assert_eq!(
+            test.client.lock("l").hold_count().await.unwrap(),
+            u64::from(count)
+        );
+    }
+    while let Some(guard) = guards.pop() {
+        let left = guards.len() as u32;
+        let unlocked = guard.unlock().await.unwrap();
+        match left {
+            0 => assert_eq!(unlocked, Unlocked::Released),
+            count => assert_eq!(unlocked, Unlocked::StillHeld { count }),
+        }
+    }
+    assert!(test.redis.keys().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_shorter_lease_inside_does_not_shorten_the_hold() {
+    let test = Fixture::start().await;
+    let lock = test.client.lock("l");
+    let outer = lock.lock().lease(LONG).await.unwrap();
+    let inner = lock.lock().lease(ms(50)).await.unwrap();
+    assert!(test.redis.pttl("l").await > 60_000);
+    assert!(outer.remaining() > SOON && inner.remaining() > SOON);
+    tokio::time::sleep(ms(80)).await;
+    assert!(outer.is_valid() && inner.is_valid());
+    inner.unlock().await.unwrap();
+    assert!(test.redis.pttl("l").await > 60_000);
+    outer.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_longer_lease_inside_lengthens_the_hold() {
+    let test = Fixture::start().await;
+    let lock = test.client.lock("l");
+    let outer = lock.lock().lease(ms(20_000)).await.unwrap();
+    let inner = lock.lock().lease(LONG).await.unwrap();
+    assert!(test.redis.pttl("l").await > 60_000);
+    inner.unlock().await.unwrap();
+    assert!(
+        test.redis.pttl("l").await > 60_000,
+        "an inner unlock leaves the lease"
+    );
+    assert!(outer.remaining() > ms(60_000));
+    outer.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_lease_under_a_watchdog_neither_shortens_the_hold_nor_ends_its_renewal() {
+    let test = Fixture::start().await;
+    let client = watched(&test).await;
+    let lock = client.lock("l");
+    let outer = lock.lock().await.unwrap();
+    let inner = lock.lock().lease(ms(20)).await.unwrap();
+    inner.unlock().await.unwrap();
+    // Well past the inner lease and one of the watchdog's.
+    tokio::time::sleep(ms(1_500)).await;
+    assert!(outer.is_valid() && test.redis.exists("l").await);
+    outer.unlock().await.unwrap();
+    test.redis.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_watched_acquire_inside_a_fixed_lease_is_renewed_until_it_ends() {
+    let test = Fixture::start().await;
+    let client = watched(&test).await;
+    let lock = client.lock("l");
+    let outer = lock.lock().lease(ms(500)).await.unwrap();
+    let inner = lock.lock().await.unwrap();
+    tokio::time::sleep(ms(1_500)).await;
+    assert!(outer.is_valid() && inner.is_valid());
+    assert!(client.holds()[0].watched);
+    inner.unlock().await.unwrap();
+    assert!(!client.holds()[0].watched);
+    // Nobody renews it any more, so it ends by itself though its guard lives.
+    let freed = async || !test.redis.exists("l").await;
+    eventually(SOON, "the fixed lease ran out", freed).await;
+    assert!(!outer.is_valid());
+    assert!(outer.unlock().await.unwrap_err().is_lost());
+}
+
+async fn handler(lock: &Lock, depth: u32) {
+    let before = lock.hold_count().await.unwrap();
+    let guard = lock.lock().await.unwrap();
+    assert_eq!(u64::from(guard.hold_count()), before + 1);
+    tokio::time::sleep(ms(1)).await;
+    if depth > 0 {
+        Box::pin(handler(lock, depth - 1)).await;
+    }
+    let left = guard.unlock().await.unwrap();
+    assert_eq!(
+        left,
+        Unlocked::StillHeld {
+            count: before as u32
+        }
+    );
+}
+
+async fn watched(test: &Fixture) -> Client {
+    Client::builder()
+        .url(test.server.url())
+        .watchdog_lease(ms(1_200))
+        .build()
+        .await
+        .unwrap()
+}

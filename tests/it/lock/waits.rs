@@ -1,0 +1,153 @@
+//! Waits that end with a time limit, and how waiters learn that a lock is free.
+
+use std::time::{Duration, Instant};
+
+use lockdog::{Backoff, Client, Owner, Wake};
+
+use super::{Fixture, LONG, SOON, ms, waiter};
+use crate::support::eventually;
+
+/// L06, F11
+#[tokio::test]
+async fn a_wait_that_times_out_is_none_and_not_before_its_time() {
+    let test = Fixture::start().await;
+    let held = test
+        .another()
+        .await
+        .lock("l")
+        .lock()
+        .lease(LONG)
+        .await
+        .unwrap();
+    let ours = test.client.lock("ours");
+    let busy = ours.lock().owner(&Owner::new()).await.unwrap();
+    for lock in [test.client.lock("l"), ours] {
+        for wait in [1, 50, 300].map(ms) {
+            let start = Instant::now();
+            let answer = lock.try_lock().wait(wait).owner(&Owner::new()).await;
+            assert!(answer.unwrap().is_none());
+            assert!(start.elapsed() >= wait, "{:?} of {wait:?}", start.elapsed());
+        }
+    }
+    assert!(held.is_valid());
+    // A failed wait leaves nothing that the next one would meet (F10).
+    held.unlock().await.unwrap();
+    let next = test.client.lock("l").try_lock().await.unwrap();
+    next.expect("it is free").unlock().await.unwrap();
+    drop(busy);
+    test.redis.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_wait_longer_than_any_clock_is_a_wait() {
+    let test = Fixture::start().await;
+    let lock = test.client.lock("l");
+    let free = lock.try_lock().wait(Duration::MAX).await.unwrap();
+    let held = free.expect("it is free");
+    let request = lock.try_lock().wait(Duration::MAX).owner(&Owner::new());
+    let waiting = tokio::spawn(request.into_future());
+    tokio::time::sleep(ms(50)).await;
+    assert!(!waiting.is_finished());
+    held.unlock().await.unwrap();
+    let next = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
+    next.unwrap().expect("it was freed").unlock().await.unwrap();
+    test.redis.assert_clean().await;
+}
+
+#[tokio::test]
+async fn the_message_of_another_clients_unlock_wakes_the_waiter() {
+    let test = Fixture::start().await;
+    let client = test.without_polling().await;
+    let held = test
+        .another()
+        .await
+        .lock("l")
+        .lock()
+        .lease(LONG)
+        .await
+        .unwrap();
+    let waiting = waiter(&client.lock("l"));
+    let listens = async || test.redis.channels().await == ["redisson_lock__channel:{l}"];
+    eventually(SOON, "the waiter listens", listens).await;
+    held.unlock().await.unwrap();
+    let next = tokio::time::timeout(SOON, waiting).await;
+    let next = next
+        .expect("neither TTL nor poll cap can wake it in time")
+        .unwrap();
+    next.unlock().await.unwrap();
+    test.redis.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_poll_finds_a_lock_that_was_freed_without_a_message() {
+    let test = Fixture::start().await;
+    let client = Client::builder()
+        .url(test.server.url())
+        .poll_cap(ms(100))
+        .build()
+        .await
+        .unwrap();
+    let _gone = test
+        .another()
+        .await
+        .lock("l")
+        .lock()
+        .lease(LONG)
+        .await
+        .unwrap();
+    let waiting = waiter(&client.lock("l"));
+    tokio::time::sleep(ms(50)).await;
+    test.redis.cmd(&["DEL", "l"]).await;
+    let next = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
+    next.unlock().await.unwrap();
+    test.redis.assert_clean().await;
+}
+
+#[tokio::test]
+async fn polling_waiters_subscribe_to_nothing() {
+    let test = Fixture::start().await;
+    let client = Client::builder()
+        .url(test.server.url())
+        .wake(Wake::Poll(Backoff::constant(ms(10))))
+        .build()
+        .await
+        .unwrap();
+    let held = test
+        .another()
+        .await
+        .lock("l")
+        .lock()
+        .lease(LONG)
+        .await
+        .unwrap();
+    test.redis.reset_stats().await;
+    let waiting = waiter(&client.lock("l"));
+    let polls = async || test.calls(["evalsha"]).await[0] >= 5;
+    eventually(SOON, "it asks again and again", polls).await;
+    held.unlock().await.unwrap();
+    let next = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
+    assert_eq!(test.calls(["subscribe"]).await, [0]);
+    next.unlock().await.unwrap();
+    test.redis.assert_clean().await;
+}
+
+/// Last list, 14: a key with no TTL tells nobody when it ends.
+#[tokio::test]
+async fn a_foreign_key_without_a_ttl_does_not_hang_its_waiters() {
+    let test = Fixture::start().await;
+    test.redis.cmd(&["HSET", "l", "somebody:1", "1"]).await;
+    let lock = test.client.lock("l");
+    assert!(lock.try_lock().await.unwrap().is_none());
+    assert!(lock.try_lock().wait(ms(100)).await.unwrap().is_none());
+    assert_eq!(
+        lock.remaining_ttl().await.unwrap(),
+        Some(lockdog::Ttl::Persistent)
+    );
+    let waiting = waiter(&lock);
+    tokio::time::sleep(ms(100)).await;
+    assert!(!waiting.is_finished());
+    test.redis.cmd(&["DEL", "l"]).await;
+    let next = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
+    next.unlock().await.unwrap();
+    test.redis.assert_clean().await;
+}

@@ -1,0 +1,152 @@
+//! What the library writes to `tracing`, recorded by a subscriber of our own.
+
+use std::fmt::{self, Write};
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::DefaultGuard;
+use tracing::{Event, Level, Metadata, Subscriber};
+
+/// Everything that is logged, down to TRACE.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Logs {
+    lines: Arc<Mutex<Vec<Line>>>,
+}
+
+/// One event, one new span, or one value added to a span.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    pub(crate) level: Level,
+    pub(crate) target: String,
+    /// Name and values, as in `lock lost owner=7`.
+    pub(crate) text: String,
+}
+
+impl Logs {
+    /// Records this thread until the guard is dropped: what the client's own thread says is not
+    /// heard.
+    pub(crate) fn of_this_thread() -> (Self, DefaultGuard) {
+        let logs = Self::default();
+        let guard = tracing::subscriber::set_default(Recorder::new(logs.clone()));
+        (logs, guard)
+    }
+
+    /// Records every thread for ever, so only a test that is `alone` may ask for it.
+    pub(crate) fn of_this_process() -> Self {
+        let logs = Self::default();
+        tracing::subscriber::set_global_default(Recorder::new(logs.clone()))
+            .expect("nobody else records this process");
+        logs
+    }
+
+    pub(crate) fn lines(&self) -> Vec<Line> {
+        self.lines.lock().unwrap().clone()
+    }
+
+    /// The lines of our own code at this level or a more serious one.
+    pub(crate) fn at_least(&self, level: Level) -> Vec<Line> {
+        let mut lines = self.lines();
+        lines.retain(|line| line.level <= level && line.target.starts_with("lockdog"));
+        lines
+    }
+}
+
+/// Runs a test's work in a process of its own, where it may record or measure the whole process.
+/// `name` is the test's path in the test binary.
+pub(crate) fn alone(name: &str, work: impl Future<Output = ()>) {
+    if std::env::var_os(ALONE).is_some() {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .expect("threads can be started");
+        runtime.block_on(work);
+        return;
+    }
+    let this = std::env::current_exe().expect("the test binary is a file");
+    let output = Command::new(this)
+        .args(["--exact", name, "--nocapture", "--test-threads", "1"])
+        .env(ALONE, "1")
+        .output()
+        .expect("the test binary starts");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    // A name that matches no test would pass without running anything.
+    assert!(text.contains("running 1 test"), "{name} is no test: {text}");
+    assert!(output.status.success(), "{text}\n{errors}");
+    println!("{text}");
+}
+
+#[derive(Debug)]
+struct Recorder {
+    logs: Logs,
+    /// Level and target of the spans, by their ids less one.
+    spans: Mutex<Vec<&'static Metadata<'static>>>,
+    next: AtomicU64,
+}
+
+impl Recorder {
+    fn new(logs: Logs) -> Self {
+        Self {
+            logs,
+            spans: Mutex::default(),
+            next: AtomicU64::new(0),
+        }
+    }
+
+    fn write(&self, of: &Metadata<'_>, name: &str, record: impl FnOnce(&mut Text)) {
+        let mut text = Text(name.to_owned());
+        record(&mut text);
+        self.logs.lines.lock().unwrap().push(Line {
+            level: *of.level(),
+            target: of.target().to_owned(),
+            text: text.0,
+        });
+    }
+}
+
+impl Subscriber for Recorder {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        let mut spans = self.spans.lock().unwrap();
+        spans.push(span.metadata());
+        let id = Id::from_u64(self.next.fetch_add(1, Ordering::Relaxed) + 1);
+        drop(spans);
+        self.write(span.metadata(), span.metadata().name(), |text| {
+            span.record(text)
+        });
+        id
+    }
+
+    fn record(&self, span: &Id, values: &Record<'_>) {
+        let metadata = self.spans.lock().unwrap()[span.into_u64() as usize - 1];
+        self.write(metadata, metadata.name(), |text| values.record(text));
+    }
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        self.write(event.metadata(), "", |text| event.record(text));
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+struct Text(String);
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        // Writing to a string cannot fail.
+        let _ = write!(self.0, " {}={value:?}", field.name());
+    }
+}
+
+const ALONE: &str = "LOCKDOG_TEST_ALONE";
