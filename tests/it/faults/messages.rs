@@ -8,7 +8,6 @@ use lockdog::{Client, Guard, Lock};
 use tokio::task::JoinHandle;
 
 use crate::faults::SOON;
-use crate::faults::scripts::acquire;
 use crate::faults::stand::{NAME, Stand, take};
 use crate::support::{Action, RedisServer, eventually, named};
 
