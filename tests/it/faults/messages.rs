@@ -8,7 +8,6 @@ use lockdog::{Client, Guard, Lock};
 use tokio::task::JoinHandle;
 
 use crate::faults::SOON;
-use crate::faults::scripts::acquire;
 use crate::faults::stand::{NAME, Stand, take};
 use crate::support::{Action, RedisServer, eventually, named};
 
@@ -157,12 +156,18 @@ async fn messages_lost_after_the_subscription_make_waits_slower_only() {
     drop(messages);
 }
 
+/// Waits until the server has answered the holder's acquire, the waiter's, and the waiter's second
+/// after it subscribed: from then on only a message or a timer wakes it.
 async fn listening(stand: &Stand) {
-    eventually(SOON, "the server knows the subscription", async || {
-        stand.redis.channels().await.len() == 1
-    })
+    eventually(
+        SOON,
+        "the waiter has subscribed and looked again",
+        async || {
+            let acquires = stand.redis.commandstats().await["evalsha"];
+            stand.redis.channels().await.len() == 1 && acquires >= 3
+        },
+    )
     .await;
-    stand.proxy.wait_for(acquire(), 2).await;
 }
 
 fn wait_for(lock: &Lock) -> JoinHandle<Guard> {
