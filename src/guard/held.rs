@@ -8,7 +8,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::Lost;
 use crate::hold::{Hold, TOLD_EARLY};
-use crate::key::LockKey;
 use crate::owner::Owner;
 use crate::session::Session;
 
@@ -76,10 +75,6 @@ impl Held {
     /// Who holds the lock.
     pub fn owner(&self) -> Owner {
         self.hold.owner()
-    }
-
-    pub(super) fn key(&self) -> &LockKey {
-        self.hold.key()
     }
 
     /// The lock's name, as it was asked for.
