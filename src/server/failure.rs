@@ -36,6 +36,7 @@ impl Failure {
     pub(crate) fn of_command(error: RedisError, waited: Duration) -> Self {
         if let Some(code) = server_code(&error) {
             let message = error.detail().unwrap_or_default().to_owned();
+            let (code, message) = unwrapped(&message).unwrap_or((code, message));
             return Self::Refused { code, message };
         }
         if error.is_timeout() {
@@ -107,4 +108,36 @@ fn server_code(error: &RedisError) -> Option<String> {
         return Some("WRONGPASS".to_owned());
     }
     error.code().map(str::to_owned)
+}
+
+/// The error inside an error: servers before 7.0 wrap what a command in a script met, as in
+/// `ERR Error running script (call to f_..): @user_script:18: @user_script: 18: -OOM no memory`.
+fn unwrapped(message: &str) -> Option<(String, String)> {
+    let (_, inner) = message
+        .strip_prefix("Error running script")?
+        .rsplit_once("@user_script:")?;
+    let (_line, error) = inner.trim_start().split_once(' ')?;
+    let (code, message) = error.trim_start_matches('-').split_once(' ')?;
+    let is_code = code.bytes().all(|byte| byte.is_ascii_uppercase());
+    is_code.then(|| (code.to_owned(), message.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unwrapped;
+
+    #[test]
+    fn the_error_inside_a_scripts_error_is_found() {
+        let script = "Error running script (call to f_0): @user_script:18: @user_script: 18: ";
+        for error in ["-OOM command not allowed", "WRONGTYPE Operation against"] {
+            let (code, message) = unwrapped(&format!("{script}{error}")).unwrap();
+            assert!(
+                error.ends_with(&format!("{code} {message}")),
+                "{code} {message}"
+            );
+        }
+        let own = "Error running script (call to f_0): @user_script:1: user_script:1: no way";
+        assert_eq!(unwrapped(own), None);
+        assert_eq!(unwrapped("unknown command"), None);
+    }
 }
