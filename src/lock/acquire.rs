@@ -298,10 +298,12 @@ impl Caller<'_> {
     async fn released(&self) -> Result<()> {
         let core = self.core();
         let place = core.waiters.enter(self.key, self.owner, false)?;
-        while core.holds.is_releasing(self.key) && core.clock.now() < self.until() {
-            place
-                .wait(self.until().min(core.clock.now() + RELEASED_SOON))
-                .await?;
+        while core.holds.is_releasing(self.key) {
+            let now = core.clock.now();
+            if self.deadline.is_some_and(|deadline| now >= deadline) {
+                break;
+            }
+            place.wait(now + RELEASED_SOON).await?;
         }
         Ok(())
     }

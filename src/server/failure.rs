@@ -50,17 +50,17 @@ impl Failure {
 
     /// What the server said, where it is the server that said something.
     fn refused(error: &RedisError) -> Option<Self> {
-        let message = error.detail().unwrap_or_default().to_owned();
+        let message = error.detail().unwrap_or_default();
         let code = if error.kind() == redis::ErrorKind::AuthenticationFailed {
             "WRONGPASS"
         } else {
-            match error.code()? {
-                "ERR" => code_within(&message),
-                code => code,
-            }
+            error.code()?
         };
-        let code = code.to_owned();
-        Some(Self::Refused { code, message })
+        let (code, message) = unwrapped(message).unwrap_or((code, message));
+        Some(Self::Refused {
+            code: code.to_owned(),
+            message: message.to_owned(),
+        })
     }
 
     /// The command may have run, or may run yet.
@@ -93,38 +93,37 @@ impl From<Failure> for Error {
     }
 }
 
-/// Scripts wrap what their commands are told: Redis 6.2 everything, later ones a missing permission.
-fn code_within(message: &str) -> &str {
+/// The error inside a script's error. Later servers wrap only a missing permission; those before 7.0
+/// everything, as in `ERR Error running script (call to f_..): @user_script: 18: -OOM no memory`.
+fn unwrapped(message: &str) -> Option<(&str, &str)> {
     if message.starts_with("The user executing the script can't") {
-        return "NOPERM";
+        return Some(("NOPERM", message));
     }
-    if !message.starts_with("Error running script") {
-        return "ERR";
-    }
-    let is_code =
-        |word: &&str| word.len() > 2 && word.bytes().all(|byte| byte.is_ascii_uppercase());
-    message
-        .split([' ', ':', '-'])
-        .find(is_code)
-        .unwrap_or("ERR")
+    let (_, inner) = message
+        .strip_prefix("Error running script")?
+        .rsplit_once("@user_script:")?;
+    let (_line, error) = inner.trim_start().split_once(' ')?;
+    let (code, message) = error.trim_start_matches('-').split_once(' ')?;
+    let is_code = code.bytes().all(|byte| byte.is_ascii_uppercase());
+    is_code.then_some((code, message))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::unwrapped;
 
     #[test]
-    fn the_code_inside_a_script_is_found() {
-        let wrapped = "Error running script (call to f_6b1bf486): @user_script:16: \
-                       @user_script: 16: -OOM command not allowed when used memory > 'maxmemory'.";
-        assert_eq!(code_within(wrapped), "OOM");
-        let wrapped = "Error running script (call to f_6b1bf486): @user_script:5: WRONGTYPE \
-                       Operation against a key holding the wrong kind of value";
-        assert_eq!(code_within(wrapped), "WRONGTYPE");
-        assert_eq!(code_within("unknown command"), "ERR");
-        assert_eq!(
-            code_within("The user executing the script can't run this command or subcommand"),
-            "NOPERM"
-        );
+    fn the_error_inside_a_scripts_error_is_found() {
+        let script = "Error running script (call to f_0): @user_script:18: @user_script: 18: ";
+        let met = |error| unwrapped(error).map(|(code, _)| code.to_owned());
+        let oom = format!("{script}-OOM command not allowed");
+        assert_eq!(met(&oom).as_deref(), Some("OOM"));
+        let wrong_type = format!("{script}WRONGTYPE Operation against");
+        assert_eq!(met(&wrong_type).as_deref(), Some("WRONGTYPE"));
+        let denied = "The user executing the script can't run this command or subcommand";
+        assert_eq!(met(denied).as_deref(), Some("NOPERM"));
+        let own = "Error running script (call to f_0): @user_script:1: user_script:1: no way";
+        assert_eq!(met(own), None);
+        assert_eq!(met("unknown command"), None);
     }
 }

@@ -59,11 +59,11 @@ async fn without_memory_an_acquire_is_refused_and_everything_else_works() {
 
 #[tokio::test]
 async fn a_server_that_cannot_save_refuses_and_says_so() {
-    let server = RedisServer::builder()
-        .arg("--save", "3600 100000")
-        .start()
+    let stand = Stand::start().await;
+    stand
+        .redis
+        .cmd(&["CONFIG", "SET", "save", "3600 100000"])
         .await;
-    let stand = Stand::on(server, |client| client).await;
     let guard = stand.lock().lock().await.unwrap();
     std::fs::remove_dir_all(stand.server.data_dir()).unwrap();
     let _ = stand.redis.try_cmd(&["BGSAVE"]).await;
