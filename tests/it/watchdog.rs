@@ -13,6 +13,7 @@ mod lost_in_time;
 mod mixed;
 mod network;
 mod outages;
+mod panics;
 mod period;
 
 use std::sync::LazyLock;
