@@ -7,7 +7,7 @@ use std::time::Duration;
 use lockdog::{Client, Error, LostReason};
 use tokio::time::{sleep, timeout};
 
-use super::{LEASE, SAFETY, builder, connected, is_acquire, is_renewal, ttl};
+use super::{LEASE, RENEW, SAFETY, builder, connected, is_acquire, is_renewal, ttl};
 use crate::support::{Action, Direction, Gate, Proxy, RedisServer, eventually};
 
 #[tokio::test]
@@ -112,6 +112,8 @@ async fn a_late_good_renewal_does_not_revive_a_lost_hold() {
         let lease = LEASE * 4;
         let (client, ahead) = shifted(proxy.url(), lease).await;
         let guard = client.lock("a").lock().await.unwrap();
+        // The server knows the script, so that the answer held back is a renewal's.
+        redis.cmd(&["SCRIPT", "LOAD", RENEW.0]).await;
         let gate = Gate::new();
         let rule = proxy.on(is_renewal, Action::HoldReply(gate.clone()));
         gate.wait_reached().await;
