@@ -15,7 +15,7 @@ pub(crate) fn deadline(sent: Moment, lease: Duration) -> Moment {
 }
 
 /// What a lease loses for clocks that run at different rates: one percent and 2 ms.
-fn drift(lease: Duration) -> Duration {
+pub(crate) fn drift(lease: Duration) -> Duration {
     lease / 100 + Duration::from_millis(2)
 }
 

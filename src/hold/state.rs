@@ -152,13 +152,15 @@ impl State {
     /// further than what is had already.
     pub(crate) fn renewal(&mut self, now: Moment, lease: Duration) -> Option<Duration> {
         let asked = lease::whole(lease.min(self.max_until.since(now)));
-        if self.is_renewed() && lease::deadline(now, asked) > self.deadline {
+        let is_bounded = asked < lease;
+        let is_longer = lease::deadline(now, asked) > self.deadline;
+        if self.is_renewed() && is_longer && !(is_bounded && self.is_as_far_as_allowed(now)) {
             self.sending(now, asked);
             // Once more before long, should this one not be answered.
             self.renew_at = now + lease / 6;
             return Some(asked);
         }
-        self.renew_at = if asked < lease {
+        self.renew_at = if is_bounded {
             Moment::NEVER
         } else {
             self.deadline.minus(lease / 3 * 2)
@@ -196,13 +198,18 @@ impl State {
 
     /// What it means when the deadline passes.
     pub(crate) fn deadline_reason(&self) -> LostReason {
-        // The last grant or renewal could ask for no more than `max_hold` allows.
-        let allowed = lease::whole(self.max_until.since(self.renewed));
-        if self.deadline >= lease::deadline(self.renewed, allowed) {
+        if self.is_as_far_as_allowed(self.renewed) {
             LostReason::MaxHold
         } else {
             LostReason::Deadline
         }
+    }
+
+    /// A renewal sent at `sent` could not move the deadline on by more than the clocks' drift,
+    /// because of `max_hold`.
+    fn is_as_far_as_allowed(&self, sent: Moment) -> bool {
+        let allowed = lease::whole(self.max_until.since(sent));
+        lease::deadline(sent, allowed) <= self.deadline + lease::drift(allowed)
     }
 
     /// Gives the hold up: what stands in Redis is to be deleted.

@@ -94,21 +94,17 @@ impl Caller<'_> {
             // A guard dropped just now must not look like somebody else's lock.
             self.released().await?;
         }
-        let mut acquiring = Acquiring::first(self.session, self.key, self.owner);
-        let attempt = acquiring.attempt(self.terms, self.until()).await?;
-        if let Attempt::Granted(claim) = attempt {
-            return Ok(Some(claim));
+        loop {
+            let mut acquiring = Acquiring::first(self.session, self.key, self.owner);
+            match acquiring.attempt(self.terms, self.until()).await? {
+                Attempt::Granted(claim) => return Ok(Some(claim)),
+                Attempt::TooLate => return Err(self.too_late()),
+                // Freed by force before the grant was read: as if it had not been asked for yet.
+                Attempt::Ended => core.open()?,
+                // Meanwhile another branch of this owner may have got it.
+                Attempt::Busy(_) | Attempt::Lost(_) => return self.reenter().await,
+            }
         }
-        // Meanwhile another branch of this owner may have got it.
-        if let Some(claim) = self.reenter().await? {
-            return Ok(Some(claim));
-        }
-        core.open()?;
-        if matches!(attempt, Attempt::Ended) {
-            // Granted, but read after its own deadline or after somebody ended it.
-            return Err(self.too_late());
-        }
-        Ok(None)
     }
 
     /// Waits in the queue until the lock is acquired or the deadline has come.
@@ -200,14 +196,13 @@ impl Caller<'_> {
         }
         let ttl = match attempt {
             Ok(Attempt::Granted(claim)) => return Ok(Step::Acquired(claim)),
-            Ok(Attempt::Ended | Attempt::Lost(_)) => {
-                core.open()?;
-                // Not where another waiter ended it, in place of one that slept.
-                contest.too_late = place.is_contender();
+            Ok(Attempt::Ended | Attempt::Lost(_)) => return Ok(Step::Again),
+            Ok(Attempt::TooLate) => {
                 // Asked for ever, a server that is slower than the lease would be asked for ever.
-                if contest.too_late && self.deadline.is_none() {
+                if self.deadline.is_none() {
                     return Err(self.too_late());
                 }
+                contest.too_late = true;
                 return Ok(Step::Again);
             }
             Ok(Attempt::Busy(ttl)) => ttl,
@@ -289,7 +284,7 @@ impl Caller<'_> {
                 Attempt::Granted(claim) => return Ok(Some(claim)),
                 Attempt::Lost(lost) => return Err(Error::Lost(lost)),
                 // Its last claim was dropped meanwhile.
-                Attempt::Busy(_) | Attempt::Ended => {}
+                Attempt::Busy(_) | Attempt::Ended | Attempt::TooLate => {}
             }
         }
     }

@@ -35,6 +35,8 @@ pub(crate) enum Attempt {
     Lost(Lost),
     /// The hold was given up while the command was under way: this is no grant.
     Ended,
+    /// It was granted, and answered after its own deadline: this is no grant.
+    TooLate,
 }
 
 impl Acquiring {
@@ -144,7 +146,12 @@ impl Acquiring {
             .holds
             .change(&self.hold, |state| state.grant(sent, terms, now));
         if !granted {
-            return Ok(self.gone());
+            let is_late = self.hold.state().phase == Phase::Pending;
+            return Ok(if is_late {
+                Attempt::TooLate
+            } else {
+                self.gone()
+            });
         }
         self.granted = true;
         let claim = Claim::new(self.session.clone(), self.hold.clone(), terms.watched);

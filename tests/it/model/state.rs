@@ -85,7 +85,8 @@ impl Model {
     pub(super) fn unlock_forgotten(&mut self, owner: usize) -> Ended {
         let own = &mut self.owners[owner];
         if own.forgotten == 0 {
-            return if own.ghost && own.guards == 0 {
+            // Of a lost hold it says either, as the client knows of the loss already or not.
+            return if (own.ghost && own.guards == 0) || (own.gone && own.guards > 0) {
                 Ended::Nothing
             } else {
                 Ended::NotHeld
