@@ -8,3 +8,4 @@ mod nested_handlers;
 mod porting;
 mod program;
 mod tidy;
+mod tls;

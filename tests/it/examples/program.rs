@@ -18,8 +18,14 @@ pub(super) struct Program {
 
 impl Program {
     pub(super) fn start(name: &str, args: &[&str]) -> Self {
+        Self::start_with(name, args, &[])
+    }
+
+    /// With more variables in its environment.
+    pub(super) fn start_with(name: &str, args: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut child = Command::new(path(name))
             .args(args)
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .kill_on_drop(true)

@@ -22,6 +22,7 @@ pub(crate) use binary::Binary;
 pub(crate) use cell::Cell;
 pub(crate) use heartbeat::heartbeat;
 pub(crate) use logs::Logs;
+pub(crate) use port::free_port;
 pub(crate) use proxy::{Action, Direction, Gate, Proxy, named};
 pub(crate) use redis::Redis;
 pub(crate) use server::{Data, RedisServer};
