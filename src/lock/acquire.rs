@@ -143,16 +143,17 @@ impl Caller<'_> {
         let core = self.core();
         let now = core.clock.now();
         let waited = now.since(self.began);
-        let unanswered = place.unanswered_for(now).is_some_and(|silence| {
-            silence >= waited / 2 && silence >= SILENCE && core.holds.kept_until(self.key).is_none()
-        });
+        let kept = core.holds.kept_until(self.key).is_some();
+        let unanswered = place
+            .unanswered_for(now)
+            .is_some_and(|silence| silence >= SILENCE.max(waited / 2) && !kept);
+        let unreleased = contest
+            .release_awaited
+            .is_some_and(|since| now.since(since) >= SILENCE);
         match place.outage() {
             Some(outage) => Err(outage),
-            // The contender's question has no answer either.
-            // Nor has a command of this client's that is to give the lock back.
-            None if unanswered || contest.too_late || contest.release_awaited => {
-                Err(Error::Timeout { waited })
-            }
+            // Neither the contender's question nor a release of this client's has an answer.
+            None if unanswered || unreleased || contest.too_late => Err(Error::Timeout { waited }),
             None => Ok(None),
         }
     }
@@ -177,11 +178,11 @@ impl Caller<'_> {
             return Ok(Step::Wait(kept.min(now + poll_cap)));
         }
         // Nor while it gives the lock back, unless that takes long.
-        if !contest.release_awaited && core.holds.is_releasing(self.key) {
-            contest.release_awaited = true;
+        if contest.release_awaited.is_none() && core.holds.is_releasing(self.key) {
+            contest.release_awaited = Some(now);
             return Ok(Step::Wait(now + poll_cap));
         }
-        contest.release_awaited = false;
+        contest.release_awaited = None;
 
         let mut acquiring = match contest.spare.take() {
             Some(spare) if !spare.is_spent() => spare,
@@ -340,8 +341,8 @@ struct Contest {
     /// A subscription could not be had.
     is_deaf: bool,
     attempts: u32,
-    /// This client's own release was waited for, and takes long.
-    release_awaited: bool,
+    /// Since when a release by this client itself is waited for.
+    release_awaited: Option<Moment>,
     /// The last attempt was granted after its own deadline.
     too_late: bool,
 }
