@@ -10,6 +10,8 @@ async fn a_cancelled_waiter_passes_its_wake_up_on() {
     let test = Fixture::start().await;
     let client = test.without_polling().await;
     let lock = client.lock("l");
+    let url = redis::Client::open(test.server.url()).unwrap();
+    let mut hand = url.get_connection().unwrap();
     for _ in 0..5 {
         let held = test
             .another()
@@ -25,15 +27,20 @@ async fn a_cancelled_waiter_passes_its_wake_up_on() {
         let second = waiter(&lock);
         tokio::task::yield_now().await;
         tokio::time::sleep(ms(50)).await;
-        held.unlock().await.unwrap();
-        // The message comes on the client's own thread while this one, on which both waiters
-        // would run, stands still: the first is woken, and cancelled before it can act on it.
+        // The lock is freed, and the message comes on the client's own thread, while this one, on
+        // which both waiters would run, stands still: the first is woken, and cancelled before it
+        // can act on it.
+        for command in [["DEL", "l"].as_slice(), &["PUBLISH", CHANNEL, "0"]] {
+            let mut freed = redis::cmd(command[0]);
+            freed.arg(&command[1..]).exec(&mut hand).unwrap();
+        }
         std::thread::sleep(ms(100));
         first.abort();
         let second = tokio::time::timeout(SOON, second).await;
         let second = second.expect("nothing else wakes it for a minute").unwrap();
         assert!(first.await.unwrap_err().is_cancelled());
         second.unlock().await.unwrap();
+        drop(held);
         test.redis.assert_clean().await;
     }
 }
@@ -167,3 +174,5 @@ async fn an_owner_that_unlocked_goes_to_the_tail_of_the_queue() {
     again.unlock().await.unwrap();
     test.redis.assert_clean().await;
 }
+
+const CHANNEL: &str = "redisson_lock__channel:{l}";

@@ -117,6 +117,8 @@ impl Link {
                 )
             };
             tokio::select! {
+                // An ended connection carries nothing more, whatever gate opens after its end.
+                biased;
                 ended = ending.wait_for(Option::is_some) => ended.ok().and_then(|state| *state),
                 _ = work => None,
             }
