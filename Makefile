@@ -4,10 +4,11 @@ SHELL := bash
 .PHONY: help demo test audit fix doc
 
 help:
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
 demo: ## two processes contend for one lock, told on the terminal
 	@tests/setup redis-server
+	@cargo build --example demo
 	@cargo run --quiet --example demo
 
 test: ## everything that must hold; changes no file of the project

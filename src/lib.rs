@@ -43,10 +43,13 @@
 //!
 //! - At most one owner holds a lock, as long as the server keeps the key until its TTL and the
 //!   clocks' rates differ by less than one percent.
-//! - A guard tells that its lock is lost no later than another could have it: [`Guard::lost`],
-//!   [`Guard::lost_token`], [`Guard::is_valid`]. [`Lock::with`] cancels the work then.
+//! - As long as the server keeps the key, a guard tells that its lock is lost no later than another
+//!   could have it: [`Guard::lost`], [`Guard::lost_token`], [`Guard::is_valid`]. [`Lock::with`] cancels
+//!   the work then. Where the key is deleted, flushed or lost in a failover, it tells so at its next
+//!   renewal (a third of the lease at most), or with a fixed lease at its end.
 //! - A dropped future, a dropped guard, an aborted task or a panic leaves no lock behind for longer
-//!   than it takes to tell Redis; a process that dies leaves it for one lease.
+//!   than it takes to tell Redis, while the process goes on. A process that dies, or returns from
+//!   `main` without [`Client::shutdown`], leaves it for one lease.
 //! - Whatever is sent twice, late, or unanswered has the effect of once, or is undone.
 //! - No wait is longer than it was told to be, and no message has to arrive for it to end.
 //!
@@ -55,7 +58,7 @@
 //! - That nobody writes without the lock: between a look at the guard and the write, the process may
 //!   be stopped for longer than the lease. Where that matters, the store itself has to refuse it.
 //! - Exclusion across a failover to a replica that had not seen the lock, a restart without data, or
-//!   an eviction: the first holder learns of it at its next renewal.
+//!   an eviction: the first holder learns of it as above.
 //! - An order between the waiters of different clients. Those of one client wait first in, first out.
 //! - Authorization: whoever may write to the server may end a lock.
 //!

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, IntoFuture};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 tokio::task_local! {
@@ -91,8 +91,10 @@ impl Owner {
     ///
     /// The scope does not cross `tokio::spawn`; wrap a child with
     /// `tokio::spawn(Owner::current().scope(child))`.
-    pub fn scope<F: Future>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
-        SCOPE.scope(*self, future)
+    ///
+    /// Takes requests too: `owner.scope(lock.lock())`.
+    pub fn scope<F: IntoFuture>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
+        SCOPE.scope(*self, future.into_future())
     }
 
     /// A task took something as this owner, and another task is running now.

@@ -166,11 +166,20 @@ impl ClientBuilder {
     /// [`Error::Timeout`] if the server cannot be reached within the command timeout,
     /// [`Error::Refused`] if it refuses the user or password.
     ///
+    /// # Panics
+    ///
+    /// If the runtime that this is awaited on has no I/O or no timers: build it with `enable_all()`.
+    /// So do the other calls, for the same reason.
+    ///
     /// # Cancel safety
     ///
     /// Cancelling it leaves nothing behind.
     pub async fn build(self) -> Result<Client> {
         self.check()?;
+        if tokio::runtime::Handle::try_current().is_err() {
+            let why = "this is called outside of a tokio runtime".to_owned();
+            return Err(Error::invalid("runtime", why));
+        }
         let wake = self.wake_or_poll();
         let source = Source::new(self.url.as_deref(), self.pool, self.client_name)?;
         let server = Server::new(source, self.clock.clone(), self.command_timeout);

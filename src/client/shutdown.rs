@@ -1,11 +1,13 @@
 //! A clean end: nothing that this client holds stays behind.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use crate::clock::Moment;
 use crate::error::LostReason;
-use crate::hold::Hold;
+use crate::hold::{Hold, Phase};
 use crate::session::{Core, Job};
 
 /// What a shutdown came to.
@@ -14,7 +16,8 @@ use crate::session::{Core, Job};
 pub struct ShutdownReport {
     /// Holds that Redis confirmed to be released.
     pub released: usize,
-    /// Holds that may be left in Redis until their leases are over: it did not answer.
+    /// Holds that may be left in Redis until their leases are over, because it did not answer: those
+    /// still held at the shutdown, and those that were being released.
     pub unconfirmed: usize,
 }
 
@@ -48,5 +51,23 @@ pub(super) async fn release_all(core: &Arc<Core>) -> ShutdownReport {
             report.unconfirmed += 1;
         }
     }
+    report.unconfirmed += still_releasing(core, patience).await;
     report
 }
+
+/// Waits for the releases that were under way already; how many are so at the end of patience.
+async fn still_releasing(core: &Arc<Core>, patience: Moment) -> usize {
+    loop {
+        let holds = core.holds.all();
+        let releasing = holds
+            .iter()
+            .filter(|hold| hold.state().phase == Phase::Ended);
+        match releasing.count() {
+            0 => return 0,
+            left if core.clock.now() >= patience => return left,
+            _ => tokio::time::sleep(LOOK_AGAIN).await,
+        }
+    }
+}
+
+const LOOK_AGAIN: Duration = Duration::from_millis(2);

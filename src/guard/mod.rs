@@ -21,9 +21,11 @@ pub use held::Held;
 /// runtime, in another one, during a panic.
 ///
 /// A lock can be lost: its lease ran out, its key was deleted. [`Guard::lost`],
-/// [`Guard::lost_token`] and [`Guard::is_valid`] tell so before anybody else can have it, as far as
-/// leases can promise that. Between a look at the guard and the work done on its word time passes,
-/// whatever the library does; where that matters, let the resource check a fencing token.
+/// [`Guard::lost_token`] and [`Guard::is_valid`] tell so before anybody else can have it, as long as
+/// the server keeps the key until its TTL. Where it does not, they tell so at the next renewal, a third
+/// of the lease later at most, or with a fixed lease at its end. Between a look at the guard and the
+/// work done on its word time passes, whatever the library does; where that matters, let the resource
+/// refuse late writes by a version of its own.
 ///
 /// # Examples
 ///
@@ -62,7 +64,7 @@ impl Guard {
     }
 
     /// Waits until the lock is lost and tells how; ends no later than the deadline up to which the
-    /// lock may be believed in. While the lock is held it waits.
+    /// lock may be believed in. While the lock is held it waits. Redisson tells nobody.
     ///
     /// # Cancel safety
     ///
@@ -88,7 +90,7 @@ impl Guard {
     }
 
     /// How many acquires of this owner are not unlocked yet. Without asking Redis; `Lock::hold_count`
-    /// asks.
+    /// asks, as Redisson's `getHoldCount()` does.
     pub fn hold_count(&self) -> u32 {
         self.held.hold_count()
     }

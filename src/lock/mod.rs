@@ -22,6 +22,10 @@ pub use unlock::{ForceUnlockRequest, UnlockRequest};
 /// A handle: making and cloning it costs nothing on the server, any number of handles of one name
 /// are the same lock, and each keeps its client alive.
 ///
+/// # Panics
+///
+/// Every call panics on a runtime without I/O or timers: build it with `enable_all()`.
+///
 /// # Examples
 ///
 /// ```no_run
@@ -75,7 +79,8 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if this owner held the lock, has a guard of it still, and lost it.
+    /// [`Error::Lost`] if this owner held the lock, has a guard of it still, and lost it: drop that
+    /// guard first.
     /// [`Error::Timeout`], [`Error::Unavailable`] or a retriable [`Error::Refused`] if the server
     /// could not be asked for the whole command timeout.
     /// [`Error::Refused`] if it does not allow it, [`Error::Invalid`] for a bad name or lease,

@@ -16,6 +16,8 @@ use crate::owner::Owner;
 type Boxed<T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'static>>;
 
 /// A wish to hold a lock, from [`Lock::lock`]. Await it.
+///
+/// Where a `Future` is asked for, as by `tokio::spawn`, write `lock.lock().into_future()`.
 #[derive(Clone)]
 #[must_use = "a request does nothing unless it is awaited"]
 pub struct LockRequest {
@@ -23,6 +25,8 @@ pub struct LockRequest {
 }
 
 /// A wish to hold a lock if it can be had in time, from [`Lock::try_lock`]. Await it.
+///
+/// Where a `Future` is asked for, as by `tokio::spawn`, write `lock.try_lock().into_future()`.
 #[derive(Clone)]
 #[must_use = "a request does nothing unless it is awaited"]
 pub struct TryLockRequest {
@@ -41,8 +45,12 @@ struct Wish {
 
 macro_rules! options {
     () => {
-        /// Takes the lock for this long, without a watchdog; it is not renewed and frees itself
-        /// when the time is over. From 10 ms up to the client's `max_lease`, in whole milliseconds.
+        /// Takes the lock for this long, without a watchdog: it is not renewed and frees itself when
+        /// the time is over. From 10 ms up to the client's `max_lease`, in whole milliseconds.
+        /// Corresponds to Redisson's `leaseTime`; its -1 is no lease here.
+        ///
+        /// Nor is it looked after: that its key was deleted is noticed at its deadline, at its
+        /// unlock, or when this client next asks for the lock.
         pub fn lease(mut self, lease: Duration) -> Self {
             self.wish.lease = Some(lease);
             self
@@ -50,13 +58,15 @@ macro_rules! options {
 
         /// Bounds how long the watchdog may keep the lock, counted from this acquire; then it is
         /// lost, with [`LostReason::MaxHold`](crate::LostReason::MaxHold). For work that may hang.
-        /// Where several acquires of one hold set a bound, the earliest holds.
+        /// Where several acquires of one hold set a bound, the earliest holds. Redisson has no such
+        /// thing.
         pub fn max_hold(mut self, max_hold: Duration) -> Self {
             self.wish.max_hold = Some(max_hold);
             self
         }
 
-        /// Acquires as this owner instead of the current one.
+        /// Acquires as this owner instead of the current one. Corresponds to the `threadId` of
+        /// Redisson's `lockAsync(threadId)`.
         pub fn owner(mut self, owner: &Owner) -> Self {
             self.wish.owner = Some(*owner);
             self
@@ -99,6 +109,7 @@ impl TryLockRequest {
     options!();
 
     /// Waits for the lock at most this long, all included. Zero is one attempt, as without.
+    /// Corresponds to Redisson's `waitTime`.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self

@@ -55,7 +55,7 @@ impl Lock {
     ///
     /// The holder is read first, and only that one loses the lock: a force unlock that arrives late
     /// or twice does not free the next holder's. A holder of this client is told at once, any other
-    /// at its next renewal.
+    /// at its next renewal, or with a fixed lease at its end.
     ///
     /// # Errors
     ///

@@ -17,6 +17,8 @@ pub(crate) struct Claim {
     hold: Arc<Hold>,
     watched: bool,
     ended: bool,
+    /// That it ends elsewhere was said.
+    warned: bool,
 }
 
 /// What an unlock came to.
@@ -39,6 +41,7 @@ impl Claim {
             hold,
             watched,
             ended: false,
+            warned: false,
         }
     }
 
@@ -67,9 +70,9 @@ impl Claim {
 
     /// A claim that ends in another task than it began has left its owner behind there: whatever
     /// that task does next would re-enter the lock.
-    fn warn_elsewhere(&self) {
+    fn warn_elsewhere(&mut self) {
         let owner = self.hold.owner();
-        if owner.is_left_behind() {
+        if owner.is_left_behind() && !std::mem::replace(&mut self.warned, true) {
             tracing::warn!(
                 lock.hash = %self.hold.key().fingerprint(),
                 %owner,

@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
@@ -260,21 +259,3 @@ async fn with_pauses(work: impl Future<Output = ()>, client: usize, pauses: &[Pa
 
 /// In virtual time; much longer than any plan.
 const LONGEST: Duration = Duration::from_secs(600);
-
-/// Polls a future at most `polls` times; `None` if that was not enough.
-pub(super) async fn polled<F: Future>(future: F, polls: u64) -> Option<F::Output> {
-    let mut future = pin!(future);
-    let mut left = polls;
-    std::future::poll_fn(|context| {
-        if left == 0 {
-            return Poll::Ready(None);
-        }
-        left -= 1;
-        match future.as_mut().poll(context) {
-            Poll::Ready(output) => Poll::Ready(Some(output)),
-            Poll::Pending if left == 0 => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
-}

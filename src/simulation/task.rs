@@ -1,11 +1,12 @@
 //! One task of a plan, written as a user would write it.
 
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::plan::{Cancel, Step, Task};
-use super::run::polled;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::lock::Lock;
@@ -129,4 +130,22 @@ async fn cancelled<F: Future>(call: F, cancel: Cancel) -> Option<F::Output> {
             .await
             .ok(),
     }
+}
+
+/// Polls a future at most `polls` times; `None` if that was not enough.
+async fn polled<F: Future>(future: F, polls: u64) -> Option<F::Output> {
+    let mut future = pin!(future);
+    let mut left = polls;
+    std::future::poll_fn(|context| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        match future.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
 }
