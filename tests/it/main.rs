@@ -12,6 +12,6 @@ mod interop;
 mod lock;
 mod model;
 mod redisson_driver;
-mod review;
+mod regressions;
 mod support;
 mod watchdog;

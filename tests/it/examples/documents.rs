@@ -1,18 +1,13 @@
 //! What the documents point to is there.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 #[test]
 fn links_between_documents_lead_somewhere() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let docs = fs::read_dir(root.join("docs")).expect("the folder is there");
-    let pages = docs
-        .map(|entry| entry.expect("it can be read").path())
-        .filter(|path| path.extension().is_some_and(|e| e == "md"));
     let mut followed = 0;
-    for page in pages.chain([root.join("README.md"), root.join("CHANGELOG.md")]) {
-        let text = fs::read_to_string(&page).expect("it is text");
+    for page in pages(&["README.md", "CHANGELOG.md"]) {
+        let text = read(&page);
         let folder = page.parent().expect("it is in a folder");
         for link in text.split("](").skip(1) {
             let target = link.split([')', '#']).next().unwrap_or_default();
@@ -26,3 +21,160 @@ fn links_between_documents_lead_somewhere() {
     }
     assert!(followed > 5, "only {followed} links were found");
 }
+
+#[test]
+fn every_test_that_a_document_names_exists() {
+    let mut named = 0;
+    for page in pages(&["README.md"]) {
+        let text = read(&page);
+        for line in text.lines() {
+            for name in line.split('`').skip(1).step_by(2) {
+                if is_test(name) {
+                    named += 1;
+                    assert!(exists(name), "{} names {name}", page.display());
+                }
+            }
+        }
+    }
+    assert!(named > 30, "only {named} tests were found");
+}
+
+#[test]
+fn every_message_in_the_log_is_documented() {
+    let documented = read(&root().join("docs/logs.md"));
+    let mut found = 0;
+    for file in sources(&root().join("src")) {
+        for message in messages(&read(&file)) {
+            found += 1;
+            let there = documented.contains(&format!("`{message}`"));
+            assert!(there, "docs/logs.md has no {message:?}");
+        }
+    }
+    assert!(found > 10, "only {found} messages were found");
+}
+
+/// What the check of messages stands on.
+#[test]
+fn messages_are_read_to_their_end() {
+    let code = "tracing::warn!(\n    a.b = %f(\"x\"),\n    \"one; \\\n     (two)\"\n);
+        0 => tracing::debug!(n, \"three\"),\n        _ => tracing::debug_span!(\"none\"),";
+    assert_eq!(messages(code), ["one; (two)", "three"]);
+}
+
+/// Whether this is the path of a test or of a module with tests.
+fn is_test(name: &str) -> bool {
+    let plain = |part: &str| {
+        !part.is_empty()
+            && part
+                .chars()
+                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+    };
+    let mut parts = name.split("::");
+    let known = parts.next().is_some_and(|top| TOPS.contains(&top));
+    known && name.contains("::") && parts.all(plain)
+}
+
+fn exists(name: &str) -> bool {
+    let base = if name.starts_with("simulation::") {
+        "src"
+    } else {
+        "tests/it"
+    };
+    let has = |path: &str, found: fn(&str, &str) -> bool, what: &str| {
+        let path = root().join(base).join(path.replace("::", "/"));
+        let files = [path.with_extension("rs"), path.join("mod.rs")];
+        let mut there = files.iter().filter(|file| file.exists());
+        there.any(|file| found(&read(file), what))
+    };
+    let (module, last) = name.rsplit_once("::").expect("it is a path");
+    has(name, |_, _| true, "")
+        || has(
+            module,
+            |code, name| code.contains(&format!("fn {name}(")),
+            last,
+        )
+}
+
+/// The messages of the events in a file: the last literal of each, as it is logged.
+fn messages(code: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for call in code.split("tracing::").skip(1) {
+        let Some((level, rest)) = call.split_once("!(") else {
+            continue;
+        };
+        if !LEVELS.contains(&level) {
+            continue;
+        }
+        let (mut depth, mut message, mut literal) = (1, None, None::<String>);
+        let mut rest = rest.chars();
+        while let Some(c) = rest.next() {
+            match (&mut literal, c) {
+                (Some(_), '"') => message = literal.take(),
+                (Some(text), '\\') => match rest.next() {
+                    // A line that goes on behind the blanks of the next one.
+                    Some('\n') => {
+                        let more = rest.as_str().trim_start();
+                        rest = more.chars();
+                    }
+                    escaped => text.extend(escaped),
+                },
+                (Some(text), c) => text.push(c),
+                (None, '"') => literal = Some(String::new()),
+                (None, '(') => depth += 1,
+                (None, ')') => depth -= 1,
+                (None, _) => {}
+            }
+            if depth == 0 {
+                break;
+            }
+        }
+        found.push(message.unwrap_or_else(|| panic!("an event without a message: {call:.80}")));
+    }
+    found
+}
+
+/// The documents, and these files beside them.
+fn pages(others: &[&str]) -> Vec<PathBuf> {
+    let docs = fs::read_dir(root().join("docs")).expect("the folder is there");
+    docs.map(|entry| entry.expect("it can be read").path())
+        .filter(|path| path.extension().is_some_and(|e| e == "md"))
+        .chain(others.iter().map(|other| root().join(other)))
+        .collect()
+}
+
+/// The Rust files below a folder.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("the folder is there") {
+        let path = entry.expect("it can be read").path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+fn read(file: &Path) -> String {
+    fs::read_to_string(file).expect("it is text")
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The modules with tests.
+const TOPS: [&str; 9] = [
+    "examples",
+    "faults",
+    "harness",
+    "interop",
+    "lock",
+    "model",
+    "regressions",
+    "simulation",
+    "watchdog",
+];
+
+const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use lockdog::{Client, Error, Lock};
 
+use crate::faults::SOON;
 use crate::faults::poll::{LINGERS, poll_n_times};
+use crate::faults::scripts;
 use crate::faults::stand::{NAME, Stand, assert_recovered, load_scripts, take};
-use crate::support::{Proxy, RedisServer};
+use crate::support::{Proxy, RedisServer, eventually};
 
 /// Catalogue L03 and last list: 4.
 #[tokio::test]
@@ -33,7 +35,7 @@ async fn a_dropped_try_lock_leaves_nothing() {
     stages.assert_seen("acquire");
 }
 
-/// Catalogue L03 and last list: 4.
+/// Catalogue L03, L07 and last list: 4.
 #[tokio::test]
 async fn a_dropped_wait_leaves_nothing() {
     let stages = everywhere(async |stand, n, linger| {
@@ -182,6 +184,7 @@ async fn a_dropped_shutdown_releases_every_hold() {
     let redis = server.redis().await;
     load_scripts(&redis).await;
     let others = Client::connect(server.url()).await.unwrap();
+    let mut stages = BTreeSet::new();
     for linger in LINGERS {
         for n in 1.. {
             let client = Client::connect(proxy.url()).await.unwrap();
@@ -190,7 +193,9 @@ async fn a_dropped_shutdown_releases_every_hold() {
             for name in names {
                 guards.push(client.lock(name).lock().await.unwrap());
             }
+            let before = proxy.commands().len();
             let done = poll_n_times(client.shutdown(), n, linger).await;
+            stages.insert(sent(&proxy, before, &["client"]));
             let refused = client.lock(NAME).lock().await.unwrap_err();
             assert!(matches!(refused, Error::Closed), "{refused}");
             assert!(guards.iter().all(|guard| !guard.is_valid()));
@@ -205,6 +210,40 @@ async fn a_dropped_shutdown_releases_every_hold() {
             }
         }
     }
+    Stages(stages).assert_seen("settle settle settle");
+}
+
+/// Catalogue, last list: 4.
+#[tokio::test]
+async fn a_dropped_connect_leaves_nothing() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(&server).await;
+    let redis = server.redis().await;
+    let mut stages = BTreeSet::new();
+    for linger in LINGERS {
+        for n in 1.. {
+            assert!(n < 100, "it is polled again and again");
+            let before = proxy.commands().len();
+            let done = poll_n_times(Client::connect(proxy.url()), n, linger)
+                .await
+                .map(|client| drop(client.expect("the server is reachable")));
+            stages.insert(sent(&proxy, before, &[]));
+            // The observer's own is there.
+            eventually(SOON, "no connection is left", async || {
+                redis.clients().await.len() == 1
+            })
+            .await;
+            if done.is_some() {
+                assert!(n > 1, "it waits for something");
+                break;
+            }
+        }
+    }
+    let stages = Stages(stages);
+    // Before the connection was there, when it introduced itself, and with its id.
+    stages.assert_seen("");
+    stages.assert_seen("client client");
+    stages.assert_seen("client client client");
 }
 
 /// What the client had sent when a future was dropped.
@@ -238,7 +277,14 @@ async fn everywhere(call: impl AsyncFn(&Stand, usize, Duration) -> Option<()>) -
 
 /// Without what the background sends, and without opening connections.
 fn stages_of(stand: &Stand, before: usize) -> String {
-    let mut sent = stand.sent_since(before);
-    sent.retain(|name| !["client", "settle", "unsubscribe", "hello"].contains(&&**name));
-    sent.join(" ")
+    let background = ["client", "settle", "unsubscribe", "hello"];
+    sent(&stand.proxy, before, &background)
+}
+
+fn sent(proxy: &Proxy, before: usize, without: &[&str]) -> String {
+    let commands = proxy.commands();
+    let sent = commands[before..].iter();
+    let mut names: Vec<String> = sent.map(|seen| scripts::name(&seen.args)).collect();
+    names.retain(|name| !without.contains(&&**name));
+    names.join(" ")
 }

@@ -11,7 +11,7 @@ use crate::faults::SOON;
 use crate::faults::stand::{NAME, Stand, take};
 use crate::support::{Action, RedisServer, eventually, named};
 
-/// Catalogue, last list: 13 and 15.
+/// Design: invariant 8.
 #[tokio::test]
 async fn a_server_that_permits_no_subscription_makes_waits_slower_only() {
     let server = RedisServer::start().await;
@@ -51,7 +51,7 @@ async fn a_server_that_permits_no_subscription_makes_waits_slower_only() {
     redis.assert_clean().await;
 }
 
-/// Catalogue, last list: 13 and 15.
+/// Design: invariant 8.
 #[tokio::test]
 async fn a_subscription_that_is_killed_again_and_again_makes_waits_slower_only() {
     let stand = Stand::with(|client| client.poll_cap(CAP)).await;
@@ -103,7 +103,7 @@ async fn a_message_that_is_missed_between_two_connections_is_made_good() {
     stand.assert_recovered().await;
 }
 
-/// Catalogue, last list: 13 and 15. The connection looks alive and brings nothing.
+/// Design: invariant 8. The connection looks alive and brings nothing.
 #[tokio::test]
 async fn messages_lost_on_a_half_open_connection_make_waits_slower_only() {
     let stand = Stand::with(|client| client.poll_cap(CAP)).await;
@@ -130,7 +130,7 @@ async fn messages_lost_on_a_half_open_connection_make_waits_slower_only() {
     stand.assert_recovered().await;
 }
 
-/// Catalogue, last list: 13 and 15. The same, but this subscription was acknowledged: only a timer
+/// Design: invariant 8. The same, but this subscription was acknowledged: only a timer
 /// can help.
 #[tokio::test]
 async fn messages_lost_after_the_subscription_make_waits_slower_only() {

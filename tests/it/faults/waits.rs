@@ -49,7 +49,7 @@ async fn a_wait_on_a_lost_server_ends_in_time_with_an_error() {
     assert!(stand.proxy.counts().unreachable >= 1);
 }
 
-/// Catalogue, last list: 13 and 15.
+/// Design: invariant 8.
 #[tokio::test]
 async fn a_wait_through_a_pause_of_the_server_gets_the_lock() {
     let stand = Stand::with(|client| client.command_timeout(PATIENCE)).await;

@@ -1,6 +1,8 @@
 //! Every way to name a server.
 
 use std::path::Path;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
 use lockdog::{Client, Error};
 
@@ -141,6 +143,20 @@ async fn the_clients_name_stands_in_the_servers_list() {
     guard.unlock().await.unwrap();
     client.shutdown().await;
     eventually(SOON, "no connection stays", async || named().await == 0).await;
+}
+
+#[test]
+fn a_client_built_outside_of_a_runtime_is_refused_and_does_not_panic() {
+    let thread = std::thread::spawn(|| {
+        let building = pin!(Client::builder().url("redis://127.0.0.1:1").build());
+        match building.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(built) => built.unwrap_err(),
+            Poll::Pending => panic!("nobody would poll it again"),
+        }
+    });
+    let error = thread.join().expect("it does not panic");
+    assert!(matches!(error, Error::Invalid { .. }), "{error}");
+    assert!(error.to_string().contains("runtime"), "{error}");
 }
 
 /// A lock is taken, renewed, waited for and handed over by a message.

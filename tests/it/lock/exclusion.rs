@@ -29,11 +29,11 @@ async fn many_rounds_of_many_clients_exclude_each_other() {
     let test = Fixture::start().await;
     let cell = Cell::new();
     let mut tasks = JoinSet::new();
-    for _ in 0..8 {
-        tasks.spawn(rounds(test.another().await, cell.clone(), 15, ms(1)));
+    for _ in 0..16 {
+        tasks.spawn(rounds(test.another().await, cell.clone(), 100, ms(1)));
     }
     tasks.join_all().await;
-    cell.assert_exclusive(120);
+    cell.assert_exclusive(1_600);
     test.redis.assert_clean().await;
     assert!(test.redis.keys().await.is_empty());
 }
@@ -44,11 +44,11 @@ async fn one_round_of_very_many_clients_exclude_each_other() {
     let test = Fixture::start().await;
     let cell = Cell::new();
     let mut tasks = JoinSet::new();
-    for _ in 0..40 {
+    for _ in 0..100 {
         tasks.spawn(rounds(test.another().await, cell.clone(), 1, ms(1)));
     }
     tasks.join_all().await;
-    cell.assert_exclusive(40);
+    cell.assert_exclusive(100);
     test.redis.assert_clean().await;
     assert!(test.redis.keys().await.is_empty());
 }

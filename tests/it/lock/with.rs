@@ -132,6 +132,19 @@ async fn a_cancelled_call_drops_the_work_and_releases_the_lock() {
     test.redis.assert_clean().await;
 }
 
+#[tokio::test]
+async fn a_request_in_a_scope_is_made_as_the_owner_of_the_scope() {
+    let test = Fixture::start().await;
+    let lock = test.client.lock("l");
+    let owner = Owner::new();
+    let guard = owner.scope(lock.lock()).await.unwrap();
+    assert_eq!(guard.owner(), owner);
+    assert!(lock.is_held_by(&owner).await.unwrap());
+    assert!(!lock.is_held().await.unwrap());
+    guard.unlock().await.unwrap();
+    test.redis.assert_clean().await;
+}
+
 /// The watchdog's next renewal tells.
 async fn cancelled_when_the_key_is(taken: bool) {
     let test = Fixture::start().await;

@@ -53,6 +53,7 @@ async fn renewals_of_many_locks_come_spread_and_not_in_one_burst() {
     many.redis.assert_clean().await;
 }
 
+/// Catalogue, last list: 5.
 #[tokio::test]
 async fn one_bad_entry_harms_no_other_of_its_batch() {
     let server = RedisServer::start().await;

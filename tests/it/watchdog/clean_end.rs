@@ -132,6 +132,23 @@ async fn a_shutdown_with_a_frozen_server_ends_and_says_what_it_does_not_know() {
 }
 
 #[tokio::test]
+async fn a_shutdown_with_a_frozen_server_counts_the_release_of_a_dropped_guard_too() {
+    let server = RedisServer::start().await;
+    let limit = Duration::from_millis(200);
+    let patient = builder(&server.url()).watchdog_lease(SAFETY);
+    let client = connected(patient.command_timeout(limit)).await;
+    let held = client.lock("held").lock().await.unwrap();
+    let dropped = client.lock("dropped").lock().await.unwrap();
+    server.pause();
+    drop(dropped);
+    let report = timeout(SAFETY, client.shutdown()).await.expect("it ends");
+    assert_eq!((report.released, report.unconfirmed), (0, 2));
+    assert!(!held.is_valid());
+    server.resume();
+    server.redis().await.assert_clean().await;
+}
+
+#[tokio::test]
 async fn a_shutdown_cancelled_half_way_can_be_called_again() {
     let server = RedisServer::start().await;
     let client = connected(builder(&server.url()).watchdog_lease(SAFETY)).await;

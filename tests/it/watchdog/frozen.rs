@@ -102,7 +102,7 @@ async fn a_lock_whose_process_died_is_free_within_a_lease() {
     redis.assert_clean().await;
 }
 
-/// W03: a lock without a release is free after its lease, and another round later as well.
+/// A lock without a release is free after its lease, and another round later as well.
 #[tokio::test]
 async fn a_lock_left_to_its_lease_can_be_taken_again_and_again() {
     let server = RedisServer::start().await;

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::{LEASE, SAFETY, builder, connect, connected};
 use crate::support::{Redis, RedisServer, eventually};
 
+/// Catalogue, last list: 2.
 #[tokio::test]
 async fn a_deleted_key_is_told_to_everybody() {
     let (_server, redis, client) = start().await;
@@ -22,6 +23,7 @@ async fn a_deleted_key_is_told_to_everybody() {
     redis.assert_clean().await;
 }
 
+/// Catalogue, last list: 2.
 #[tokio::test]
 async fn a_key_taken_by_another_is_told_to_everybody_and_left_to_that_one() {
     let (_server, redis, client) = start().await;
@@ -36,6 +38,7 @@ async fn a_key_taken_by_another_is_told_to_everybody_and_left_to_that_one() {
     redis.assert_clean().await;
 }
 
+/// Catalogue, last list: 2.
 #[tokio::test]
 async fn a_server_gone_for_longer_than_the_lease_is_told_to_everybody() {
     let (server, redis, client) = start().await;
@@ -49,6 +52,7 @@ async fn a_server_gone_for_longer_than_the_lease_is_told_to_everybody() {
     redis.assert_clean().await;
 }
 
+/// Catalogue, last list: 2.
 #[tokio::test]
 async fn a_lock_forced_by_this_client_is_told_to_everybody() {
     let (_server, redis, client) = start().await;
@@ -59,6 +63,7 @@ async fn a_lock_forced_by_this_client_is_told_to_everybody() {
     redis.assert_clean().await;
 }
 
+/// Catalogue, last list: 2.
 #[tokio::test]
 async fn a_lock_forced_by_another_client_is_told_to_everybody() {
     let (server, redis, client) = start().await;
@@ -69,6 +74,7 @@ async fn a_lock_forced_by_another_client_is_told_to_everybody() {
     redis.assert_clean().await;
 }
 
+/// Catalogue, last list: 2.
 #[tokio::test]
 async fn a_shutdown_is_told_to_everybody() {
     let (_server, redis, client) = start().await;
@@ -80,6 +86,7 @@ async fn a_shutdown_is_told_to_everybody() {
     redis.assert_clean().await;
 }
 
+/// Catalogue, last list: 2.
 #[tokio::test]
 async fn a_max_hold_is_told_to_everybody() {
     let (_server, redis, client) = start().await;
@@ -91,6 +98,7 @@ async fn a_max_hold_is_told_to_everybody() {
     redis.assert_clean().await;
 }
 
+/// Catalogue, last list: 2.
 #[tokio::test]
 async fn a_fixed_lease_is_told_of_its_end_though_nobody_asks_redis() {
     let (_server, redis, client) = start().await;
@@ -103,6 +111,7 @@ async fn a_fixed_lease_is_told_of_its_end_though_nobody_asks_redis() {
     assert!(!guard.is_valid() && guard.remaining().is_zero());
 }
 
+/// Catalogue, last list: 2.
 #[tokio::test]
 async fn a_nested_call_after_the_loss_is_told_and_a_first_one_after_the_drop_is_not() {
     let (_server, redis, client) = start().await;

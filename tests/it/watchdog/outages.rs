@@ -3,7 +3,7 @@
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use lockdog::LostReason;
+use lockdog::{Error, LostReason, Unlocked};
 use tokio::runtime::Builder;
 use tokio::time::{sleep, timeout};
 
@@ -188,4 +188,27 @@ async fn a_lock_lost_with_the_servers_data_is_told() {
     let lost = timeout(SAFETY, guard.lost()).await.unwrap();
     assert!(!guard.is_valid());
     assert_eq!(lost.reason(), LostReason::NotOurs);
+}
+
+/// W03
+#[tokio::test]
+async fn a_lock_taken_after_the_servers_data_was_lost_is_renewed_again() {
+    let server = RedisServer::start().await;
+    let client = connect(&server.url()).await;
+    let lock = client.lock("a");
+    let guard = lock.lock().await.unwrap();
+    server.restart(Data::Lost).await;
+    sleep(LEASE * 2).await;
+    let unlocked = guard.unlock().await;
+    assert!(matches!(unlocked, Err(Error::Lost(_))), "{unlocked:?}");
+
+    let guard = lock.lock().await.unwrap();
+    let redis = server.redis().await;
+    redis.reset_stats().await;
+    sleep(LEASE * 2).await;
+    assert!(scripts_run(&redis).await > 0, "nothing renewed it");
+    assert!(guard.is_valid());
+    assert!(redis.exists("a").await);
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    redis.assert_clean().await;
 }

@@ -1,4 +1,4 @@
-//! What a hostile reading of the engine found: each test failed before its repair.
+//! Defects that there were once, each with the interleaving that showed it.
 
 mod answers;
 mod endings;
