@@ -208,8 +208,9 @@ impl Holds {
     }
 
     /// What the watchdog has to do now: what expires, and at most `batch` renewals of `lease`, none
-    /// of them before `not_before`, or none at all if `batch` is zero. A batch that is not full is filled with the renewals that would
-    /// come next, so that the holds of one batch stay together and the batches full.
+    /// of them before `not_before`, or none at all if `batch` is zero. A batch that is not full is
+    /// filled with the renewals that would come next, so that the holds of one batch stay together
+    /// and the batches full.
     pub(crate) fn due(&self, lease: Duration, batch: usize, not_before: Moment) -> Due {
         let now = self.clock.now();
         let mut due = Due {

@@ -6,6 +6,7 @@ mod request;
 mod unlock;
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
@@ -154,3 +155,6 @@ impl fmt::Debug for Lock {
             .finish_non_exhaustive()
     }
 }
+
+/// What a request becomes when it is awaited.
+type Boxed<T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'static>>;

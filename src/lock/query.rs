@@ -1,12 +1,11 @@
 //! Looking at a lock: what Redis says of it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Value;
 
 use super::Lock;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::hold::Hold;
 use crate::owner::Owner;
 use crate::server::{Failure, Sent};
@@ -41,8 +40,9 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`Error::Timeout`], [`Error::Unavailable`], [`Error::Refused`], [`Error::Closed`], and
-    /// [`Error::Invalid`] for a bad name.
+    /// [`Error::Timeout`](crate::Error::Timeout), [`Error::Unavailable`](crate::Error::Unavailable),
+    /// [`Error::Refused`](crate::Error::Refused), [`Error::Closed`](crate::Error::Closed), and
+    /// [`Error::Invalid`](crate::Error::Invalid) for a bad name.
     ///
     /// # Cancel safety
     ///
@@ -143,16 +143,12 @@ impl Lock {
         let core = self.session.core();
         core.open()?;
         // An owner of this client that has no hold here has none in Redis.
-        let Some(hold) = self.hold_of(core, owner)? else {
+        let Some(hold) = core.holds.of_owner(key, *owner) else {
             return Ok(0);
         };
         let field = core.field(&hold);
         let count = self.ask("HGET", &[key.key(), &field]).await?;
         Ok(number(&count).unwrap_or(0))
-    }
-
-    pub(super) fn hold_of(&self, core: &Core, owner: &Owner) -> Result<Option<Arc<Hold>>> {
-        Ok(core.holds.of_owner(self.key()?, *owner))
     }
 
     /// Asks the server something that changes nothing.
@@ -238,12 +234,4 @@ impl HoldInfo {
             watched: state.is_renewed(),
         })
     }
-}
-
-/// The holder with this field is a hold of this client.
-pub(super) fn own_hold(core: &Core, lock: &Lock, field: &str) -> Result<Option<Arc<Hold>>, Error> {
-    let Some(number) = core.number_of(field) else {
-        return Ok(None);
-    };
-    Ok(core.holds.numbered(lock.key()?, number))
 }

@@ -2,18 +2,15 @@
 
 use std::fmt;
 use std::future::{Future, IntoFuture};
-use std::pin::Pin;
 use std::time::Duration;
 
-use super::Lock;
 use super::acquire::{self, Wait};
+use super::{Boxed, Lock};
 use crate::error::{Error, Result};
 use crate::guard::{Guard, Held};
 use crate::hold::Terms;
 use crate::lease;
 use crate::owner::Owner;
-
-type Boxed<T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'static>>;
 
 /// A wish to hold a lock, from [`Lock::lock`]. Await it.
 ///

@@ -1,18 +1,14 @@
 //! Ending holds without a guard: forgotten ones, and by force.
 
 use std::fmt;
-use std::future::{Future, IntoFuture};
-use std::pin::Pin;
+use std::future::IntoFuture;
 
-use super::query::own_hold;
-use super::{HolderInfo, Lock};
+use super::{Boxed, HolderInfo, Lock};
 use crate::error::{Error, NotHeld, Result};
 use crate::hold::Standing;
 use crate::owner::Owner;
 use crate::script;
 use crate::session::Unlocked;
-
-type Boxed<T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'static>>;
 
 /// A wish to end a forgotten hold, from [`Lock::unlock`]. Await it.
 #[derive(Clone)]
@@ -108,7 +104,8 @@ impl Lock {
         let freed = script::force_unlock(&core.server, key, &field, until).await?;
         if freed {
             tracing::debug!(lock = key.name(), field, "freed by force");
-            if let Some(hold) = own_hold(core, self, &field)? {
+            let number = core.number_of(&field);
+            if let Some(hold) = number.and_then(|number| core.holds.numbered(key, number)) {
                 core.forced(&hold);
             }
             core.waiters.wake(key);

@@ -25,7 +25,7 @@ mod with;
 
 use std::time::Duration;
 
-use lockdog::{Client, Lock, Owner};
+use lockdog::{Client, Guard, Lock, Owner};
 
 use crate::support::{Redis, RedisServer};
 
@@ -62,6 +62,12 @@ impl Fixture {
         Client::connect(self.server.url()).await.expect("it runs")
     }
 
+    /// The lock in another client's hands, for longer than the test lasts.
+    async fn held_elsewhere(&self, name: &str) -> Guard {
+        let lock = self.another().await.lock(name);
+        lock.lock().lease(LONG).await.expect("it is free")
+    }
+
     /// Lets the server know every script of a plain cycle, and forgets what that cost.
     async fn warm_up(&self, client: &Client) {
         let lock = client.lock("warm-up");
@@ -84,7 +90,7 @@ impl Fixture {
 }
 
 /// Starts a task that waits for the lock as an owner of its own and tells when it has it.
-fn waiter(lock: &Lock) -> tokio::task::JoinHandle<lockdog::Guard> {
+fn waiter(lock: &Lock) -> tokio::task::JoinHandle<Guard> {
     let request = lock.lock().owner(&Owner::new());
     tokio::spawn(async move { request.await.expect("nothing is wrong with the server") })
 }

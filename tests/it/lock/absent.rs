@@ -14,14 +14,7 @@ async fn a_waiter_that_is_not_polled_any_more_does_not_block_the_others() {
     test.warm_up(&client).await;
     let lock = client.lock("l");
     for polls in 1..=8 {
-        let held = test
-            .another()
-            .await
-            .lock("l")
-            .lock()
-            .lease(LONG)
-            .await
-            .unwrap();
+        let held = test.held_elsewhere("l").await;
         let mut left = lock.lock().owner(&Owner::new()).into_future();
         for _ in 0..polls {
             assert!(poll_once(&mut left).await.is_none());

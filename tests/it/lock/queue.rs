@@ -12,14 +12,7 @@ use crate::support::eventually;
 async fn local_waiters_enter_in_the_order_of_their_arrival() {
     let test = Fixture::start().await;
     let lock = test.client.lock("l");
-    let held = test
-        .another()
-        .await
-        .lock("l")
-        .lock()
-        .lease(LONG)
-        .await
-        .unwrap();
+    let held = test.held_elsewhere("l").await;
     let order = Arc::new(Mutex::new(Vec::new()));
     let mut waiters = JoinSet::new();
     for number in 0..20 {
@@ -113,14 +106,7 @@ async fn more_waiters_than_allowed_are_refused_at_once() {
         .await
         .unwrap();
     let lock = client.lock("l");
-    let held = test
-        .another()
-        .await
-        .lock("l")
-        .lock()
-        .lease(LONG)
-        .await
-        .unwrap();
+    let held = test.held_elsewhere("l").await;
     let waiters = [waiter(&lock), waiter(&client.lock("l"))];
     tokio::task::yield_now().await;
     for refused in [

@@ -2,7 +2,7 @@
 
 use lockdog::{Client, Owner};
 
-use super::{Fixture, LONG, SOON, ms, waiter};
+use super::{Fixture, SOON, ms, waiter};
 use crate::support::eventually;
 
 #[tokio::test]
@@ -13,14 +13,7 @@ async fn a_cancelled_waiter_passes_its_wake_up_on() {
     let url = redis::Client::open(test.server.url()).unwrap();
     let mut hand = url.get_connection().unwrap();
     for _ in 0..5 {
-        let held = test
-            .another()
-            .await
-            .lock("l")
-            .lock()
-            .lease(LONG)
-            .await
-            .unwrap();
+        let held = test.held_elsewhere("l").await;
         let first = waiter(&lock);
         let listens = async || test.redis.channels().await.len() == 1;
         eventually(SOON, "the first one listens", listens).await;
@@ -51,14 +44,7 @@ async fn a_waiter_cancelled_in_the_middle_of_the_queue_leaves_no_gap() {
     let test = Fixture::start().await;
     let client = test.without_polling().await;
     let lock = client.lock("l");
-    let held = test
-        .another()
-        .await
-        .lock("l")
-        .lock()
-        .lease(LONG)
-        .await
-        .unwrap();
+    let held = test.held_elsewhere("l").await;
     let mut waiters: Vec<_> = (0..6).map(|_| waiter(&lock)).collect();
     tokio::task::yield_now().await;
     for gone in [4, 2, 0] {
@@ -80,14 +66,7 @@ async fn two_tasks_of_one_scope_where_one_awaits_the_other_do_not_deadlock() {
     let client = test.without_polling().await;
     let lock = client.lock("l");
     let owner = Owner::new();
-    let held = test
-        .another()
-        .await
-        .lock("l")
-        .lock()
-        .lease(LONG)
-        .await
-        .unwrap();
+    let held = test.held_elsewhere("l").await;
 
     let (child_waits, go) = tokio::sync::oneshot::channel::<tokio::task::JoinHandle<u32>>();
     let parent = {

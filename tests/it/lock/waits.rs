@@ -4,21 +4,14 @@ use std::time::{Duration, Instant};
 
 use lockdog::{Backoff, Client, Owner, Wake};
 
-use super::{Fixture, LONG, SOON, ms, waiter};
+use super::{Fixture, SOON, ms, waiter};
 use crate::support::eventually;
 
 /// L06, F11
 #[tokio::test]
 async fn a_wait_that_times_out_is_none_and_not_before_its_time() {
     let test = Fixture::start().await;
-    let held = test
-        .another()
-        .await
-        .lock("l")
-        .lock()
-        .lease(LONG)
-        .await
-        .unwrap();
+    let held = test.held_elsewhere("l").await;
     let ours = test.client.lock("ours");
     let busy = ours.lock().owner(&Owner::new()).await.unwrap();
     for lock in [test.client.lock("l"), ours] {
@@ -58,14 +51,7 @@ async fn a_wait_longer_than_any_clock_is_a_wait() {
 async fn the_message_of_another_clients_unlock_wakes_the_waiter() {
     let test = Fixture::start().await;
     let client = test.without_polling().await;
-    let held = test
-        .another()
-        .await
-        .lock("l")
-        .lock()
-        .lease(LONG)
-        .await
-        .unwrap();
+    let held = test.held_elsewhere("l").await;
     let waiting = waiter(&client.lock("l"));
     let listens = async || test.redis.channels().await == ["redisson_lock__channel:{l}"];
     eventually(SOON, "the waiter listens", listens).await;
@@ -87,14 +73,7 @@ async fn a_poll_finds_a_lock_that_was_freed_without_a_message() {
         .build()
         .await
         .unwrap();
-    let _gone = test
-        .another()
-        .await
-        .lock("l")
-        .lock()
-        .lease(LONG)
-        .await
-        .unwrap();
+    let _gone = test.held_elsewhere("l").await;
     let waiting = waiter(&client.lock("l"));
     tokio::time::sleep(ms(50)).await;
     test.redis.cmd(&["DEL", "l"]).await;
@@ -112,14 +91,7 @@ async fn polling_waiters_subscribe_to_nothing() {
         .build()
         .await
         .unwrap();
-    let held = test
-        .another()
-        .await
-        .lock("l")
-        .lock()
-        .lease(LONG)
-        .await
-        .unwrap();
+    let held = test.held_elsewhere("l").await;
     test.redis.reset_stats().await;
     let waiting = waiter(&client.lock("l"));
     let polls = async || test.calls(["evalsha"]).await[0] >= 5;
