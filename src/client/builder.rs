@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::Client;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
+use crate::hold::Bounds;
 use crate::key::NameMapper;
 use crate::lease;
 use crate::server::{Server, Source};
@@ -43,6 +44,7 @@ pub struct ClientBuilder {
     max_lease: Duration,
     max_waiters: usize,
     wake: Wake,
+    hand_overs: Bounds,
     name_mapper: Option<NameMapper>,
     client_name: Option<String>,
     clock: Clock,
@@ -59,6 +61,10 @@ impl Default for ClientBuilder {
             max_lease: Duration::from_secs(24 * 60 * 60),
             max_waiters: 100_000,
             wake: Wake::default(),
+            hand_overs: Bounds {
+                hand_overs: 16,
+                time: Duration::from_millis(20),
+            },
             name_mapper: None,
             client_name: None,
             clock: Clock::default(),
@@ -131,6 +137,28 @@ impl ClientBuilder {
         self
     }
 
+    /// How many times in a row this client may hand a lock from one of its owners to the next while
+    /// other clients wait for it; then it is released to them. Zero: every release is for everybody.
+    ///
+    /// A hand-over is one command instead of two and a message, and nobody else can come between.
+    /// Clients that wait without listening (that poll, or listen at a replica) cannot be seen; for
+    /// them a lock is released at least every 250 ms.
+    ///
+    /// Defaults to 16. Redisson has nothing like it.
+    pub fn max_hand_overs(mut self, hand_overs: u32) -> Self {
+        self.hand_overs.hand_overs = hand_overs;
+        self
+    }
+
+    /// And for how long, from the first of them on. After a longer critical section the lock is
+    /// released to the others, however few hand-overs there were.
+    ///
+    /// Defaults to 20 ms.
+    pub fn max_hand_over_time(mut self, time: Duration) -> Self {
+        self.hand_overs.time = time;
+        self
+    }
+
     /// Makes keys out of names; keys and channels are derived from its result.
     ///
     /// Defaults to the name itself. Corresponds to Redisson's `nameMapper`.
@@ -189,6 +217,7 @@ impl ClientBuilder {
             poll_cap: self.poll_cap,
             max_lease: self.max_lease,
             wake,
+            hand_overs: self.hand_overs,
             name_mapper: self.name_mapper,
         };
         let (core, jobs) = Core::new(settings, self.clock, server, self.max_waiters);
@@ -247,6 +276,8 @@ impl fmt::Debug for ClientBuilder {
             .field("max_lease", &self.max_lease)
             .field("max_waiters", &self.max_waiters)
             .field("wake", &self.wake)
+            .field("max_hand_overs", &self.hand_overs.hand_overs)
+            .field("max_hand_over_time", &self.hand_overs.time)
             .field("client_name", &self.client_name)
             .finish_non_exhaustive()
     }

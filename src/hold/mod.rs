@@ -1,5 +1,6 @@
 //! What this client holds.
 
+mod row;
 mod schedule;
 mod state;
 mod table;
@@ -16,6 +17,7 @@ use crate::error::{Lost, LostFacts, LostReason};
 use crate::key::LockKey;
 use crate::owner::Owner;
 
+pub(crate) use row::{Bounds, Row, Turn};
 pub(crate) use state::{Dropped, Phase, State, Terms};
 pub(crate) use table::{Holds, Standing, TOLD_EARLY};
 

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::Row;
 use crate::clock::Moment;
 use crate::error::LostReason;
 use crate::lease;
@@ -55,6 +56,10 @@ pub(crate) struct State {
     pub(crate) acquired: Moment,
     /// When the last good grant or renewal was sent.
     pub(crate) renewed: Moment,
+    /// The command that ends it hands the lock to another owner of this client.
+    pub(crate) handing_on: bool,
+    /// The hand-overs by which it came about; few holds do.
+    pub(crate) row: Option<Box<Row>>,
 }
 
 /// What dropping a claim asks for.
@@ -79,6 +84,8 @@ impl State {
             max_until: Moment::NEVER,
             acquired: now,
             renewed: now,
+            handing_on: false,
+            row: None,
         }
     }
 

@@ -175,13 +175,15 @@ impl Holds {
         table.by_key.get(key)?.iter().filter_map(deadline_of).max()
     }
 
-    /// A hold on the lock has been given up and Redis has not answered yet.
-    pub(crate) fn is_releasing(&self, key: &LockKey) -> bool {
+    /// The newest hold on the lock that has been given up to set it free, without an answer yet.
+    pub(crate) fn releasing(&self, key: &LockKey) -> Option<Arc<Hold>> {
         let table = self.table.lock();
-        table
-            .by_key
-            .get(key)
-            .is_some_and(|holds| holds.iter().any(|hold| hold.state().phase == Phase::Ended))
+        let mut holds = table.by_key.get(key)?.iter().rev();
+        let is_releasing = |hold: &&Arc<Hold>| {
+            let state = hold.state();
+            state.phase == Phase::Ended && !state.handing_on
+        };
+        holds.find(is_releasing).cloned()
     }
 
     /// Redis granted the lock to `granted`, so every other hold that this client believes in is

@@ -1,6 +1,7 @@
 //! The lock, its requests, and the wait for it.
 
 mod acquire;
+mod contend;
 mod query;
 mod request;
 mod unlock;

@@ -32,6 +32,17 @@ pub(crate) enum Unlocked {
     Missing,
 }
 
+/// What a hand-over came to.
+#[derive(Debug)]
+pub(crate) enum Transferred {
+    /// The lock is the next hold's; so many connections listen on its channel, if that is known.
+    Handed(Option<u32>),
+    /// The first hold ended, the next one could not begin.
+    Freed,
+    /// Neither is there.
+    Missing,
+}
+
 /// What a settle came to.
 #[derive(Debug)]
 pub(crate) enum Settled {
@@ -102,6 +113,38 @@ pub(crate) async fn unlock(
         Value::Int(1) => Ok(Unlocked::Released),
         Value::Int(0) => Ok(Unlocked::Kept),
         Value::Nil => Ok(Unlocked::Missing),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Ends one hold and begins the next, named by their fields. See `lua/lock/transfer.lua`.
+pub(crate) async fn transfer(
+    server: &Server,
+    key: &LockKey,
+    [from, to]: [String; 2],
+    lease: Duration,
+    until: Moment,
+    sent: &mut Sent,
+) -> Result<Transferred, Failure> {
+    static SCRIPT: LazyLock<Script> =
+        LazyLock::new(|| Script::new(include_str!("../../lua/lock/transfer.lua")));
+    let call = Call {
+        script: &SCRIPT,
+        keys: vec![key.key()],
+        args: vec![
+            from,
+            to,
+            lease::millis(lease).to_string(),
+            key.channel().to_owned(),
+        ],
+    };
+    match call.through(server, until, sent).await? {
+        Value::Int(-2) => Ok(Transferred::Freed),
+        Value::Int(-1) => Ok(Transferred::Handed(None)),
+        Value::Int(listening @ 0..) => Ok(Transferred::Handed(Some(
+            u32::try_from(listening).unwrap_or(u32::MAX),
+        ))),
+        Value::Nil => Ok(Transferred::Missing),
         other => Err(unexpected(&other)),
     }
 }

@@ -10,7 +10,8 @@ use crate::clock::Moment;
 use crate::server::{Connection, Failure, Sent, Server};
 
 pub(crate) use lock::{
-    Acquired, Renewed, Settled, Unlocked, acquire, force_unlock, renew, settle, unlock,
+    Acquired, Renewed, Settled, Transferred, Unlocked, acquire, force_unlock, renew, settle,
+    transfer, unlock,
 };
 
 /// A Lua file and its digest.

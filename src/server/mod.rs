@@ -29,7 +29,7 @@ pub(crate) struct Server {
 }
 
 /// What became of one call's sendings, kept outside the call so that it survives its cancellation.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Sent {
     /// The moment before the first sending.
     pub(crate) first: Option<Moment>,

@@ -1,6 +1,7 @@
 //! One attempt to acquire: a command, its answer, and what is owed if nobody waits for the answer.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Session;
 use super::release::Claim;
@@ -12,6 +13,7 @@ use crate::key::LockKey;
 use crate::owner::Owner;
 use crate::script::{self, Acquired};
 use crate::server::{Failure, Sent};
+use crate::wait::Handed;
 
 /// An acquire under way. Dropped before it came to an end, it is undone in the background
 /// (design: invariant 6).
@@ -30,7 +32,7 @@ pub(crate) struct Acquiring {
 pub(crate) enum Attempt {
     Granted(Claim),
     /// Somebody else has the lock; its TTL, if it has one.
-    Busy(Option<std::time::Duration>),
+    Busy(Option<Duration>),
     /// The hold that was to be re-entered was lost.
     Lost(Lost),
     /// The hold was given up while the command was under way: this is no grant.
@@ -71,8 +73,32 @@ impl Acquiring {
         }
     }
 
+    /// An acquire that a hand-over did: to be taken in.
+    pub(crate) fn handed(session: &Arc<Session>, handed: Handed) -> Self {
+        let mut acquiring = Self::new(session, handed.hold, handed.command);
+        acquiring.sent = handed.sent;
+        acquiring
+    }
+
     pub(crate) fn hold(&self) -> &Arc<Hold> {
         &self.hold
+    }
+
+    /// A hand-over asked for this hold, and did not get it as far as is known.
+    pub(super) fn undo(&mut self, sent: &Sent, refused: bool) {
+        self.sent = sent.clone();
+        self.refused = refused;
+    }
+
+    /// A hand-over asked for this hold and got it: for its owner to take in.
+    pub(super) fn hand_on(&mut self, sent: &Sent) -> Handed {
+        // Nothing of it is this one's any more.
+        self.granted = true;
+        Handed {
+            hold: self.hold.clone(),
+            command: self.command.take(),
+            sent: sent.clone(),
+        }
     }
 
     /// Sends the command, and again while there is time and reason to.
@@ -132,7 +158,8 @@ impl Acquiring {
         !self.refused || self.hold.state().phase != Phase::Pending
     }
 
-    fn take_in(&mut self, terms: &Terms) -> Result<Attempt, Error> {
+    /// Takes in a grant.
+    pub(crate) fn take_in(&mut self, terms: &Terms) -> Result<Attempt, Error> {
         let core = self.session.core();
         let now = core.clock.now();
         let sent = self.sent.first.unwrap_or(now);

@@ -3,6 +3,7 @@
 mod acquire;
 mod release;
 mod settle;
+mod transfer;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +15,7 @@ use uuid::Uuid;
 
 use crate::clock::Clock;
 use crate::error::{Error, LostReason};
-use crate::hold::{Hold, Holds, Phase};
+use crate::hold::{Bounds, Hold, Holds, Phase};
 use crate::key::NameMapper;
 use crate::server::Server;
 use crate::wait::{Waiters, Wake};
@@ -30,6 +31,7 @@ pub(crate) struct Settings {
     pub(crate) poll_cap: Duration,
     pub(crate) max_lease: Duration,
     pub(crate) wake: Wake,
+    pub(crate) hand_overs: Bounds,
     pub(crate) name_mapper: Option<NameMapper>,
 }
 

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use super::settle::Job;
+use super::transfer::Transfer;
 use super::{Core, Session};
+use crate::clock::Moment;
 use crate::error::{Error, LostReason, UnlockUnconfirmed};
 use crate::hold::{Command, Dropped, Hold, State};
 use crate::owner::Owner;
-use crate::script::{self, Unlocked as Answer};
-use crate::server::Sent;
+use crate::script::{self, Transferred, Unlocked as Answer};
+use crate::server::{Failure, Sent};
 
 /// One acquire's share in a hold. Dropping it gives it back: the hold's count falls here and now,
 /// only the command for it goes to the background (design: invariant 6).
@@ -131,7 +133,10 @@ struct Ending {
     command: Option<Command>,
     sent: Sent,
     target: u32,
+    /// The hand-over that ends it, where somebody of this client waits.
+    transfer: Option<Transfer>,
     answered: bool,
+    handed_on: bool,
 }
 
 impl Ending {
@@ -160,22 +165,19 @@ impl Ending {
             command: Some(command),
             sent: Sent::default(),
             target,
+            transfer: None,
             answered: false,
+            handed_on: false,
         })
     }
 
     async fn finish(mut self) -> Result<Unlocked, Error> {
         let core = self.session.core().clone();
         let until = core.clock.now() + core.server.command_timeout();
-        let answer = script::unlock(
-            &core.server,
-            self.hold.key(),
-            core.field(&self.hold),
-            self.target,
-            until,
-            &mut self.sent,
-        )
-        .await;
+        if self.target == 0 {
+            self.transfer = Transfer::begin(&self.session, &self.hold, until);
+        }
+        let answer = self.send(&core, until).await;
         let kept = Unlocked::StillHeld { count: self.target };
         self.answered = answer.is_ok();
         match answer {
@@ -189,6 +191,21 @@ impl Ending {
                 Err(UnlockUnconfirmed::new(self.hold.key().name(), cause).into())
             }
         }
+    }
+
+    /// Sends the unlock, or the hand-over in its place.
+    async fn send(&mut self, core: &Core, until: Moment) -> Result<Answer, Failure> {
+        let (hold, sent) = (&self.hold, &mut self.sent);
+        let Some(transfer) = &mut self.transfer else {
+            let field = core.field(hold);
+            return script::unlock(&core.server, hold.key(), field, self.target, until, sent).await;
+        };
+        let answer = transfer.send(core, hold, until, sent).await;
+        self.handed_on = transfer.finish(&self.session, hold, &answer, sent);
+        Ok(match answer? {
+            Transferred::Handed(_) | Transferred::Freed => Answer::Released,
+            Transferred::Missing => Answer::Missing,
+        })
     }
 
     /// The field was not there: lost, unless an earlier sending of this unlock deleted it.
@@ -212,9 +229,15 @@ impl Ending {
 impl Drop for Ending {
     fn drop(&mut self) {
         let core = self.session.core();
+        if let Some(transfer) = &mut self.transfer {
+            transfer.abandon(&self.hold, &self.sent);
+        }
         if !self.answered {
             let job = Job::after(self.hold.clone(), self.command.take(), self.sent.on.take());
             core.owe(job);
+        } else if self.handed_on {
+            // The lock is somebody's already: nobody has to look whether it is free.
+            core.holds.remove(&self.hold);
         } else if self.target == 0 {
             core.forget(&self.hold);
         }

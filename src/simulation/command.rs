@@ -9,6 +9,11 @@ pub(super) enum Command<'a> {
         target: u32,
         acquires: bool,
     },
+    /// It ends one hold and begins the next.
+    Transfer {
+        from: &'a str,
+        to: &'a str,
+    },
     Renew {
         fields: Vec<&'a str>,
     },
@@ -33,16 +38,28 @@ impl<'a> Command<'a> {
                 acquires: is_number(last),
             },
             [field, channel] if !is_number(channel) => Self::Force { field },
+            [from, to, _, channel] if !is_number(to) && !is_number(channel) => {
+                Self::Transfer { from, to }
+            }
             _ => Self::Renew {
                 fields: values.iter().step_by(2).copied().collect(),
             },
         }
     }
 
-    /// The holds that it may change.
+    /// The holds whose counts it may change.
+    pub(super) fn counted(&self) -> Vec<&'a str> {
+        match self {
+            Self::Count { .. } | Self::Transfer { .. } => self.fields(),
+            Self::Renew { .. } | Self::Force { .. } | Self::Other => Vec::new(),
+        }
+    }
+
+    /// The holds that it is about.
     pub(super) fn fields(&self) -> Vec<&'a str> {
         match self {
             Self::Count { field, .. } | Self::Force { field } => vec![field],
+            Self::Transfer { from, to } => vec![from, to],
             Self::Renew { fields } => fields.clone(),
             Self::Other => Vec::new(),
         }

@@ -114,6 +114,7 @@ fn no_seed_violates_an_invariant() {
         seen.losses * 10,
         seen.forced * 100,
         seen.killed * 10,
+        seen.transfers * 2,
     ];
     assert!(rates.iter().all(|rate| *rate >= seeds / 10), "{seen:?}");
 }

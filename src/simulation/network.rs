@@ -226,7 +226,7 @@ impl Network {
         }
         wires.serial += 1;
         let serial = wires.serial;
-        if let Command::Count { field, .. } = Command::of(&args) {
+        for field in Command::of(&args).counted() {
             wires.last_sent.insert(field.to_owned(), serial);
         }
         let (answer, answered) = oneshot::channel();

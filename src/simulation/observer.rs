@@ -41,6 +41,7 @@ pub(super) struct Seen {
     pub(super) losses: u64,
     pub(super) forced: u64,
     pub(super) killed: u64,
+    pub(super) transfers: u64,
 }
 
 impl Seen {
@@ -54,6 +55,7 @@ impl Seen {
         self.losses += other.losses;
         self.forced += other.forced;
         self.killed += other.killed;
+        self.transfers += other.transfers;
     }
 }
 
@@ -154,18 +156,24 @@ impl Observer {
                 self.deleted.insert(field.to_owned());
             }
         }
+        for field in command.counted() {
+            let last = self.executed.insert(field.to_owned(), serial);
+            self.seen.overtaken += u64::from(last.is_some_and(|last| last > serial));
+        }
         match command {
             Command::Count {
                 field,
                 target,
                 acquires,
             } => {
-                let last = self.executed.insert((*field).to_owned(), serial);
-                self.seen.overtaken += u64::from(last.is_some_and(|last| last > serial));
                 if *acquires && there(after, field) {
                     self.seen.grants += u64::from(*target == 1);
                     self.seen.inner += u64::from(*target > 1);
                 }
+            }
+            Command::Transfer { from, to } => {
+                let moved = there(before, from) && there(after, to);
+                self.seen.transfers += u64::from(moved);
             }
             Command::Force { field } => {
                 if there(before, field) {

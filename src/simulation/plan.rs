@@ -62,13 +62,14 @@ impl Plan {
         let watchdog_lease_ms = chance.one_of(&[300, 600, 1000]);
         let faults = faults(&mut chance, watchdog_lease_ms);
         let mut tasks = Vec::new();
-        let count = chance.within(2, 4);
-        for number in 0..count {
-            // The fourth task is a second one of the third owner.
-            let owner = number.min(2);
+        let count = chance.within(2, 5);
+        // The fourth task is a second one of the third owner.
+        let owners = [0, 1, 2, 2, 3];
+        for owner in owners.into_iter().take(count as usize) {
             let steps = chance.within(3, 9);
             tasks.push(Task {
-                client: (owner as usize) % 2,
+                // Three owners of one client hand the lock on among them.
+                client: usize::from(owner == 1),
                 owner,
                 steps: (0..steps)
                     .map(|_| step(&mut chance, watchdog_lease_ms))

@@ -17,6 +17,7 @@ use super::redis::Redis;
 use super::task::{self, Report};
 use crate::clock::Clock;
 use crate::guard::Guard;
+use crate::hold::Bounds;
 use crate::lock::Lock;
 use crate::owner::Owner;
 use crate::server::{Server, Source};
@@ -226,6 +227,10 @@ fn client(
         poll_cap: ms(plan.poll_cap_ms),
         max_lease: Duration::from_secs(60),
         wake: Wake::Poll(Backoff::exponential(ms(2), ms(32), 2)),
+        hand_overs: Bounds {
+            hand_overs: 3,
+            time: ms(20),
+        },
         name_mapper: None,
     };
     let (core, mut jobs) = Core::new(settings, clock, server, 100);

@@ -7,10 +7,11 @@
 mod backoff;
 mod queue;
 mod subscriptions;
+mod ticket;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -22,8 +23,10 @@ use crate::key::LockKey;
 use crate::owner::Owner;
 
 pub use backoff::{Backoff, Wake};
-use queue::{Queue, Ticket};
+use queue::Queue;
 pub(crate) use subscriptions::{Heard, Subscription, Subscriptions};
+use ticket::Ticket;
+pub(crate) use ticket::{Found, Handed, Wish};
 
 /// Every waiter of one client.
 pub(crate) struct Waiters {
@@ -59,13 +62,8 @@ impl Waiters {
         &self.subscriptions
     }
 
-    /// Takes the last place in the lock's queue. `patient` waiters have no deadline of their own.
-    pub(crate) fn enter(
-        self: &Arc<Self>,
-        key: &Arc<LockKey>,
-        owner: Owner,
-        patient: bool,
-    ) -> Result<Place, Error> {
+    /// Takes the last place in the lock's queue.
+    pub(crate) fn enter(self: &Arc<Self>, key: &Arc<LockKey>, wish: Wish) -> Result<Place, Error> {
         let mut queues = self.queues.lock();
         if queues.closed {
             return Err(Error::Closed);
@@ -75,7 +73,7 @@ impl Waiters {
         }
         queues.waiting += 1;
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let ticket = Arc::new(Ticket::new(id, owner, patient, self.clock.now()));
+        let ticket = Arc::new(Ticket::new(id, wish, self.clock.now()));
         queues
             .by_key
             .entry(key.clone())
@@ -85,6 +83,7 @@ impl Waiters {
             waiters: self.clone(),
             key: key.clone(),
             ticket,
+            has_lock: AtomicBool::new(false),
         })
     }
 
@@ -93,6 +92,43 @@ impl Waiters {
         if let Some(queue) = self.queues.lock().by_key.get(key) {
             queue.wake_contender();
         }
+    }
+
+    /// Lets the lock's contender try, unless this message is one that it leaves to other clients.
+    pub(crate) fn hear(&self, key: &LockKey) {
+        if let Some(queue) = self.queues.lock().by_key.get_mut(key) {
+            queue.hear(self.clock.now());
+        }
+    }
+
+    /// Picks the waiter to hand the lock to, and lets it expect that. None if nobody waits who can
+    /// take it.
+    pub(crate) fn receiver(&self, key: &LockKey) -> Option<Receiver> {
+        let now = self.clock.now();
+        let overdue = now.minus(self.poll_cap);
+        let mut queues = self.queues.lock();
+        let queue = queues.by_key.get_mut(key)?;
+        let ticket = queue.receiver(now, overdue, now + self.answer_time())?;
+        Some(Receiver { ticket })
+    }
+
+    /// Leaves a lock that is about to be released to other clients, so many if their number is known:
+    /// until they had it, or for a moment.
+    pub(crate) fn stay_out(&self, key: &LockKey, others: Option<u32>) {
+        if let Some(queue) = self.queues.lock().by_key.get_mut(key) {
+            queue.stay_out(others, self.clock.now() + LONGEST_RETREAT);
+        }
+    }
+
+    /// Whether this client hears the lock's messages.
+    pub(crate) fn is_listening(&self, key: &LockKey) -> bool {
+        let queues = self.queues.lock();
+        queues.by_key.get(key).is_some_and(Queue::is_listening)
+    }
+
+    /// An answer may take this long before an acquire counts as left.
+    fn answer_time(&self) -> Duration {
+        self.poll_cap.max(SLOW_ANSWER)
     }
 
     /// Lets all waiters of `owner` look: it holds the lock now, so they re-enter.
@@ -112,11 +148,39 @@ impl Waiters {
     }
 }
 
+/// The waiter that a lock is handed to. Dropped, it contends for itself.
+pub(crate) struct Receiver {
+    ticket: Arc<Ticket>,
+}
+
+impl Receiver {
+    pub(crate) fn wish(&self) -> &Wish {
+        &self.ticket.wish
+    }
+
+    /// Says which hold it will be. False if it does not wait for it any more.
+    pub(crate) fn announce(&self, hold: &Arc<Hold>) -> bool {
+        self.ticket.announce(hold)
+    }
+
+    /// Hands the lock to it, or gives it back if it does not wait for it any more.
+    pub(crate) fn deliver(&self, handed: Handed, now: Moment) -> Option<Handed> {
+        self.ticket.deliver(handed, now)
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        self.ticket.disappoint();
+    }
+}
+
 /// A waiter's place in the queue; left when dropped, and then passed on.
 pub(crate) struct Place {
     waiters: Arc<Waiters>,
     key: Arc<LockKey>,
     ticket: Arc<Ticket>,
+    has_lock: AtomicBool,
 }
 
 impl Place {
@@ -144,6 +208,34 @@ impl Place {
         self.ticket.failure().map_or(Ok(()), Err)
     }
 
+    /// What has come of a hand-over to this waiter.
+    pub(crate) fn found(&self) -> Found {
+        let now = self.waiters.clock.now();
+        self.ticket.look(now, self.waiters.answer_time())
+    }
+
+    /// Expects no hand-over any more. What was handed over already is for the caller to undo.
+    pub(crate) fn decline(&self) -> Option<Handed> {
+        self.ticket.decline()
+    }
+
+    /// It got the lock: when it leaves, the next in line has nothing to look at.
+    pub(crate) fn has_lock(&self) {
+        self.has_lock.store(true, Ordering::Relaxed);
+    }
+
+    /// Up to when this client leaves the lock to others. Their releases end it before, if they are
+    /// heard.
+    pub(crate) fn stays_out(&self, listen: bool) -> Option<Moment> {
+        let mut queues = self.waiters.queues.lock();
+        let queue = queues.by_key.get_mut(&*self.key)?;
+        let until = queue.stays_out(self.waiters.clock.now())?;
+        if listen {
+            queue.subscription(|| self.waiters.subscriptions.subscribe(&self.key));
+        }
+        Some(until)
+    }
+
     /// Takes the role from a contender that promised to look and has not for a poll cap: its future
     /// was polled once and left. Returns that one's acquire, if one is under way.
     pub(crate) fn take_over(&self) -> Option<Option<Arc<Hold>>> {
@@ -153,11 +245,17 @@ impl Place {
         queue.take_over(&self.ticket, overdue)
     }
 
-    /// Tells whoever may take over what acquire is under way.
-    pub(crate) fn attempting(&self, hold: Option<Arc<Hold>>) {
+    /// Tells whoever may take over that this acquire is under way. False if it is not needed: the
+    /// lock is being handed to this waiter.
+    pub(crate) fn attempting(&self, hold: &Arc<Hold>) -> bool {
         let now = self.waiters.clock.now();
-        let until = now + self.waiters.poll_cap.max(SLOW_ANSWER);
-        self.ticket.attempting(hold, now, until);
+        let until = now + self.waiters.answer_time();
+        self.ticket.attempting(hold, now, until)
+    }
+
+    /// The acquire was answered.
+    pub(crate) fn attempted(&self) {
+        self.ticket.attempted(self.waiters.clock.now());
     }
 
     /// How long the contender has waited for an answer by `now`, if it does.
@@ -209,7 +307,7 @@ impl Drop for Place {
         let Some(queue) = queues.by_key.get_mut(&*self.key) else {
             return;
         };
-        queue.leave(&self.ticket);
+        queue.leave(&self.ticket, *self.has_lock.get_mut());
         if queue.is_empty() {
             queues.by_key.remove(&*self.key);
         }
@@ -219,6 +317,9 @@ impl Drop for Place {
 /// An answer may take this long before an acquire counts as left: with a poll cap below the round
 /// trip, waiters would take each other's acquires away and none would ever get the lock.
 const SLOW_ANSWER: Duration = Duration::from_secs(1);
+
+/// Others have got what they wait for by then, or they do not wait.
+const LONGEST_RETREAT: Duration = Duration::from_millis(5);
 
 /// No wait is shorter: a TTL of nothing must not become a busy loop.
 const SHORTEST: Duration = Duration::from_millis(1);

@@ -4,10 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use tokio::sync::Notify;
-
 use super::Subscription;
+use super::ticket::Ticket;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::hold::Hold;
@@ -22,27 +20,17 @@ pub(super) struct Queue {
     subscription: Option<Subscription>,
     /// What kept the contender from asking when it last tried.
     outage: Option<Error>,
+    retreat: Option<Retreat>,
 }
 
-/// One waiter.
-pub(super) struct Ticket {
-    id: u64,
-    owner: Owner,
-    patient: bool,
-    told: Notify,
-    outlook: Mutex<Outlook>,
-}
-
-struct Outlook {
-    /// When it means to look again at the latest.
-    promised: Moment,
-    /// It broke its promise and lost the role; cleared by its next sign of life.
-    absent: bool,
-    /// Its acquire that is under way, and since when.
-    acquire: Option<Arc<Hold>>,
-    asked: Moment,
-    /// What ends its wait.
-    failure: Option<Error>,
+/// This client had the lock for a while and stays out, so that others get it. Without that pause they
+/// get next to nothing: they hear of a release later than whoever did it.
+struct Retreat {
+    until: Moment,
+    /// So many releases by others end it before.
+    releases: u32,
+    /// The message of the release that began it will be heard, and is none of theirs.
+    own: bool,
 }
 
 impl Queue {
@@ -53,14 +41,14 @@ impl Queue {
         self.waiting.push_back(ticket);
     }
 
-    pub(super) fn leave(&mut self, ticket: &Ticket) {
+    pub(super) fn leave(&mut self, ticket: &Ticket, with_lock: bool) {
         match self.waiting.front() {
             // The usual one to leave.
             Some(first) if first.id == ticket.id => drop(self.waiting.pop_front()),
             _ => self.waiting.retain(|other| other.id != ticket.id),
         }
         if self.contender == Some(ticket.id) {
-            self.pass_on();
+            self.pass_on(!with_lock);
         }
     }
 
@@ -69,19 +57,23 @@ impl Queue {
     }
 
     pub(super) fn is_contender(&self, ticket: &Ticket) -> bool {
-        ticket.outlook.lock().absent = false;
+        ticket.appear();
         self.contender == Some(ticket.id)
     }
 
     pub(super) fn wake_contender(&self) {
         if let Some(ticket) = self.contender() {
-            ticket.told.notify_one();
+            ticket.tell();
         }
     }
 
     pub(super) fn wake_owner(&self, owner: Owner) {
-        for ticket in self.waiting.iter().filter(|ticket| ticket.owner == owner) {
-            ticket.told.notify_one();
+        for ticket in self
+            .waiting
+            .iter()
+            .filter(|ticket| ticket.wish.owner == owner)
+        {
+            ticket.tell();
         }
     }
 
@@ -92,7 +84,7 @@ impl Queue {
             self.outage = outage.cloned();
         }
         if let Some(error) = outage {
-            for ticket in self.waiting.iter().filter(|ticket| ticket.patient) {
+            for ticket in self.waiting.iter().filter(|ticket| ticket.is_patient()) {
                 ticket.fail(error);
             }
         }
@@ -117,22 +109,74 @@ impl Queue {
         if contender.id == ticket.id {
             return None;
         }
-        let acquire = {
-            let mut outlook = contender.outlook.lock();
-            if outlook.promised > overdue {
-                return None;
-            }
-            outlook.absent = true;
-            outlook.acquire.take()
-        };
+        let acquire = contender.replace(overdue)?;
         self.contender = Some(ticket.id);
         Some(acquire)
     }
 
+    /// Picks the waiter to hand the lock to, the contender if it can take it, and lets it expect it.
+    /// It becomes the contender.
+    pub(super) fn receiver(
+        &mut self,
+        now: Moment,
+        overdue: Moment,
+        until: Moment,
+    ) -> Option<Arc<Ticket>> {
+        let contender = self.contender()?;
+        if contender.unanswered_since().is_some() {
+            // It asks Redis already, and may get the lock by that.
+            return None;
+        }
+        let can_take = |ticket: &&Arc<Ticket>| ticket.expect(now, overdue, until);
+        let next = Some(contender)
+            .filter(can_take)
+            .or_else(|| self.waiting.iter().find(can_take))?
+            .clone();
+        self.contender = Some(next.id);
+        Some(next)
+    }
+
+    /// Leaves the lock, which is about to be released, to so many others, if their number is known.
+    pub(super) fn stay_out(&mut self, others: Option<u32>, until: Moment) {
+        let releases = others.unwrap_or(1);
+        let own = self.is_listening();
+        self.retreat = (releases > 0).then_some(Retreat {
+            until,
+            releases,
+            own,
+        });
+    }
+
+    /// Up to when the lock is left to others.
+    pub(super) fn stays_out(&mut self, now: Moment) -> Option<Moment> {
+        let until = self.retreat.as_ref()?.until;
+        if now >= until {
+            self.retreat = None;
+            return None;
+        }
+        Some(until)
+    }
+
+    /// A message came: the lock may be free, and for this client.
+    pub(super) fn hear(&mut self, now: Moment) {
+        if let Some(retreat) = &mut self.retreat
+            && now < retreat.until
+        {
+            if std::mem::take(&mut retreat.own) {
+                return;
+            }
+            retreat.releases -= 1;
+            if retreat.releases > 0 {
+                return;
+            }
+            self.retreat = None;
+        }
+        self.wake_contender();
+    }
+
     pub(super) fn unanswered_for(&self, now: Moment) -> Option<Duration> {
-        let outlook = self.contender()?.outlook.lock();
-        outlook.acquire.as_ref()?;
-        Some(now.since(outlook.asked))
+        let since = self.contender()?.unanswered_since()?;
+        Some(now.since(since))
     }
 
     pub(super) fn is_listening(&self) -> bool {
@@ -150,9 +194,9 @@ impl Queue {
         self.waiting.iter().find(|ticket| ticket.id == id)
     }
 
-    /// Gives the role, and the wake-up that its last bearer may have had, to the first who is there.
-    fn pass_on(&mut self) {
-        let present = |ticket: &&Arc<Ticket>| !ticket.outlook.lock().absent;
+    /// Gives the role to the first who is there, with the wake-up that its last bearer may have had.
+    fn pass_on(&mut self, wake: bool) {
+        let present = |ticket: &&Arc<Ticket>| !ticket.is_absent();
         let next = self
             .waiting
             .iter()
@@ -160,51 +204,10 @@ impl Queue {
             .or_else(|| self.waiting.front());
         self.contender = next.map(|ticket| ticket.id);
         if let Some(ticket) = next
+            && wake
             && !mutant!("swallowed_wake")
         {
-            ticket.told.notify_one();
+            ticket.tell();
         }
-    }
-}
-
-impl Ticket {
-    pub(super) fn new(id: u64, owner: Owner, patient: bool, now: Moment) -> Self {
-        Self {
-            id,
-            owner,
-            patient,
-            told: Notify::new(),
-            outlook: Mutex::new(Outlook {
-                promised: now,
-                absent: false,
-                acquire: None,
-                asked: now,
-                failure: None,
-            }),
-        }
-    }
-
-    pub(super) fn promise(&self, at: Moment) {
-        self.outlook.lock().promised = at;
-    }
-
-    pub(super) fn attempting(&self, hold: Option<Arc<Hold>>, now: Moment, until: Moment) {
-        let mut outlook = self.outlook.lock();
-        outlook.asked = now;
-        outlook.promised = until;
-        outlook.acquire = hold;
-    }
-
-    pub(super) async fn told(&self) {
-        self.told.notified().await;
-    }
-
-    pub(super) fn failure(&self) -> Option<Error> {
-        self.outlook.lock().failure.take()
-    }
-
-    fn fail(&self, error: &Error) {
-        self.outlook.lock().failure = Some(error.clone());
-        self.told.notify_one();
     }
 }

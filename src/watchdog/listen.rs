@@ -59,7 +59,7 @@ async fn hand_on(core: &Core, mut stream: PubSubStream) {
             .subscriptions()
             .key_of(message.get_channel_name())
         {
-            core.waiters.wake(&key);
+            core.waiters.hear(&key);
         }
     }
 }

@@ -64,6 +64,8 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     of("renewal-never-shortens", "lease_under_watchdog", 3, "renewals", ""),
     of("renewal-never-shortens", "lease_under_watchdog", 9, "keys", r#""orders" hash {<uuid1>:<t1>=2} ttl 20000 of step 7"#),
     of("renewal-never-shortens", "lease_under_watchdog", 9, "renewals", ""),
+    of("handed-on-without-message", "many_waiters", 5, "published", ""),
+    of("handed-on-without-message", "many_waiters", 7, "published", ""),
     of("one-renewal-a-period", "watchdog_timers_pile_up", 2, "renewals", "orders"),
     of("waits-are-bounded", "no_ttl", 5, "came back", "3: void"),
     of("waits-are-bounded", "no_ttl", 5, "keys", r#""orders" hash {<uuid2>:<t2>=1} ttl 60000 of step 5"#),

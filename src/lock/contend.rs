@@ -1,0 +1,276 @@
+//! The wait for a lock: try, subscribe, try again, then wait for a message, a hand-over or a timer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::acquire::Caller;
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::session::{Acquiring, Attempt, Claim, Session};
+use crate::wait::{Found, Handed, Place, Wake, Wish};
+
+impl Caller<'_> {
+    /// Waits in the queue until the lock is acquired or the deadline has come.
+    pub(super) async fn wait(&self) -> Result<Option<Claim>> {
+        if let Some(claim) = self.reenter().await? {
+            return Ok(Some(claim));
+        }
+        let core = self.core();
+        let place = core.waiters.enter(
+            self.key,
+            Wish {
+                owner: self.owner,
+                terms: Some(*self.terms),
+                deadline: self.deadline,
+            },
+        )?;
+        let seat = Seat {
+            session: self.session,
+            place,
+        };
+        let mut contest = Contest::default();
+        loop {
+            core.open()?;
+            let expected = match seat.place.found() {
+                Found::Here(handed) => match self.take_in(&seat.place, &mut contest, handed)? {
+                    Some(claim) => return Ok(Some(claim)),
+                    None => continue,
+                },
+                Found::Overdue(hold) => {
+                    if let Some(hold) = hold {
+                        core.abandon(&hold);
+                    }
+                    None
+                }
+                Found::Expected(until) => Some(until),
+                Found::Nothing => None,
+            };
+            if let Some(claim) = self.reenter().await? {
+                return Ok(Some(claim));
+            }
+            let now = core.clock.now();
+            if contest.looked && self.deadline.is_some_and(|deadline| now >= deadline) {
+                return self.give_up(&seat.place, &contest);
+            }
+            contest.looked = true;
+            let step = match expected {
+                Some(until) => Step::Wait(until),
+                None => self.take_part(&seat.place, &mut contest).await?,
+            };
+            let look_again = match step {
+                Step::Acquired(claim) => return Ok(Some(claim)),
+                Step::Again => continue,
+                Step::Wait(until) => until,
+            };
+            let until = self
+                .deadline
+                .map_or(look_again, |deadline| deadline.min(look_again));
+            seat.place.wait(until).await?;
+        }
+    }
+
+    /// The time is over: the lock was busy, or nobody knows.
+    fn give_up(&self, place: &Place, contest: &Contest) -> Result<Option<Claim>> {
+        let core = self.core();
+        let now = core.clock.now();
+        let waited = now.since(self.began);
+        let kept = core.holds.kept_until(self.key).is_some();
+        let unanswered = place
+            .unanswered_for(now)
+            .is_some_and(|silence| silence >= SILENCE.max(waited / 2) && !kept);
+        let unreleased = contest
+            .release_awaited
+            .is_some_and(|since| now.since(since) >= SILENCE);
+        match place.outage() {
+            Some(outage) => Err(outage),
+            // Neither the contender's question nor a release of this client's has an answer.
+            None if unanswered || unreleased || contest.too_late => Err(Error::Timeout { waited }),
+            None => Ok(None),
+        }
+    }
+
+    /// One look at the lock from a place in its queue.
+    async fn take_part(&self, place: &Place, contest: &mut Contest) -> Result<Step> {
+        let core = self.core();
+        let now = core.clock.now();
+        let poll_cap = core.clock.sooner(core.settings.poll_cap);
+        if !place.is_contender() {
+            match place.take_over() {
+                Some(abandoned) => {
+                    if let Some(hold) = abandoned {
+                        core.abandon(&hold);
+                    }
+                }
+                None => return Ok(Step::Wait(now + poll_cap)),
+            }
+        }
+        // While this client keeps the lock, its waiters send nothing.
+        if let Some(kept) = core.holds.kept_until(self.key) {
+            return Ok(Step::Wait(kept.min(now + poll_cap)));
+        }
+        // Nor while it gives the lock back, unless that takes long.
+        if contest.release_awaited.is_none() && core.holds.releasing(self.key).is_some() {
+            contest.release_awaited = Some(now);
+            return Ok(Step::Wait(now + poll_cap));
+        }
+        contest.release_awaited = None;
+        let listens = matches!(core.settings.wake, Wake::PubSub);
+        if let Some(until) = place.stays_out(listens) {
+            return Ok(Step::Wait(until));
+        }
+
+        let mut acquiring = match contest.spare.take() {
+            Some(spare) if !spare.is_spent() => spare,
+            _ => Acquiring::first(self.session, self.key, self.owner),
+        };
+        let listening = place.is_listening();
+        if !place.attempting(acquiring.hold()) {
+            return Ok(Step::Again);
+        }
+        let attempt = acquiring.attempt(self.terms, self.until()).await;
+        place.attempted();
+        if attempt.is_ok() {
+            place.note_outage(None);
+        }
+        let ttl = match attempt {
+            Ok(Attempt::Busy(ttl)) => ttl,
+            Ok(attempt) => {
+                let claim = self.weigh(place, contest, attempt)?;
+                return Ok(claim.map_or(Step::Again, Step::Acquired));
+            }
+            Err(error) => return self.meet(place, error),
+        };
+        contest.too_late = false;
+        contest.spare = Some(acquiring);
+        self.next_look(place, contest, ttl, listening).await
+    }
+
+    /// Takes in what another owner of this client handed over; `None` if it is no grant any more.
+    fn take_in(
+        &self,
+        place: &Place,
+        contest: &mut Contest,
+        handed: Handed,
+    ) -> Result<Option<Claim>> {
+        let attempt = Acquiring::handed(self.session, handed).take_in(self.terms)?;
+        self.weigh(place, contest, attempt)
+    }
+
+    /// What an attempt that found the lock free came to.
+    fn weigh(
+        &self,
+        place: &Place,
+        contest: &mut Contest,
+        attempt: Attempt,
+    ) -> Result<Option<Claim>> {
+        match attempt {
+            Attempt::Granted(claim) => {
+                place.has_lock();
+                return Ok(Some(claim));
+            }
+            // Asked for ever, a server that is slower than the lease would be asked for ever.
+            Attempt::TooLate if self.deadline.is_none() => return Err(self.too_late()),
+            Attempt::TooLate => contest.too_late = true,
+            Attempt::Busy(_) | Attempt::Ended | Attempt::Lost(_) => {}
+        }
+        Ok(None)
+    }
+
+    /// A caller with time left goes on trying in an outage; one without a deadline is told, and so
+    /// are the others of its kind.
+    fn meet(&self, place: &Place, error: Error) -> Result<Step> {
+        if !error.is_retriable() {
+            return Err(error);
+        }
+        place.note_outage(Some(&error));
+        let Some(deadline) = self.deadline else {
+            return Err(error);
+        };
+        let again = self.core().clock.now() + AFTER_AN_OUTAGE;
+        // A last attempt without time for its answer would only hide what this one met.
+        let in_time = deadline.since(again) > AFTER_AN_OUTAGE;
+        Ok(Step::Wait(if in_time { again } else { deadline }))
+    }
+
+    /// After a busy answer: subscribe and try again, or wait.
+    async fn next_look(
+        &self,
+        place: &Place,
+        contest: &mut Contest,
+        ttl: Option<Duration>,
+        listening: bool,
+    ) -> Result<Step> {
+        let core = self.core();
+        if let Wake::Poll(backoff) = core.settings.wake {
+            let pause = backoff.pause(contest.attempts);
+            let pause = core.clock.later(pause.min(core.settings.poll_cap));
+            contest.attempts = contest.attempts.saturating_add(1);
+            return Ok(Step::Wait(core.clock.now() + pause));
+        }
+        // A TTL of n ms is over when n + 1 ms have passed for certain.
+        let ttl = ttl.map_or(Duration::MAX, |ttl| ttl + Duration::from_millis(1));
+        let wait = ttl.min(core.clock.sooner(core.settings.poll_cap));
+        let look_again = core.clock.now() + wait;
+        if listening || contest.is_deaf {
+            return Ok(Step::Wait(look_again));
+        }
+        let limit = self
+            .deadline
+            .map_or(look_again, |deadline| deadline.min(look_again));
+        tokio::select! {
+            () = place.subscribed() => {}
+            () = core.clock.sleep_until(limit) => {}
+        }
+        // What was published before the subscription stood was not heard: look once more. Where it
+        // cannot be had, timers have to do.
+        contest.is_deaf = !place.is_listening();
+        Ok(if contest.is_deaf {
+            Step::Wait(look_again)
+        } else {
+            Step::Again
+        })
+    }
+}
+
+/// A place in the queue. Left while the lock is being handed to it, it gives that back.
+struct Seat<'a> {
+    session: &'a Arc<Session>,
+    place: Place,
+}
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        if let Some(handed) = self.place.decline() {
+            drop(Acquiring::handed(self.session, handed));
+        }
+    }
+}
+
+/// What a look at the lock came to.
+enum Step {
+    Acquired(Claim),
+    Again,
+    /// Look again at this moment, or when told.
+    Wait(Moment),
+}
+
+/// What a waiter remembers from one look to the next.
+#[derive(Default)]
+struct Contest {
+    /// It has had its look, however short its wait is.
+    looked: bool,
+    /// An acquire that was answered with a clear no, to be sent again.
+    spare: Option<Acquiring>,
+    /// A subscription could not be had.
+    is_deaf: bool,
+    attempts: u32,
+    /// Since when a release by this client itself is waited for.
+    release_awaited: Option<Moment>,
+    /// The last attempt was granted after its own deadline.
+    too_late: bool,
+}
+
+/// A question without an answer for this long is more than a busy server.
+const SILENCE: Duration = Duration::from_millis(50);
+
+const AFTER_AN_OUTAGE: Duration = Duration::from_millis(20);

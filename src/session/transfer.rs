@@ -1,0 +1,111 @@
+//! Handing a lock to the next owner of the same client, in one command.
+//!
+//! The unlock that ends one hold begins the next, and its answer is the next one's grant: the lock
+//! is never free between them, and the next owner starts when Redis has said so, not before
+//! (design: invariant 1).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::acquire::Acquiring;
+use super::{Core, Session};
+use crate::clock::Moment;
+use crate::hold::{Hold, Row, Turn};
+use crate::script::{self, Transferred};
+use crate::server::{Failure, Sent};
+use crate::wait::{Receiver, Wish};
+
+/// A hand-over under way. Dropped before it came to an end, what it did for the receiver is undone
+/// in the background, and the receiver contends for itself.
+pub(super) struct Transfer {
+    receiver: Receiver,
+    next: Acquiring,
+    lease: Duration,
+    finished: bool,
+}
+
+impl Transfer {
+    /// Begins one, if somebody of this client waits for what `hold` is about to release, and it is
+    /// this client's turn. Else other clients are let in.
+    pub(super) fn begin(session: &Arc<Session>, hold: &Hold, until: Moment) -> Option<Self> {
+        let core = session.core();
+        let row: Row = hold.state().row.as_deref().copied().unwrap_or_default();
+        match row.next(core.settings.hand_overs, core.clock.now()) {
+            Turn::HandOver => {}
+            Turn::Release(others) => {
+                core.waiters.stay_out(hold.key(), others);
+                return None;
+            }
+        }
+        let receiver = core.waiters.receiver(hold.key())?;
+        let Wish { owner, terms, .. } = *receiver.wish();
+        let lease = terms?.lease;
+        let next = Acquiring::first(session, hold.key(), owner);
+        next.hold().state().sending(until, lease);
+        if !receiver.announce(next.hold()) {
+            return None;
+        }
+        hold.state().handing_on = true;
+        Some(Self {
+            receiver,
+            next,
+            lease,
+            finished: false,
+        })
+    }
+
+    /// Sends the command.
+    ///
+    /// # Cancel safety
+    ///
+    /// `sent` tells what may have run; [`Transfer::abandon`] has to be told.
+    pub(super) async fn send(
+        &self,
+        core: &Core,
+        hold: &Hold,
+        until: Moment,
+        sent: &mut Sent,
+    ) -> Result<Transferred, Failure> {
+        let fields = [core.field(hold), core.field(self.next.hold())];
+        script::transfer(&core.server, hold.key(), fields, self.lease, until, sent).await
+    }
+
+    /// Tells the receiver what came of it. True if the lock is the receiver's.
+    pub(super) fn finish(
+        &mut self,
+        session: &Arc<Session>,
+        hold: &Hold,
+        answer: &Result<Transferred, Failure>,
+        sent: &Sent,
+    ) -> bool {
+        self.finished = true;
+        let Ok(Transferred::Handed(listening)) = *answer else {
+            let is_no = matches!(answer, Ok(_) | Err(Failure::Refused { .. }));
+            let is_certain = !sent.repeated && !sent.unanswered;
+            self.next.undo(sent, is_no && is_certain);
+            hold.state().handing_on = false;
+            return false;
+        };
+        let core = session.core();
+        let now = core.clock.now();
+        let own = u32::from(core.waiters.is_listening(hold.key()));
+        let others = listening.map(|listening| listening.saturating_sub(own));
+        // The one that ends needs its row no more.
+        let mut row = hold.state().row.take().unwrap_or_default();
+        row.lengthen(others, now);
+        self.next.hold().state().row = Some(row);
+        if let Some(declined) = self.receiver.deliver(self.next.hand_on(sent), now) {
+            // Its drop undoes it, and lets the next in line try.
+            drop(Acquiring::handed(session, declined));
+        }
+        true
+    }
+
+    /// Nobody saw the answer, if it was not finished.
+    pub(super) fn abandon(&mut self, hold: &Hold, sent: &Sent) {
+        if !self.finished {
+            self.next.undo(sent, false);
+            hold.state().handing_on = false;
+        }
+    }
+}

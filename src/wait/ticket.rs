@@ -1,0 +1,245 @@
+//! One waiter, and what others of its client do for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::clock::Moment;
+use crate::error::Error;
+use crate::hold::{Command, Hold, Terms};
+use crate::owner::Owner;
+use crate::server::Sent;
+
+/// What a waiter waits for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wish {
+    pub(crate) owner: Owner,
+    /// The hold it wants; none if it only waits for the end of a release.
+    pub(crate) terms: Option<Terms>,
+    /// When it will have gone, if it does not wait for ever.
+    pub(crate) deadline: Option<Moment>,
+}
+
+/// A waiter's acquire that somebody else's hand-over did: granted by Redis, not taken in yet.
+pub(crate) struct Handed {
+    pub(crate) hold: Arc<Hold>,
+    pub(crate) command: Option<Command>,
+    pub(crate) sent: Sent,
+}
+
+/// One waiter.
+pub(super) struct Ticket {
+    pub(super) id: u64,
+    pub(super) wish: Wish,
+    told: Notify,
+    outlook: Mutex<Outlook>,
+}
+
+struct Outlook {
+    /// When it means to look again at the latest.
+    promised: Moment,
+    /// It broke its promise and lost the role; cleared by its next sign of life.
+    absent: bool,
+    /// Its acquire that is under way, and since when.
+    acquire: Option<Arc<Hold>>,
+    asked: Moment,
+    reception: Reception,
+    /// What ends its wait.
+    failure: Option<Error>,
+}
+
+/// Whether a holder hands the lock to this waiter.
+enum Reception {
+    Nothing,
+    /// The command for it is under way.
+    Expected,
+    Here(Handed),
+}
+
+/// What a waiter finds when it looks whether the lock is handed to it.
+pub(crate) enum Found {
+    Nothing,
+    /// The command for it is under way; it is not waited for beyond this.
+    Expected(Moment),
+    /// The command for it is under way for too long: this hold of it is to be undone.
+    Overdue(Option<Arc<Hold>>),
+    Here(Handed),
+}
+
+impl Ticket {
+    pub(super) fn new(id: u64, wish: Wish, now: Moment) -> Self {
+        Self {
+            id,
+            wish,
+            told: Notify::new(),
+            outlook: Mutex::new(Outlook {
+                promised: now,
+                absent: false,
+                acquire: None,
+                asked: now,
+                reception: Reception::Nothing,
+                failure: None,
+            }),
+        }
+    }
+
+    pub(super) fn is_patient(&self) -> bool {
+        self.wish.deadline.is_none()
+    }
+
+    pub(super) fn tell(&self) {
+        self.told.notify_one();
+    }
+
+    pub(super) async fn told(&self) {
+        self.told.notified().await;
+    }
+
+    pub(super) fn promise(&self, at: Moment) {
+        self.outlook.lock().promised = at;
+    }
+
+    /// Notes its acquire, unless the lock is being handed to it.
+    pub(super) fn attempting(&self, hold: &Arc<Hold>, now: Moment, until: Moment) -> bool {
+        let mut outlook = self.outlook.lock();
+        if !matches!(outlook.reception, Reception::Nothing) {
+            return false;
+        }
+        outlook.asked = now;
+        outlook.promised = until;
+        outlook.acquire = Some(hold.clone());
+        true
+    }
+
+    pub(super) fn attempted(&self, now: Moment) {
+        let mut outlook = self.outlook.lock();
+        outlook.promised = now;
+        outlook.acquire = None;
+    }
+
+    pub(super) fn unanswered_since(&self) -> Option<Moment> {
+        let outlook = self.outlook.lock();
+        outlook.acquire.is_some().then_some(outlook.asked)
+    }
+
+    pub(super) fn is_absent(&self) -> bool {
+        self.outlook.lock().absent
+    }
+
+    /// It shows that it is there.
+    pub(super) fn appear(&self) {
+        self.outlook.lock().absent = false;
+    }
+
+    /// Counts as absent if it promised to look before `overdue`: then its acquire that is under way,
+    /// if there is one, is somebody else's to undo.
+    pub(super) fn replace(&self, overdue: Moment) -> Option<Option<Arc<Hold>>> {
+        let mut outlook = self.outlook.lock();
+        if outlook.promised > overdue {
+            return None;
+        }
+        outlook.absent = true;
+        outlook.reception = Reception::Nothing;
+        Some(outlook.acquire.take())
+    }
+
+    pub(super) fn failure(&self) -> Option<Error> {
+        self.outlook.lock().failure.take()
+    }
+
+    pub(super) fn fail(&self, error: &Error) {
+        self.outlook.lock().failure = Some(error.clone());
+        self.tell();
+    }
+
+    /// Lets it expect the lock, if it wants it, is there, and has no command of its own under way.
+    pub(super) fn expect(&self, now: Moment, overdue: Moment, until: Moment) -> bool {
+        let in_time = self.wish.deadline.is_none_or(|deadline| deadline > now);
+        if self.wish.terms.is_none() || !in_time {
+            return false;
+        }
+        let mut outlook = self.outlook.lock();
+        let is_there = !outlook.absent && outlook.promised > overdue;
+        let is_idle = outlook.acquire.is_none() && outlook.failure.is_none();
+        if !is_there || !is_idle || !matches!(outlook.reception, Reception::Nothing) {
+            return false;
+        }
+        outlook.reception = Reception::Expected;
+        outlook.asked = now;
+        outlook.promised = until;
+        true
+    }
+
+    /// Says which hold it will be. False if it does not wait for it any more.
+    pub(super) fn announce(&self, hold: &Arc<Hold>) -> bool {
+        let mut outlook = self.outlook.lock();
+        let expected = matches!(outlook.reception, Reception::Expected);
+        if expected {
+            outlook.acquire = Some(hold.clone());
+        }
+        expected
+    }
+
+    /// Hands the lock to it, or gives it back if it does not wait for it any more.
+    pub(super) fn deliver(&self, handed: Handed, now: Moment) -> Option<Handed> {
+        let mut outlook = self.outlook.lock();
+        if !matches!(outlook.reception, Reception::Expected) {
+            return Some(handed);
+        }
+        outlook.reception = Reception::Here(handed);
+        // It has a poll cap to take it in.
+        outlook.promised = now;
+        drop(outlook);
+        self.tell();
+        None
+    }
+
+    /// The hand-over came to nothing: it has to contend for itself.
+    pub(super) fn disappoint(&self) {
+        let mut outlook = self.outlook.lock();
+        if matches!(outlook.reception, Reception::Expected) {
+            outlook.reception = Reception::Nothing;
+            outlook.acquire = None;
+            drop(outlook);
+            self.tell();
+        }
+    }
+
+    /// What has come of a hand-over that is given `patience`.
+    pub(super) fn look(&self, now: Moment, patience: Duration) -> Found {
+        let mut outlook = self.outlook.lock();
+        let until = outlook.asked + patience;
+        match outlook.reception {
+            Reception::Nothing => Found::Nothing,
+            Reception::Expected if now < until => Found::Expected(until),
+            Reception::Expected => {
+                outlook.reception = Reception::Nothing;
+                Found::Overdue(outlook.acquire.take())
+            }
+            Reception::Here(_) => outlook.receive().map_or(Found::Nothing, Found::Here),
+        }
+    }
+
+    /// Expects nothing any more. What was handed to it already is for the caller to undo.
+    pub(super) fn decline(&self) -> Option<Handed> {
+        self.outlook.lock().receive()
+    }
+}
+
+impl Outlook {
+    fn receive(&mut self) -> Option<Handed> {
+        match std::mem::replace(&mut self.reception, Reception::Nothing) {
+            Reception::Nothing => None,
+            Reception::Expected => {
+                self.acquire = None;
+                None
+            }
+            Reception::Here(handed) => {
+                self.acquire = None;
+                Some(handed)
+            }
+        }
+    }
+}
