@@ -104,6 +104,11 @@ impl State {
         if self.is_living() { self.count } else { 0 }
     }
 
+    /// It was given up to set the lock free. One that hands it on leaves it to the next owner.
+    pub(crate) fn is_releasing(&self) -> bool {
+        self.phase == Phase::Ended && !self.handing_on
+    }
+
     /// Every claim left is a forgotten one.
     pub(crate) fn is_only_forgotten(&self) -> bool {
         self.count as usize == self.forgotten.len()
@@ -210,6 +215,25 @@ impl State {
         } else {
             LostReason::Deadline
         }
+    }
+
+    /// Ends a lost hold that only forgotten claims stand for. `None` if there are others.
+    pub(crate) fn end_forgotten(&mut self, now: Moment) -> Option<Dropped> {
+        let Phase::Lost(reason) = self.phase else {
+            return None;
+        };
+        if !self.is_only_forgotten() {
+            return None;
+        }
+        // An unanswered renewal may have prolonged it. A lease of its own ends by itself.
+        let may_be_left = self.watched > 0 && now < self.remains_until;
+        let gone = matches!(reason, LostReason::NotOurs | LostReason::Forced);
+        self.end();
+        Some(if may_be_left && !gone {
+            Dropped::Settle
+        } else {
+            Dropped::Nothing
+        })
     }
 
     /// A renewal sent at `sent` could not move the deadline on by more than the clocks' drift,

@@ -42,7 +42,20 @@ pub(crate) enum Standing {
     Holding(Arc<Hold>),
     /// It held the lock, a living guard still stands for that, and the lock is gone.
     Lost(Lost),
+    /// It held the lock, which is gone, and nobody is left to be told: to be reported.
+    Forgotten(Arc<Hold>),
     Nothing,
+}
+
+/// What a client itself has to do with a lock.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Outlook {
+    /// There are holds on it, whatever became of them.
+    pub(crate) has_holds: bool,
+    /// Up to when the client keeps it, as far as it knows.
+    pub(crate) kept_until: Option<Moment>,
+    /// A hold was given up to set it free, and Redis has not answered yet.
+    pub(crate) releasing: bool,
 }
 
 /// What the watchdog has to do next.
@@ -117,7 +130,7 @@ impl Holds {
         result
     }
 
-    /// How `owner` stands with the lock. Forgets its forgotten holds that are gone.
+    /// How `owner` stands with the lock.
     pub(crate) fn standing(&self, key: &LockKey, owner: Owner) -> Standing {
         let now = self.clock.now();
         let Some(hold) = self.of_owner(key, owner) else {
@@ -130,18 +143,12 @@ impl Holds {
         // In one step: a re-entry may be granted beside this.
         let (phase, forgotten) = self.change(&hold, |state| {
             state.expire(now);
-            let forgotten = matches!(state.phase, Phase::Lost(_)) && state.is_only_forgotten();
-            if forgotten {
-                state.end();
-            }
-            (state.phase, forgotten)
+            (state.phase, state.is_only_forgotten())
         });
-        if forgotten {
-            self.remove(&hold);
-        }
         match phase {
             Phase::Pending => Standing::Acquiring,
             Phase::Held | Phase::Jeopardy => Standing::Holding(hold),
+            Phase::Lost(_) if forgotten => Standing::Forgotten(hold),
             Phase::Lost(_) => hold.loss(now).map_or(Standing::Nothing, Standing::Lost),
             Phase::Ended => Standing::Nothing,
         }
@@ -164,26 +171,29 @@ impl Holds {
         holds.find(|hold| hold.number() == number).cloned()
     }
 
-    /// Up to when this client itself keeps the lock, as far as it knows.
-    pub(crate) fn kept_until(&self, key: &LockKey) -> Option<Moment> {
-        let now = self.clock.now();
+    /// What this client itself has to do with the lock.
+    pub(crate) fn outlook(&self, key: &LockKey) -> Outlook {
         let table = self.table.lock();
+        let Some(holds) = table.by_key.get(key) else {
+            return Outlook::default();
+        };
+        let now = self.clock.now();
         let deadline_of = |hold: &Arc<Hold>| {
             let state = hold.state();
             state.is_valid(now).then_some(state.deadline)
         };
-        table.by_key.get(key)?.iter().filter_map(deadline_of).max()
+        Outlook {
+            has_holds: true,
+            kept_until: holds.iter().filter_map(deadline_of).max(),
+            releasing: holds.iter().any(|hold| hold.state().is_releasing()),
+        }
     }
 
     /// The newest hold on the lock that has been given up to set it free, without an answer yet.
     pub(crate) fn releasing(&self, key: &LockKey) -> Option<Arc<Hold>> {
         let table = self.table.lock();
         let mut holds = table.by_key.get(key)?.iter().rev();
-        let is_releasing = |hold: &&Arc<Hold>| {
-            let state = hold.state();
-            state.phase == Phase::Ended && !state.handing_on
-        };
-        holds.find(is_releasing).cloned()
+        holds.find(|hold| hold.state().is_releasing()).cloned()
     }
 
     /// Redis granted the lock to `granted`, so every other hold that this client believes in is

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use crate::clock::Moment;
 use crate::error::{Error, Result};
@@ -33,13 +33,6 @@ pub(super) async fn acquire(
     let core = session.core();
     core.open()?;
     let began = core.clock.now();
-    let span = tracing::debug_span!(
-        "acquire",
-        lock = key.name(),
-        %owner,
-        outcome = tracing::field::Empty,
-        waited_ms = tracing::field::Empty,
-    );
     let deadline = match wait {
         Wait::ForEver => None,
         Wait::AtMost(wait) => Some(began + wait),
@@ -53,23 +46,16 @@ pub(super) async fn acquire(
         began,
         deadline,
     };
-    let outcome = match wait {
-        Wait::Not => caller.try_once().instrument(span.clone()).await,
-        Wait::ForEver | Wait::AtMost(_) => caller.wait().instrument(span.clone()).await,
+    let span = caller.span();
+    let claim = if span.is_disabled() {
+        // Nobody looks: without the span the future is half as large.
+        caller.call(wait).await?
+    } else {
+        let outcome = Box::pin(caller.call(wait)).instrument(span.clone()).await;
+        caller.record(&span, &outcome);
+        outcome?
     };
-    if !span.is_disabled() {
-        let waited = core.clock.now().since(began);
-        span.record("waited_ms", waited.as_millis() as u64);
-        span.record(
-            "outcome",
-            match &outcome {
-                Ok(Some(_)) => "acquired",
-                Ok(None) => "busy",
-                Err(_) => "failed",
-            },
-        );
-    }
-    Ok(outcome?.map(Guard::new))
+    Ok(claim.map(Guard::new))
 }
 
 /// One call to acquire a lock.
@@ -84,6 +70,36 @@ pub(super) struct Caller<'a> {
 }
 
 impl Caller<'_> {
+    async fn call(&self, wait: Wait) -> Result<Option<Claim>> {
+        match wait {
+            Wait::Not => self.try_once().await,
+            Wait::ForEver | Wait::AtMost(_) => self.wait().await,
+        }
+    }
+
+    fn span(&self) -> Span {
+        tracing::debug_span!(
+            "acquire",
+            lock = self.key.name(),
+            owner = %self.owner,
+            outcome = tracing::field::Empty,
+            waited_ms = tracing::field::Empty,
+        )
+    }
+
+    fn record(&self, span: &Span, outcome: &Result<Option<Claim>>) {
+        let waited = self.core().clock.now().since(self.began);
+        span.record("waited_ms", waited.as_millis() as u64);
+        span.record(
+            "outcome",
+            match outcome {
+                Ok(Some(_)) => "acquired",
+                Ok(None) => "busy",
+                Err(_) => "failed",
+            },
+        );
+    }
+
     /// One attempt, beside whoever else of this client contends.
     async fn try_once(&self) -> Result<Option<Claim>> {
         let core = self.core();
@@ -95,9 +111,13 @@ impl Caller<'_> {
             self.released(&releasing).await?;
         }
         loop {
+            let now = core.clock.now();
             let mut acquiring = Acquiring::first(self.session, self.key, self.owner);
-            match acquiring.attempt(self.terms, self.until()).await? {
-                Attempt::Granted(claim) => return Ok(Some(claim)),
+            match acquiring.attempt(self.terms, now, self.until(now)).await? {
+                Attempt::Granted(claim) => {
+                    core.waiters.wake_owner(self.key, self.owner);
+                    return Ok(Some(claim));
+                }
                 Attempt::TooLate => return Err(self.too_late()),
                 // Freed by force before the grant was read: as if it had not been asked for yet.
                 Attempt::Ended => core.open()?,
@@ -115,11 +135,16 @@ impl Caller<'_> {
             let hold = match core.holds.standing(self.key, self.owner) {
                 Standing::Holding(hold) => hold,
                 Standing::Lost(lost) => return Err(Error::Lost(lost)),
+                Standing::Forgotten(hold) => {
+                    core.report_lost(&hold);
+                    return Ok(None);
+                }
                 Standing::Acquiring | Standing::Nothing => return Ok(None),
             };
-            let until = self.until();
-            let mut acquiring = Acquiring::again(self.session, hold, until).await?;
-            match acquiring.attempt(self.terms, until).await? {
+            let now = core.clock.now();
+            let until = self.until(now);
+            let mut acquiring = Acquiring::again(self.session, hold, now, until).await?;
+            match acquiring.attempt(self.terms, now, until).await? {
                 Attempt::Granted(claim) => return Ok(Some(claim)),
                 Attempt::Lost(lost) => return Err(Error::Lost(lost)),
                 // Its last claim was dropped meanwhile.
@@ -138,6 +163,7 @@ impl Caller<'_> {
                 terms: None,
                 deadline: self.deadline,
             },
+            self.began,
         )?;
         while core.holds.numbered(self.key, releasing.number()).is_some() {
             let now = core.clock.now();
@@ -150,10 +176,8 @@ impl Caller<'_> {
     }
 
     /// Up to when one attempt may go on. One that began in time gets a moment to be answered.
-    pub(super) fn until(&self) -> Moment {
-        let core = self.core();
-        let now = core.clock.now();
-        let patience = now + core.server.command_timeout();
+    pub(super) fn until(&self, now: Moment) -> Moment {
+        let patience = now + self.core().server.command_timeout();
         let deadline = self.deadline.map(|deadline| deadline.max(now + GRACE));
         deadline.map_or(patience, |deadline| deadline.min(patience))
     }

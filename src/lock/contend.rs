@@ -6,16 +6,19 @@ use std::time::Duration;
 use super::acquire::Caller;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
+use crate::hold::Outlook;
 use crate::session::{Acquiring, Attempt, Claim, Session};
 use crate::wait::{Found, Handed, Place, Wake, Wish};
 
 impl Caller<'_> {
     /// Waits in the queue until the lock is acquired or the deadline has come.
     pub(super) async fn wait(&self) -> Result<Option<Claim>> {
-        if let Some(claim) = self.reenter().await? {
+        let core = self.core();
+        if core.holds.outlook(self.key).has_holds
+            && let Some(claim) = self.reenter().await?
+        {
             return Ok(Some(claim));
         }
-        let core = self.core();
         let place = core.waiters.enter(
             self.key,
             Wish {
@@ -23,6 +26,7 @@ impl Caller<'_> {
                 terms: Some(*self.terms),
                 deadline: self.deadline,
             },
+            self.began,
         )?;
         let seat = Seat {
             session: self.session,
@@ -31,7 +35,12 @@ impl Caller<'_> {
         let mut contest = Contest::default();
         loop {
             core.open()?;
-            let expected = match seat.place.found() {
+            let now = if contest.looked {
+                core.clock.now()
+            } else {
+                self.began
+            };
+            let expected = match seat.place.found(now) {
                 Found::Here(handed) => match self.take_in(&seat.place, &mut contest, handed)? {
                     Some(claim) => return Ok(Some(claim)),
                     None => continue,
@@ -45,17 +54,20 @@ impl Caller<'_> {
                 Found::Expected(until) => Some(until),
                 Found::Nothing => None,
             };
-            if let Some(claim) = self.reenter().await? {
-                return Ok(Some(claim));
+            let mut own = core.holds.outlook(self.key);
+            if own.has_holds {
+                if let Some(claim) = self.reenter().await? {
+                    return Ok(Some(claim));
+                }
+                own = core.holds.outlook(self.key);
             }
-            let now = core.clock.now();
             if contest.looked && self.deadline.is_some_and(|deadline| now >= deadline) {
                 return self.give_up(&seat.place, &contest);
             }
             contest.looked = true;
             let step = match expected {
                 Some(until) => Step::Wait(until),
-                None => self.take_part(&seat.place, &mut contest).await?,
+                None => self.take_part(&seat.place, &mut contest, own, now).await?,
             };
             let look_again = match step {
                 Step::Acquired(claim) => return Ok(Some(claim)),
@@ -74,7 +86,7 @@ impl Caller<'_> {
         let core = self.core();
         let now = core.clock.now();
         let waited = now.since(self.began);
-        let kept = core.holds.kept_until(self.key).is_some();
+        let kept = core.holds.outlook(self.key).kept_until.is_some();
         let unanswered = place
             .unanswered_for(now)
             .is_some_and(|silence| silence >= SILENCE.max(waited / 2) && !kept);
@@ -90,32 +102,37 @@ impl Caller<'_> {
     }
 
     /// One look at the lock from a place in its queue.
-    async fn take_part(&self, place: &Place, contest: &mut Contest) -> Result<Step> {
+    async fn take_part(
+        &self,
+        place: &Place,
+        contest: &mut Contest,
+        own: Outlook,
+        now: Moment,
+    ) -> Result<Step> {
         let core = self.core();
-        let now = core.clock.now();
-        let poll_cap = core.clock.sooner(core.settings.poll_cap);
-        if !place.is_contender() {
+        let later = || now + core.clock.sooner(core.settings.poll_cap);
+        let view = place.look(matches!(core.settings.wake, Wake::PubSub), now);
+        if !view.is_contender {
             match place.take_over() {
                 Some(abandoned) => {
                     if let Some(hold) = abandoned {
                         core.abandon(&hold);
                     }
                 }
-                None => return Ok(Step::Wait(now + poll_cap)),
+                None => return Ok(Step::Wait(later())),
             }
         }
         // While this client keeps the lock, its waiters send nothing.
-        if let Some(kept) = core.holds.kept_until(self.key) {
-            return Ok(Step::Wait(kept.min(now + poll_cap)));
+        if let Some(kept) = own.kept_until {
+            return Ok(Step::Wait(kept.min(later())));
         }
         // Nor while it gives the lock back, unless that takes long.
-        if contest.release_awaited.is_none() && core.holds.releasing(self.key).is_some() {
+        if contest.release_awaited.is_none() && own.releasing {
             contest.release_awaited = Some(now);
-            return Ok(Step::Wait(now + poll_cap));
+            return Ok(Step::Wait(later()));
         }
         contest.release_awaited = None;
-        let listens = matches!(core.settings.wake, Wake::PubSub);
-        if let Some(until) = place.stays_out(listens) {
+        if let Some(until) = view.stays_out {
             return Ok(Step::Wait(until));
         }
 
@@ -123,15 +140,11 @@ impl Caller<'_> {
             Some(spare) if !spare.is_spent() => spare,
             _ => Acquiring::first(self.session, self.key, self.owner),
         };
-        let listening = place.is_listening();
-        if !place.attempting(acquiring.hold()) {
+        if !place.attempting(acquiring.hold(), now) {
             return Ok(Step::Again);
         }
-        let attempt = acquiring.attempt(self.terms, self.until()).await;
+        let attempt = acquiring.attempt(self.terms, now, self.until(now)).await;
         place.attempted();
-        if attempt.is_ok() {
-            place.note_outage(None);
-        }
         let ttl = match attempt {
             Ok(Attempt::Busy(ttl)) => ttl,
             Ok(attempt) => {
@@ -140,9 +153,10 @@ impl Caller<'_> {
             }
             Err(error) => return self.meet(place, error),
         };
+        place.note_outage(None);
         contest.too_late = false;
         contest.spare = Some(acquiring);
-        self.next_look(place, contest, ttl, listening).await
+        self.next_look(place, contest, ttl, view.is_listening).await
     }
 
     /// Takes in what another owner of this client handed over; `None` if it is no grant any more.
@@ -163,15 +177,16 @@ impl Caller<'_> {
         contest: &mut Contest,
         attempt: Attempt,
     ) -> Result<Option<Claim>> {
+        if let Attempt::Granted(claim) = attempt {
+            place.has_lock();
+            return Ok(Some(claim));
+        }
+        place.note_outage(None);
         match attempt {
-            Attempt::Granted(claim) => {
-                place.has_lock();
-                return Ok(Some(claim));
-            }
             // Asked for ever, a server that is slower than the lease would be asked for ever.
             Attempt::TooLate if self.deadline.is_none() => return Err(self.too_late()),
             Attempt::TooLate => contest.too_late = true,
-            Attempt::Busy(_) | Attempt::Ended | Attempt::Lost(_) => {}
+            _ => {}
         }
         Ok(None)
     }

@@ -74,6 +74,10 @@ impl Lock {
         let hold = match core.holds.standing(key, owner) {
             Standing::Holding(hold) => hold,
             Standing::Lost(lost) => return Err(lost.into()),
+            Standing::Forgotten(hold) => {
+                core.report_lost(&hold);
+                return Err(NotHeld::nothing(self.name(), &owner.to_string()).into());
+            }
             Standing::Acquiring | Standing::Nothing => {
                 return Err(NotHeld::nothing(self.name(), &owner.to_string()).into());
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::{Call, Script, unexpected};
+use super::{Arg, Call, Script, unexpected};
 use crate::clock::Moment;
 use crate::key::LockKey;
 use crate::lease;
@@ -66,7 +66,7 @@ pub(crate) enum Renewed {
 pub(crate) async fn acquire(
     server: &Server,
     key: &LockKey,
-    field: String,
+    field: &str,
     target: u32,
     lease: Duration,
     until: Moment,
@@ -76,8 +76,12 @@ pub(crate) async fn acquire(
         LazyLock::new(|| Script::new(include_str!("../../lua/lock/acquire.lua")));
     let call = Call {
         script: &SCRIPT,
-        keys: vec![key.key()],
-        args: vec![field, target.to_string(), lease::millis(lease).to_string()],
+        keys: &[key.key()],
+        args: &[
+            Arg::Text(field),
+            Arg::Number(target.into()),
+            Arg::Number(lease::millis(lease)),
+        ],
     };
     match call.through(server, until, sent).await? {
         Value::Nil => Ok(Acquired::Granted),
@@ -92,7 +96,7 @@ pub(crate) async fn acquire(
 pub(crate) async fn unlock(
     server: &Server,
     key: &LockKey,
-    field: String,
+    field: &str,
     target: u32,
     until: Moment,
     sent: &mut Sent,
@@ -106,8 +110,12 @@ pub(crate) async fn unlock(
     });
     let call = Call {
         script: &SCRIPT,
-        keys: vec![key.key()],
-        args: vec![field, target.to_string(), key.channel().to_owned()],
+        keys: &[key.key()],
+        args: &[
+            Arg::Text(field),
+            Arg::Number(target.into()),
+            Arg::Text(key.channel()),
+        ],
     };
     match call.through(server, until, sent).await? {
         Value::Int(1) => Ok(Unlocked::Released),
@@ -121,7 +129,7 @@ pub(crate) async fn unlock(
 pub(crate) async fn transfer(
     server: &Server,
     key: &LockKey,
-    [from, to]: [String; 2],
+    [from, to]: [&str; 2],
     lease: Duration,
     until: Moment,
     sent: &mut Sent,
@@ -130,12 +138,12 @@ pub(crate) async fn transfer(
         LazyLock::new(|| Script::new(include_str!("../../lua/lock/transfer.lua")));
     let call = Call {
         script: &SCRIPT,
-        keys: vec![key.key()],
-        args: vec![
-            from,
-            to,
-            lease::millis(lease).to_string(),
-            key.channel().to_owned(),
+        keys: &[key.key()],
+        args: &[
+            Arg::Text(from),
+            Arg::Text(to),
+            Arg::Number(lease::millis(lease)),
+            Arg::Text(key.channel()),
         ],
     };
     match call.through(server, until, sent).await? {
@@ -153,7 +161,7 @@ pub(crate) async fn transfer(
 pub(crate) async fn settle(
     connection: &Connection,
     key: &LockKey,
-    field: String,
+    field: &str,
     target: u32,
     limit: Duration,
 ) -> Result<Settled, Failure> {
@@ -161,8 +169,12 @@ pub(crate) async fn settle(
         LazyLock::new(|| Script::new(include_str!("../../lua/lock/settle.lua")));
     let call = Call {
         script: &SCRIPT,
-        keys: vec![key.key()],
-        args: vec![field, target.to_string(), key.channel().to_owned()],
+        keys: &[key.key()],
+        args: &[
+            Arg::Text(field),
+            Arg::Number(target.into()),
+            Arg::Text(key.channel()),
+        ],
     };
     match call.on(connection, limit).await? {
         Value::Int(1) => Ok(Settled::Done),
@@ -179,13 +191,15 @@ pub(crate) async fn renew(
 ) -> Result<Vec<Renewed>, Failure> {
     static SCRIPT: LazyLock<Script> =
         LazyLock::new(|| Script::new(include_str!("../../lua/lock/renew.lua")));
+    let keys: Vec<&str> = holds.iter().map(|(key, _, _)| key.key()).collect();
+    let args: Vec<Arg<'_>> = holds
+        .iter()
+        .flat_map(|(_, field, lease)| [Arg::Text(field), Arg::Number(lease::millis(*lease))])
+        .collect();
     let call = Call {
         script: &SCRIPT,
-        keys: holds.iter().map(|(key, _, _)| key.key()).collect(),
-        args: holds
-            .iter()
-            .flat_map(|(_, field, lease)| [field.clone(), lease::millis(*lease).to_string()])
-            .collect(),
+        keys: &keys,
+        args: &args,
     };
     let answers = match call.on(connection, limit).await? {
         Value::Array(answers) if answers.len() == holds.len() => answers,
@@ -217,8 +231,8 @@ pub(crate) async fn force_unlock(
     });
     let call = Call {
         script: &SCRIPT,
-        keys: vec![key.key()],
-        args: vec![field.to_owned(), key.channel().to_owned()],
+        keys: &[key.key()],
+        args: &[Arg::Text(field), Arg::Text(key.channel())],
     };
     let mut sent = Sent::default();
     let answer = call.through(server, until, &mut sent).await;

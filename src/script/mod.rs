@@ -28,26 +28,49 @@ impl Script {
 
     /// The command that runs it: by its digest, or with its `whole` text for a server that does not
     /// know it yet.
-    fn command(&self, whole: bool, keys: &[&str], args: &[&str]) -> Cmd {
-        let mut command = if whole {
-            let mut command = redis::cmd("EVAL");
-            command.arg(self.text);
-            command
+    fn command(&self, whole: bool, keys: &[&str], args: &[Arg<'_>]) -> Cmd {
+        let (name, script) = if whole {
+            ("EVAL", self.text)
         } else {
-            let mut command = redis::cmd("EVALSHA");
-            command.arg(&self.digest);
-            command
+            ("EVALSHA", self.digest.as_str())
         };
-        command.arg(keys.len()).arg(keys).arg(args);
+        let texts = keys.iter().map(|key| key.len());
+        let texts = texts.chain(args.iter().map(Arg::room)).sum::<usize>();
+        let mut command =
+            Cmd::with_capacity(3 + keys.len() + args.len(), script.len() + texts + 16);
+        command.arg(name).arg(script).arg(keys.len()).arg(keys);
+        for arg in args {
+            match arg {
+                Arg::Text(text) => command.arg(*text),
+                Arg::Number(number) => command.arg(*number),
+            };
+        }
         command
     }
 }
 
+/// What a script is given beside its keys.
+#[derive(Clone, Copy)]
+enum Arg<'a> {
+    Text(&'a str),
+    Number(u64),
+}
+
+impl Arg<'_> {
+    /// About how many bytes it takes.
+    fn room(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Number(_) => 8,
+        }
+    }
+}
+
 /// A call that can be sent, and sent again, with the effect of once.
-pub(crate) struct Call<'a> {
+struct Call<'a> {
     script: &'static Script,
-    keys: Vec<&'a str>,
-    args: Vec<String>,
+    keys: &'a [&'a str],
+    args: &'a [Arg<'a>],
 }
 
 impl Call<'_> {
@@ -72,8 +95,7 @@ impl Call<'_> {
     }
 
     fn command(&self, whole: bool) -> Cmd {
-        let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
-        self.script.command(whole, &self.keys, &args)
+        self.script.command(whole, self.keys, self.args)
     }
 }
 

@@ -1,7 +1,7 @@
 //! One connection, and the single slot that the callers of a client share.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::RwLock;
@@ -13,17 +13,21 @@ use super::failure::Failure;
 /// A multiplexed connection: commands sent on it are executed in the order of their sending.
 #[derive(Clone)]
 pub(crate) struct Connection {
+    // One count to raise for each clone: every command takes one.
+    inner: Arc<Inner>,
+}
+
+struct Inner {
     wire: Wire,
     /// Tells one connection of this process from the next.
     number: u64,
     /// The server's name for it, where the server tells.
-    client_id: Option<u64>,
+    client_id: OnceLock<u64>,
     /// Counts the connection as taken where a user's pool gave it.
-    _pooled: Option<Arc<deadpool_redis::Connection>>,
+    _pooled: Option<deadpool_redis::Connection>,
 }
 
 /// What carries a connection's commands.
-#[derive(Clone)]
 enum Wire {
     Socket(MultiplexedConnection),
     #[cfg(test)]
@@ -35,28 +39,32 @@ impl Connection {
         multiplexed: MultiplexedConnection,
         pooled: Option<deadpool_redis::Connection>,
     ) -> Self {
-        Self {
-            wire: Wire::Socket(multiplexed),
-            number: next_number(),
-            client_id: None,
-            _pooled: pooled.map(Arc::new),
-        }
+        Self::over(Wire::Socket(multiplexed), pooled)
     }
 
     #[cfg(test)]
     pub(super) fn simulated(wire: crate::simulation::Wire) -> Self {
+        let id = wire.client_id();
+        let connection = Self::over(Wire::Simulated(wire), None);
+        connection.inner.client_id.get_or_init(|| id);
+        connection
+    }
+
+    fn over(wire: Wire, pooled: Option<deadpool_redis::Connection>) -> Self {
         Self {
-            number: next_number(),
-            client_id: Some(wire.client_id()),
-            wire: Wire::Simulated(wire),
-            _pooled: None,
+            inner: Arc::new(Inner {
+                wire,
+                number: next_number(),
+                client_id: OnceLock::new(),
+                _pooled: pooled,
+            }),
         }
     }
 
     /// Names the connection and learns its id, as far as the server permits either.
     /// Fails where it may do nothing at all, since redis-rs connects without a password gladly.
     pub(super) async fn introduce(
-        &mut self,
+        &self,
         name: Option<&str>,
         limit: Duration,
     ) -> Result<(), Failure> {
@@ -69,14 +77,17 @@ impl Connection {
         }
         let mut id = redis::cmd("CLIENT");
         id.arg("ID");
-        self.client_id = match self.send(&id, limit).await {
-            Ok(Value::Int(id)) => u64::try_from(id).ok(),
-            Err(Failure::Refused { code, message }) if code == "NOAUTH" => {
-                return Err(Failure::Refused { code, message });
+        match self.send(&id, limit).await {
+            Ok(Value::Int(id)) => {
+                let id = u64::try_from(id).ok();
+                id.map(|id| self.inner.client_id.get_or_init(|| id));
+                Ok(())
             }
-            _ => None,
-        };
-        Ok(())
+            Err(Failure::Refused { code, message }) if code == "NOAUTH" => {
+                Err(Failure::Refused { code, message })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Sends one command and waits for its answer, `limit` at most.
@@ -85,7 +96,7 @@ impl Connection {
     ///
     /// Dropped before the command was written, it is never sent; after that it runs unseen.
     pub(crate) async fn send(&self, command: &Cmd, limit: Duration) -> Result<Value, Failure> {
-        match tokio::time::timeout(limit, self.wire.send(command)).await {
+        match tokio::time::timeout(limit, self.inner.wire.send(command)).await {
             Err(_) => Err(Failure::Silent(limit)),
             Ok(answer) => answer
                 .and_then(Value::extract_error)
@@ -94,11 +105,11 @@ impl Connection {
     }
 
     pub(crate) fn client_id(&self) -> Option<u64> {
-        self.client_id
+        self.inner.client_id.get().copied()
     }
 
     pub(crate) fn is(&self, other: &Self) -> bool {
-        self.number == other.number
+        self.inner.number == other.inner.number
     }
 }
 

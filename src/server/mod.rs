@@ -116,14 +116,21 @@ impl Server {
         until: Moment,
         sent: &mut Sent,
     ) -> Result<Value, Failure> {
-        let limit = self.limit(until);
-        let connection = self.connection(limit).await?;
-        let limit = self.limit(until);
+        let mut now = self.clock.now();
+        let connection = match self.slot.current() {
+            Some(current) => current,
+            None => {
+                let opened = self.connection(self.limit(now, until)).await?;
+                now = self.clock.now();
+                opened
+            }
+        };
+        let limit = self.limit(now, until);
         sent.repeated |= sent.unanswered;
         if mutant!("deadline_from_repetition") {
             sent.first = None;
         }
-        sent.first = sent.first.or_else(|| Some(self.clock.now()));
+        sent.first = sent.first.or(Some(now));
         sent.on = Some(connection.clone());
         sent.unanswered = true;
         let answer = connection.send(command, limit).await;
@@ -166,8 +173,8 @@ impl Server {
     }
 
     /// One sending may take the command timeout, and never longer than the whole call.
-    fn limit(&self, until: Moment) -> Duration {
-        let left = until.since(self.clock.now());
+    fn limit(&self, now: Moment, until: Moment) -> Duration {
+        let left = until.since(now);
         self.command_timeout.min(left).max(SHORTEST_PAUSE)
     }
 }

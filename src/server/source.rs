@@ -65,7 +65,7 @@ impl Source {
         let mut multiplexed: MultiplexedConnection = pooled.as_ref().clone();
         // Every call brings a time limit of its own; the pool's would cut it short.
         multiplexed.set_response_timeout(NO_LIMIT);
-        let mut connection = Connection::new(multiplexed, Some(pooled));
+        let connection = Connection::new(multiplexed, Some(pooled));
         connection.introduce(None, limit).await?;
         Ok(connection)
     }
@@ -87,7 +87,7 @@ impl Source {
             .get_multiplexed_async_connection_with_config(&config)
             .await
             .map_err(|error| Failure::of_connect(&error))?;
-        let mut connection = Connection::new(multiplexed, None);
+        let connection = Connection::new(multiplexed, None);
         connection.introduce(self.name.as_deref(), limit).await?;
         Ok(connection)
     }

@@ -54,11 +54,17 @@ impl Acquiring {
     pub(crate) async fn again(
         session: &Arc<Session>,
         hold: Arc<Hold>,
+        now: Moment,
         until: Moment,
     ) -> Result<Self, Error> {
-        let waited = until.since(session.core().clock.now());
-        let command = tokio::time::timeout(waited, hold.command()).await;
-        let command = command.map_err(|_| Error::Timeout { waited })?;
+        let command = match hold.try_command() {
+            Some(command) => command,
+            None => {
+                let waited = until.since(now);
+                let command = tokio::time::timeout(waited, hold.command()).await;
+                command.map_err(|_| Error::Timeout { waited })?
+            }
+        };
         Ok(Self::new(session, hold, Some(command)))
     }
 
@@ -101,14 +107,19 @@ impl Acquiring {
         }
     }
 
-    /// Sends the command, and again while there is time and reason to.
+    /// Sends the command, from `now` on, and again while there is time and reason to.
     ///
     /// After `Busy` this may be called again; after anything else it is over.
     ///
     /// # Cancel safety
     ///
     /// Whatever the command does is undone in the background.
-    pub(crate) async fn attempt(&mut self, terms: &Terms, until: Moment) -> Result<Attempt, Error> {
+    pub(crate) async fn attempt(
+        &mut self,
+        terms: &Terms,
+        now: Moment,
+        until: Moment,
+    ) -> Result<Attempt, Error> {
         let core = self.session.core().clone();
         // Looked at after the hold was entered: the end of the client misses neither.
         core.open()?;
@@ -119,10 +130,7 @@ impl Acquiring {
                 return Ok(self.gone());
             }
             // The longest that the command may still be sent.
-            state.sending(
-                until.min(core.clock.now() + core.server.command_timeout()),
-                terms.lease,
-            );
+            state.sending(until.min(now + core.server.command_timeout()), terms.lease);
             state.count + 1
         };
         self.sent = Sent::default();
@@ -130,7 +138,7 @@ impl Acquiring {
         let acquired = script::acquire(
             &core.server,
             self.hold.key(),
-            core.field(&self.hold),
+            &core.field(&self.hold),
             target,
             terms.lease,
             until,
@@ -190,7 +198,6 @@ impl Acquiring {
                 core.report_lost(&other);
             }
         }
-        core.waiters.wake_owner(self.hold.key(), self.hold.owner());
         Ok(Attempt::Granted(claim))
     }
 

@@ -5,6 +5,7 @@ mod release;
 mod settle;
 mod transfer;
 
+use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,7 +16,7 @@ use uuid::Uuid;
 
 use crate::clock::Clock;
 use crate::error::{Error, LostReason};
-use crate::hold::{Bounds, Hold, Holds, Phase};
+use crate::hold::{Bounds, Dropped, Hold, Holds, Phase};
 use crate::key::NameMapper;
 use crate::server::Server;
 use crate::wait::{Waiters, Wake};
@@ -44,6 +45,8 @@ pub(crate) struct Session {
 /// alive by it.
 pub(crate) struct Core {
     pub(crate) id: Uuid,
+    /// The id as it stands in front of every field, written once.
+    prefix: String,
     pub(crate) clock: Clock,
     pub(crate) settings: Settings,
     pub(crate) server: Server,
@@ -82,8 +85,10 @@ impl Core {
     ) -> (Self, mpsc::UnboundedReceiver<Job>) {
         let (jobs, owed) = mpsc::unbounded_channel();
         let waiters = Waiters::new(clock.clone(), settings.poll_cap, max_waiters);
+        let id = Uuid::new_v4();
         let core = Self {
-            id: Uuid::new_v4(),
+            id,
+            prefix: format!("{id}:"),
             holds: Holds::new(clock.clone()),
             waiters: Arc::new(waiters),
             clock,
@@ -98,17 +103,19 @@ impl Core {
 
     /// The field that stands in Redis for a hold.
     pub(crate) fn field(&self, hold: &Hold) -> String {
-        if mutant!("fixed_field") {
-            return format!("{}:{}", self.id, hold.owner());
+        let mut field = String::with_capacity(self.prefix.len() + 24);
+        field.push_str(&self.prefix);
+        // A string takes whatever is written to it.
+        let _ = write!(field, "{}", hold.owner());
+        if !mutant!("fixed_field") {
+            let _ = write!(field, ".{}", hold.number());
         }
-        format!("{}:{}.{}", self.id, hold.owner(), hold.number())
+        field
     }
 
     /// Takes apart a field that [`Core::field`] made; `None` for everybody else's.
     pub(crate) fn number_of(&self, field: &str) -> Option<u64> {
-        let task = field
-            .strip_prefix(&self.id.to_string())?
-            .strip_prefix(':')?;
+        let task = field.strip_prefix(&self.prefix)?;
         task.rsplit_once('.')?.1.parse().ok()
     }
 
@@ -156,7 +163,8 @@ impl Core {
 
     /// Says in the log that a hold was lost, and drops it if nobody is left to be told.
     pub(crate) fn report_lost(&self, hold: &Arc<Hold>) {
-        if let Some(lost) = hold.loss(self.clock.now()) {
+        let now = self.clock.now();
+        if let Some(lost) = hold.loss(now) {
             tracing::warn!(
                 lock.hash = %hold.key().fingerprint(),
                 owner = lost.owner(),
@@ -166,9 +174,12 @@ impl Core {
                 "lock lost"
             );
         }
-        if hold.state().is_only_forgotten() {
-            self.holds.change(hold, |state| state.end());
-            self.forget(hold);
+        let forgotten = self.holds.change(hold, |state| state.end_forgotten(now));
+        if let Some(left) = forgotten {
+            match left {
+                Dropped::Settle => self.owe(Job::new(hold.clone())),
+                Dropped::Nothing => self.forget(hold),
+            }
         } else {
             self.waiters.wake(hold.key());
         }

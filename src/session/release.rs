@@ -92,17 +92,25 @@ impl Claim {
     /// The claim is ended all the same, in the background.
     pub(crate) async fn unlock(mut self) -> Result<Unlocked, Error> {
         self.warn_elsewhere();
-        let core = self.session.core();
-        // An earlier command's settling takes one command timeout to find out that it is needed.
-        let waited = core.server.command_timeout() * 2;
-        let Ok(command) = tokio::time::timeout(waited, self.hold.command()).await else {
-            // A command before this one is being settled. The drop puts this one behind it.
-            let cause = Some(Error::Timeout { waited });
-            return Err(UnlockUnconfirmed::new(self.hold.key().name(), cause).into());
+        let command = match self.hold.try_command() {
+            Some(command) => command,
+            None => self.turn().await?,
         };
         let ending = Ending::begin(&self, command)?;
         self.ended = true;
         ending.finish().await
+    }
+
+    /// Waits for the end of an earlier command of the hold.
+    async fn turn(&self) -> Result<Command, Error> {
+        // Its settling takes one command timeout to find out that it is needed.
+        let waited = self.session.core().server.command_timeout() * 2;
+        let command = tokio::time::timeout(waited, self.hold.command()).await;
+        command.map_err(|_| {
+            // The drop puts this unlock behind it.
+            let cause = Some(Error::Timeout { waited });
+            UnlockUnconfirmed::new(self.hold.key().name(), cause).into()
+        })
     }
 }
 
@@ -132,6 +140,7 @@ struct Ending {
     hold: Arc<Hold>,
     command: Option<Command>,
     sent: Sent,
+    began: Moment,
     target: u32,
     /// The hand-over that ends it, where somebody of this client waits.
     transfer: Option<Transfer>,
@@ -164,6 +173,7 @@ impl Ending {
             hold: hold.clone(),
             command: Some(command),
             sent: Sent::default(),
+            began: now,
             target,
             transfer: None,
             answered: false,
@@ -173,9 +183,9 @@ impl Ending {
 
     async fn finish(mut self) -> Result<Unlocked, Error> {
         let core = self.session.core().clone();
-        let until = core.clock.now() + core.server.command_timeout();
+        let until = self.began + core.server.command_timeout();
         if self.target == 0 {
-            self.transfer = Transfer::begin(&self.session, &self.hold, until);
+            self.transfer = Transfer::begin(&self.session, &self.hold, self.began, until);
         }
         let answer = self.send(&core, until).await;
         let kept = Unlocked::StillHeld { count: self.target };
@@ -198,7 +208,8 @@ impl Ending {
         let (hold, sent) = (&self.hold, &mut self.sent);
         let Some(transfer) = &mut self.transfer else {
             let field = core.field(hold);
-            return script::unlock(&core.server, hold.key(), field, self.target, until, sent).await;
+            return script::unlock(&core.server, hold.key(), &field, self.target, until, sent)
+                .await;
         };
         let answer = transfer.send(core, hold, until, sent).await;
         self.handed_on = transfer.finish(&self.session, hold, &answer, sent);

@@ -94,7 +94,7 @@ pub(crate) async fn settle(core: &Core, own: &Private, room: &Semaphore, mut job
         let settled = match &connection {
             Ok(connection) => {
                 let field = core.field(hold);
-                script::settle(connection, hold.key(), field, target, limit).await
+                script::settle(connection, hold.key(), &field, target, limit).await
             }
             Err(failure) => Err(failure.clone()),
         };

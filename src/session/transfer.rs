@@ -27,17 +27,22 @@ pub(super) struct Transfer {
 impl Transfer {
     /// Begins one, if somebody of this client waits for what `hold` is about to release, and it is
     /// this client's turn. Else other clients are let in.
-    pub(super) fn begin(session: &Arc<Session>, hold: &Hold, until: Moment) -> Option<Self> {
+    pub(super) fn begin(
+        session: &Arc<Session>,
+        hold: &Hold,
+        now: Moment,
+        until: Moment,
+    ) -> Option<Self> {
         let core = session.core();
         let row: Row = hold.state().row.as_deref().copied().unwrap_or_default();
-        match row.next(core.settings.hand_overs, core.clock.now()) {
+        match row.next(core.settings.hand_overs, now) {
             Turn::HandOver => {}
             Turn::Release(others) => {
                 core.waiters.stay_out(hold.key(), others);
                 return None;
             }
         }
-        let receiver = core.waiters.receiver(hold.key())?;
+        let receiver = core.waiters.receiver(hold.key(), now)?;
         let Wish { owner, terms, .. } = *receiver.wish();
         let lease = terms?.lease;
         let next = Acquiring::first(session, hold.key(), owner);
@@ -66,8 +71,16 @@ impl Transfer {
         until: Moment,
         sent: &mut Sent,
     ) -> Result<Transferred, Failure> {
-        let fields = [core.field(hold), core.field(self.next.hold())];
-        script::transfer(&core.server, hold.key(), fields, self.lease, until, sent).await
+        let (from, to) = (core.field(hold), core.field(self.next.hold()));
+        script::transfer(
+            &core.server,
+            hold.key(),
+            [&from, &to],
+            self.lease,
+            until,
+            sent,
+        )
+        .await
     }
 
     /// Tells the receiver what came of it. True if the lock is the receiver's.

@@ -63,7 +63,12 @@ impl Waiters {
     }
 
     /// Takes the last place in the lock's queue.
-    pub(crate) fn enter(self: &Arc<Self>, key: &Arc<LockKey>, wish: Wish) -> Result<Place, Error> {
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        key: &Arc<LockKey>,
+        wish: Wish,
+        now: Moment,
+    ) -> Result<Place, Error> {
         let mut queues = self.queues.lock();
         if queues.closed {
             return Err(Error::Closed);
@@ -73,7 +78,7 @@ impl Waiters {
         }
         queues.waiting += 1;
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let ticket = Arc::new(Ticket::new(id, wish, self.clock.now()));
+        let ticket = Arc::new(Ticket::new(id, wish, now));
         queues
             .by_key
             .entry(key.clone())
@@ -103,8 +108,7 @@ impl Waiters {
 
     /// Picks the waiter to hand the lock to, and lets it expect that. None if nobody waits who can
     /// take it.
-    pub(crate) fn receiver(&self, key: &LockKey) -> Option<Receiver> {
-        let now = self.clock.now();
+    pub(crate) fn receiver(&self, key: &LockKey, now: Moment) -> Option<Receiver> {
         let overdue = now.minus(self.poll_cap);
         let mut queues = self.queues.lock();
         let queue = queues.by_key.get_mut(key)?;
@@ -175,6 +179,17 @@ impl Drop for Receiver {
     }
 }
 
+/// What a waiter sees of its queue.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct View {
+    /// It is the one that may talk to Redis.
+    pub(crate) is_contender: bool,
+    /// Every message of the lock is heard.
+    pub(crate) is_listening: bool,
+    /// Up to when this client leaves the lock to others.
+    pub(crate) stays_out: Option<Moment>,
+}
+
 /// A waiter's place in the queue; left when dropped, and then passed on.
 pub(crate) struct Place {
     waiters: Arc<Waiters>,
@@ -184,11 +199,22 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Whether this waiter is the one that may talk to Redis. Looking counts as a sign of life.
-    pub(crate) fn is_contender(&self) -> bool {
+    /// Looks at the queue, which counts as a sign of life. A contender that has to leave the lock to
+    /// other clients hears their releases if it can `listen`.
+    pub(crate) fn look(&self, listen: bool, now: Moment) -> View {
         let mut queues = self.waiters.queues.lock();
-        let queue = queues.by_key.get_mut(&*self.key);
-        queue.is_some_and(|queue| queue.is_contender(&self.ticket))
+        let Some(queue) = queues.by_key.get_mut(&*self.key) else {
+            return View::default();
+        };
+        let stays_out = queue.stays_out(now);
+        if listen && stays_out.is_some() {
+            queue.subscription(|| self.waiters.subscriptions.subscribe(&self.key));
+        }
+        View {
+            is_contender: queue.is_contender(&self.ticket),
+            is_listening: queue.is_listening(),
+            stays_out,
+        }
     }
 
     /// Waits until it is told to look, but not beyond `until`; at least a millisecond. The error
@@ -209,8 +235,7 @@ impl Place {
     }
 
     /// What has come of a hand-over to this waiter.
-    pub(crate) fn found(&self) -> Found {
-        let now = self.waiters.clock.now();
+    pub(crate) fn found(&self, now: Moment) -> Found {
         self.ticket.look(now, self.waiters.answer_time())
     }
 
@@ -224,18 +249,6 @@ impl Place {
         self.has_lock.store(true, Ordering::Relaxed);
     }
 
-    /// Up to when this client leaves the lock to others. Their releases end it before, if they are
-    /// heard.
-    pub(crate) fn stays_out(&self, listen: bool) -> Option<Moment> {
-        let mut queues = self.waiters.queues.lock();
-        let queue = queues.by_key.get_mut(&*self.key)?;
-        let until = queue.stays_out(self.waiters.clock.now())?;
-        if listen {
-            queue.subscription(|| self.waiters.subscriptions.subscribe(&self.key));
-        }
-        Some(until)
-    }
-
     /// Takes the role from a contender that promised to look and has not for a poll cap: its future
     /// was polled once and left. Returns that one's acquire, if one is under way.
     pub(crate) fn take_over(&self) -> Option<Option<Arc<Hold>>> {
@@ -247,15 +260,14 @@ impl Place {
 
     /// Tells whoever may take over that this acquire is under way. False if it is not needed: the
     /// lock is being handed to this waiter.
-    pub(crate) fn attempting(&self, hold: &Arc<Hold>) -> bool {
-        let now = self.waiters.clock.now();
+    pub(crate) fn attempting(&self, hold: &Arc<Hold>, now: Moment) -> bool {
         let until = now + self.waiters.answer_time();
         self.ticket.attempting(hold, now, until)
     }
 
     /// The acquire was answered.
     pub(crate) fn attempted(&self) {
-        self.ticket.attempted(self.waiters.clock.now());
+        self.ticket.attempted();
     }
 
     /// How long the contender has waited for an answer by `now`, if it does.

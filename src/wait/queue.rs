@@ -41,11 +41,16 @@ impl Queue {
         self.waiting.push_back(ticket);
     }
 
+    /// One who leaves with the lock has met no outage, and lets its owner's other requests re-enter.
     pub(super) fn leave(&mut self, ticket: &Ticket, with_lock: bool) {
         match self.waiting.front() {
             // The usual one to leave.
             Some(first) if first.id == ticket.id => drop(self.waiting.pop_front()),
             _ => self.waiting.retain(|other| other.id != ticket.id),
+        }
+        if with_lock {
+            self.outage = None;
+            self.wake_owner(ticket.wish.owner);
         }
         if self.contender == Some(ticket.id) {
             self.pass_on(!with_lock);

@@ -113,10 +113,8 @@ impl Ticket {
         true
     }
 
-    pub(super) fn attempted(&self, now: Moment) {
-        let mut outlook = self.outlook.lock();
-        outlook.promised = now;
-        outlook.acquire = None;
+    pub(super) fn attempted(&self) {
+        self.outlook.lock().acquire = None;
     }
 
     pub(super) fn unanswered_since(&self) -> Option<Moment> {
