@@ -79,7 +79,7 @@ impl Work {
         match workload {
             "W2" | "W3" => Self::Shared,
             "W6" => Self::Quorum,
-            "W7" => Self::Again,
+            "W7" | "W7-local" => Self::Again,
             _ => Self::Own,
         }
     }
@@ -100,7 +100,7 @@ impl<L: Library> Crew<L> {
             locks: Vec::new(),
         };
         for _ in 0..clients {
-            let client = L::connect(&request.urls).await?;
+            let client = L::connect(request).await?;
             for owner in 0..request.owners {
                 let name = match work {
                     Work::Shared => request.name.clone(),

@@ -3,6 +3,7 @@
 use std::future::Future;
 
 use crate::Result;
+use crate::protocol::Request;
 
 /// A client of a lock library.
 pub(crate) trait Library: Sized + Send + Sync + 'static {
@@ -12,8 +13,8 @@ pub(crate) trait Library: Sized + Send + Sync + 'static {
     /// Why this library cannot do a workload; none if it can.
     fn refuses(workload: &str) -> Option<&'static str>;
 
-    /// A client in its default configuration.
-    fn connect(urls: &[String]) -> impl Future<Output = Result<Self>> + Send;
+    /// A client in its default configuration, but for what the workload is about.
+    fn connect(request: &Request) -> impl Future<Output = Result<Self>> + Send;
 
     fn lock(&self, name: &str) -> Self::Lock;
 

@@ -4,6 +4,7 @@ use lockdog::{Client, Guard, Lock};
 
 use crate::Result;
 use crate::drive::library::Library;
+use crate::protocol::Request;
 
 pub(crate) struct Lockdog(Client);
 
@@ -14,13 +15,14 @@ impl Library for Lockdog {
     fn refuses(workload: &str) -> Option<&'static str> {
         match workload {
             "W6" => Some("RedLock is not there yet"),
+            "W7-local" => Some("local counting is not there yet"),
             "rtt" | "idle" | "serial" => Some("the bare protocol's"),
             _ => None,
         }
     }
 
-    async fn connect(urls: &[String]) -> Result<Self> {
-        let url = urls.first().ok_or("a URL is missing")?;
+    async fn connect(request: &Request) -> Result<Self> {
+        let url = request.urls.first().ok_or("a URL is missing")?;
         Ok(Self(Client::connect(url).await?))
     }
 

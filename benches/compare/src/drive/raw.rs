@@ -13,6 +13,7 @@ use redis::{Client, Cmd, IntoConnectionInfo};
 
 use crate::Result;
 use crate::drive::library::Library;
+use crate::protocol::Request;
 
 pub(crate) struct Raw {
     servers: Vec<Server>,
@@ -40,13 +41,14 @@ impl Library for Raw {
     fn refuses(workload: &str) -> Option<&'static str> {
         match workload {
             "W2" | "W3" | "W4" => Some("it cannot wait"),
+            "W7-local" => Some("it counts in Redis"),
             "W5" => Some("it has no watchdog"),
             _ => None,
         }
     }
 
-    async fn connect(urls: &[String]) -> Result<Self> {
-        let servers = try_join_all(urls.iter().map(|url| Server::connect(url))).await?;
+    async fn connect(request: &Request) -> Result<Self> {
+        let servers = try_join_all(request.urls.iter().map(|url| Server::connect(url))).await?;
         Ok(Self { servers })
     }
 

@@ -6,6 +6,7 @@ use rslock::{Lock, LockManager};
 
 use crate::Result;
 use crate::drive::library::Library;
+use crate::protocol::Request;
 
 pub(crate) struct Rslock(LockManager);
 
@@ -21,14 +22,14 @@ impl Library for Rslock {
     fn refuses(workload: &str) -> Option<&'static str> {
         match workload {
             "W5" => Some("it has no watchdog"),
-            "W7" => Some("it is not re-entrant"),
+            "W7" | "W7-local" => Some("it is not re-entrant"),
             "rtt" | "idle" | "serial" => Some("the bare protocol's"),
             _ => None,
         }
     }
 
-    async fn connect(urls: &[String]) -> Result<Self> {
-        let manager = LockManager::new(urls.to_vec());
+    async fn connect(request: &Request) -> Result<Self> {
+        let manager = LockManager::new(request.urls.clone());
         // It connects at its first use.
         let lock = manager.acquire_no_guard("connect", LEASE).await?;
         manager.unlock(&lock).await;

@@ -15,8 +15,8 @@ pub(crate) async fn measure<L: Library>(
     request: &Request,
     stage: &mut Stage,
 ) -> Result<Map<String, Value>> {
-    let holder = L::connect(&request.urls).await?;
-    let waiter = L::connect(&request.urls).await?;
+    let holder = L::connect(request).await?;
+    let waiter = L::connect(request).await?;
     let locks = [holder.lock(&request.name), waiter.lock(&request.name)].map(Arc::new);
     hand_over::<L>(&locks, request.warmup_s).await?;
     stage.pause(request.cell, Event::Ready).await?;
@@ -58,8 +58,7 @@ async fn hand_over<L: Library>(locks: &[Arc<L::Lock>; 2], seconds: f64) -> Resul
         let (woken, held) = waiter.await?;
         L::unlock(held?).await?;
         tally.sample(woken - began);
-        // Two: the holder's and the waiter's.
-        tally.pairs += 2;
+        tally.pairs += 1;
     }
     Ok(tally)
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Cell {
-    /// W1 to W7, or rtt; under a delay they are parts of W10.
+    /// W1 to W7, W7-local, or rtt; under a delay they are parts of W10.
     pub(crate) workload: &'static str,
     pub(crate) condition: Condition,
     pub(crate) clients: usize,
@@ -52,10 +52,11 @@ impl Cell {
     }
 
     /// As `benchmarks.md` names it.
-    pub(crate) const fn title(&self) -> &'static str {
-        match self.condition {
-            Condition::Delayed => "W10",
-            _ => self.workload,
+    pub(crate) fn title(&self) -> &'static str {
+        match (self.condition, self.workload) {
+            (Condition::Delayed, _) => "W10",
+            (_, "W7-local") => "W7",
+            (_, workload) => workload,
         }
     }
 
@@ -69,6 +70,7 @@ impl Cell {
             ("W10", "rtt") => "PING".to_owned(),
             ("W10", inner) => format!("{inner}, {}", owners(self.owners)),
             ("W3", _) => format!("{} clients x {}", self.clients, self.owners),
+            ("W7", "W7-local") => "counted locally".to_owned(),
             ("W4" | "W7", _) => "-".to_owned(),
             ("W5", _) => format!("{} locks", self.locks),
             ("W6", _) => match self.condition {

@@ -21,9 +21,9 @@ pub(crate) struct Counters {
     pub(crate) cpu_s: f64,
 }
 
-/// Which part of a command's calls clients sent; the rest came from scripts.
+/// How many of a command's calls were seen to come from clients, and from scripts.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Origins(BTreeMap<String, f64>);
+pub(crate) struct Origins(BTreeMap<String, [f64; 2]>);
 
 /// Commands that clients sent, and commands that scripts called.
 #[derive(Clone, Copy, Debug, Default)]
@@ -100,15 +100,18 @@ impl Counters {
 
 impl Origins {
     /// Looks on for a moment.
-    pub(crate) fn watch(port: u16, moment: Duration) -> Result<Self> {
+    pub(crate) fn watch(port: u16) -> Result<Self> {
         let mut stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.write_all(b"MONITOR\r\n")?;
-        stream.set_read_timeout(Some(moment))?;
-        let end = Instant::now() + moment;
+        stream.set_read_timeout(Some(LONGEST_LOOK))?;
+        let end = Instant::now() + LONGEST_LOOK;
         let mut seen: BTreeMap<String, [f64; 2]> = BTreeMap::new();
         let mut reader = BufReader::with_capacity(1 << 20, stream);
         let mut line = Vec::new();
-        while Instant::now() < end {
+        for _ in 0..ENOUGH_LINES {
+            if Instant::now() > end {
+                break;
+            }
             line.clear();
             match reader.read_until(b'\n', &mut line) {
                 Ok(0) => break,
@@ -120,14 +123,17 @@ impl Origins {
                 seen.entry(name).or_default()[usize::from(by_script)] += 1.0;
             }
         }
-        let share = |(name, [sent, inside]): (String, [f64; 2])| (name, sent / (sent + inside));
-        Ok(Self(seen.into_iter().map(share).collect()))
+        Ok(Self(seen))
     }
 
-    /// A name that was not seen is taken for a client's, unless only our scripts use it.
+    /// Which part of a command's calls clients sent. One that was not seen is taken for a client's,
+    /// unless it is one of those that make up a lock.
     fn sent(&self, name: &str) -> f64 {
-        let seen = self.0.get(name).copied();
-        seen.unwrap_or_else(|| f64::from(u8::from(!OF_SCRIPTS.contains(&name))))
+        match self.0.get(name) {
+            Some([sent, inside]) => sent / (sent + inside),
+            None if OF_SCRIPTS.contains(&name) => 0.0,
+            None => 1.0,
+        }
     }
 }
 
@@ -141,4 +147,9 @@ fn parse(line: &str) -> Option<(String, bool)> {
 
 const OWN: [&str; 4] = ["info", "flushall", "monitor", "client"];
 
-const OF_SCRIPTS: [&str; 6] = ["exists", "hexists", "hincrby", "hget", "pexpire", "publish"];
+const OF_SCRIPTS: [&str; 9] = [
+    "del", "exists", "get", "hdel", "hexists", "hincrby", "pexpire", "pttl", "publish",
+];
+
+const LONGEST_LOOK: Duration = Duration::from_millis(150);
+const ENOUGH_LINES: usize = 4_000;

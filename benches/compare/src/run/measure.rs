@@ -54,13 +54,13 @@ impl Measurer {
     ) -> Line {
         // Memory is measured in a process that has done nothing before.
         if planned.cell.workload == "W5" {
-            libraries.end(part.library);
+            libraries.end(part.driver().0);
         }
         let outcome = match self.figures(libraries, planned, *part) {
             Ok(outcome) => outcome,
             Err(failure) => {
                 // Whatever it is doing, the next cell must not suffer from it.
-                libraries.end(part.library);
+                libraries.end(part.driver().0);
                 Outcome::Nothing(format!("failed: {failure}"))
             }
         };
@@ -96,7 +96,7 @@ impl Measurer {
     ) -> Result<Outcome> {
         let cell = planned.cell;
         let request = self.request(planned, part)?;
-        let driver = libraries.driver(part.library)?;
+        let driver = libraries.driver(part.driver().0)?;
         driver.ask(&request)?;
         self.look_at_origins(planned, part)?;
         let ready = driver.answer(request.cell, PATIENCE + seconds(planned.warmup_s))?;
@@ -147,6 +147,7 @@ impl Measurer {
             warmup_s: planned.warmup_s,
             seconds: planned.seconds,
             name: format!("{}-{}", cell.workload.to_lowercase(), self.cells),
+            api: part.driver().1,
             locks: cell.locks,
             lease_s: planned.lease_s,
         })
@@ -162,12 +163,12 @@ impl Measurer {
     /// Once for each library and cell, in the middle of the warm-up.
     fn look_at_origins(&mut self, planned: &Planned, part: Part) -> Result<()> {
         let key = (planned.cell, part.library);
-        if self.origins.contains_key(&key) {
+        if planned.cell.workload == "W5" || self.origins.contains_key(&key) {
             return Ok(());
         }
         sleep(seconds(planned.warmup_s / 2.0));
         let port = self.servers(planned.cell)[0].port();
-        self.origins.insert(key, Origins::watch(port, A_LOOK)?);
+        self.origins.insert(key, Origins::watch(port)?);
         Ok(())
     }
 
@@ -191,16 +192,8 @@ impl Measurer {
         }
     }
 
-    /// Undoes a fault.
     fn heal(&mut self) -> Result<()> {
-        let Some(victim) = self.five.get_mut(VICTIM) else {
-            return Ok(());
-        };
-        victim.thaw()?;
-        match victim.clear() {
-            Ok(()) => Ok(()),
-            Err(_) => victim.restart(),
-        }
+        self.five.get_mut(VICTIM).map_or(Ok(()), Server::heal)
     }
 
     /// W5: whether each lock is still there, and the smallest TTL among them.
@@ -294,9 +287,6 @@ fn seconds(seconds: f64) -> Duration {
 
 /// For connecting, closing, and a pair that takes as long as it may.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// How long MONITOR runs.
-const A_LOOK: Duration = Duration::from_millis(40);
 
 /// Which of the five is killed or frozen: neither the first nor the last that is asked.
 const VICTIM: usize = 2;

@@ -21,6 +21,16 @@ pub(crate) struct Part {
     pub(crate) workload: &'static str,
 }
 
+impl Part {
+    /// Whose process it is, and which of its interfaces is meant.
+    pub(crate) fn driver(&self) -> (&'static str, Option<String>) {
+        match self.library {
+            ASYNC => ("redisson", Some("async".to_owned())),
+            library => (library, None),
+        }
+    }
+}
+
 pub(crate) fn cells(options: &Options, present: &[&'static str]) -> Vec<Planned> {
     let cells = if options.quick { quick() } else { full() };
     let mut plan: Vec<Planned> = Vec::new();
@@ -67,10 +77,7 @@ fn planned(cell: Cell, options: &Options, present: &[&'static str]) -> Planned {
     };
     let mut planned = Planned {
         cell,
-        libraries: present
-            .iter()
-            .filter_map(|library| part(cell, library))
-            .collect(),
+        libraries: parts(cell, present),
         rounds: options.rounds.unwrap_or(rounds),
         seconds: options.seconds.unwrap_or(seconds),
         warmup_s,
@@ -94,6 +101,21 @@ fn planned(cell: Cell, options: &Options, present: &[&'static str]) -> Planned {
     planned
 }
 
+fn parts(cell: Cell, present: &[&'static str]) -> Vec<Part> {
+    let mut parts: Vec<Part> = present
+        .iter()
+        .filter_map(|library| part(cell, library))
+        .collect();
+    // Redisson without a thread for each owner is what its users with many of them take.
+    if (cell.title(), present.contains(&"redisson")) == ("W1", true) {
+        parts.push(Part {
+            library: ASYNC,
+            workload: "W1",
+        });
+    }
+    parts
+}
+
 /// None if the library has no such thing, so that nobody waits for it to say so.
 fn part(cell: Cell, library: &'static str) -> Option<Part> {
     let workload = match (library, cell.workload) {
@@ -104,6 +126,8 @@ fn part(cell: Cell, library: &'static str) -> Option<Part> {
         // It awaits all five, so a fault ends it.
         ("raw", "W6") if cell.condition != Condition::Plain => return None,
         ("redisson" | "redsync" | "rslock", "W5") | ("redsync" | "rslock", "W7") => return None,
+        ("lockdog", "W7-local") => "W7-local",
+        (_, "W7-local") => return None,
         (_, workload) => workload,
     };
     Some(Part { library, workload })
@@ -118,10 +142,11 @@ fn full() -> Vec<Cell> {
         cells.extend([1, 8].map(|owners| Cell::new("W3", owners).clients(clients)));
     }
     cells.push(Cell::new("W4", 1).clients(2));
+    cells.extend(["W7", "W7-local"].map(|workload| Cell::new(workload, 1)));
     cells.extend([1, 16].map(|owners| Cell::new("W6", owners)));
-    cells.extend(faults());
-    cells.push(Cell::new("W7", 1));
     cells.extend(delayed());
+    // Last, as clients that have met a fault may be busy with it for long.
+    cells.extend(faults());
     cells.extend([1_000, 10_000, 100_000].map(|locks| Cell::new("W5", 1).holding(locks)));
     cells
 }
@@ -132,10 +157,10 @@ fn quick() -> Vec<Cell> {
     cells.extend([2, 16].map(|owners| Cell::new("W2", owners)));
     cells.push(Cell::new("W3", 4).clients(4));
     cells.push(Cell::new("W4", 1).clients(2));
+    cells.extend(["W7", "W7-local"].map(|workload| Cell::new(workload, 1)));
     cells.push(Cell::new("W6", 1));
-    cells.extend(faults());
-    cells.push(Cell::new("W7", 1));
     cells.extend(delayed());
+    cells.extend(faults());
     cells.push(Cell::new("W5", 1).holding(10_000));
     cells
 }
@@ -153,3 +178,6 @@ fn delayed() -> [Cell; 4] {
     ];
     cells.map(|cell| cell.under(Condition::Delayed))
 }
+
+/// Redisson's calls that return futures: in W1, beside its calls that block.
+pub(crate) const ASYNC: &str = "redisson async";

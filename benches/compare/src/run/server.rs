@@ -68,19 +68,18 @@ impl Server {
         self.signal(Signal::STOP)
     }
 
-    pub(crate) fn thaw(&self) -> Result<()> {
-        self.signal(Signal::CONT)
+    /// Undoes a fault: a frozen one goes on, a killed one starts again, empty, on the same port.
+    pub(crate) fn heal(&mut self) -> Result<()> {
+        if self.process.try_wait()?.is_none() {
+            return self.signal(Signal::CONT);
+        }
+        (self.process, self.connection) = launch(self.port, self.core, &self.folder)?;
+        Ok(())
     }
 
     pub(crate) fn kill(&mut self) -> Result<()> {
         self.process.kill()?;
         self.process.wait()?;
-        Ok(())
-    }
-
-    /// Starts a killed one again, empty, on the same port.
-    pub(crate) fn restart(&mut self) -> Result<()> {
-        (self.process, self.connection) = launch(self.port, self.core, &self.folder)?;
         Ok(())
     }
 
