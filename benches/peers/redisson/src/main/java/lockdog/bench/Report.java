@@ -1,0 +1,88 @@
+package lockdog.bench;
+
+import com.google.gson.JsonArray;
+import com.google.gson.JsonNull;
+import com.google.gson.JsonObject;
+import java.util.List;
+import java.util.stream.IntStream;
+import java.util.stream.LongStream;
+import org.HdrHistogram.Histogram;
+
+/** The fields of a result. */
+final class Report {
+    private static final double MICROSECOND = 1_000;
+
+    private Report() {}
+
+    static JsonObject of(Request request, Phase phase) {
+        boolean contended = request.workload().equals("W2") || request.workload().equals("W3");
+        long[] pairs = phase.tallies.stream()
+                .mapToLong(tally -> contended ? tally.pairsInTime : tally.pairs)
+                .toArray();
+        long failures = phase.tallies.stream().mapToLong(tally -> tally.failures).sum();
+        JsonObject report = new JsonObject();
+        // W6 may fail all the time, and that is a result.
+        if (failures > 0 && LongStream.of(pairs).sum() == 0 && !request.workload().equals("W6")) {
+            report.addProperty("failed", firstFailure(phase.tallies));
+            return report;
+        }
+        report.addProperty("seconds", phase.seconds());
+        report.addProperty("pairs", LongStream.of(pairs).sum());
+        latencies(report, phase.tallies);
+        report.addProperty("cpu_s", phase.cpuSeconds());
+        report.addProperty("failures", failures);
+        if (contended) {
+            shares(report, "share", pairs);
+        }
+        if (request.workload().equals("W3")) {
+            shares(report, "client_share", sums(pairs, request.owners()));
+        }
+        if (request.workload().equals("W4")) {
+            samples(report, phase.tallies.get(0));
+        }
+        return report;
+    }
+
+    private static String firstFailure(List<Tally> tallies) {
+        return tallies.stream()
+                .filter(tally -> tally.firstFailure != null)
+                .findFirst()
+                .map(tally -> tally.firstFailure.toString())
+                .orElse("unknown");
+    }
+
+    private static void latencies(JsonObject report, List<Tally> tallies) {
+        Histogram all = new Histogram(tallies.get(0).latencies);
+        all.reset();
+        tallies.forEach(tally -> all.add(tally.latencies));
+        if (all.getTotalCount() == 0) {
+            List.of("p50_us", "p99_us", "max_us").forEach(key -> report.add(key, JsonNull.INSTANCE));
+            return;
+        }
+        report.addProperty("p50_us", all.getValueAtPercentile(50) / MICROSECOND);
+        report.addProperty("p99_us", all.getValueAtPercentile(99) / MICROSECOND);
+        report.addProperty("max_us", all.getMaxValue() / MICROSECOND);
+    }
+
+    /** The smallest and the largest part of the pairs, where 1 is a fair one. */
+    private static void shares(JsonObject report, String what, long[] pairs) {
+        double fair = Math.max(1, LongStream.of(pairs).sum()) / (double) pairs.length;
+        report.addProperty("min_" + what, LongStream.of(pairs).min().orElse(0) / fair);
+        report.addProperty("max_" + what, LongStream.of(pairs).max().orElse(0) / fair);
+    }
+
+    private static long[] sums(long[] pairs, int owners) {
+        return IntStream.range(0, pairs.length / owners)
+                .mapToLong(client ->
+                        LongStream.of(pairs).skip((long) client * owners).limit(owners).sum())
+                .toArray();
+    }
+
+    private static void samples(JsonObject report, Tally tally) {
+        JsonArray samples = new JsonArray();
+        LongStream.of(tally.samples)
+                .limit(tally.pairs)
+                .forEach(sample -> samples.add(sample / MICROSECOND));
+        report.add("samples_us", samples);
+    }
+}

@@ -1,0 +1,118 @@
+package lockdog.bench;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Set;
+import org.redisson.RedissonRedLock;
+import org.redisson.api.RLock;
+import org.redisson.api.RedissonClient;
+
+/**
+ * What the owners of a cell do. All locks are taken by {@code lock()} without a lease, so that the
+ * watchdog keeps them.
+ */
+final class Workload {
+    private static final Set<String> CONTENDED = Set.of("W2", "W3");
+    private static final int SAMPLES = 2_000;
+
+    private final Request request;
+    private final Clients clients;
+
+    Workload(Request request, Clients clients) {
+        this.request = request;
+        this.clients = clients;
+    }
+
+    static boolean isKnown(String workload) {
+        return Set.of("W1", "W2", "W3", "W4", "W6", "W7").contains(workload);
+    }
+
+    /**
+     * Where owners contend, the window ends with the time: those who still wait would stretch it by
+     * pauses in which hardly anybody is served. Elsewhere a pair may take longer than the window, and
+     * then it is the result.
+     */
+    Phase run(double seconds) throws InterruptedException {
+        boolean toTheLast = !CONTENDED.contains(request.workload());
+        int keep = request.workload().equals("W4") ? SAMPLES : 0;
+        return Phase.run(owners(), seconds, toTheLast, keep);
+    }
+
+    private List<Phase.Owner> owners() {
+        List<Phase.Owner> owners = new ArrayList<>();
+        if (request.workload().equals("W4")) {
+            owners.add(new ThreadOwner(new HandOver(lock(0, request.name()), lock(1, request.name()))));
+            return owners;
+        }
+        int count = request.owners() * (request.workload().equals("W3") ? clients.all().size() : 1);
+        for (int i = 0; i < count; i++) {
+            owners.add(owner(i));
+        }
+        return owners;
+    }
+
+    private Phase.Owner owner(int i) {
+        String own = request.name() + ":" + i;
+        return switch (request.workload()) {
+            case "W1" -> request.isAsync()
+                    ? new Chain(lock(0, own), i + 1)
+                    : new ThreadOwner(pairs(lock(0, own)));
+            case "W2", "W3" -> new ThreadOwner(waiting(lock(i / request.owners(), request.name())));
+            case "W6" -> new ThreadOwner(pairs(redLock(own)));
+            case "W7" -> new ThreadOwner(new Nested(lock(0, own)));
+            default -> throw new IllegalArgumentException(request.workload());
+        };
+    }
+
+    private RLock lock(int client, String name) {
+        return clients.all().get(client).getLock(name);
+    }
+
+    // Deprecated, and all that Redisson has for a majority of independent servers.
+    @SuppressWarnings("deprecation")
+    private RLock redLock(String name) {
+        List<RedissonClient> all = clients.all();
+        return new RedissonRedLock(
+                all.stream().map(client -> client.getLock(name)).toArray(RLock[]::new));
+    }
+
+    private static long pair(RLock lock) {
+        long begin = System.nanoTime();
+        lock.lock();
+        lock.unlock();
+        return System.nanoTime() - begin;
+    }
+
+    private static ThreadOwner.Work pairs(RLock lock) {
+        return () -> pair(lock);
+    }
+
+    /** As {@link #pairs}, but the latency is that of the wait alone. */
+    private static ThreadOwner.Work waiting(RLock lock) {
+        return () -> {
+            long begin = System.nanoTime();
+            lock.lock();
+            long waited = System.nanoTime() - begin;
+            lock.unlock();
+            return waited;
+        };
+    }
+
+    /** Re-entry: the outer hold lasts all the time. */
+    private record Nested(RLock lock) implements ThreadOwner.Work {
+        @Override
+        public void begin() {
+            lock.lock();
+        }
+
+        @Override
+        public long pair() {
+            return Workload.pair(lock);
+        }
+
+        @Override
+        public void end() {
+            lock.unlock();
+        }
+    }
+}
