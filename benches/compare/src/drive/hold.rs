@@ -1,0 +1,80 @@
+//! W5: many locks held under the watchdog, right after a crowd of short ones. lockdog only.
+
+use std::time::{Duration, Instant};
+
+use futures_util::stream::{StreamExt, iter};
+use lockdog::{Client, Guard};
+use serde_json::{Map, Value, json};
+
+use crate::Result;
+use crate::drive::object;
+use crate::drive::stage::{Stage, Stopwatch};
+use crate::protocol::{Event, Request};
+
+pub(crate) async fn measure(request: &Request, stage: &mut Stage) -> Result<Map<String, Value>> {
+    let url = request.urls.first().ok_or("a URL is missing")?;
+    let lease = Duration::from_secs_f64(request.lease_s);
+    let client = Client::builder()
+        .url(url)
+        .watchdog_lease(lease)
+        .build()
+        .await?;
+    // What the first locks need once is not charged to each.
+    drop(hold(&client, &format!("{}-warm", request.name), 200).await?);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+
+    let before = resident()?;
+    for turn in 0..SHORT {
+        let lock = client.lock(format!("{}-short:{}", request.name, turn % 50));
+        lock.lock().await?.unlock().await?;
+    }
+    let guards = hold(&client, &request.name, request.locks).await?;
+    // A first period in which crowds form.
+    tokio::time::sleep(lease / 3).await;
+    let after = resident()?;
+    stage.pause(request.cell, Event::Ready).await?;
+
+    let watch = Stopwatch::start();
+    tokio::time::sleep(Duration::from_secs_f64(request.seconds)).await;
+    let (seconds, cpu) = (watch.seconds(), watch.cpu_seconds());
+    let invalid = guards.iter().filter(|guard| !guard.is_valid()).count();
+    stage.pause(request.cell, Event::Held).await?;
+
+    let began = Instant::now();
+    let report = client.shutdown().await;
+    let shutdown = began.elapsed().as_secs_f64();
+    drop(guards);
+    Ok(object(json!({
+        "seconds": seconds,
+        "cpu_s": cpu,
+        "lost_guards": invalid,
+        "bytes_per_lock": after.saturating_sub(before) / request.locks,
+        "shutdown_s": shutdown,
+        "unconfirmed": report.unconfirmed,
+    })))
+}
+
+/// Held by one owner, some hundred acquires under way at a time.
+async fn hold(client: &Client, prefix: &str, locks: usize) -> Result<Vec<Guard>> {
+    let mut guards = Vec::with_capacity(locks);
+    let mut granted = iter(0..locks)
+        .map(|i| client.lock(format!("{prefix}:{i}")).lock().into_future())
+        .buffer_unordered(200);
+    while let Some(guard) = granted.next().await {
+        guards.push(guard?);
+    }
+    Ok(guards)
+}
+
+/// This process' memory in bytes, as the kernel counts it.
+fn resident() -> Result<usize> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB"));
+    let kilobytes: usize = kilobytes.ok_or("the kernel tells no VmRSS")?.parse()?;
+    Ok(kilobytes * 1024)
+}
+
+/// Lock/unlock pairs before: the timers that they leave behind in Redisson cost it most of what it
+/// holds afterwards.
+const SHORT: usize = 1_000;

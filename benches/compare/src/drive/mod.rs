@@ -1,0 +1,72 @@
+//! A driver: puts one library through the cells that the runner asks for.
+
+mod bare;
+mod crew;
+mod hold;
+mod library;
+mod lockdog;
+mod raw;
+mod rslock;
+mod stage;
+mod tally;
+mod wake;
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use crate::Result;
+use crate::drive::library::Library;
+use crate::drive::stage::Stage;
+use crate::protocol::Request;
+
+/// Serves the runner until the end of input.
+pub(crate) fn serve(library: &str) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        match library {
+            "lockdog" => cells::<lockdog::Lockdog>().await,
+            "raw" => cells::<raw::Raw>().await,
+            "rslock" => cells::<rslock::Rslock>().await,
+            _ => Err(format!("there is no driver for {library}").into()),
+        }
+    })
+}
+
+async fn cells<L: Library>() -> Result<()> {
+    let mut stage = Stage::new();
+    while let Some(request) = stage.next().await? {
+        let figures = match L::refuses(&request.workload) {
+            Some(why) => object(json!({ "unsupported": why })),
+            None => match measure::<L>(&request, &mut stage).await {
+                Ok(figures) => figures,
+                Err(failure) => object(json!({ "failed": failure.to_string() })),
+            },
+        };
+        stage.result(request.cell, figures)?;
+        // What the clients of this cell leave to the background is not charged to the next one.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(())
+}
+
+async fn measure<L: Library>(request: &Request, stage: &mut Stage) -> Result<Map<String, Value>> {
+    match request.workload.as_str() {
+        "W1" | "W2" | "W3" | "W6" | "W7" | "W7-local" => crew::measure::<L>(request, stage).await,
+        "W4" => wake::measure::<L>(request, stage).await,
+        "W5" => hold::measure(request, stage).await,
+        "rtt" | "idle" | "serial" => bare::measure(request, stage).await,
+        other => Ok(object(
+            json!({ "unsupported": format!("{other} is not known here") }),
+        )),
+    }
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
+}

@@ -1,0 +1,100 @@
+//! A cell: one workload of one size.
+
+use std::fmt;
+
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct Cell {
+    /// W1 to W7, W7-local, or rtt; under a delay they are parts of W10.
+    pub(crate) workload: &'static str,
+    pub(crate) condition: Condition,
+    pub(crate) clients: usize,
+    /// Of each client.
+    pub(crate) owners: usize,
+    /// W5: how many are held.
+    pub(crate) locks: usize,
+}
+
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum Condition {
+    Plain,
+    /// One of five servers is killed.
+    Killed,
+    /// One of five servers is stopped, and keeps its connections.
+    Frozen,
+    /// A proxy adds a millisecond each way.
+    Delayed,
+}
+
+impl Cell {
+    pub(crate) const fn new(workload: &'static str, owners: usize) -> Self {
+        Self {
+            workload,
+            condition: Condition::Plain,
+            clients: 1,
+            owners,
+            locks: 0,
+        }
+    }
+
+    pub(crate) const fn clients(mut self, clients: usize) -> Self {
+        self.clients = clients;
+        self
+    }
+
+    pub(crate) const fn holding(mut self, locks: usize) -> Self {
+        self.locks = locks;
+        self
+    }
+
+    pub(crate) const fn under(mut self, condition: Condition) -> Self {
+        self.condition = condition;
+        self
+    }
+
+    /// As `benchmarks.md` names it.
+    pub(crate) fn title(&self) -> &'static str {
+        match (self.condition, self.workload) {
+            (Condition::Delayed, _) => "W10",
+            (_, "W7-local") => "W7",
+            (_, workload) => workload,
+        }
+    }
+
+    /// How many owners want the same lock.
+    pub(crate) const fn contenders(&self) -> usize {
+        self.clients * self.owners
+    }
+
+    pub(crate) fn size(&self) -> String {
+        match (self.title(), self.workload) {
+            ("W10", "rtt") => "PING".to_owned(),
+            ("W10", inner) => format!("{inner}, {}", owners(self.owners)),
+            ("W3", _) => format!("{} clients x {}", self.clients, self.owners),
+            ("W7", "W7-local") => "counted locally".to_owned(),
+            ("W4" | "W7", _) => "-".to_owned(),
+            ("W5", _) => format!("{} locks", self.locks),
+            ("W6", _) => match self.condition {
+                Condition::Killed => format!("{}, one killed", owners(self.owners)),
+                Condition::Frozen => format!("{}, one frozen", owners(self.owners)),
+                _ => owners(self.owners),
+            },
+            _ => owners(self.owners),
+        }
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.size().as_str() {
+            "-" => f.write_str(self.title()),
+            size => write!(f, "{} {size}", self.title()),
+        }
+    }
+}
+
+fn owners(count: usize) -> String {
+    match count {
+        1 => "1 owner".to_owned(),
+        _ => format!("{count} owners"),
+    }
+}

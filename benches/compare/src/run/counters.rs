@@ -1,0 +1,155 @@
+//! What a server counted: commands, and its CPU time.
+//!
+//! `INFO commandstats` counts the calls of scripts with those of clients. A short look at MONITOR
+//! during the warm-up, where each line says which of the two it is, tells them apart.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use redis::Connection;
+
+use crate::Result;
+
+/// The counters at one moment, or what was added to them between two.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counters {
+    /// Calls by the name of the command.
+    calls: BTreeMap<String, u64>,
+    /// Of the thread that runs commands.
+    pub(crate) cpu_s: f64,
+}
+
+/// How many of a command's calls were seen to come from clients, and from scripts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Origins(BTreeMap<String, [f64; 2]>);
+
+/// Commands that clients sent, and commands that scripts called.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Commands {
+    pub(crate) sent: f64,
+    pub(crate) inside: f64,
+}
+
+impl Counters {
+    pub(crate) fn read(connection: &mut Connection) -> Result<Self> {
+        let stats: String = redis::cmd("INFO").arg("commandstats").query(connection)?;
+        let cpu: String = redis::cmd("INFO").arg("cpu").query(connection)?;
+        let mut calls = BTreeMap::new();
+        for line in stats.lines() {
+            let Some((name, rest)) = line
+                .strip_prefix("cmdstat_")
+                .and_then(|l| l.split_once(':'))
+            else {
+                continue;
+            };
+            // The runner's own, and those of the connections it makes.
+            let name = name.split('|').next().unwrap_or(name);
+            let count = rest
+                .strip_prefix("calls=")
+                .and_then(|r| r.split(',').next());
+            let count: u64 = count.ok_or("commandstats has no calls")?.parse()?;
+            if !OWN.contains(&name) {
+                *calls.entry(name.to_owned()).or_default() += count;
+            }
+        }
+        let main_thread = ["used_cpu_sys_main_thread:", "used_cpu_user_main_thread:"];
+        let cpu_s = cpu
+            .lines()
+            .filter_map(|line| main_thread.iter().find_map(|name| line.strip_prefix(name)))
+            .filter_map(|value| value.parse::<f64>().ok())
+            .sum();
+        Ok(Self { calls, cpu_s })
+    }
+
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        let added = |(name, count): (&String, &u64)| {
+            let old = before.calls.get(name).copied().unwrap_or_default();
+            (name.clone(), count.saturating_sub(old))
+        };
+        Self {
+            calls: self.calls.iter().map(added).collect(),
+            cpu_s: self.cpu_s - before.cpu_s,
+        }
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (name, count) in &other.calls {
+            *self.calls.entry(name.clone()).or_default() += count;
+        }
+        self.cpu_s += other.cpu_s;
+    }
+
+    /// Scripts that were run.
+    pub(crate) fn scripts(&self) -> f64 {
+        let calls = |name: &str| self.calls.get(name).copied().unwrap_or_default();
+        (calls("evalsha") + calls("eval")) as f64
+    }
+
+    pub(crate) fn commands(&self, origins: &Origins) -> Commands {
+        let mut commands = Commands::default();
+        for (name, count) in &self.calls {
+            let sent = origins.sent(name);
+            commands.sent += *count as f64 * sent;
+            commands.inside += *count as f64 * (1.0 - sent);
+        }
+        commands
+    }
+}
+
+impl Origins {
+    /// Looks on for a moment.
+    pub(crate) fn watch(port: u16) -> Result<Self> {
+        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.write_all(b"MONITOR\r\n")?;
+        stream.set_read_timeout(Some(LONGEST_LOOK))?;
+        let end = Instant::now() + LONGEST_LOOK;
+        let mut seen: BTreeMap<String, [f64; 2]> = BTreeMap::new();
+        let mut reader = BufReader::with_capacity(1 << 20, stream);
+        let mut line = Vec::new();
+        for _ in 0..ENOUGH_LINES {
+            if Instant::now() > end {
+                break;
+            }
+            line.clear();
+            match reader.read_until(b'\n', &mut line) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => break,
+                Err(failure) => return Err(failure.into()),
+            }
+            if let Some((name, by_script)) = parse(&String::from_utf8_lossy(&line)) {
+                seen.entry(name).or_default()[usize::from(by_script)] += 1.0;
+            }
+        }
+        Ok(Self(seen))
+    }
+
+    /// Which part of a command's calls clients sent. One that was not seen is taken for a client's,
+    /// unless it is one of those that make up a lock.
+    fn sent(&self, name: &str) -> f64 {
+        match self.0.get(name) {
+            Some([sent, inside]) => sent / (sent + inside),
+            None if OF_SCRIPTS.contains(&name) => 0.0,
+            None => 1.0,
+        }
+    }
+}
+
+/// The command in a line of MONITOR, and whether a script called it.
+fn parse(line: &str) -> Option<(String, bool)> {
+    let (_, rest) = line.split_once(" [")?;
+    let (source, rest) = rest.split_once("] \"")?;
+    let (name, _) = rest.split_once('"')?;
+    Some((name.to_lowercase(), source.ends_with(" lua")))
+}
+
+const OWN: [&str; 4] = ["info", "flushall", "monitor", "client"];
+
+const OF_SCRIPTS: [&str; 9] = [
+    "del", "exists", "get", "hdel", "hexists", "hincrby", "pexpire", "pttl", "publish",
+];
+
+const LONGEST_LOOK: Duration = Duration::from_millis(150);
+const ENOUGH_LINES: usize = 4_000;

@@ -1,0 +1,292 @@
+//! One library in one cell: the servers' counters around its window, and what its driver tells.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::Result;
+use crate::protocol::{Answer, Event, Request};
+use crate::run::cell::{Cell, Condition};
+use crate::run::counters::{Counters, Origins};
+use crate::run::figures::{Figures, Line, Outcome};
+use crate::run::libraries::Libraries;
+use crate::run::options::Options;
+use crate::run::plan::{Part, Planned};
+use crate::run::proxy::Proxy;
+use crate::run::server::Server;
+
+pub(crate) struct Measurer {
+    /// For all but W6.
+    alone: Server,
+    /// For W6; started when first needed.
+    five: Vec<Server>,
+    proxy: Proxy,
+    cells: u64,
+    /// By library and cell, from the first round: MONITOR is not free.
+    origins: BTreeMap<(Cell, &'static str), Origins>,
+    core: Option<usize>,
+    out: PathBuf,
+}
+
+impl Measurer {
+    pub(crate) fn start(options: &Options, out: &Path) -> Result<Self> {
+        let cores = std::thread::available_parallelism()?.get();
+        let core = (cores > 1 && !options.unpinned).then_some(1);
+        let alone = Server::start(core)?;
+        Ok(Self {
+            proxy: Proxy::start(alone.port())?,
+            alone,
+            five: Vec::new(),
+            cells: 0,
+            origins: BTreeMap::new(),
+            core,
+            out: out.to_owned(),
+        })
+    }
+
+    pub(crate) fn measure(
+        &mut self,
+        libraries: &mut Libraries,
+        planned: &Planned,
+        part: &Part,
+        round: usize,
+    ) -> Line {
+        // Memory is measured in a process that has done nothing before.
+        if planned.cell.workload == "W5" {
+            libraries.end(part.driver().0);
+        }
+        let outcome = match self.figures(libraries, planned, *part) {
+            Ok(outcome) => outcome,
+            Err(failure) => {
+                // Whatever it is doing, the next cell must not suffer from it.
+                libraries.end(part.driver().0);
+                Outcome::Nothing(format!("failed: {failure}"))
+            }
+        };
+        if let Err(failure) = self.heal() {
+            println!("a server did not come back: {failure}");
+        }
+        Line {
+            cell: planned.cell,
+            library: part.library,
+            measured: part.workload,
+            round,
+            outcome,
+        }
+    }
+
+    pub(crate) fn server_version(&mut self) -> Result<String> {
+        self.alone.version()
+    }
+
+    pub(crate) const fn core(&self) -> Option<usize> {
+        self.core
+    }
+
+    pub(crate) fn out(&self) -> &Path {
+        &self.out
+    }
+
+    fn figures(
+        &mut self,
+        libraries: &mut Libraries,
+        planned: &Planned,
+        part: Part,
+    ) -> Result<Outcome> {
+        let cell = planned.cell;
+        let request = self.request(planned, part)?;
+        let driver = libraries.driver(part.driver().0)?;
+        driver.ask(&request)?;
+        self.look_at_origins(planned, part)?;
+        let ready = driver.answer(request.cell, PATIENCE + seconds(planned.warmup_s))?;
+        if ready.event == Event::Result {
+            return Ok(Outcome::Nothing(reason(&ready)));
+        }
+        let before = self.counters(cell);
+        self.fault(cell)?;
+        driver.go(request.cell)?;
+        let mut answer = driver.answer(request.cell, PATIENCE + seconds(planned.seconds))?;
+        let spent = spent(&before, &self.counters(cell));
+        let mut figures = Figures::default();
+        if answer.event == Event::Held {
+            self.look_at_leases(&request, &mut figures)?;
+            driver.go(request.cell)?;
+            answer = driver.answer(request.cell, PATIENCE)?;
+        }
+        if answer.figures.contains_key("failed") || answer.figures.contains_key("unsupported") {
+            return Ok(Outcome::Nothing(reason(&answer)));
+        }
+        take(&answer, &mut figures);
+        let default = Origins::default();
+        let origins = self.origins.get(&(cell, part.library)).unwrap_or(&default);
+        derive(&mut figures, planned, &spent, origins);
+        Ok(Outcome::Figures(figures))
+    }
+
+    /// Sets the servers up as the cell wants them.
+    fn request(&mut self, planned: &Planned, part: Part) -> Result<Request> {
+        let cell = planned.cell;
+        while cell.workload == "W6" && self.five.len() < 5 {
+            self.five.push(Server::start(self.core)?);
+        }
+        for server in self.servers(cell) {
+            server.clear()?;
+        }
+        self.cells += 1;
+        let urls = match cell.condition {
+            Condition::Delayed => vec![self.proxy.url()],
+            _ => self.servers(cell).iter().map(Server::url).collect(),
+        };
+        Ok(Request {
+            cell: self.cells,
+            workload: part.workload.to_owned(),
+            urls,
+            owners: cell.owners,
+            clients: cell.clients,
+            warmup_s: planned.warmup_s,
+            seconds: planned.seconds,
+            name: format!("{}-{}", cell.workload.to_lowercase(), self.cells),
+            api: part.driver().1,
+            locks: cell.locks,
+            lease_s: planned.lease_s,
+        })
+    }
+
+    fn servers(&mut self, cell: Cell) -> &mut [Server] {
+        match cell.workload {
+            "W6" => &mut self.five,
+            _ => std::slice::from_mut(&mut self.alone),
+        }
+    }
+
+    /// Once for each library and cell, in the middle of the warm-up.
+    fn look_at_origins(&mut self, planned: &Planned, part: Part) -> Result<()> {
+        let key = (planned.cell, part.library);
+        if planned.cell.workload == "W5" || self.origins.contains_key(&key) {
+            return Ok(());
+        }
+        sleep(seconds(planned.warmup_s / 2.0));
+        let port = self.servers(planned.cell)[0].port();
+        self.origins.insert(key, Origins::watch(port)?);
+        Ok(())
+    }
+
+    /// Of each server; none of one that does not answer.
+    fn counters(&mut self, cell: Cell) -> Vec<Option<Counters>> {
+        let frozen = cell.condition == Condition::Frozen;
+        let servers = self.servers(cell).iter_mut().enumerate();
+        servers
+            .map(|(i, server)| match (frozen, i) {
+                (true, VICTIM) => None,
+                _ => Counters::read(server.connection()).ok(),
+            })
+            .collect()
+    }
+
+    fn fault(&mut self, cell: Cell) -> Result<()> {
+        match cell.condition {
+            Condition::Killed => self.five[VICTIM].kill(),
+            Condition::Frozen => self.five[VICTIM].freeze(),
+            Condition::Plain | Condition::Delayed => Ok(()),
+        }
+    }
+
+    fn heal(&mut self) -> Result<()> {
+        self.five.get_mut(VICTIM).map_or(Ok(()), Server::heal)
+    }
+
+    /// W5: whether each lock is still there, and the smallest TTL among them.
+    fn look_at_leases(&mut self, request: &Request, figures: &mut Figures) -> Result<()> {
+        let names: Vec<String> = (0..request.locks)
+            .map(|i| format!("{}:{i}", request.name))
+            .collect();
+        let mut ttls: Vec<i64> = Vec::with_capacity(names.len());
+        for some in names.chunks(1_000) {
+            let mut pipeline = redis::pipe();
+            for name in some {
+                pipeline.cmd("PTTL").arg(name);
+            }
+            ttls.extend(pipeline.query::<Vec<i64>>(self.alone.connection())?);
+        }
+        let missing = ttls.iter().filter(|ttl| **ttl < 0).count();
+        figures.set("missing_locks", missing as f64);
+        if let Some(least) = ttls.iter().filter(|ttl| **ttl >= 0).min() {
+            figures.set("smallest_ttl_ms", *least as f64);
+        }
+        Ok(())
+    }
+}
+
+/// The figures as the driver gave them.
+fn take(answer: &Answer, figures: &mut Figures) {
+    for (name, value) in &answer.figures {
+        if let Some(value) = value.as_f64() {
+            figures.set(name, value);
+        } else if let (true, Some(samples)) = (name == "samples_us", value.as_array()) {
+            figures.samples_us = samples.iter().filter_map(|s| s.as_f64()).collect();
+        }
+    }
+}
+
+/// What follows from the driver's figures and the servers' counters.
+fn derive(figures: &mut Figures, planned: &Planned, spent: &Counters, origins: &Origins) {
+    let cell = planned.cell;
+    let get = |name: &str| figures.get(name).unwrap_or(0.0);
+    let (window, cpu) = (get("seconds"), get("cpu_s"));
+    if cell.workload == "W5" {
+        let lost = get("lost_guards").max(get("missing_locks"));
+        figures.set("locks_lost", lost);
+        let periods = window / (planned.lease_s / 3.0);
+        let hundreds = cell.locks as f64 / 100.0;
+        let scripts = spent.scripts();
+        figures.set("commands_per_s", scripts / window);
+        figures.set("commands_per_100_and_period", scripts / periods / hundreds);
+        figures.set("client_cpu_percent", 100.0 * cpu / window);
+        figures.set("server_cpu_percent", 100.0 * spent.cpu_s / window);
+        return;
+    }
+    let (pairs, late) = (get("pairs"), get("late_pairs"));
+    figures.set("pairs_per_s", pairs / window);
+    figures.set("us_per_pair", 1e6 * window / pairs);
+    let all = pairs + late;
+    let commands = spent.commands(origins);
+    figures.set("commands_per_pair", commands.sent / all);
+    figures.set("inside_per_pair", commands.inside / all);
+    // Milliseconds a thousand are microseconds each.
+    figures.set("client_cpu_us_per_pair", 1e6 * cpu / all);
+    figures.set("server_cpu_us_per_pair", 1e6 * spent.cpu_s / all);
+    let turn_us = 1e6 * window / pairs * cell.contenders() as f64;
+    if let Some(p99) = figures.get("p99_us") {
+        figures.set("p99_in_turns", p99 / turn_us);
+    }
+}
+
+fn spent(before: &[Option<Counters>], after: &[Option<Counters>]) -> Counters {
+    let mut sum = Counters::default();
+    for (before, after) in before.iter().zip(after) {
+        if let (Some(before), Some(after)) = (before, after) {
+            sum.add(&after.since(before));
+        }
+    }
+    sum
+}
+
+fn reason(answer: &Answer) -> String {
+    let text = |name: &str| answer.figures.get(name).and_then(|v| v.as_str());
+    match (text("unsupported"), text("failed")) {
+        (Some(why), _) => why.to_owned(),
+        (None, Some(why)) => format!("failed: {why}"),
+        (None, None) => "it gave no result".to_owned(),
+    }
+}
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds)
+}
+
+/// For connecting, closing, and a pair that takes as long as it may.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Which of the five is killed or frozen: neither the first nor the last that is asked.
+const VICTIM: usize = 2;
