@@ -136,7 +136,8 @@ impl Server {
         if let Some(current) = self.slot.current() {
             return Ok(current);
         }
-        let opened = self.slot.get(self.source.open(limit));
+        // Boxed: what opens a connection is large, and part of every call otherwise.
+        let opened = self.slot.get(Box::pin(self.source.open(limit)));
         tokio::time::timeout(limit, opened)
             .await
             .unwrap_or_else(|_| Err(Failure::Unsent("no connection in time".into())))

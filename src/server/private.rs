@@ -30,7 +30,8 @@ impl Private {
         limit: Duration,
     ) -> Result<Connection, Failure> {
         let limit = limit.min(self.patience);
-        let opened = self.slot.get(source.open_own(limit));
+        // Boxed: what opens a connection is large, and part of every call otherwise.
+        let opened = self.slot.get(Box::pin(source.open_own(limit)));
         tokio::time::timeout(limit, opened)
             .await
             .unwrap_or_else(|_| Err(Failure::Unsent("no connection in time".into())))
