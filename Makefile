@@ -26,3 +26,4 @@ doc: ## the documentation, in a browser
 	cargo doc --no-deps --open
 
 include mutants.mk
+include profile.mk

@@ -5,19 +5,19 @@
 
 #![expect(clippy::disallowed_methods, reason = "what it measures is not a lease")]
 
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+mod support;
+
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use futures_util::stream::{StreamExt, iter};
 use lockdog::{Client, Guard};
-use redis::aio::MultiplexedConnection;
+use support::Server;
 
 #[tokio::main]
 async fn main() {
     if let Ok(locks) = std::env::var(LOCKS) {
-        let folder = tempfile::tempdir().expect("a temporary folder can be made");
-        let server = Server::start(folder.path()).await;
+        let server = Server::start().await;
         measure(&server, locks.parse().expect("it is a number")).await;
         return;
     }
@@ -47,10 +47,10 @@ async fn measure(server: &Server, locks: usize) {
     tokio::time::sleep(LEASE / 3).await;
     let after = resident();
 
-    server.ask::<()>(&["CONFIG", "RESETSTAT"]).await;
+    ask::<()>(server, &["CONFIG", "RESETSTAT"]).await;
     let began = Instant::now();
     tokio::time::sleep(LEASE / 3 * PERIODS).await;
-    let commands = server.scripts_run().await;
+    let commands = scripts_run(server).await;
     let periods = began.elapsed().as_secs_f64() / (LEASE / 3).as_secs_f64();
 
     assert!(guards.iter().all(Guard::is_valid), "a lock was lost");
@@ -85,61 +85,20 @@ fn resident() -> usize {
     kilobytes.expect("the kernel tells") * 1024
 }
 
-/// A server on a socket in a folder of its own; ended when dropped.
-struct Server {
-    process: Child,
-    url: String,
-    connection: MultiplexedConnection,
+async fn ask<T: redis::FromRedisValue>(server: &Server, args: &[&str]) -> T {
+    let mut command = redis::cmd(args[0]);
+    command.arg(&args[1..]);
+    let answer = command.query_async(&mut server.connection.clone()).await;
+    answer.expect("the server answers")
 }
 
-impl Server {
-    async fn start(folder: &Path) -> Self {
-        let socket = folder.join("socket");
-        let process = Command::new("redis-server")
-            .args(["--port", "0", "--save", "", "--appendonly", "no"])
-            .arg("--unixsocket")
-            .arg(&socket)
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("redis-server is installed");
-        let url = format!("unix://{}", socket.display());
-        let client = redis::Client::open(&*url).expect("the URL is ours");
-        let connection = loop {
-            match client.get_multiplexed_async_connection().await {
-                Ok(connection) => break connection,
-                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
-            }
-        };
-        Self {
-            process,
-            url,
-            connection,
-        }
-    }
-
-    async fn ask<T: redis::FromRedisValue>(&self, args: &[&str]) -> T {
-        let mut command = redis::cmd(args[0]);
-        command.arg(&args[1..]);
-        let answer = command.query_async(&mut self.connection.clone()).await;
-        answer.expect("the server answers")
-    }
-
-    async fn scripts_run(&self) -> u64 {
-        let stats: String = self.ask(&["INFO", "commandstats"]).await;
-        let calls = |line: &str| -> Option<u64> {
-            let line = line.strip_prefix("cmdstat_eval")?;
-            line.split_once("calls=")?.1.split(',').next()?.parse().ok()
-        };
-        stats.lines().filter_map(calls).sum()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It has nothing to save.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+async fn scripts_run(server: &Server) -> u64 {
+    let stats: String = ask(server, &["INFO", "commandstats"]).await;
+    let calls = |line: &str| -> Option<u64> {
+        let line = line.strip_prefix("cmdstat_eval")?;
+        line.split_once("calls=")?.1.split(',').next()?.parse().ok()
+    };
+    stats.lines().filter_map(calls).sum()
 }
 
 const LOCKS: &str = "LOCKDOG_BENCH_LOCKS";
