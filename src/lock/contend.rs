@@ -219,7 +219,13 @@ impl Caller<'_> {
             .map_or(look_again, |deadline| deadline.min(look_again));
         tokio::select! {
             () = place.subscribed() => {}
-            () = core.clock.sleep_until(limit) => {}
+            told = place.wait(limit) => {
+                told?;
+                if core.clock.now() < limit {
+                    // The lock may have been handed to it.
+                    return Ok(Step::Again);
+                }
+            }
         }
         // What was published before the subscription stood was not heard: look once more. Where it
         // cannot be had, timers have to do.

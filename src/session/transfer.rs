@@ -32,7 +32,8 @@ impl Transfer {
         let row: Row = hold.state().row.as_deref().copied().unwrap_or_default();
         match row.next(core.settings.hand_overs, core.clock.now()) {
             Turn::HandOver => {}
-            Turn::Release(others) => {
+            Turn::Release => return None,
+            Turn::Yield(others) => {
                 core.waiters.stay_out(hold.key(), others);
                 return None;
             }

@@ -229,11 +229,11 @@ impl Place {
     pub(crate) fn stays_out(&self, listen: bool) -> Option<Moment> {
         let mut queues = self.waiters.queues.lock();
         let queue = queues.by_key.get_mut(&*self.key)?;
-        let until = queue.stays_out(self.waiters.clock.now())?;
-        if listen {
+        let retreat = queue.stays_out(self.waiters.clock.now())?;
+        if listen && retreat.releases > 0 {
             queue.subscription(|| self.waiters.subscriptions.subscribe(&self.key));
         }
-        Some(until)
+        Some(retreat.until)
     }
 
     /// Takes the role from a contender that promised to look and has not for a poll cap: its future
@@ -323,3 +323,31 @@ const LONGEST_RETREAT: Duration = Duration::from_millis(5);
 
 /// No wait is shorter: a TTL of nothing must not become a busy loop.
 const SHORTEST: Duration = Duration::from_millis(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hold::Terms;
+
+    #[test]
+    fn a_waiter_that_is_leaving_is_picked_for_no_hand_over() {
+        let waiters = Waiters::new(Clock::default(), Duration::from_secs(60), 10);
+        let waiters = Arc::new(waiters);
+        let key = Arc::new(LockKey::new("l", None).unwrap());
+        let terms = Terms {
+            lease: Duration::from_secs(10),
+            watched: true,
+            max_hold: None,
+        };
+        let wish = Wish {
+            owner: Owner::new(),
+            terms: Some(terms),
+            deadline: None,
+        };
+        let place = waiters.enter(&key, wish).unwrap();
+        // Between its last look and the end of its place in the queue, on another thread.
+        assert!(place.decline().is_none());
+        assert!(waiters.receiver(&key).is_none());
+        drop(place);
+    }
+}

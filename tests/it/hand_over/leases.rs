@@ -1,0 +1,1 @@
+//! What a hold that was handed on is worth.
