@@ -2,7 +2,6 @@
 //! lock how often, and what others see of it.
 
 mod counts;
-mod leases;
 mod others;
 mod shares;
 mod unseen;

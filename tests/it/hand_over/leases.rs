@@ -1,1 +1,0 @@
-//! What a hold that was handed on is worth.
