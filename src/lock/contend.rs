@@ -246,7 +246,9 @@ struct Seat<'a> {
 
 impl Drop for Seat<'_> {
     fn drop(&mut self) {
-        if let Some(handed) = self.place.decline() {
+        if let Some(handed) = self.place.decline()
+            && !mutant!("declined_grant_stays")
+        {
             drop(Acquiring::handed(self.session, handed));
         }
     }

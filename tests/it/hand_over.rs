@@ -70,7 +70,7 @@ impl Race {
 }
 
 /// How often the server handed a lock on: no other script asks who listens.
-async fn transfers(redis: &Redis) -> u64 {
+pub(crate) async fn transfers(redis: &Redis) -> u64 {
     let stats = redis.commandstats().await;
     let names = ["pubsub|numsub", "pubsub"];
     names.iter().filter_map(|name| stats.get(*name)).sum()
