@@ -82,41 +82,38 @@ async fn a_hand_over_delivered_twice_is_one() {
     assert_eq!(held.unlock().await.unwrap(), Unlocked::Released);
     let next = got(next).await;
     rule.wait_hits(1).await;
-    assert_eq!(stand.counts().await, ["1"]);
+    finish(&stand, next).await;
+}
 
-    // Again when the receiver has re-entered, and when it has gone.
-    let (second, third) = (in_line(&stand.lock()).await, in_line(&stand.lock()).await);
-    for _ in 0..2 {
-        stand.proxy.on(transfer(), Action::Twice);
-    }
+/// Issue 4, section 3, as above: when the receiver has re-entered, and when it has gone.
+#[tokio::test]
+async fn a_hand_over_delivered_once_more_later_changes_nothing() {
+    let stand = Stand::start().await;
     let gates = [Gate::new(), Gate::new()];
     for gate in &gates {
         stand.proxy.on(transfer(), Action::TwiceLate(gate.clone()));
     }
-    next.unlock().await.unwrap();
-    let second = got(second).await;
-    second.unlock().await.unwrap();
-    let third = got(third).await;
-    let fourth = in_line(&stand.lock()).await;
-    third.unlock().await.unwrap();
-    let fourth = got(fourth).await;
-    let owner = fourth.owner();
-    let inner = stand.lock().lock().owner(&owner).await.unwrap();
+    let (held, next) = held_with_next(&stand).await;
+    held.unlock().await.unwrap();
+    let next = got(next).await;
+    let inner = stand.lock().lock().owner(&next.owner()).await.unwrap();
     let ttl = stand.redis.pttl(NAME).await;
     pass(&gates[0]).await;
-    assert_eq!(
-        (inner.hold_count(), stand.counts().await),
-        (2, vec!["2".to_owned()])
-    );
+    assert_eq!((inner.hold_count(), stand.counts().await), (2, two()));
     assert!(stand.redis.pttl(NAME).await <= ttl);
-    let fifth = in_line(&stand.lock()).await;
     inner.unlock().await.unwrap();
-    fourth.unlock().await.unwrap();
-    let fifth = got(fifth).await;
-    fifth.unlock().await.unwrap();
+    finish(&stand, next).await;
+
+    let (held, next) = held_with_next(&stand).await;
+    held.unlock().await.unwrap();
+    got(next).await.unlock().await.unwrap();
     pass(&gates[1]).await;
     assert!(stand.is_free().await);
     stand.assert_recovered().await;
+}
+
+fn two() -> Vec<String> {
+    vec!["2".to_owned()]
 }
 
 /// The example in the script's header, and what else it may find.

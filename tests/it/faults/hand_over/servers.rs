@@ -153,10 +153,7 @@ async fn a_hand_over_without_a_lease_sets_the_lock_free_and_tells() {
     // It contends, and is refused as everybody is.
     let refused = tokio::time::timeout(SOON, next).await.unwrap().unwrap();
     let refused = refused.unwrap_err();
-    assert!(
-        matches!(&refused, Error::Refused { code, .. } if code == "NOPERM"),
-        "{refused}"
-    );
+    assert!(matches!(refused, Error::Refused { .. }), "{refused}");
     redis.cmd(&["ACL", "SETUSER", "app", "+pexpire"]).await;
     lock.lock().await.unwrap().unlock().await.unwrap();
     drop(messages);
