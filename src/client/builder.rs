@@ -142,7 +142,7 @@ impl ClientBuilder {
     ///
     /// A hand-over is one command instead of two and a message, and nobody else can come between.
     /// Clients that wait without listening (that poll, or listen at a replica) cannot be seen; for
-    /// them a lock is released at least every 250 ms.
+    /// them a lock is released, and left alone for 5 ms, at least every 250 ms.
     ///
     /// Defaults to 16. Redisson has nothing like it.
     pub fn max_hand_overs(mut self, hand_overs: u32) -> Self {

@@ -28,8 +28,10 @@ pub(crate) struct Row {
 pub(crate) enum Turn {
     /// It hands the lock on.
     HandOver,
-    /// It sets the lock free, for so many others, if that is known.
-    Release(Option<u32>),
+    /// It sets the lock free: nobody was kept out.
+    Release,
+    /// It sets the lock free and leaves it to others; to so many who listen, if that is known.
+    Yield(Option<u32>),
 }
 
 impl Row {
@@ -43,8 +45,7 @@ impl Row {
     /// What comes next after this row. The first hand-over tells whether others wait.
     pub(crate) fn next(&self, bounds: Bounds, now: Moment) -> Turn {
         if bounds.hand_overs == 0 {
-            // Nobody is kept out, so nobody has to be let in.
-            return Turn::Release(Some(0));
+            return Turn::Release;
         }
         let Some(began) = self.began else {
             return Turn::HandOver;
@@ -57,7 +58,7 @@ impl Row {
         if goes_on {
             Turn::HandOver
         } else {
-            Turn::Release(self.others)
+            Turn::Yield(self.others)
         }
     }
 }
@@ -88,15 +89,15 @@ mod tests {
         assert_eq!(after(0, None, 0), Turn::HandOver);
         for others in [None, Some(2)] {
             assert_eq!(after(2, others, 19), Turn::HandOver);
-            assert_eq!(after(3, others, 0), Turn::Release(others));
-            assert_eq!(after(1, others, 20), Turn::Release(others));
+            assert_eq!(after(3, others, 0), Turn::Yield(others));
+            assert_eq!(after(1, others, 20), Turn::Yield(others));
         }
     }
 
     #[test]
     fn a_row_that_nobody_waits_for_ends_for_those_who_cannot_be_seen() {
         assert_eq!(after(1000, Some(0), 249), Turn::HandOver);
-        assert_eq!(after(1, Some(0), 250), Turn::Release(Some(0)));
+        assert_eq!(after(1, Some(0), 250), Turn::Yield(Some(0)));
     }
 
     #[test]
@@ -105,9 +106,6 @@ mod tests {
             hand_overs: 0,
             ..BOUNDS
         };
-        assert_eq!(
-            Row::default().next(never, Moment(1)),
-            Turn::Release(Some(0))
-        );
+        assert_eq!(Row::default().next(never, Moment(1)), Turn::Release);
     }
 }

@@ -132,12 +132,13 @@ impl Caller<'_> {
             return Ok(Step::Wait(later()));
         }
         contest.release_awaited = None;
-        if let Some(until) = view.stays_out {
-            // The releases of others end it before.
-            if matches!(core.settings.wake, Wake::PubSub) && !view.is_listening {
-                self.listen(place, until).await;
+        if let Some(retreat) = view.retreat {
+            // The releases of those who are known to wait end it before.
+            let listens = matches!(core.settings.wake, Wake::PubSub) && retreat.releases > 0;
+            if listens && !view.is_listening && self.listen(place, retreat.until).await? {
+                return Ok(Step::Again);
             }
-            return Ok(Step::Wait(until));
+            return Ok(Step::Wait(retreat.until));
         }
 
         let mut acquiring = match contest.spare.take() {
@@ -236,7 +237,9 @@ impl Caller<'_> {
         let limit = self
             .deadline
             .map_or(look_again, |deadline| deadline.min(look_again));
-        self.listen(place, limit).await;
+        if self.listen(place, limit).await? {
+            return Ok(Step::Again);
+        }
         // What was published before the subscription stood was not heard: look once more. Where it
         // cannot be had, timers have to do.
         contest.is_deaf = !place.is_listening();
@@ -248,12 +251,16 @@ impl Caller<'_> {
     }
 
     /// Waits until the lock's messages are heard, or it is known that they cannot be, or until then.
-    async fn listen(&self, place: &Place, until: Moment) {
+    /// True if it was told to look before: the lock may have been handed to it.
+    async fn listen(&self, place: &Place, until: Moment) -> Result<bool> {
         let core = self.core();
         let (source, limit) = (core.server.source(), core.server.command_timeout());
         tokio::select! {
-            () = place.subscribed(source, limit) => {}
-            () = core.clock.sleep_until(until) => {}
+            () = place.subscribed(source, limit) => Ok(false),
+            told = place.wait(until) => {
+                told?;
+                Ok(core.clock.now() < until)
+            }
         }
     }
 }
@@ -266,7 +273,9 @@ struct Seat<'a> {
 
 impl Drop for Seat<'_> {
     fn drop(&mut self) {
-        if let Some(handed) = self.place.decline() {
+        if let Some(handed) = self.place.decline()
+            && !mutant!("declined_grant_stays")
+        {
             drop(Acquiring::handed(self.session, handed));
         }
     }

@@ -37,7 +37,8 @@ impl Transfer {
         let row: Row = hold.state().row.as_deref().copied().unwrap_or_default();
         match row.next(core.settings.hand_overs, now) {
             Turn::HandOver => {}
-            Turn::Release(others) => {
+            Turn::Release => return None,
+            Turn::Yield(others) => {
                 core.waiters.stay_out(hold.key(), others);
                 return None;
             }
@@ -107,7 +108,13 @@ impl Transfer {
         let mut row = hold.state().row.take().unwrap_or_default();
         row.lengthen(others, now);
         self.next.hold().state().row = Some(row);
-        if let Some(declined) = self.receiver.deliver(self.next.hand_on(sent), now) {
+        let mut handed = self.next.hand_on(sent);
+        if mutant!("transfer_deadline_from_reply") {
+            handed.sent.first = Some(now);
+        }
+        if let Some(declined) = self.receiver.deliver(handed, now)
+            && !mutant!("declined_grant_stays")
+        {
             // Its drop undoes it, and lets the next in line try.
             drop(Acquiring::handed(session, declined));
         }

@@ -26,7 +26,7 @@ use crate::server::Source;
 
 pub use backoff::{Backoff, Wake};
 pub(crate) use messages::{Line, Messages};
-use queue::Queue;
+use queue::{Queue, Retreat};
 pub(crate) use subscriptions::{Heard, Subscription, Subscriptions};
 use ticket::Ticket;
 pub(crate) use ticket::{Found, Handed, Wish};
@@ -196,8 +196,8 @@ pub(crate) struct View {
     pub(crate) is_contender: bool,
     /// Every message of the lock is heard.
     pub(crate) is_listening: bool,
-    /// Up to when this client leaves the lock to others.
-    pub(crate) stays_out: Option<Moment>,
+    /// This client leaves the lock to others.
+    pub(crate) retreat: Option<Retreat>,
 }
 
 /// A waiter's place in the queue; left when dropped, and then passed on.
@@ -218,7 +218,7 @@ impl Place {
         View {
             is_contender: queue.is_contender(&self.ticket),
             is_listening: queue.is_listening(),
-            stays_out: queue.stays_out(now),
+            retreat: queue.stays_out(now),
         }
     }
 
@@ -349,3 +349,32 @@ const LONGEST_RETREAT: Duration = Duration::from_millis(5);
 
 /// No wait is shorter: a TTL of nothing must not become a busy loop.
 const SHORTEST: Duration = Duration::from_millis(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hold::Terms;
+
+    #[test]
+    fn a_waiter_that_is_leaving_is_picked_for_no_hand_over() {
+        let waiters = Waiters::new(Clock::default(), Duration::from_secs(60), 10);
+        let waiters = Arc::new(waiters);
+        let key = Arc::new(LockKey::new("l", None).unwrap());
+        let terms = Terms {
+            lease: Duration::from_secs(10),
+            watched: true,
+            max_hold: None,
+        };
+        let wish = Wish {
+            owner: Owner::new(),
+            terms: Some(terms),
+            deadline: None,
+        };
+        let now = waiters.clock.now();
+        let place = waiters.enter(&key, wish, now).unwrap();
+        // Between its last look and the end of its place in the queue, on another thread.
+        assert!(place.decline().is_none());
+        assert!(waiters.receiver(&key, now).is_none());
+        drop(place);
+    }
+}

@@ -25,10 +25,11 @@ pub(super) struct Queue {
 
 /// This client had the lock for a while and stays out, so that others get it. Without that pause they
 /// get next to nothing: they hear of a release later than whoever did it.
-struct Retreat {
-    until: Moment,
-    /// So many releases by others end it before.
-    releases: u32,
+#[derive(Clone, Copy)]
+pub(crate) struct Retreat {
+    pub(crate) until: Moment,
+    /// So many releases by others end it before; zero if nobody is known to wait.
+    pub(crate) releases: u32,
     /// The message of the release that began it will be heard, and is none of theirs.
     own: bool,
 }
@@ -143,23 +144,17 @@ impl Queue {
 
     /// Leaves the lock, which is about to be released, to so many others, if their number is known.
     pub(super) fn stay_out(&mut self, others: Option<u32>, until: Moment) {
-        let releases = others.unwrap_or(1);
-        let own = self.is_listening();
-        self.retreat = (releases > 0).then_some(Retreat {
+        self.retreat = Some(Retreat {
             until,
-            releases,
-            own,
+            releases: others.unwrap_or(1),
+            own: self.is_listening(),
         });
     }
 
-    /// Up to when the lock is left to others.
-    pub(super) fn stays_out(&mut self, now: Moment) -> Option<Moment> {
-        let until = self.retreat.as_ref()?.until;
-        if now >= until {
-            self.retreat = None;
-            return None;
-        }
-        Some(until)
+    /// Whether the lock is left to others.
+    pub(super) fn stays_out(&mut self, now: Moment) -> Option<Retreat> {
+        self.retreat = self.retreat.filter(|retreat| now < retreat.until);
+        self.retreat
     }
 
     /// A message came: the lock may be free, and for this client.
@@ -170,7 +165,7 @@ impl Queue {
             if std::mem::take(&mut retreat.own) {
                 return;
             }
-            retreat.releases -= 1;
+            retreat.releases = retreat.releases.saturating_sub(1);
             if retreat.releases > 0 {
                 return;
             }

@@ -220,9 +220,12 @@ impl Ticket {
         }
     }
 
-    /// Expects nothing any more. What was handed to it already is for the caller to undo.
+    /// Expects nothing any more, now or later: until it has left the queue, no holder may pick it.
+    /// What was handed to it already is for the caller to undo.
     pub(super) fn decline(&self) -> Option<Handed> {
-        self.outlook.lock().receive()
+        let mut outlook = self.outlook.lock();
+        outlook.absent = true;
+        outlook.receive()
     }
 }
 

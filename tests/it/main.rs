@@ -7,6 +7,7 @@
 
 mod examples;
 mod faults;
+mod hand_over;
 mod harness;
 mod interop;
 mod lock;

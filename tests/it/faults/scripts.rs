@@ -26,6 +26,10 @@ pub(super) fn settle() -> impl Matches {
     script(SETTLE)
 }
 
+pub(super) fn transfer() -> impl Matches {
+    script(TRANSFER)
+}
+
 pub(super) fn force_unlock() -> impl Matches {
     script(FORCE_UNLOCK)
 }
@@ -67,12 +71,14 @@ const ACQUIRE: &str = include_str!("../../../lua/lock/acquire.lua");
 const FORCE_UNLOCK: &str = include_str!("../../../lua/lock/force_unlock.lua");
 const RENEW: &str = include_str!("../../../lua/lock/renew.lua");
 const SETTLE: &str = include_str!("../../../lua/lock/settle.lua");
+pub(super) const TRANSFER: &str = include_str!("../../../lua/lock/transfer.lua");
 const UNLOCK: &str = include_str!("../../../lua/lock/unlock.lua");
 
-const ALL: [(&str, &str); 5] = [
+const ALL: [(&str, &str); 6] = [
     ("acquire", ACQUIRE),
     ("force_unlock", FORCE_UNLOCK),
     ("renew", RENEW),
     ("settle", SETTLE),
+    ("transfer", TRANSFER),
     ("unlock", UNLOCK),
 ];

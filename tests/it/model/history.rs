@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use lockdog::{Client, Guard, Owner};
 
+use crate::hand_over::transfers;
 use crate::support::RedisServer;
 
 /// One holder's time: from the return of its acquire up to its unlock or its deadline.
@@ -117,7 +118,11 @@ async fn holders_of_one_lock_never_overlap_in_time() {
     let rounds = 8 * ROUNDS;
     assert!(history.len() > rounds / 2, "only {} holds", history.len());
     assert_eq!(overlaps(&history), []);
-    server.redis().await.assert_clean().await;
+    let redis = server.redis().await;
+    let handed = transfers(&redis).await;
+    println!("{} holds, {handed} hand-overs", history.len());
+    assert!(handed > rounds as u64 / 20, "only {handed} hand-overs");
+    redis.assert_clean().await;
 }
 
 #[test]

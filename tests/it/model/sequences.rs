@@ -1,5 +1,7 @@
 //! Random sequences of calls on a real server, compared with the model after each.
 
+mod hand_over;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,6 +11,7 @@ use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy, prop_oneof};
 use proptest::test_runner::{Config, TestRunner};
 
+use crate::hand_over::transfers;
 use crate::model::state::{Acquired, Ended, Model};
 use crate::support::{Redis, RedisServer, eventually};
 
@@ -33,11 +36,25 @@ enum Step {
     /// Calls that are sent and not waited for.
     CancelAcquire(usize),
     CancelUnlock(usize),
+    /// The holder unlocks while this owner waits; either call may be cancelled on its way.
+    HandOver {
+        to: usize,
+        unlock: Fate,
+        wait: Fate,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    Ends,
+    IsCancelled,
 }
 
 fn step() -> impl Strategy<Value = Step> {
     let owner = || 0..3_usize;
     let acquire = (owner(), proptest::bool::ANY);
+    let fate = || prop_oneof![3 => Just(Fate::Ends), 1 => Just(Fate::IsCancelled)];
+    let hand_over = (owner(), fate(), fate());
     prop_oneof![
         30 => acquire.prop_map(|(owner, fixed)| Step::Acquire { owner, fixed }),
         15 => owner().prop_map(Step::Unlock),
@@ -51,6 +68,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Renew),
         8 => owner().prop_map(Step::CancelAcquire),
         8 => owner().prop_map(Step::CancelUnlock),
+        20 => hand_over.prop_map(|(to, unlock, wait)| Step::HandOver { to, unlock, wait }),
     ]
 }
 
@@ -129,6 +147,7 @@ impl<'a> Case<'a> {
                     poll_once(guard.unlock()).await;
                 }
             }
+            Step::HandOver { to, unlock, wait } => self.hand_over(to, unlock, wait).await,
         }
     }
 
@@ -262,11 +281,11 @@ fn check_ended(ended: Result<Unlocked, Error>, expected: Ended) {
 }
 
 /// Sends what a call sends at its first poll, and cancels it.
-async fn poll_once<F: Future>(call: F) {
+async fn poll_once<F: Future>(call: F) -> Option<F::Output> {
     tokio::select! {
         biased;
-        _ = call => {}
-        () = std::future::ready(()) => {}
+        output = call => Some(output),
+        () = std::future::ready(()) => None,
     }
 }
 
@@ -319,6 +338,9 @@ fn any_sequence_of_calls_ends_as_the_model_says() {
         for client in &world.clients {
             client.shutdown().await;
         }
+        let handed = transfers(&world.redis).await;
+        println!("{handed} hand-overs");
+        assert!(handed >= u64::from(CASES / 2), "only {handed} hand-overs");
         world.redis.assert_clean().await;
     });
     drop(server);

@@ -1,0 +1,60 @@
+//! A lock that is handed on within a client while something goes wrong (issue 4, section 3: "a lost
+//! reply, a cancelled receiver, a receiver past its deadline, a force unlock in between").
+
+mod leases;
+mod left;
+mod replies;
+mod servers;
+mod unpolled;
+
+use lockdog::{Guard, Lock, Owner, Result, Unlocked};
+use tokio::task::JoinHandle;
+
+use crate::faults::SOON;
+use crate::faults::scripts::transfer;
+use crate::faults::stand::Stand;
+
+type Waiting = JoinHandle<Result<Guard>>;
+
+/// An owner of its own that waits in line.
+async fn in_line(lock: &Lock) -> Waiting {
+    let waiting = tokio::spawn(lock.lock().owner(&Owner::new()).into_future());
+    // The tests run on one thread, so it stands in line when this comes back.
+    tokio::task::yield_now().await;
+    waiting
+}
+
+/// A held lock, and somebody of the same client who is next.
+async fn held_with_next(stand: &Stand) -> (Guard, Waiting) {
+    let lock = stand.lock();
+    let held = lock.lock().owner(&Owner::new()).await.unwrap();
+    (held, in_line(&lock).await)
+}
+
+/// What a waiter got in the end.
+async fn got(waiting: Waiting) -> Guard {
+    let got = tokio::time::timeout(SOON, waiting).await;
+    let got = got.expect("it waits though the lock is free");
+    got.expect("it is not cancelled").expect("nothing is wrong")
+}
+
+/// Unlocks the last guard of a test, and looks that nothing is left.
+async fn finish(stand: &Stand, last: Guard) {
+    assert_eq!(last.hold_count(), 1);
+    assert_eq!(stand.counts().await, ["1"]);
+    assert_eq!(last.unlock().await.unwrap(), Unlocked::Released);
+    stand.assert_recovered().await;
+}
+
+fn transfers(stand: &Stand) -> usize {
+    stand.proxy.count(transfer())
+}
+
+/// Polls a future once and leaves it.
+async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    tokio::select! {
+        biased;
+        output = future => Some(output),
+        () = std::future::ready(()) => None,
+    }
+}

@@ -1,0 +1,173 @@
+//! The lease of a hold that was handed on is the receiver's own.
+
+use std::time::{Duration, Instant};
+
+use lockdog::{Client, LostReason, Owner, Unlocked};
+
+use super::{finish, got, held_with_next, transfers};
+use crate::faults::SOON;
+use crate::faults::scripts::{renew, transfer};
+use crate::faults::stand::{NAME, Stand};
+use crate::support::{Action, Gate, eventually};
+
+/// Issue 4, section 3: the script sets the next one's lease.
+#[tokio::test]
+async fn the_lease_in_redis_is_the_receivers() {
+    let stand = Stand::with(|client| client.watchdog_lease(WATCHED)).await;
+    let lock = stand.lock();
+    for (first, next) in [
+        (None, Some(SHORT)),
+        (Some(SHORT), None),
+        (Some(LONG), Some(SHORT)),
+    ] {
+        let request = |lease: Option<Duration>| {
+            let request = lock.lock().owner(&Owner::new());
+            match lease {
+                Some(lease) => request.lease(lease),
+                None => request,
+            }
+        };
+        let held = request(first).await.unwrap();
+        let waiting = tokio::spawn(request(next).into_future());
+        tokio::task::yield_now().await;
+        let before = transfers(&stand);
+        assert_eq!(held.unlock().await.unwrap(), Unlocked::Released);
+        let next_guard = got(waiting).await;
+        assert_eq!(transfers(&stand), before + 1);
+        let lease = next.unwrap_or(WATCHED);
+        let ttl = Duration::from_millis(stand.redis.pttl(NAME).await as u64);
+        assert!(ttl <= lease && ttl + SOON > lease, "{ttl:?} of {lease:?}");
+        assert!(
+            next_guard.remaining() <= ttl,
+            "{:?}",
+            next_guard.remaining()
+        );
+        let holds = stand.client.holds();
+        assert_eq!(holds.len(), 1);
+        assert_eq!(holds[0].watched, next.is_none());
+        finish(&stand, next_guard).await;
+    }
+}
+
+/// Invariant 2: the deadline counts from the moment before the first sending.
+#[tokio::test]
+async fn the_receivers_deadline_counts_from_the_sending_of_the_hand_over() {
+    let stand = Stand::start().await;
+    let lock = stand.lock();
+    for action in [Action::HoldReply, Action::HoldRequest] {
+        let held = lock.lock().owner(&Owner::new()).await.unwrap();
+        let next = lock.lock().lease(LONG).owner(&Owner::new());
+        let next = tokio::spawn(next.into_future());
+        tokio::task::yield_now().await;
+        let gate = Gate::new();
+        stand.proxy.on(transfer(), action(gate.clone()));
+        let latest = async {
+            gate.wait_reached().await;
+            // It was sent before the proxy had it.
+            let latest = Instant::now() + LONG - LONG / 100 - Duration::from_millis(2);
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            gate.open();
+            latest
+        };
+        let (unlocked, latest) = tokio::join!(held.unlock(), latest);
+        assert_eq!(unlocked.unwrap(), Unlocked::Released);
+        let next = got(next).await;
+        let deadline = Instant::now() + next.remaining();
+        assert!(deadline <= latest, "{:?} too late", deadline - latest);
+        finish(&stand, next).await;
+    }
+}
+
+/// Invariant 2: a grant answered after its own deadline is none.
+#[tokio::test]
+async fn a_hand_over_that_is_answered_after_its_lease_is_no_grant() {
+    let stand = Stand::start().await;
+    let lock = stand.lock();
+    let held = lock.lock().owner(&Owner::new()).await.unwrap();
+    let short = Duration::from_millis(200);
+    let next = lock.try_lock().wait(SOON).lease(short).owner(&Owner::new());
+    let next = tokio::spawn(next.into_future());
+    tokio::task::yield_now().await;
+    let gate = Gate::new();
+    stand.proxy.on(transfer(), Action::HoldReply(gate.clone()));
+    let late = async {
+        gate.wait_reached().await;
+        tokio::time::sleep(short * 2).await;
+        gate.open();
+    };
+    let (unlocked, ()) = tokio::join!(held.unlock(), late);
+    assert_eq!(unlocked.unwrap(), Unlocked::Released);
+    // It tries again, for itself.
+    let next = tokio::time::timeout(SOON, next).await.unwrap().unwrap();
+    let next = next.unwrap().expect("it is free");
+    assert!(next.remaining() <= short);
+    drop(next);
+    stand.assert_recovered().await;
+}
+
+/// Invariant 5, and the design's guard: the watchdog keeps it, and says when it is lost.
+#[tokio::test]
+async fn a_watched_hold_that_was_handed_on_is_renewed_and_told_of_its_loss() {
+    let lease = Duration::from_millis(1500);
+    let stand = Stand::with(|client| client.watchdog_lease(lease)).await;
+    let (held, next) = held_with_next(&stand).await;
+    held.unlock().await.unwrap();
+    let next = got(next).await;
+    assert_eq!(transfers(&stand), 1);
+    let before = stand.proxy.count(renew());
+    stand.proxy.wait_for(renew(), before + 4).await;
+    assert!(next.is_valid());
+    assert_eq!(stand.counts().await, ["1"]);
+    stand.redis.cmd(&["DEL", NAME]).await;
+    let lost = tokio::time::timeout(SOON, next.lost()).await.unwrap();
+    assert_eq!(lost.reason(), LostReason::NotOurs);
+    assert!(next.unlock().await.unwrap_err().is_lost());
+    stand.assert_recovered().await;
+}
+
+/// Design: a fixed lease ends the hold at its end, a handed one too.
+#[tokio::test]
+async fn a_fixed_lease_that_was_handed_on_ends() {
+    let stand = Stand::start().await;
+    let lock = stand.lock();
+    let held = lock.lock().owner(&Owner::new()).await.unwrap();
+    let lease = Duration::from_millis(700);
+    let next = lock.lock().lease(lease).owner(&Owner::new());
+    let next = tokio::spawn(next.into_future());
+    tokio::task::yield_now().await;
+    held.unlock().await.unwrap();
+    let next = got(next).await;
+    let lost = tokio::time::timeout(SOON, next.lost()).await.unwrap();
+    assert_eq!(lost.reason(), LostReason::Deadline);
+    assert!(!next.is_valid());
+    eventually(SOON, "it is free", async || stand.is_free().await).await;
+    drop(next);
+    stand.assert_recovered().await;
+}
+
+/// A client's settings at their smallest: a hold that was handed on is not lost to its first period.
+#[tokio::test]
+async fn holds_that_go_from_hand_to_hand_outlive_the_lease_of_each() {
+    let stand = Stand::start().await;
+    let lease = Duration::from_millis(900);
+    let client = Client::builder()
+        .url(stand.server.url())
+        .watchdog_lease(lease);
+    let client = client.build().await.unwrap();
+    let lock = client.lock(NAME);
+    let mut held = lock.lock().owner(&Owner::new()).await.unwrap();
+    let began = Instant::now();
+    while began.elapsed() < lease * 3 {
+        let next = super::in_line(&lock).await;
+        tokio::time::sleep(lease / 2).await;
+        assert_eq!(held.unlock().await.unwrap(), Unlocked::Released);
+        held = got(next).await;
+        assert!(held.is_valid());
+    }
+    held.unlock().await.unwrap();
+    stand.assert_recovered().await;
+}
+
+const WATCHED: Duration = Duration::from_secs(30);
+const SHORT: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(90);

@@ -1,0 +1,209 @@
+//! Futures that are dropped while a lock is handed on.
+
+use std::time::Duration;
+
+use lockdog::{Client, Error, Owner, Unlocked};
+
+use super::{finish, got, held_with_next, in_line, transfers};
+use crate::faults::SOON;
+use crate::faults::poll::{LINGERS, poll_n_times};
+use crate::faults::scripts::transfer;
+use crate::faults::stand::{NAME, Stand};
+use crate::support::{Action, Gate, eventually};
+
+/// Issue 4, section 3: whoever unlocks drives the hand-over; dropped at any point of it, before and
+/// after the command was written, the next in line gets the lock all the same.
+#[tokio::test]
+async fn the_next_in_line_gets_the_lock_from_an_unlock_dropped_anywhere() {
+    let stand = Stand::start().await;
+    let (mut sent, mut unsent) = (0, 0);
+    for linger in LINGERS {
+        for n in 1.. {
+            assert!(n < 100, "it is polled again and again");
+            let before = transfers(&stand);
+            let (held, next) = held_with_next(&stand).await;
+            let done = poll_n_times(held.unlock(), n, linger).await;
+            finish(&stand, got(next).await).await;
+            match transfers(&stand) - before {
+                0 => unsent += 1,
+                _ => sent += 1,
+            }
+            if let Some(unlocked) = done {
+                assert_eq!(unlocked.unwrap(), Unlocked::Released);
+                assert!(n > 1, "it waits for something");
+                break;
+            }
+        }
+    }
+    assert!(sent >= 3, "sent {sent}, unsent {unsent}");
+}
+
+/// Issue 4, section 3: a cancelled receiver's grant passes on. Before and after the server did it.
+#[tokio::test]
+async fn the_grant_of_a_receiver_that_is_cancelled_passes_on() {
+    for executed in [false, true] {
+        let stand = Stand::start().await;
+        let (held, first) = held_with_next(&stand).await;
+        let second = in_line(&stand.lock()).await;
+        let gate = Gate::new();
+        let action = match executed {
+            true => Action::HoldReply(gate.clone()),
+            false => Action::HoldRequest(gate.clone()),
+        };
+        stand.proxy.on(transfer(), action);
+        let holder = stand.holder().await;
+        let cancel = async {
+            gate.wait_reached().await;
+            if executed {
+                eventually(SOON, "it is handed on", async || {
+                    stand.holder().await != holder
+                })
+                .await;
+            }
+            first.abort();
+            assert!(first.await.unwrap_err().is_cancelled());
+            gate.open();
+        };
+        let (unlocked, ()) = tokio::join!(held.unlock(), cancel);
+        assert_eq!(unlocked.unwrap(), Unlocked::Released);
+        finish(&stand, got(second).await).await;
+    }
+}
+
+/// Issue 4, section 3: a receiver past its deadline. It is told in time, and keeps nothing.
+#[tokio::test]
+async fn a_receiver_whose_time_runs_out_meanwhile_is_told_in_time_and_keeps_nothing() {
+    for executed in [false, true] {
+        let stand = Stand::start().await;
+        let lock = stand.lock();
+        let held = lock.lock().owner(&Owner::new()).await.unwrap();
+        let wait = Duration::from_millis(600);
+        let first = lock.try_lock().wait(wait).owner(&Owner::new());
+        let first = tokio::spawn(first.into_future());
+        tokio::task::yield_now().await;
+        let second = in_line(&lock).await;
+        let gate = Gate::new();
+        let action = match executed {
+            true => Action::HoldReply(gate.clone()),
+            false => Action::HoldRequest(gate.clone()),
+        };
+        stand.proxy.on(transfer(), action);
+        let time_out = async {
+            gate.wait_reached().await;
+            let ended = tokio::time::timeout(SOON, first).await;
+            match ended.expect("it ends at its deadline").unwrap() {
+                Ok(None) | Err(Error::Timeout { .. }) => {}
+                other => panic!("{other:?}"),
+            }
+            gate.open();
+        };
+        let (unlocked, ()) = tokio::join!(held.unlock(), time_out);
+        assert_eq!(unlocked.unwrap(), Unlocked::Released);
+        finish(&stand, got(second).await).await;
+    }
+}
+
+/// Invariant 9, and issue 4, section 3: a receiver of an owner that waits twice.
+#[tokio::test]
+async fn both_calls_of_an_owner_have_the_lock_that_was_handed_to_one() {
+    let stand = Stand::start().await;
+    let lock = stand.lock();
+    let held = lock.lock().owner(&Owner::new()).await.unwrap();
+    let owner = Owner::new();
+    let first = tokio::spawn(lock.lock().owner(&owner).into_future());
+    tokio::task::yield_now().await;
+    let stranger = in_line(&lock).await;
+    let second = tokio::spawn(lock.lock().owner(&owner).into_future());
+    tokio::task::yield_now().await;
+    assert_eq!(held.unlock().await.unwrap(), Unlocked::Released);
+    let (first, second) = (got(first).await, got(second).await);
+    assert_eq!(transfers(&stand), 1);
+    assert_eq!(
+        (first.hold_count(), stand.counts().await),
+        (2, vec!["2".to_owned()])
+    );
+    assert!(!stranger.is_finished());
+    first.unlock().await.unwrap();
+    assert_eq!(second.unlock().await.unwrap(), Unlocked::Released);
+    finish(&stand, got(stranger).await).await;
+}
+
+/// Issue 4, section 3. The waiters are told, and nothing stays behind.
+#[tokio::test]
+async fn a_shutdown_in_the_middle_of_a_hand_over_leaves_nothing() {
+    for executed in [false, true] {
+        let stand = Stand::start().await;
+        let (held, first) = held_with_next(&stand).await;
+        let second = in_line(&stand.lock()).await;
+        let gate = Gate::new();
+        let action = match executed {
+            true => Action::HoldReply(gate.clone()),
+            false => Action::HoldRequest(gate.clone()),
+        };
+        stand.proxy.on(transfer(), action);
+        let shut_down = async {
+            gate.wait_reached().await;
+            let (report, ()) = tokio::join!(stand.client.shutdown(), async {
+                tokio::task::yield_now().await;
+                gate.open();
+            });
+            report
+        };
+        let (unlocked, report) = tokio::join!(held.unlock(), shut_down);
+        assert_eq!(report.unconfirmed, 0);
+        assert!(matches!(unlocked, Ok(Unlocked::Released)), "{unlocked:?}");
+        for waiting in [first, second] {
+            let told = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
+            assert!(matches!(told, Err(Error::Closed)), "{told:?}");
+        }
+        stand.assert_recovered().await;
+    }
+}
+
+/// Issue 4, section 3: cancelled receivers and unlocks, at whatever moment two threads find for
+/// that. A grant that nobody takes in would keep the lock for a lease, which outlives the test.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_is_cancelled_when_the_lock_goes_from_hand_to_hand_it_goes_on() {
+    let stand = Stand::start().await;
+    let client = Client::builder()
+        .url(stand.server.url())
+        .watchdog_lease(SOON * 10);
+    let client = client.build().await.unwrap();
+    let lock = client.lock(NAME);
+    let mut crowd = tokio::task::JoinSet::new();
+    for number in 0..6_u64 {
+        let lock = lock.clone();
+        crowd.spawn(async move {
+            let mut random = number + 1;
+            let mut taken = 0;
+            for round in 0..400_u64 {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                let request = lock.lock().owner(&Owner::new()).into_future();
+                // Each third call is given up somewhere on its way.
+                let polls = match random % 3 {
+                    0 => 1 + (random / 3 % 4) as usize,
+                    _ => usize::MAX,
+                };
+                let call = poll_n_times(request, polls, Duration::ZERO);
+                let got = tokio::time::timeout(SOON, call).await;
+                let got = got.unwrap_or_else(|_| panic!("{number} is stuck in round {round}"));
+                if let Some(guard) = got {
+                    taken += 1;
+                    let polls = match random / 16 % 4 {
+                        0 => 1 + (random / 64 % 2) as usize,
+                        _ => usize::MAX,
+                    };
+                    let guard = guard.expect("nothing is wrong");
+                    poll_n_times(guard.unlock(), polls, Duration::ZERO).await;
+                }
+            }
+            taken
+        });
+    }
+    let taken: u64 = crowd.join_all().await.into_iter().sum();
+    assert!(taken > 1000, "{taken}");
+    client.shutdown().await;
+    stand.assert_recovered().await;
+}

@@ -1,0 +1,162 @@
+//! Hand-overs whose answer is lost, or that come twice or late.
+
+use std::time::Duration;
+
+use lockdog::{Error, Unlocked};
+
+use super::{finish, got, held_with_next, in_line, transfers};
+use crate::faults::SOON;
+use crate::faults::scripts::{TRANSFER, transfer};
+use crate::faults::stand::{NAME, PATIENCE, Stand};
+use crate::support::{Action, Gate};
+
+/// Issue 4, section 3: a lost reply, the same arguments again.
+#[tokio::test]
+async fn a_hand_over_repeated_after_a_lost_reply_is_one() {
+    let stand = Stand::start().await;
+    let (held, next) = held_with_next(&stand).await;
+    let rule = stand.proxy.on(transfer(), Action::ExecuteThenCut);
+    assert_eq!(held.unlock().await.unwrap(), Unlocked::Released);
+    let next = got(next).await;
+    assert_eq!((rule.hits(), transfers(&stand)), (1, 2));
+    let sent = stand.proxy.commands();
+    let sent: Vec<_> = sent
+        .iter()
+        .filter(|seen| transfer()(&seen.args))
+        .map(|seen| seen.args[2..].to_vec())
+        .collect();
+    assert_eq!(sent[0], sent[1]);
+    finish(&stand, next).await;
+}
+
+/// Issue 4, section 3. The connection breaks before the server has read the command; what it read
+/// late changes nothing.
+#[tokio::test]
+async fn a_hand_over_that_arrives_late_changes_nothing() {
+    let stand = Stand::start().await;
+    let (held, next) = held_with_next(&stand).await;
+    let gate = Gate::new();
+    let late = stand
+        .proxy
+        .on(transfer(), Action::HoldRequest(gate.clone()));
+    let cut = async {
+        gate.wait_reached().await;
+        assert!(stand.proxy.cut_all() >= 1);
+    };
+    let (unlocked, ()) = tokio::join!(held.unlock(), cut);
+    assert_eq!(unlocked.unwrap(), Unlocked::Released);
+    let next = got(next).await;
+    let (holder, third) = (stand.holder().await, in_line(&stand.lock()).await);
+    assert_eq!(next.unlock().await.unwrap(), Unlocked::Released);
+    let third = got(third).await;
+    let third_holder = stand.holder().await;
+    assert_ne!(holder, third_holder);
+    assert_eq!(late.hits(), 0);
+    gate.open();
+    gate.wait_passed().await;
+    assert_eq!((late.hits(), stand.holder().await), (1, third_holder));
+    finish(&stand, third).await;
+}
+
+/// Issue 4, section 3: the silence lasts until the command timeout.
+#[tokio::test]
+async fn after_a_hand_over_without_an_answer_the_next_in_line_contends() {
+    for action in [Action::DropReply, Action::HoldRequest(Gate::new())] {
+        let stand = Stand::with(|client| client.command_timeout(PATIENCE)).await;
+        let (held, next) = held_with_next(&stand).await;
+        let rule = stand.proxy.on(transfer(), action.clone());
+        let error = held.unlock().await.unwrap_err();
+        assert!(matches!(error, Error::UnlockUnconfirmed(_)), "{error}");
+        let next = got(next).await;
+        assert_eq!(rule.hits(), u64::from(matches!(action, Action::DropReply)));
+        finish(&stand, next).await;
+    }
+}
+
+/// Issue 4, section 3: idempotent like every script.
+#[tokio::test]
+async fn a_hand_over_delivered_twice_is_one() {
+    let stand = Stand::start().await;
+    let (held, next) = held_with_next(&stand).await;
+    let rule = stand.proxy.on(transfer(), Action::Twice);
+    assert_eq!(held.unlock().await.unwrap(), Unlocked::Released);
+    let next = got(next).await;
+    rule.wait_hits(1).await;
+    finish(&stand, next).await;
+}
+
+/// Issue 4, section 3, as above: when the receiver has re-entered, and when it has gone.
+#[tokio::test]
+async fn a_hand_over_delivered_once_more_later_changes_nothing() {
+    let stand = Stand::start().await;
+    let gates = [Gate::new(), Gate::new()];
+    for gate in &gates {
+        stand.proxy.on(transfer(), Action::TwiceLate(gate.clone()));
+    }
+    let (held, next) = held_with_next(&stand).await;
+    held.unlock().await.unwrap();
+    let next = got(next).await;
+    let inner = stand.lock().lock().owner(&next.owner()).await.unwrap();
+    let ttl = stand.redis.pttl(NAME).await;
+    pass(&gates[0]).await;
+    assert_eq!((inner.hold_count(), stand.counts().await), (2, two()));
+    assert!(stand.redis.pttl(NAME).await <= ttl);
+    inner.unlock().await.unwrap();
+    finish(&stand, next).await;
+
+    let (held, next) = held_with_next(&stand).await;
+    held.unlock().await.unwrap();
+    got(next).await.unlock().await.unwrap();
+    pass(&gates[1]).await;
+    assert!(stand.is_free().await);
+    stand.assert_recovered().await;
+}
+
+fn two() -> Vec<String> {
+    vec!["2".to_owned()]
+}
+
+/// The example in the script's header, and what else it may find.
+#[tokio::test]
+async fn the_script_run_twice_does_what_it_does_once() {
+    let stand = Stand::start().await;
+    let hand_over = async |from: &str, lease: &str| -> Option<i64> {
+        let call = ["EVAL", TRANSFER, "1", "h", from, "b", lease, "channel"];
+        stand.redis.ask(&call).await
+    };
+    let holders = async || stand.redis.hash("h").await;
+    let messages = stand.redis.messages("*").await;
+    let hash = |field: &str, count: &str| [(field.to_owned(), count.to_owned())].into();
+    // Nobody's.
+    assert_eq!(hand_over("a", "5000").await, None);
+    assert!(holders().await.is_empty());
+    stand.redis.cmd(&["HSET", "h", "a", "2"]).await;
+    stand.redis.cmd(&["PEXPIRE", "h", "90000"]).await;
+    assert_eq!(hand_over("a", "5000").await, Some(0));
+    assert_eq!(holders().await, hash("b", "1"));
+    assert!(stand.redis.pttl("h").await <= 5000);
+    // The second time it changes neither the count nor the lease.
+    stand.redis.cmd(&["HSET", "h", "b", "3"]).await;
+    stand.redis.cmd(&["PEXPIRE", "h", "90000"]).await;
+    assert_eq!(hand_over("a", "5000").await, Some(0));
+    assert_eq!(holders().await, hash("b", "3"));
+    assert!(stand.redis.pttl("h").await > 5000);
+    // Somebody else's.
+    stand.redis.cmd(&["DEL", "h"]).await;
+    stand.redis.cmd(&["HSET", "h", "c", "1"]).await;
+    assert_eq!(hand_over("a", "5000").await, None);
+    assert_eq!(holders().await, hash("c", "1"));
+    assert!(messages.seen().is_empty());
+    stand.redis.cmd(&["DEL", "h"]).await;
+    drop(messages);
+    stand.assert_recovered().await;
+}
+
+async fn pass(gate: &Gate) {
+    let reached = tokio::time::timeout(SOON, gate.wait_reached()).await;
+    reached.expect("the command was sent");
+    gate.open();
+    tokio::time::timeout(Duration::from_secs(10), gate.wait_passed())
+        .await
+        .expect("it is delivered");
+}

@@ -1,0 +1,174 @@
+//! A lock that is gone when it is to be handed on, and servers that refuse.
+
+use lockdog::{Error, Owner, Unlocked};
+
+use super::{finish, got, held_with_next, in_line, transfers};
+use crate::faults::SOON;
+use crate::faults::scripts::transfer;
+use crate::faults::stand::{NAME, Stand, take};
+use crate::support::{Action, Gate, RedisServer, eventually};
+
+/// Issue 4, section 3: answer "not held": the sender gets `Lost`, the receiver contends.
+#[tokio::test]
+async fn a_lock_that_was_lost_is_not_handed_on() {
+    let stand = Stand::start().await;
+    let (held, next) = held_with_next(&stand).await;
+    stand.redis.cmd(&["DEL", NAME]).await;
+    let error = held.unlock().await.unwrap_err();
+    assert!(error.is_lost() && !error.may_be_held(), "{error}");
+    assert_eq!(transfers(&stand), 1);
+    finish(&stand, got(next).await).await;
+    // Nor if another client has it by now.
+    let (held, next) = held_with_next(&stand).await;
+    stand.redis.cmd(&["DEL", NAME]).await;
+    let others = take(&stand.others_lock().await).await;
+    assert!(held.unlock().await.unwrap_err().is_lost());
+    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    assert!(!next.is_finished() && others.is_valid());
+    others.unlock().await.unwrap();
+    finish(&stand, got(next).await).await;
+}
+
+/// Issue 4, section 3: a force unlock in between, before the server has read the command.
+#[tokio::test]
+async fn a_lock_freed_by_force_before_it_is_handed_on_is_lost_and_the_receiver_contends() {
+    let stand = Stand::start().await;
+    let (held, next) = held_with_next(&stand).await;
+    let gate = Gate::new();
+    let action = Action::HoldRequest(gate.clone());
+    stand.proxy.on(transfer(), action);
+    let others = stand.others_lock().await;
+    let force = async {
+        gate.wait_reached().await;
+        assert!(others.force_unlock().await.unwrap());
+        gate.open();
+    };
+    let (unlocked, ()) = tokio::join!(held.unlock(), force);
+    let error = unlocked.unwrap_err();
+    assert!(error.is_lost(), "{error}");
+    finish(&stand, got(next).await).await;
+}
+
+/// Issue 4, section 3: the server did it, the lock is freed by force, and then the answer comes.
+#[tokio::test]
+async fn a_force_unlock_between_the_hand_over_and_its_answer_ends_the_grant() {
+    let stand = Stand::start().await;
+    let (held, next) = held_with_next(&stand).await;
+    let gate = Gate::new();
+    stand.proxy.on(transfer(), Action::HoldReply(gate.clone()));
+    let before = stand.holder().await;
+    let others = stand.others_lock().await;
+    let force = async {
+        gate.wait_reached().await;
+        eventually(SOON, "it is handed on", async || {
+            stand.holder().await != before
+        })
+        .await;
+        assert!(others.force_unlock().await.unwrap());
+        let third = take(&others).await;
+        gate.open();
+        third
+    };
+    let (unlocked, third) = tokio::join!(held.unlock(), force);
+    assert_eq!(unlocked.unwrap(), Unlocked::Released);
+    // The receiver was granted it before; it hears of the loss as every holder does.
+    let next = got(next).await;
+    assert!(next.unlock().await.unwrap_err().is_lost());
+    assert_eq!(third.unlock().await.unwrap(), Unlocked::Released);
+    stand.assert_recovered().await;
+}
+
+/// Issue 4, section 3: by a client of its own, which knows that it freed a grant that nobody has
+/// read yet.
+#[tokio::test]
+async fn a_grant_that_its_own_client_freed_by_force_is_none() {
+    let stand = Stand::start().await;
+    let lock = stand.lock();
+    let held = lock.lock().owner(&Owner::new()).await.unwrap();
+    let mut first = lock.lock().owner(&Owner::new()).into_future();
+    assert!(super::poll_once(&mut first).await.is_none());
+    assert_eq!(held.unlock().await.unwrap(), Unlocked::Released);
+    assert_eq!(transfers(&stand), 1);
+    let granted = stand.holder().await;
+    assert!(lock.force_unlock().await.unwrap());
+    assert!(stand.is_free().await);
+    let first = tokio::time::timeout(SOON, first).await.unwrap().unwrap();
+    assert_ne!(stand.holder().await, granted);
+    finish(&stand, first).await;
+}
+
+/// Issue 4, section 3: after the hand-over it is a hold like any other.
+#[tokio::test]
+async fn a_force_unlock_after_the_hand_over_ends_the_receivers_hold() {
+    let stand = Stand::start().await;
+    let (held, next) = held_with_next(&stand).await;
+    held.unlock().await.unwrap();
+    let next = got(next).await;
+    let third = in_line(&stand.lock()).await;
+    assert!(stand.lock().force_unlock().await.unwrap());
+    assert!(!next.is_valid() && next.unlock().await.unwrap_err().is_lost());
+    finish(&stand, got(third).await).await;
+}
+
+/// Invariant 12: the transfer (HDEL first) passes under OOM.
+#[tokio::test]
+async fn a_server_out_of_memory_hands_the_lock_on() {
+    let stand = Stand::start().await;
+    let (held, next) = held_with_next(&stand).await;
+    let set = async |to: &str| stand.redis.cmd(&["CONFIG", "SET", "maxmemory", to]).await;
+    set("1").await;
+    assert_eq!(held.unlock().await.unwrap(), Unlocked::Released);
+    let next = got(next).await;
+    assert_eq!(
+        (transfers(&stand), stand.counts().await),
+        (1, vec!["1".to_owned()])
+    );
+    assert!(stand.redis.pttl(NAME).await > 0);
+    let free = stand.client.lock("other").lock().await.unwrap_err();
+    assert!(
+        matches!(&free, Error::Refused { code, .. } if code == "OOM"),
+        "{free}"
+    );
+    set("0").await;
+    finish(&stand, next).await;
+}
+
+/// Invariant 12: a PEXPIRE that fails undoes the transfer; the lock is free and waiters are told.
+#[tokio::test]
+async fn a_hand_over_without_a_lease_sets_the_lock_free_and_tells() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let user = ["ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all"];
+    redis.cmd(&user).await;
+    let url = server.url().replace("redis://", "redis://app:pw@");
+    let client = lockdog::Client::connect(url).await.unwrap();
+    let lock = client.lock(NAME);
+    let held = lock.lock().owner(&Owner::new()).await.unwrap();
+    let next = in_line(&lock).await;
+    let messages = redis.messages("*").await;
+    redis.cmd(&["ACL", "SETUSER", "app", "-pexpire"]).await;
+    assert_eq!(held.unlock().await.unwrap(), Unlocked::Released);
+    eventually(SOON, "it is told", async || !messages.seen().is_empty()).await;
+    assert!(!redis.exists(NAME).await);
+    // It contends, and is refused as everybody is.
+    let refused = tokio::time::timeout(SOON, next).await.unwrap().unwrap();
+    let refused = refused.unwrap_err();
+    assert!(matches!(refused, Error::Refused { .. }), "{refused}");
+    redis.cmd(&["ACL", "SETUSER", "app", "+pexpire"]).await;
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    drop(messages);
+    assert!(client.holds().is_empty() && redis.keys().await.is_empty());
+    redis.assert_clean().await;
+}
+
+/// Invariant 3, and the Redis client: on NOSCRIPT the same call as EVAL.
+#[tokio::test]
+async fn a_server_that_does_not_know_the_script_hands_the_lock_on() {
+    let stand = Stand::start().await;
+    let (held, next) = held_with_next(&stand).await;
+    stand.redis.cmd(&["SCRIPT", "FLUSH"]).await;
+    assert_eq!(held.unlock().await.unwrap(), Unlocked::Released);
+    let next = got(next).await;
+    assert_eq!(transfers(&stand), 2);
+    finish(&stand, next).await;
+}

@@ -1,0 +1,120 @@
+//! Futures that nobody polls any more, though they are there, while a lock is handed on.
+
+use std::time::Duration;
+
+use lockdog::{Owner, Unlocked};
+
+use super::{finish, got, held_with_next, in_line, poll_once, transfers};
+use crate::faults::SOON;
+use crate::faults::scripts::transfer;
+use crate::faults::stand::{NAME, Stand, take};
+use crate::support::{Action, Gate, eventually, named};
+
+/// Invariant 9: a grant that is not picked up within the poll cap passes on.
+#[tokio::test]
+async fn a_grant_that_is_not_taken_in_passes_on_after_the_poll_cap() {
+    let stand = Stand::with(|client| client.poll_cap(Duration::from_millis(300))).await;
+    let lock = stand.lock();
+    let held = lock.lock().owner(&Owner::new()).await.unwrap();
+    let mut first = lock.lock().owner(&Owner::new()).into_future();
+    assert!(poll_once(&mut first).await.is_none());
+    let second = in_line(&lock).await;
+    let holder = stand.holder().await;
+    assert_eq!(held.unlock().await.unwrap(), Unlocked::Released);
+    let (granted, before) = (stand.holder().await, transfers(&stand));
+    assert!(granted != holder && before == 1);
+    let second = got(second).await;
+    assert_ne!(stand.holder().await, granted);
+    assert!(poll_once(&mut first).await.is_none());
+    let third = in_line(&lock).await;
+    second.unlock().await.unwrap();
+    // It is there again, and the first in line.
+    let first = tokio::time::timeout(SOON, first).await.unwrap().unwrap();
+    assert!(!third.is_finished());
+    first.unlock().await.unwrap();
+    finish(&stand, got(third).await).await;
+}
+
+/// Design: what it promises. A grant that nobody ever takes in is gone with its lease, and at once
+/// where its future is dropped.
+#[tokio::test]
+async fn a_grant_that_nobody_takes_in_is_over_with_its_lease() {
+    let stand = Stand::start().await;
+    let lock = stand.lock();
+    for dropped in [false, true] {
+        let held = lock.lock().owner(&Owner::new()).await.unwrap();
+        let lease = if dropped {
+            SOON * 10
+        } else {
+            Duration::from_millis(800)
+        };
+        let mut left = lock.lock().lease(lease).owner(&Owner::new()).into_future();
+        assert!(poll_once(&mut left).await.is_none());
+        assert_eq!(held.unlock().await.unwrap(), Unlocked::Released);
+        let ttl = stand.redis.pttl(NAME).await;
+        assert!(!stand.is_free().await || ttl <= 0, "it is the future's");
+        if dropped {
+            drop(left);
+            take(&stand.others_lock().await)
+                .await
+                .unlock()
+                .await
+                .unwrap();
+        } else {
+            assert!(ttl <= 800, "{ttl}");
+            take(&stand.others_lock().await)
+                .await
+                .unlock()
+                .await
+                .unwrap();
+            drop(left);
+        }
+    }
+    stand.assert_recovered().await;
+}
+
+/// Design: invariant 9. The receiver waits for the hand-over no longer than it may take, and then
+/// for itself.
+#[tokio::test]
+async fn the_next_in_line_gets_the_lock_though_nobody_polls_the_unlock() {
+    let stand = Stand::start().await;
+    let (held, next) = held_with_next(&stand).await;
+    let mut unlock = Box::pin(held.unlock());
+    assert!(poll_once(&mut unlock).await.is_none());
+    stand.proxy.wait_for(transfer(), 1).await;
+    let next = got(next).await;
+    assert_eq!(stand.counts().await, ["1"]);
+    // When it looks at last, the lock is another's, and stays that.
+    let holder = stand.holder().await;
+    assert_eq!(unlock.await.unwrap(), Unlocked::Released);
+    let settled = async || stand.client.holds().len() == 1;
+    eventually(SOON, "one hold is left", settled).await;
+    assert_eq!(stand.holder().await, holder);
+    assert!(next.is_valid());
+    finish(&stand, next).await;
+}
+
+/// Issue 4, section 3. A contender that waits for its subscription has no command under way, so the
+/// lock may be handed to it, and it looks.
+#[tokio::test]
+async fn a_waiter_whose_subscription_takes_long_takes_in_what_is_handed_to_it() {
+    let lease = SOON * 10;
+    let stand = Stand::with(|client| client.poll_cap(lease).command_timeout(SOON * 5)).await;
+    let gate = Gate::new();
+    stand
+        .proxy
+        .on(named("SUBSCRIBE"), Action::HoldReply(gate.clone()));
+    let others = take(&stand.others_lock().await).await;
+    let next = in_line(&stand.lock()).await;
+    gate.wait_reached().await;
+    others.unlock().await.unwrap();
+    // One attempt beside the contender.
+    let held = stand.lock().try_lock().owner(&Owner::new()).await;
+    let held = held.unwrap().expect("it is free");
+    assert!(!next.is_finished());
+    held.unlock().await.unwrap();
+    let next = got(next).await;
+    assert_eq!(transfers(&stand), 1);
+    gate.open();
+    finish(&stand, next).await;
+}

@@ -1,0 +1,93 @@
+//! A lock that goes from owner to owner of one client in one command: what that costs, who gets the
+//! lock how often, and what others see of it.
+
+mod counts;
+mod others;
+mod shares;
+mod unseen;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use lockdog::{Client, Lock, Owner};
+use tokio::task::JoinSet;
+
+use crate::support::{Cell, Redis};
+
+/// A lock that crowds of owners loop on until enough pairs are done. Nothing in it takes a time of
+/// its own, so that what it counts does not depend on how fast the machine is.
+struct Race {
+    enough: u64,
+    done: AtomicU64,
+    cell: Cell,
+}
+
+impl Race {
+    fn of(pairs: u64) -> Arc<Self> {
+        Arc::new(Self {
+            enough: pairs,
+            done: AtomicU64::new(0),
+            cell: Cell::new(),
+        })
+    }
+
+    fn done(&self) -> u64 {
+        self.done.load(Ordering::SeqCst)
+    }
+
+    fn is_over(&self) -> bool {
+        self.done() >= self.enough
+    }
+
+    /// So many owners of their own lock and unlock until the race is over: the pairs of each.
+    async fn run(self: &Arc<Self>, lock: &Lock, owners: usize) -> Vec<u64> {
+        let mut crowd = JoinSet::new();
+        for _ in 0..owners {
+            let (race, lock) = (self.clone(), lock.clone());
+            crowd.spawn(async move {
+                let owner = Owner::new();
+                let mut pairs = 0;
+                while !race.is_over() {
+                    let guard = lock.lock().owner(&owner).await.expect("the server is well");
+                    if !race.is_over() {
+                        race.cell.bump_at_once().await;
+                        race.done.fetch_add(1, Ordering::SeqCst);
+                        pairs += 1;
+                    }
+                    guard.unlock().await.expect("it is held");
+                }
+                pairs
+            });
+        }
+        crowd.join_all().await
+    }
+
+    /// Nobody was in the lock beside anybody else.
+    fn assert_exclusive(&self) {
+        self.cell.assert_exclusive(self.done() as i64);
+    }
+}
+
+/// How often the server handed a lock on: no other script asks who listens.
+pub(crate) async fn transfers(redis: &Redis) -> u64 {
+    let stats = redis.commandstats().await;
+    let names = ["pubsub|numsub", "pubsub"];
+    names.iter().filter_map(|name| stats.get(*name)).sum()
+}
+
+/// Lets the server know every script that an owner of a crowd needs, and forgets what that cost.
+async fn warm_up(client: &Client, redis: &Redis) {
+    let race = Race::of(10);
+    race.run(&client.lock("warm-up"), 2).await;
+    redis.reset_stats().await;
+}
+
+fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+/// A safety net for what takes a fraction of it.
+const SOON: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(300);
+const CHANNEL: &str = "redisson_lock__channel:{l}";

@@ -1,0 +1,54 @@
+//! One command a pair, first in first out.
+
+use std::time::Instant;
+
+use lockdog::Client;
+
+use super::{Race, transfers, warm_up};
+use crate::support::RedisServer;
+
+/// Issue 4, W2: at most 1.2 commands a pair, every owner's share within 10 % of fair, and without
+/// publishing while nobody else listens.
+#[tokio::test]
+async fn owners_of_one_client_take_turns_at_one_command_a_pair() {
+    for owners in [2, 16] {
+        take_turns(owners).await;
+    }
+}
+
+/// Issue 4, W2: as above, with owners that really run at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn owners_on_several_threads_take_turns_at_one_command_a_pair() {
+    take_turns(16).await;
+}
+
+async fn take_turns(owners: usize) {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let client = Client::connect(server.url()).await.unwrap();
+    warm_up(&client, &redis).await;
+    let race = Race::of(800);
+    let began = Instant::now();
+    let pairs = race.run(&client.lock("l"), owners).await;
+    // The lock is set free for those who cannot be seen every 250 ms, and at the end.
+    let free = began.elapsed().as_millis() as u64 / 250 + 2;
+    let stats = redis.commandstats().await;
+    let calls = |name: &str| stats.get(name).copied().unwrap_or(0);
+    let sent = calls("evalsha") + calls("eval");
+    let handed = transfers(&redis).await;
+    println!(
+        "{owners} owners: {sent} commands, {handed} hand-overs, {} messages; {pairs:?}",
+        calls("publish")
+    );
+    assert!(sent * 10 <= race.done() * 12, "{sent} commands");
+    assert!(calls("publish") <= free, "{} messages", calls("publish"));
+    assert_eq!(calls("subscribe"), 0);
+    let fair = race.done() as f64 / owners as f64;
+    for own in &pairs {
+        let share = *own as f64 / fair;
+        assert!((0.9..=1.1).contains(&share), "{pairs:?}");
+    }
+    race.assert_exclusive();
+    redis.assert_clean().await;
+    assert!(redis.keys().await.is_empty());
+}

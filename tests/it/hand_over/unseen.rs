@@ -1,0 +1,188 @@
+//! Who waits without listening, and what a client knows of who listens.
+
+use std::time::Instant;
+
+use lockdog::{Backoff, Client, Wake};
+
+use super::{CHANNEL, LONG, Race, SOON, ms, transfers, warm_up};
+use crate::support::redis::Redis;
+use crate::support::{RedisServer, eventually};
+
+/// Issue 4, section 3: waiters that do not subscribe are invisible, hence the 250 ms.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_polls_gets_the_lock_beside_a_crowd() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let (crowd, race) = (
+        Client::connect(server.url()).await.unwrap(),
+        Race::of(u64::MAX),
+    );
+    let crowding = {
+        let (race, lock) = (race.clone(), crowd.lock("l"));
+        tokio::spawn(async move { race.run(&lock, 4).await })
+    };
+    eventually(SOON, "they are at it", async || race.done() > 50).await;
+    let polls = Wake::Poll(Backoff::constant(ms(3)));
+    let client = Client::builder().url(server.url()).wake(polls);
+    let client = client.build().await.unwrap();
+    let began = Instant::now();
+    for turn in 1..=TURNS {
+        let waited = client.lock("l").lock().into_future();
+        let waited = tokio::time::timeout(SOON, waited).await;
+        let guard = waited
+            .unwrap_or_else(|_| panic!("starved after {turn} turns"))
+            .unwrap();
+        race.cell.bump_at_once().await;
+        race.done.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        guard.unlock().await.unwrap();
+    }
+    println!("a poller got it every {:?}", began.elapsed() / TURNS);
+    assert!(began.elapsed() < A_FEW_SECONDS * TURNS);
+    finish(crowd, crowding, &redis).await;
+}
+
+/// Issue 4, section 3: as above, for a client of another kind that knows nothing of channels.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stranger_that_tries_every_few_milliseconds_gets_the_lock_beside_a_crowd() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let (crowd, race) = (
+        Client::connect(server.url()).await.unwrap(),
+        Race::of(u64::MAX),
+    );
+    let crowding = {
+        let (race, lock) = (race.clone(), crowd.lock("l"));
+        tokio::spawn(async move { race.run(&lock, 4).await })
+    };
+    eventually(SOON, "they are at it", async || race.done() > 50).await;
+    let began = Instant::now();
+    for _ in 0..TURNS {
+        // As `HSETNX` where nobody has a field.
+        let take =
+            "return redis.call('exists', KEYS[1]) == 0 and redis.call('hset', KEYS[1], 's', 1)";
+        eventually(SOON, "the stranger gets it", async || {
+            let taken: Option<i64> = redis.ask(&["EVAL", take, "1", "l"]).await;
+            taken.is_some()
+        })
+        .await;
+        race.cell.bump_at_once().await;
+        race.done.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        redis.cmd(&["DEL", "l"]).await;
+        redis.cmd(&["PUBLISH", CHANNEL, "0"]).await;
+    }
+    println!("a stranger got it every {:?}", began.elapsed() / TURNS);
+    assert!(began.elapsed() < A_FEW_SECONDS * TURNS);
+    finish(crowd, crowding, &redis).await;
+}
+
+/// Issue 4, section 3: at least every 250 ms the lock is released openly, even if nobody seems to
+/// listen; and not more often.
+#[tokio::test]
+async fn a_client_that_is_alone_releases_the_lock_for_all_every_quarter_of_a_second() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let client = Client::connect(server.url()).await.unwrap();
+    warm_up(&client, &redis).await;
+    // A pattern is not counted among those who listen.
+    let messages = redis.messages("*").await;
+    let race = Race::of(u64::MAX);
+    let began = Instant::now();
+    let crowding = {
+        let (race, lock) = (race.clone(), client.lock("l"));
+        tokio::spawn(async move { race.run(&lock, 4).await })
+    };
+    eventually(SOON, "it is released", async || messages.seen().len() >= 4).await;
+    let (seen, lasted) = (messages.seen().len(), began.elapsed());
+    let handed = transfers(&redis).await;
+    println!("{seen} messages and {handed} hand-overs in {lasted:?}");
+    assert!(
+        seen as u128 <= lasted.as_millis() / 250 + 1,
+        "{seen} in {lasted:?}"
+    );
+    assert!(handed > 4 * 16, "{handed}");
+    finish(client, crowding, &redis).await;
+}
+
+/// Issue 4, section 3: where the ACL denies PUBSUB, the bound applies always.
+#[tokio::test]
+async fn without_a_permission_to_ask_who_listens_rows_are_short_and_nothing_fails() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let user = "ACL SETUSER app on >pw ~* &* +@all -pubsub";
+    redis.cmd(&user.split(' ').collect::<Vec<_>>()).await;
+    let url = server.url().replace("redis://", "redis://app:pw@");
+    let client = Client::connect(url).await.unwrap();
+    warm_up(&client, &redis).await;
+    let monitor = redis.monitor().await;
+    let race = Race::of(400);
+    race.run(&client.lock("l"), 4).await;
+    race.assert_exclusive();
+    let rows = rows(&monitor.seen());
+    println!("{rows:?}");
+    assert!(rows.iter().all(|row| *row <= 16), "{rows:?}");
+    assert!(
+        rows.iter().any(|row| *row > 1),
+        "nothing was handed on: {rows:?}"
+    );
+    redis.assert_clean().await;
+}
+
+/// Issue 4, section 3: our own subscription is subtracted.
+#[tokio::test]
+async fn a_client_that_listens_itself_and_is_alone_hands_on_in_long_rows() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let (client, other) =
+        tokio::join!(Client::connect(server.url()), Client::connect(server.url()));
+    let (client, other) = (client.unwrap(), other.unwrap());
+    warm_up(&client, &redis).await;
+    let held = other.lock("l").lock().lease(LONG).await.unwrap();
+    let race = Race::of(600);
+    let crowding = {
+        let (race, lock) = (race.clone(), client.lock("l"));
+        tokio::spawn(async move { race.run(&lock, 4).await })
+    };
+    eventually(SOON, "its contender listens", async || {
+        redis.channels().await == [CHANNEL]
+    })
+    .await;
+    tokio::time::sleep(ms(50)).await;
+    let monitor = redis.monitor().await;
+    held.unlock().await.unwrap();
+    other.shutdown().await;
+    crowding.await.unwrap();
+    race.assert_exclusive();
+    let rows = rows(&monitor.seen());
+    println!("{rows:?}");
+    assert!(rows.iter().any(|row| *row > 16 * 2), "{rows:?}");
+    redis.assert_clean().await;
+}
+
+/// The lengths of the rows of hand-overs between open releases, from what MONITOR showed.
+fn rows(seen: &[String]) -> Vec<usize> {
+    let digest = |text| redis::Script::new(text).get_hash().to_owned();
+    let transfer = digest(include_str!("../../../lua/lock/transfer.lua"));
+    let unlock = digest(include_str!("../../../lua/lock/unlock.lua"));
+    let mut rows = vec![0];
+    for line in seen {
+        if line.contains(&transfer) {
+            *rows.last_mut().expect("it begins with one") += 1;
+        } else if line.contains(&unlock) {
+            rows.push(0);
+        }
+    }
+    rows
+}
+
+/// Ends a crowd that would go on for ever.
+async fn finish(client: Client, crowd: tokio::task::JoinHandle<Vec<u64>>, redis: &Redis) {
+    crowd.abort();
+    assert!(crowd.await.unwrap_err().is_cancelled());
+    client.shutdown().await;
+    eventually(SOON, "the lock is free", async || !redis.exists("l").await).await;
+    redis.assert_clean().await;
+}
+
+const TURNS: u32 = 4;
+/// A quarter of a second and a poll or two, on a machine that is busy with others.
+const A_FEW_SECONDS: std::time::Duration = std::time::Duration::from_secs(3);
