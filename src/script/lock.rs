@@ -96,7 +96,7 @@ pub(crate) async fn unlock(
     let call = Call {
         script: &SCRIPT,
         keys: vec![key.key()],
-        args: vec![field, target.to_string(), key.channel().to_owned()],
+        args: vec![field, target.to_string(), key.channel()],
     };
     match call.through(server, until, sent).await? {
         Value::Int(1) => Ok(Unlocked::Released),
@@ -119,7 +119,7 @@ pub(crate) async fn settle(
     let call = Call {
         script: &SCRIPT,
         keys: vec![key.key()],
-        args: vec![field, target.to_string(), key.channel().to_owned()],
+        args: vec![field, target.to_string(), key.channel()],
     };
     match call.on(connection, limit).await? {
         Value::Int(1) => Ok(Settled::Done),
@@ -131,21 +131,23 @@ pub(crate) async fn settle(
 /// Extends the leases of many holds; one answer for each. See `lua/lock/renew.lua`.
 pub(crate) async fn renew(
     connection: &Connection,
-    holds: &[(&LockKey, String, Duration)],
+    holds: Vec<(&LockKey, String, Duration)>,
     limit: Duration,
 ) -> Result<Vec<Renewed>, Failure> {
     static SCRIPT: LazyLock<Script> =
         LazyLock::new(|| Script::new(include_str!("../../lua/lock/renew.lua")));
-    let call = Call {
+    let mut call = Call {
         script: &SCRIPT,
-        keys: holds.iter().map(|(key, _, _)| key.key()).collect(),
-        args: holds
-            .iter()
-            .flat_map(|(_, field, lease)| [field.clone(), lease::millis(*lease).to_string()])
-            .collect(),
+        keys: Vec::with_capacity(holds.len()),
+        args: Vec::with_capacity(2 * holds.len()),
     };
+    for (key, field, lease) in holds {
+        call.keys.push(key.key());
+        call.args.push(field);
+        call.args.push(lease::millis(lease).to_string());
+    }
     let answers = match call.on(connection, limit).await? {
-        Value::Array(answers) if answers.len() == holds.len() => answers,
+        Value::Array(answers) if answers.len() == call.keys.len() => answers,
         other => return Err(unexpected(&other)),
     };
     Ok(answers
@@ -175,7 +177,7 @@ pub(crate) async fn force_unlock(
     let call = Call {
         script: &SCRIPT,
         keys: vec![key.key()],
-        args: vec![field.to_owned(), key.channel().to_owned()],
+        args: vec![field.to_owned(), key.channel()],
     };
     let mut sent = Sent::default();
     let answer = call.through(server, until, &mut sent).await;

@@ -24,22 +24,6 @@ impl Script {
         let digest = redis::Script::new(text).get_hash().to_owned();
         Self { text, digest }
     }
-
-    /// The command that runs it: by its digest, or with its `whole` text for a server that does not
-    /// know it yet.
-    fn command(&self, whole: bool, keys: &[&str], args: &[&str]) -> Cmd {
-        let mut command = if whole {
-            let mut command = redis::cmd("EVAL");
-            command.arg(self.text);
-            command
-        } else {
-            let mut command = redis::cmd("EVALSHA");
-            command.arg(&self.digest);
-            command
-        };
-        command.arg(keys.len()).arg(keys).arg(args);
-        command
-    }
 }
 
 /// A call that can be sent, and sent again, with the effect of once.
@@ -70,11 +54,26 @@ impl Call<'_> {
         }
     }
 
+    /// The command that runs the script: by its digest, or with its `whole` text for a server that
+    /// does not know it yet.
     fn command(&self, whole: bool) -> Cmd {
-        let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
-        self.script.command(whole, &self.keys, &args)
+        let (name, script) = if whole {
+            ("EVAL", self.script.text)
+        } else {
+            ("EVALSHA", &*self.script.digest)
+        };
+        let keys = self.keys.iter().map(|key| key.len());
+        let args = self.args.iter().map(String::len);
+        let size = script.len() + keys.chain(args).sum::<usize>() + HEADER;
+        let mut command = Cmd::with_capacity(3 + self.keys.len() + self.args.len(), size);
+        command.arg(name).arg(script).arg(self.keys.len());
+        command.arg(&self.keys).arg(&self.args);
+        command
     }
 }
+
+/// Room for the command's name and the number of keys.
+const HEADER: usize = 16;
 
 /// An answer that no script of ours gives: a proxy's, say. Nothing may be concluded from it.
 fn unexpected(value: &Value) -> Failure {
