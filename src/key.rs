@@ -13,26 +13,25 @@ const LONGEST: usize = 512;
 pub(crate) type NameMapper = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
 /// What one lock is called: by its user, as a key in Redis, and as the channel of its messages.
+///
+/// Kept as long as the lock is held, so it keeps no more than it has to.
 #[derive(Debug)]
 pub(crate) struct LockKey {
-    name: String,
-    mapped: Option<String>,
-    channel: String,
+    name: Box<str>,
+    mapped: Option<Box<str>>,
 }
 
 impl LockKey {
-    /// Derives key and channel as Redisson does; `mapper` is applied first, as there.
+    /// `mapper` is applied before anything is derived from the name, as Redisson does it.
     pub(crate) fn new(name: &str, mapper: Option<&NameMapper>) -> Result<Self, Error> {
         check("lock name", name)?;
-        let mapped = mapper.map(|mapper| mapper(name));
+        let mapped = mapper.map(|mapper| mapper(name).into_boxed_str());
         if let Some(mapped) = &mapped {
             check("mapped lock name", mapped)?;
         }
-        let channel = prefixed("redisson_lock__channel", mapped.as_deref().unwrap_or(name));
         Ok(Self {
-            name: name.to_owned(),
+            name: name.into(),
             mapped,
-            channel,
         })
     }
 
@@ -46,8 +45,8 @@ impl LockKey {
         self.mapped.as_deref().unwrap_or(&self.name)
     }
 
-    pub(crate) fn channel(&self) -> &str {
-        &self.channel
+    pub(crate) fn channel(&self) -> String {
+        prefixed("redisson_lock__channel", self.key())
     }
 
     /// Stands for the name in logs at `info` and above: names may be personal data.
@@ -98,9 +97,9 @@ fn check(what: &'static str, name: &str) -> Result<(), Error> {
 /// Redisson's prefixed name: the name becomes the hash tag, unless it brings one of its own.
 fn prefixed(prefix: &str, name: &str) -> String {
     if name.contains('{') {
-        format!("{prefix}:{name}")
+        [prefix, ":", name].concat()
     } else {
-        format!("{prefix}:{{{name}}}")
+        [prefix, ":{", name, "}"].concat()
     }
 }
 
@@ -109,7 +108,7 @@ mod tests {
     use super::*;
 
     fn channel(name: &str) -> String {
-        LockKey::new(name, None).unwrap().channel
+        LockKey::new(name, None).unwrap().channel()
     }
 
     #[test]

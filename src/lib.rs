@@ -86,6 +86,9 @@
 #[macro_use]
 mod mutant;
 
+#[cfg(lockdog_bench)]
+#[doc(hidden)]
+pub mod bench;
 mod client;
 mod clock;
 mod error;

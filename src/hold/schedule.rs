@@ -1,6 +1,7 @@
 //! When the watchdog has to look at which hold.
 
-use std::collections::BTreeMap;
+use std::cmp::Ordering as Order;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,7 +19,13 @@ pub(super) struct Schedule {
 }
 
 /// Holds by their moments.
-pub(super) type Line = BTreeMap<(Moment, u64), Arc<Hold>>;
+type Line = BTreeSet<Entry>;
+
+/// A hold's place in a line: by its moment, and among equals by its number.
+struct Entry {
+    at: Moment,
+    hold: Arc<Hold>,
+}
 
 /// When the watchdog has to do something about a hold; never, where that is `None`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -76,6 +83,27 @@ impl Schedule {
     }
 }
 
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> Order {
+        let by_number = || self.hold.number().cmp(&other.hold.number());
+        self.at.cmp(&other.at).then_with(by_number)
+    }
+}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<Order> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
 fn place(line: &mut Line, slot: &AtomicU64, hold: &Arc<Hold>, next: Option<Moment>) {
     let old = Moment(slot.load(Ordering::Relaxed));
     let at = next.unwrap_or(Moment(0));
@@ -83,19 +111,22 @@ fn place(line: &mut Line, slot: &AtomicU64, hold: &Arc<Hold>, next: Option<Momen
         return;
     }
     slot.store(at.0, Ordering::Relaxed);
+    let hold = hold.clone();
+    let mut entry = Entry { at: old, hold };
     if old.0 != 0 {
-        line.remove(&(old, hold.number()));
+        line.remove(&entry);
     }
     if next.is_some() {
-        line.insert((at, hold.number()), hold.clone());
+        entry.at = at;
+        line.insert(entry);
     }
 }
 
 fn up_to(line: &Line, until: Moment) -> impl Iterator<Item = &Arc<Hold>> {
-    line.range(..=(until, u64::MAX)).map(|(_, hold)| hold)
+    let entries = line.iter().take_while(move |entry| entry.at <= until);
+    entries.map(|entry| &entry.hold)
 }
 
 fn first(line: &Line) -> Moment {
-    line.first_key_value()
-        .map_or(Moment::NEVER, |((at, _), _)| *at)
+    line.first().map_or(Moment::NEVER, |entry| entry.at)
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use super::schedule::{Next, Schedule};
@@ -30,7 +31,7 @@ pub(crate) struct Holds {
 #[derive(Default)]
 struct Table {
     /// Ended holds stay until Redis has been told, or their lease is over.
-    by_key: HashMap<Arc<LockKey>, Vec<Arc<Hold>>>,
+    by_key: HashMap<Arc<LockKey>, SmallVec<[Arc<Hold>; 1]>>,
     schedule: Schedule,
 }
 
@@ -91,7 +92,7 @@ impl Holds {
         table
             .by_key
             .entry(key.clone())
-            .or_insert_with(|| Vec::with_capacity(1))
+            .or_default()
             .push(hold.clone());
         hold
     }
@@ -220,10 +221,16 @@ impl Holds {
     }
 
     /// What the watchdog has to do now: what expires, and at most `batch` renewals of `lease`, none
-    /// of them before `not_before`, or none at all if `batch` is zero. A batch that is not full is
-    /// filled with the renewals that would come next, so that the holds of one batch stay together
-    /// and the batches full.
-    pub(crate) fn due(&self, lease: Duration, batch: usize, not_before: Moment) -> Due {
+    /// of them before `not_before`, or none at all if `batch` is zero; those to come within `early`
+    /// count as due. A batch that is not full is filled with the renewals that would come next, so
+    /// that the holds of one batch stay together and the batches full.
+    pub(crate) fn due(
+        &self,
+        lease: Duration,
+        batch: usize,
+        not_before: Moment,
+        early: Duration,
+    ) -> Due {
         let now = self.clock.now();
         let mut due = Due {
             renew: Vec::new(),
@@ -241,7 +248,8 @@ impl Holds {
                 }
             });
         }
-        if batch > 0 && table.schedule.next_renewal() <= now && not_before <= now {
+        let is_due = |renewal: Moment| renewal.max(not_before) <= now + early;
+        if batch > 0 && is_due(table.schedule.next_renewal()) {
             let soon = table.schedule.renewals(now + lease / 6).take(batch);
             for hold in soon.cloned().collect::<Vec<_>>() {
                 table.look_at(&hold, |state| {
@@ -256,7 +264,7 @@ impl Holds {
         } else {
             Moment::NEVER
         };
-        due.behind = next_renewal <= now;
+        due.behind = next_renewal <= now + early;
         due.renewed = table.schedule.renewed();
         due.next = table
             .schedule
@@ -327,7 +335,7 @@ mod tests {
         for (batch, not_before) in [(0, Moment(0)), (100, Moment::NEVER)] {
             let hold = held(&holds, &key);
             ahead.fetch_add(10_000_000_000, Ordering::Relaxed);
-            let due = holds.due(lease, batch, not_before);
+            let due = holds.due(lease, batch, not_before, Duration::ZERO);
             assert!(due.renew.is_empty());
             assert!(due.lost.len() == 1 && Arc::ptr_eq(&due.lost[0], &hold));
         }

@@ -114,7 +114,7 @@ pub(crate) async fn unlock(
         args: &[
             Arg::Text(field),
             Arg::Number(target.into()),
-            Arg::Text(key.channel()),
+            Arg::Text(&key.channel()),
         ],
     };
     match call.through(server, until, sent).await? {
@@ -143,7 +143,7 @@ pub(crate) async fn transfer(
             Arg::Text(from),
             Arg::Text(to),
             Arg::Number(lease::millis(lease)),
-            Arg::Text(key.channel()),
+            Arg::Text(&key.channel()),
         ],
     };
     match call.through(server, until, sent).await? {
@@ -173,7 +173,7 @@ pub(crate) async fn settle(
         args: &[
             Arg::Text(field),
             Arg::Number(target.into()),
-            Arg::Text(key.channel()),
+            Arg::Text(&key.channel()),
         ],
     };
     match call.on(connection, limit).await? {
@@ -232,7 +232,7 @@ pub(crate) async fn force_unlock(
     let call = Call {
         script: &SCRIPT,
         keys: &[key.key()],
-        args: &[Arg::Text(field), Arg::Text(key.channel())],
+        args: &[Arg::Text(field), Arg::Text(&key.channel())],
     };
     let mut sent = Sent::default();
     let answer = call.through(server, until, &mut sent).await;

@@ -51,9 +51,7 @@ impl Subscriptions {
             key: key.clone(),
             heard: watch::Sender::new(Heard::Asked),
         });
-        self.wanted
-            .lock()
-            .insert(key.channel().to_owned(), channel.clone());
+        self.wanted.lock().insert(key.channel(), channel.clone());
         self.changed.notify_one();
         Subscription {
             share: Arc::new(Share {
@@ -124,10 +122,10 @@ impl Drop for Share {
         // A newer queue of the same lock may have asked for the channel again.
         let name = self.channel.key.channel();
         if wanted
-            .get(name)
+            .get(&name)
             .is_some_and(|found| Arc::ptr_eq(found, &self.channel))
         {
-            wanted.remove(name);
+            wanted.remove(&name);
         }
         drop(wanted);
         subscriptions.changed.notify_one();

@@ -19,8 +19,8 @@ const LAYERS: [&[&str]; 11] = [
     &["error", "mutant"],
 ];
 
-/// A test of everything above the connection, so it stands in no layer.
-const SIMULATION: &str = "simulation";
+/// A test of everything above the connection, and what benchmarks see, so they stand in no layer.
+const ABOVE_ALL: [&str; 2] = ["bench", "simulation"];
 
 #[test]
 fn modules_import_downward_only() {
@@ -28,7 +28,7 @@ fn modules_import_downward_only() {
         let Some(own) = module(&file) else { continue };
         for used in used_modules(&code(&file)) {
             // Named by the seams that only tests have.
-            if used == SIMULATION {
+            if ABOVE_ALL.contains(&&*used) {
                 continue;
             }
             assert!(
@@ -181,7 +181,7 @@ fn module(file: &Path) -> Option<String> {
 /// The files of `src` that are not all test.
 fn sources() -> Vec<PathBuf> {
     let mut sources = files("src", "rs");
-    sources.retain(|file| module(file).as_deref() != Some(SIMULATION));
+    sources.retain(|file| module(file).is_none_or(|module| !ABOVE_ALL.contains(&&*module)));
     sources
 }
 

@@ -1,0 +1,172 @@
+//! What `benches/micro.rs` measures: the parts of lockdog that no server takes part in, without one.
+//!
+//! Only there when built with `--cfg lockdog_bench`, as `make micro` does; no part of the crate's
+//! interface.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use crate::clock::{Clock, Moment};
+use crate::guard::Guard;
+use crate::hold::{Hold, Holds, State, Terms};
+use crate::key::LockKey;
+use crate::owner::Owner;
+use crate::server::{Server, Source};
+use crate::session::{Claim, Core, Job, Session, Settings};
+use crate::wait::{Place, Waiters, Wake};
+
+/// What one client holds, under its watchdog.
+pub struct Watched {
+    holds: Holds,
+    clock: Clock,
+    ahead: Arc<AtomicU64>,
+    locks: u64,
+}
+
+impl Watched {
+    /// Holds `locks` locks, whose renewals are spread evenly over the period.
+    pub fn new(locks: u64) -> Self {
+        let ahead = Arc::new(AtomicU64::new(0));
+        let clock = Clock::shifted(ahead.clone());
+        let watched = Self {
+            holds: Holds::new(clock.clone()),
+            clock,
+            ahead,
+            locks,
+        };
+        for number in 0..locks {
+            watched.acquire(&key(number));
+            watched.pass(1);
+        }
+        watched
+    }
+
+    /// Acquires one more and gives it back.
+    pub fn pair(&self) {
+        let hold = self.acquire(&key(self.locks));
+        self.holds.change(&hold, State::end);
+        self.holds.remove(&hold);
+    }
+
+    /// Renews the hundred locks that are due next; how many they were.
+    pub fn renew(&self) -> usize {
+        self.pass(100);
+        let batch = self.holds.due(LEASE, 100, Moment(0), Duration::ZERO).renew;
+        let now = self.clock.now();
+        for (hold, lease) in &batch {
+            self.holds
+                .change(hold, |state| state.renew(now, *lease, now));
+        }
+        batch.len()
+    }
+
+    fn acquire(&self, key: &Arc<LockKey>) -> Arc<Hold> {
+        let hold = self.holds.enter(key, Owner::new());
+        let now = self.clock.now();
+        self.holds
+            .change(&hold, |state| state.grant(now, &TERMS, now));
+        hold
+    }
+
+    /// Lets as much time pass as brings this many renewals.
+    fn pass(&self, renewals: u64) {
+        let period = LEASE.as_nanos() as u64 / 3;
+        self.ahead
+            .fetch_add(renewals * period / self.locks, Ordering::Relaxed);
+    }
+}
+
+/// A client whose background does nothing.
+pub struct Idle {
+    session: Arc<Session>,
+    jobs: UnboundedReceiver<Job>,
+    locks: u64,
+}
+
+impl Default for Idle {
+    fn default() -> Self {
+        let clock = Clock::default();
+        // Nothing is sent, so nobody connects.
+        let source = Source::new(Some("redis://localhost"), None, None).expect("it is a URL");
+        let server = Server::new(source, clock.clone(), Duration::from_secs(3));
+        let settings = Settings {
+            watchdog_lease: LEASE,
+            poll_cap: Duration::from_secs(1),
+            max_lease: LEASE,
+            wake: Wake::PubSub,
+            name_mapper: None,
+        };
+        let (core, jobs) = Core::new(settings, clock, server, 1);
+        Self {
+            session: Arc::new(Session::new(Arc::new(core))),
+            jobs,
+            locks: 0,
+        }
+    }
+}
+
+impl Idle {
+    /// The guard of a lock of its own; what the last one left to the background is forgotten.
+    pub fn guard(&mut self) -> Guard {
+        while self.jobs.try_recv().is_ok() {}
+        self.locks += 1;
+        let core = self.session.core();
+        let hold = core.holds.enter(&key(self.locks), Owner::new());
+        let now = core.clock.now();
+        core.holds
+            .change(&hold, |state| state.grant(now, &TERMS, now));
+        Guard::new(Claim::new(self.session.clone(), hold, true))
+    }
+}
+
+/// The waiters of one lock.
+pub struct Queue {
+    waiters: Arc<Waiters>,
+    key: Arc<LockKey>,
+    places: VecDeque<Place>,
+}
+
+impl Queue {
+    /// This many wait.
+    pub fn new(waiting: usize) -> Self {
+        let cap = Duration::from_secs(1);
+        let mut queue = Self {
+            waiters: Arc::new(Waiters::new(Clock::default(), cap, waiting)),
+            key: key(0),
+            places: VecDeque::new(),
+        };
+        for _ in 0..waiting {
+            queue.enter();
+        }
+        queue
+    }
+
+    /// The first one leaves, the next one has its role, and the one that left waits again.
+    pub fn hand_over(&mut self) {
+        drop(self.places.pop_front());
+        assert!(self.places.front().is_some_and(Place::is_contender));
+        self.enter();
+    }
+
+    fn enter(&mut self) {
+        let place = self.waiters.enter(&self.key, Owner::new(), true);
+        self.places.push_back(place.expect("there is room"));
+    }
+}
+
+fn key(number: u64) -> Arc<LockKey> {
+    let key = LockKey::new(&format!("orders:{number}"), None);
+    Arc::new(key.expect("it is a name"))
+}
+
+const LEASE: Duration = Duration::from_secs(30);
+
+const TERMS: Terms = Terms {
+    lease: LEASE,
+    watched: true,
+    max_hold: None,
+};
