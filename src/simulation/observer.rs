@@ -42,6 +42,8 @@ pub(super) struct Seen {
     pub(super) forced: u64,
     pub(super) killed: u64,
     pub(super) transfers: u64,
+    /// Looks at holds with claims that Redis does not count.
+    pub(super) local: u64,
 }
 
 impl Seen {
@@ -56,6 +58,7 @@ impl Seen {
         self.forced += other.forced;
         self.killed += other.killed;
         self.transfers += other.transfers;
+        self.local += other.local;
     }
 }
 
@@ -220,14 +223,16 @@ impl Observer {
 
     fn wrong_with(&mut self, client: usize, hold: &Hold, hash: Option<&Hash>) -> Option<String> {
         let (core, clock) = &self.clients[client];
-        let (phase, valid, deadline) = {
+        let (phase, valid, deadline, local) = {
             let state = hold.state();
             (
                 state.phase,
                 state.is_valid(core.clock.now()),
                 state.deadline,
+                state.local,
             )
         };
+        self.seen.local += u64::from(local > 0);
         let id = (client, hold.number());
         if matches!(phase, Phase::Lost(_)) && self.lost.insert(id) {
             self.seen.losses += 1;
@@ -273,7 +278,7 @@ impl Observer {
                 if !state.is_valid(core.clock.now()) || self.forced.contains(&field) {
                     continue;
                 }
-                let (here, there) = (i64::from(state.count), count(hash.as_ref(), &field));
+                let (here, there) = (i64::from(state.target()), count(hash.as_ref(), &field));
                 drop(state);
                 if here != there && self.in_order(&field) {
                     self.violated(format!("{field} counts {here}, in Redis {there}"));
