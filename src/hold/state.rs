@@ -356,6 +356,50 @@ mod tests {
         assert_eq!(state.renewal(later, LEASE), Some(LEASE));
     }
 
+    proptest::proptest! {
+        #[test]
+        fn whatever_ends_first_redis_counts_one_claim_at_least_and_is_told_of_each_change(
+            steps in proptest::collection::vec((0..4_u8, 0..8_usize, proptest::bool::ANY), 1..40)
+        ) {
+            let now = Moment(1_000_000_000);
+            let mut state = State::pending(now);
+            let mut claims: Vec<Share> = Vec::new();
+            for (step, which, watched) in steps {
+                let shown = state.target();
+                let mut terms = terms(LEASE / 2, watched);
+                terms.local = step == 1;
+                if state.phase == Phase::Pending || step == 0 {
+                    assert!(state.grant(now, &terms, now));
+                    claims.push(Share { watched, local: false });
+                    assert_eq!(state.target(), shown + 1);
+                } else if step == 1 {
+                    if state.count_locally(&terms, now) {
+                        claims.push(Share { watched, local: true });
+                    }
+                    assert_eq!(state.target(), shown);
+                } else {
+                    let share = claims.remove(which % claims.len());
+                    let quietly = (step == 2).then(|| state.drop_locally(share, now)).flatten();
+                    let told = match quietly {
+                        Some(left) => {
+                            assert_eq!(left as usize, claims.len());
+                            false
+                        }
+                        None => state.drop_claim(share, now) == Dropped::Settle,
+                    };
+                    assert_eq!(told, state.target() != shown);
+                }
+                let watched = claims.iter().filter(|share| share.watched).count();
+                assert_eq!((state.claims() as usize, state.watched as usize), (claims.len(), watched));
+                assert_eq!(state.target() == 0, claims.is_empty());
+                assert_eq!(state.phase == Phase::Ended, claims.is_empty());
+                if claims.is_empty() {
+                    break;
+                }
+            }
+        }
+    }
+
     #[test]
     fn a_lost_hold_ends_with_its_last_guard_though_others_were_forgotten() {
         let start = Moment(1_000_000_000);

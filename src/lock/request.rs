@@ -174,22 +174,24 @@ impl Wish {
     }
 
     /// What the request becomes. `told` makes its answer out of a guard, or none.
-    fn call<T: 'static>(self, wait: Wait, told: fn(Option<Guard>) -> Result<T>) -> Boxed<T> {
+    fn call<T: 'static>(mut self, wait: Wait, told: fn(Option<Guard>) -> Result<T>) -> Boxed<T> {
         if self.reentry == Reentry::Counted {
             return Box::pin(async move { told(self.acquire(wait).await?) });
         }
-        // The call is large: made only if there is something to ask Redis for.
         Box::pin(async move {
-            match self.again()? {
+            let owner = *self.owner.get_or_insert_with(Owner::current);
+            // A loop of calls that wait for nothing must let other tasks run, too.
+            tokio::task::consume_budget().await;
+            match self.again(owner)? {
                 Some(guard) => told(Some(guard)),
+                // Large, so that it is made only if Redis has to be asked.
                 None => told(Box::pin(self.acquire(wait)).await?),
             }
         })
     }
 
-    /// A guard more of what the owner holds, if Redis need not count it.
-    fn again(&self) -> Result<Option<Guard>> {
-        let owner = self.owner.unwrap_or_else(Owner::current);
+    /// A guard more of what `owner` holds, if Redis need not count it.
+    fn again(&self, owner: Owner) -> Result<Option<Guard>> {
         let terms = self.terms()?;
         let claim = Claim::again(&self.lock.session, self.lock.key()?, owner, &terms);
         Ok(claim.map(Guard::new))

@@ -6,8 +6,7 @@
 use std::sync::Arc;
 
 use super::{Claim, Session};
-use crate::hold::Share;
-use crate::hold::Terms;
+use crate::hold::{Share, Terms};
 use crate::key::LockKey;
 use crate::owner::Owner;
 
@@ -36,16 +35,16 @@ pub enum Reentry {
     Counted,
     /// This client, where the hold is as good without a command: it is valid, and either it is
     /// renewed already and the acquire has no lease, or the acquire has a lease that ends before the
-    /// hold does. Acquire and unlock send nothing then, and take less than a microsecond.
+    /// hold does. Acquire and unlock send nothing then.
     ///
     /// Everything else is counted by Redis all the same: the first acquire, one that would make the
-    /// hold last longer, and one with a `max_hold`.
+    /// hold last longer, and one with a `max_hold`. Guards end in any order; Redis keeps the lock
+    /// until the last one does.
     ///
     /// The price: others see the outer hold only, and so do [`Lock::hold_count`] and Redisson's
-    /// `getHoldCount()`; [`Guard::hold_count`] counts all. And as Redis is not asked, an acquire does
-    /// not notice that the lock is gone (its key deleted, or the lock freed by force elsewhere). The
-    /// hold does at its next renewal, at the outer unlock or at its deadline, and then every guard
-    /// is told: a lock without re-entries is no safer.
+    /// `getHoldCount()`; [`Guard::hold_count`] counts all. And as Redis is not asked, that the lock is
+    /// gone (its key deleted, or freed by force elsewhere) is not noticed here, but as without a
+    /// re-entry: at the next renewal, at the unlock of the last guard or at the deadline.
     ///
     /// [`Lock::hold_count`]: crate::Lock::hold_count
     /// [`Guard::hold_count`]: crate::Guard::hold_count

@@ -214,6 +214,7 @@ impl Observer {
         }
         for client in 0..self.clients.len() {
             for hold in self.clients[client].0.holds.all() {
+                self.seen.local += u64::from(hold.state().local > 0);
                 if let Some(wrong) = self.wrong_with(client, &hold, hash.as_ref()) {
                     self.violated(wrong);
                 }
@@ -223,16 +224,14 @@ impl Observer {
 
     fn wrong_with(&mut self, client: usize, hold: &Hold, hash: Option<&Hash>) -> Option<String> {
         let (core, clock) = &self.clients[client];
-        let (phase, valid, deadline, local) = {
+        let (phase, valid, deadline) = {
             let state = hold.state();
             (
                 state.phase,
                 state.is_valid(core.clock.now()),
                 state.deadline,
-                state.local,
             )
         };
-        self.seen.local += u64::from(local > 0);
         let id = (client, hold.number());
         if matches!(phase, Phase::Lost(_)) && self.lost.insert(id) {
             self.seen.losses += 1;
