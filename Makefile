@@ -27,3 +27,4 @@ doc: ## the documentation, in a browser
 
 include mutants.mk
 include bench.mk
+include profile.mk

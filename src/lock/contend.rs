@@ -111,7 +111,7 @@ impl Caller<'_> {
     ) -> Result<Step> {
         let core = self.core();
         let later = || now + core.clock.sooner(core.settings.poll_cap);
-        let view = place.look(matches!(core.settings.wake, Wake::PubSub), now);
+        let view = place.look(now);
         if !view.is_contender {
             match place.take_over() {
                 Some(abandoned) => {
@@ -133,6 +133,10 @@ impl Caller<'_> {
         }
         contest.release_awaited = None;
         if let Some(until) = view.stays_out {
+            // The releases of others end it before.
+            if matches!(core.settings.wake, Wake::PubSub) && !view.is_listening {
+                self.listen(place, until).await;
+            }
             return Ok(Step::Wait(until));
         }
 
@@ -232,10 +236,7 @@ impl Caller<'_> {
         let limit = self
             .deadline
             .map_or(look_again, |deadline| deadline.min(look_again));
-        tokio::select! {
-            () = place.subscribed() => {}
-            () = core.clock.sleep_until(limit) => {}
-        }
+        self.listen(place, limit).await;
         // What was published before the subscription stood was not heard: look once more. Where it
         // cannot be had, timers have to do.
         contest.is_deaf = !place.is_listening();
@@ -244,6 +245,16 @@ impl Caller<'_> {
         } else {
             Step::Again
         })
+    }
+
+    /// Waits until the lock's messages are heard, or it is known that they cannot be, or until then.
+    async fn listen(&self, place: &Place, until: Moment) {
+        let core = self.core();
+        let (source, limit) = (core.server.source(), core.server.command_timeout());
+        tokio::select! {
+            () = place.subscribed(source, limit) => {}
+            () = core.clock.sleep_until(until) => {}
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 //! after it.
 
 mod backoff;
+mod messages;
 mod queue;
 mod subscriptions;
 mod ticket;
@@ -21,8 +22,10 @@ use crate::error::Error;
 use crate::hold::Hold;
 use crate::key::LockKey;
 use crate::owner::Owner;
+use crate::server::Source;
 
 pub use backoff::{Backoff, Wake};
+pub(crate) use messages::{Line, Messages};
 use queue::Queue;
 pub(crate) use subscriptions::{Heard, Subscription, Subscriptions};
 use ticket::Ticket;
@@ -36,6 +39,7 @@ pub(crate) struct Waiters {
     next_id: AtomicU64,
     queues: Mutex<Queues>,
     subscriptions: Arc<Subscriptions>,
+    messages: Messages,
 }
 
 #[derive(Default)]
@@ -55,7 +59,12 @@ impl Waiters {
             next_id: AtomicU64::new(1),
             queues: Mutex::default(),
             subscriptions: Arc::default(),
+            messages: Messages::default(),
         }
+    }
+
+    pub(crate) fn messages(&self) -> &Messages {
+        &self.messages
     }
 
     pub(crate) fn subscriptions(&self) -> &Arc<Subscriptions> {
@@ -144,6 +153,7 @@ impl Waiters {
 
     /// Ends every wait, and every later one, with `Closed`.
     pub(crate) fn close(&self) {
+        self.messages.close();
         let mut queues = self.queues.lock();
         queues.closed = true;
         for queue in queues.by_key.values() {
@@ -199,21 +209,16 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Looks at the queue, which counts as a sign of life. A contender that has to leave the lock to
-    /// other clients hears their releases if it can `listen`.
-    pub(crate) fn look(&self, listen: bool, now: Moment) -> View {
+    /// Looks at the queue, which counts as a sign of life.
+    pub(crate) fn look(&self, now: Moment) -> View {
         let mut queues = self.waiters.queues.lock();
         let Some(queue) = queues.by_key.get_mut(&*self.key) else {
             return View::default();
         };
-        let stays_out = queue.stays_out(now);
-        if listen && stays_out.is_some() {
-            queue.subscription(|| self.waiters.subscriptions.subscribe(&self.key));
-        }
         View {
             is_contender: queue.is_contender(&self.ticket),
             is_listening: queue.is_listening(),
-            stays_out,
+            stays_out: queue.stays_out(now),
         }
     }
 
@@ -300,7 +305,13 @@ impl Place {
 
     /// Subscribes to the lock's messages, which its waiters share, and waits until the server has
     /// acknowledged that or it is known that it does not.
-    pub(crate) async fn subscribed(&self) {
+    ///
+    /// # Cancel safety
+    ///
+    /// The subscription stays; a connection that was being opened is opened elsewhere.
+    pub(crate) async fn subscribed(&self, source: &Source, limit: Duration) {
+        // Before the wish can be seen: who sees it and finds nobody at it opens a connection.
+        let opening = self.waiters.messages.begin(&self.waiters);
         let subscription = {
             let mut queues = self.waiters.queues.lock();
             let Some(queue) = queues.by_key.get_mut(&*self.key) else {
@@ -308,6 +319,9 @@ impl Place {
             };
             queue.subscription(|| self.waiters.subscriptions.subscribe(&self.key))
         };
+        if let Some(opening) = opening {
+            opening.open(source, limit).await;
+        }
         subscription.settled().await;
     }
 }

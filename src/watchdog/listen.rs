@@ -7,13 +7,12 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use redis::RedisResult;
-use redis::aio::{PubSub, PubSubSink, PubSubStream};
+use redis::aio::{PubSub, PubSubSink};
 
 use crate::server::Failure;
 use crate::session::Core;
-use crate::wait::Heard;
+use crate::wait::{Heard, Line};
 
 /// Keeps one connection, from the first wish to hear something on.
 pub(super) async fn keep_listening(core: &Arc<Core>) {
@@ -26,42 +25,45 @@ pub(super) async fn keep_listening(core: &Arc<Core>) {
             continue;
         }
         let limit = core.server.command_timeout();
-        match tokio::time::timeout(limit, core.server.source().open_pubsub()).await {
-            Ok(Ok(connection)) => {
-                pause = SHORTEST_PAUSE;
-                hear(core, connection, reconnected).await;
-                tracing::debug!("the connection for messages is gone");
+        let messages = core.waiters.messages();
+        if let Some(line) = messages.take(limit).await {
+            pause = SHORTEST_PAUSE;
+            hear(core, line, reconnected).await;
+        } else {
+            match tokio::time::timeout(limit, core.server.source().open_pubsub()).await {
+                Ok(Ok(connection)) => {
+                    pause = SHORTEST_PAUSE;
+                    hear_here(core, connection, reconnected).await;
+                }
+                Ok(Err(failure)) => tracing::debug!(?failure, "no connection for messages"),
+                Err(_) => tracing::debug!("no connection for messages in time"),
             }
-            Ok(Err(failure)) => tracing::debug!(?failure, "no connection for messages"),
-            Err(_) => tracing::debug!("no connection for messages in time"),
         }
         reconnected = true;
+        messages.gone();
         subscriptions.set_all(Heard::Deaf);
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 
-/// Hears messages until the connection is gone.
-async fn hear(core: &Arc<Core>, connection: PubSub, reconnected: bool) {
-    let (sink, stream) = connection.split();
+/// Keeps a connection that a waiter opened, until it is gone.
+async fn hear(core: &Core, line: Line, reconnected: bool) {
     tokio::select! {
-        () = hand_on(core, stream) => {}
-        () = keep_subscribed(core, sink, reconnected) => {}
+        () = line.ended.cancelled() => {}
+        () = keep_subscribed(core, line.sink.clone(), reconnected) => {}
     }
+    tracing::debug!("the connection for messages is gone");
 }
 
-/// Lets the contender of a lock try at each message of its channel, whatever the message says.
-async fn hand_on(core: &Core, mut stream: PubSubStream) {
-    while let Some(message) = stream.next().await {
-        if let Some(key) = core
-            .waiters
-            .subscriptions()
-            .key_of(message.get_channel_name())
-        {
-            core.waiters.hear(&key);
-        }
+/// Keeps and reads a connection that was opened here, until it is gone.
+async fn hear_here(core: &Core, connection: PubSub, reconnected: bool) {
+    let (sink, stream) = connection.split();
+    tokio::select! {
+        () = core.waiters.hand_on(stream) => {}
+        () = keep_subscribed(core, sink, reconnected) => {}
     }
+    tracing::debug!("the connection for messages is gone");
 }
 
 /// Makes the server's list of channels what is wanted, again and again.

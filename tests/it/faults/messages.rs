@@ -51,6 +51,36 @@ async fn a_server_that_permits_no_subscription_makes_waits_slower_only() {
     redis.assert_clean().await;
 }
 
+/// Design: invariant 8. The first waiter's runtime reads the messages, if it has threads of its own.
+#[tokio::test]
+async fn the_runtime_that_reads_the_messages_may_end() {
+    let stand = Stand::with(|client| client.poll_cap(SOON * 4)).await;
+    let others = stand.others_lock().await;
+    let threads = tokio::runtime::Runtime::new().unwrap();
+    for ends in [false, true] {
+        let held = take(&others).await;
+        let lock = stand.lock();
+        let there = threads.spawn(async move { lock.lock().await });
+        eventually(SOON, "its subscription", async || {
+            !stand.redis.channels().await.is_empty()
+        })
+        .await;
+        let here = wait_for(&stand.lock());
+        if ends {
+            there.abort();
+            let _cancelled = there.await;
+            threads.shutdown_background();
+            held.unlock().await.unwrap();
+            drop(tokio::time::timeout(SOON, here).await.unwrap().unwrap());
+            break;
+        }
+        held.unlock().await.unwrap();
+        drop(tokio::time::timeout(SOON, there).await.unwrap().unwrap());
+        drop(tokio::time::timeout(SOON, here).await.unwrap().unwrap());
+    }
+    stand.assert_recovered().await;
+}
+
 /// Design: invariant 8.
 #[tokio::test]
 async fn a_subscription_that_is_killed_again_and_again_makes_waits_slower_only() {
