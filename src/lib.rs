@@ -113,7 +113,7 @@ pub use lock::{
     ForceUnlockRequest, HoldInfo, HolderInfo, Lock, LockRequest, TryLockRequest, Ttl, UnlockRequest,
 };
 pub use owner::Owner;
-pub use session::Unlocked;
+pub use session::{Reentry, Unlocked};
 pub use wait::{Backoff, Wake};
 
 /// Compiles the example in the README.

@@ -12,7 +12,7 @@ use crate::hold::Bounds;
 use crate::key::NameMapper;
 use crate::lease;
 use crate::server::{Server, Source};
-use crate::session::{Core, Session, Settings};
+use crate::session::{Core, Reentry, Session, Settings};
 use crate::wait::{Backoff, Wake};
 use crate::watchdog;
 
@@ -45,6 +45,7 @@ pub struct ClientBuilder {
     max_waiters: usize,
     wake: Wake,
     hand_overs: Bounds,
+    reentry: Reentry,
     name_mapper: Option<NameMapper>,
     client_name: Option<String>,
     clock: Clock,
@@ -65,6 +66,7 @@ impl Default for ClientBuilder {
                 hand_overs: 16,
                 time: Duration::from_millis(20),
             },
+            reentry: Reentry::default(),
             name_mapper: None,
             client_name: None,
             clock: Clock::default(),
@@ -159,6 +161,15 @@ impl ClientBuilder {
         self
     }
 
+    /// Who counts re-entries, where a request does not say so itself
+    /// ([`LockRequest::reentry`](crate::LockRequest::reentry)).
+    ///
+    /// Defaults to [`Reentry::Counted`]. Redisson has nothing like it.
+    pub fn reentry(mut self, reentry: Reentry) -> Self {
+        self.reentry = reentry;
+        self
+    }
+
     /// Makes keys out of names; keys and channels are derived from its result.
     ///
     /// Defaults to the name itself. Corresponds to Redisson's `nameMapper`.
@@ -218,6 +229,7 @@ impl ClientBuilder {
             max_lease: self.max_lease,
             wake,
             hand_overs: self.hand_overs,
+            reentry: self.reentry,
             name_mapper: self.name_mapper,
         };
         let (core, jobs) = Core::new(settings, self.clock, server, self.max_waiters);
@@ -278,6 +290,7 @@ impl fmt::Debug for ClientBuilder {
             .field("wake", &self.wake)
             .field("max_hand_overs", &self.hand_overs.hand_overs)
             .field("max_hand_over_time", &self.hand_overs.time)
+            .field("reentry", &self.reentry)
             .field("client_name", &self.client_name)
             .finish_non_exhaustive()
     }

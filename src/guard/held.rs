@@ -69,7 +69,7 @@ impl Held {
 
     /// See [`Guard::hold_count`](super::Guard::hold_count).
     pub fn hold_count(&self) -> u32 {
-        self.hold.state().target()
+        self.hold.state().claims()
     }
 
     /// Who holds the lock.

@@ -18,7 +18,7 @@ use crate::key::LockKey;
 use crate::owner::Owner;
 
 pub(crate) use row::{Bounds, Row, Turn};
-pub(crate) use state::{Dropped, Phase, State, Terms};
+pub(crate) use state::{Dropped, Phase, Share, State, Terms};
 pub(crate) use table::{Holds, Outlook, Standing, TOLD_EARLY};
 
 /// One owner's claim on one lock, from its first acquire to its last unlock.

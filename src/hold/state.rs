@@ -33,18 +33,32 @@ pub(crate) struct Terms {
     pub(crate) watched: bool,
     /// The watchdog may keep it this long.
     pub(crate) max_hold: Option<Duration>,
+    /// Redis need not count it, where the hold is there and needs no lengthening.
+    pub(crate) local: bool,
+}
+
+/// What one claim adds to the counts of its hold.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Share {
+    /// It was taken without a lease.
+    pub(crate) watched: bool,
+    /// It is counted here only.
+    pub(crate) local: bool,
 }
 
 /// What is known of one hold.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) phase: Phase,
-    /// Living claims: guards and forgotten ones. The count that Redis should show.
+    /// Living claims: guards and forgotten ones.
     pub(crate) count: u32,
+    /// The claims among them that Redis does not count; never all, as it deletes what counts
+    /// nothing. When the last other one ends, one of these takes its place.
+    pub(crate) local: u32,
     /// The claims among them that were taken without a lease.
     pub(crate) watched: u32,
-    /// The claims among them whose guards were forgotten; true for one without a lease.
-    pub(crate) forgotten: Vec<bool>,
+    /// The claims among them whose guards were forgotten.
+    pub(crate) forgotten: Vec<Share>,
     /// Up to when the hold may be believed in.
     pub(crate) deadline: Moment,
     /// Up to when something of it may be left in Redis.
@@ -76,6 +90,7 @@ impl State {
         Self {
             phase: Phase::Pending,
             count: 0,
+            local: 0,
             watched: 0,
             forgotten: Vec::new(),
             deadline: now,
@@ -99,9 +114,14 @@ impl State {
         self.is_living() && now < self.deadline
     }
 
+    /// The acquires that are not unlocked yet.
+    pub(crate) fn claims(&self) -> u32 {
+        if self.is_living() { self.count } else { 0 }
+    }
+
     /// The count that Redis should show.
     pub(crate) fn target(&self) -> u32 {
-        if self.is_living() { self.count } else { 0 }
+        self.claims().saturating_sub(self.local)
     }
 
     /// It was given up to set the lock free. One that hands it on leaves it to the next owner.
@@ -148,6 +168,23 @@ impl State {
         }
         self.deadline = deadline.min(self.max_until);
         true
+    }
+
+    /// Adds a claim that Redis does not count. False if Redis has to be asked: the hold is not
+    /// valid, not renewed as the claim needs it, or ends before the claim's lease.
+    pub(crate) fn count_locally(&mut self, terms: &Terms, now: Moment) -> bool {
+        let is_enough = if terms.watched {
+            self.watched > 0
+        } else {
+            now + terms.lease <= self.deadline
+        };
+        let counts = terms.local && is_enough && self.is_valid(now);
+        if counts {
+            self.count += 1;
+            self.local += 1;
+            self.watched += u32::from(terms.watched);
+        }
+        counts
     }
 
     /// A command that may lengthen what stands in Redis leaves now.
@@ -247,24 +284,38 @@ impl State {
     pub(crate) fn end(&mut self) {
         self.phase = Phase::Ended;
         self.count = 0;
+        self.local = 0;
         self.watched = 0;
         self.forgotten.clear();
     }
 
+    /// Takes a claim back for good if that changes nothing in Redis: how many are left then.
+    pub(crate) fn drop_locally(&mut self, share: Share, now: Moment) -> Option<u32> {
+        let replaced = self.local > 0 && (share.local || self.target() == 1);
+        if !replaced || !self.is_valid(now) {
+            return None;
+        }
+        self.drop_claim(share, now);
+        Some(self.count)
+    }
+
     /// Takes a claim back for good. At the last one of a living hold the hold ends here and now
     /// (design: invariant 6).
-    pub(crate) fn drop_claim(&mut self, watched: bool, now: Moment) -> Dropped {
+    pub(crate) fn drop_claim(&mut self, share: Share, now: Moment) -> Dropped {
         let lost = match self.phase {
             Phase::Ended => return Dropped::Nothing,
             Phase::Lost(_) => true,
             Phase::Pending | Phase::Held | Phase::Jeopardy => false,
         };
+        let shown = self.target();
         self.count = self.count.saturating_sub(1);
-        self.watched = self.watched.saturating_sub(u32::from(watched));
+        self.watched = self.watched.saturating_sub(u32::from(share.watched));
+        let local = self.local.saturating_sub(u32::from(share.local));
+        self.local = local.min(self.count.saturating_sub(1));
         if self.count == 0 || (lost && self.is_only_forgotten()) {
             // Nobody is left to be told of a loss.
             self.end();
-        } else if lost {
+        } else if lost || self.target() == shown {
             return Dropped::Nothing;
         }
         if lost && now >= self.remains_until {
@@ -288,6 +339,7 @@ mod tests {
             lease,
             watched,
             max_hold: None,
+            local: false,
         }
     }
 
@@ -304,15 +356,63 @@ mod tests {
         assert_eq!(state.renewal(later, LEASE), Some(LEASE));
     }
 
+    proptest::proptest! {
+        #[test]
+        fn whatever_ends_first_redis_counts_one_claim_at_least_and_is_told_of_each_change(
+            steps in proptest::collection::vec((0..4_u8, 0..8_usize, proptest::bool::ANY), 1..40)
+        ) {
+            let now = Moment(1_000_000_000);
+            let mut state = State::pending(now);
+            let mut claims: Vec<Share> = Vec::new();
+            for (step, which, watched) in steps {
+                let shown = state.target();
+                let mut terms = terms(LEASE / 2, watched);
+                terms.local = step == 1;
+                if state.phase == Phase::Pending || step == 0 {
+                    assert!(state.grant(now, &terms, now));
+                    claims.push(Share { watched, local: false });
+                    assert_eq!(state.target(), shown + 1);
+                } else if step == 1 {
+                    if state.count_locally(&terms, now) {
+                        claims.push(Share { watched, local: true });
+                    }
+                    assert_eq!(state.target(), shown);
+                } else {
+                    let share = claims.remove(which % claims.len());
+                    let quietly = (step == 2).then(|| state.drop_locally(share, now)).flatten();
+                    let told = match quietly {
+                        Some(left) => {
+                            assert_eq!(left as usize, claims.len());
+                            false
+                        }
+                        None => state.drop_claim(share, now) == Dropped::Settle,
+                    };
+                    assert_eq!(told, state.target() != shown);
+                }
+                let watched = claims.iter().filter(|share| share.watched).count();
+                assert_eq!((state.claims() as usize, state.watched as usize), (claims.len(), watched));
+                assert_eq!(state.target() == 0, claims.is_empty());
+                assert_eq!(state.phase == Phase::Ended, claims.is_empty());
+                if claims.is_empty() {
+                    break;
+                }
+            }
+        }
+    }
+
     #[test]
     fn a_lost_hold_ends_with_its_last_guard_though_others_were_forgotten() {
         let start = Moment(1_000_000_000);
         let mut state = State::pending(start);
         assert!(state.grant(start, &terms(LEASE, false), start));
         assert!(state.grant(start, &terms(LEASE, false), start));
-        state.forgotten.push(false);
+        let share = Share {
+            watched: false,
+            local: false,
+        };
+        state.forgotten.push(share);
         assert!(state.expire(start + LEASE));
-        state.drop_claim(false, start + LEASE);
+        state.drop_claim(share, start + LEASE);
         assert_eq!(state.phase, Phase::Ended);
     }
 }

@@ -321,6 +321,7 @@ mod tests {
             lease: Duration::from_secs(10),
             watched: true,
             max_hold: None,
+            local: false,
         };
         assert!(holds.change(&hold, |state| state.grant(now, &terms, now)));
         hold

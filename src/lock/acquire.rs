@@ -141,6 +141,10 @@ impl Caller<'_> {
                 }
                 Standing::Acquiring | Standing::Nothing => return Ok(None),
             };
+            let again = Claim::again(self.session, self.key, self.owner, self.terms);
+            if again.is_some() {
+                return Ok(again);
+            }
             let now = core.clock.now();
             let until = self.until(now);
             let mut acquiring = Acquiring::again(self.session, hold, now, until).await?;

@@ -27,7 +27,8 @@ pub struct HolderInfo {
     /// The holder's hash field: `<client uuid>:<thread or task>`, for lockdog with the hold's number
     /// behind it.
     pub field: String,
-    /// How many acquires of it are not unlocked yet.
+    /// How many acquires of it are not unlocked yet, without those counted by
+    /// [`Reentry::Local`](crate::Reentry::Local).
     pub count: u64,
     /// How long the lock lives on unless it is renewed.
     pub ttl: Ttl,
@@ -81,8 +82,9 @@ impl Lock {
         Ok(self.count_of(owner).await? > 0)
     }
 
-    /// How many acquires of the current owner are not unlocked yet, as Redis counts them; 0 if it
-    /// does not hold the lock. Corresponds to Redisson's `getHoldCount()`.
+    /// How many acquires of the current owner are not unlocked yet, as Redis counts them: without
+    /// those of [`Reentry::Local`](crate::Reentry::Local). 0 if it does not hold the lock.
+    /// Corresponds to Redisson's `getHoldCount()`.
     ///
     /// # Errors
     ///

@@ -11,6 +11,7 @@ use crate::guard::{Guard, Held};
 use crate::hold::Terms;
 use crate::lease;
 use crate::owner::Owner;
+use crate::session::{Claim, Reentry};
 
 /// A wish to hold a lock, from [`Lock::lock`]. Await it.
 ///
@@ -38,6 +39,7 @@ struct Wish {
     lease: Option<Duration>,
     max_hold: Option<Duration>,
     owner: Option<Owner>,
+    reentry: Reentry,
 }
 
 macro_rules! options {
@@ -66,6 +68,15 @@ macro_rules! options {
         /// Redisson's `lockAsync(threadId)`.
         pub fn owner(mut self, owner: &Owner) -> Self {
             self.wish.owner = Some(*owner);
+            self
+        }
+
+        /// Who counts the acquire, should the owner hold the lock already.
+        ///
+        /// Defaults to what [`ClientBuilder::reentry`](crate::ClientBuilder::reentry) says. Redisson
+        /// counts in Redis always.
+        pub fn reentry(mut self, reentry: Reentry) -> Self {
+            self.wish.reentry = reentry;
             self
         }
     };
@@ -136,6 +147,7 @@ impl TryLockRequest {
 impl Wish {
     fn new(lock: Lock) -> Self {
         Self {
+            reentry: lock.session.core().settings.reentry,
             lock,
             lease: None,
             max_hold: None,
@@ -157,7 +169,32 @@ impl Wish {
             lease: lease::whole(lease.min(self.max_hold.unwrap_or(lease))),
             watched: self.lease.is_none(),
             max_hold: self.max_hold,
+            local: self.reentry == Reentry::Local && self.max_hold.is_none(),
         })
+    }
+
+    /// What the request becomes. `told` makes its answer out of a guard, or none.
+    fn call<T: 'static>(mut self, wait: Wait, told: fn(Option<Guard>) -> Result<T>) -> Boxed<T> {
+        if self.reentry == Reentry::Counted {
+            return Box::pin(async move { told(self.acquire(wait).await?) });
+        }
+        Box::pin(async move {
+            let owner = *self.owner.get_or_insert_with(Owner::current);
+            // A loop of calls that wait for nothing must let other tasks run, too.
+            tokio::task::consume_budget().await;
+            match self.again(owner)? {
+                Some(guard) => told(Some(guard)),
+                // Large, so that it is made only if Redis has to be asked.
+                None => told(Box::pin(self.acquire(wait)).await?),
+            }
+        })
+    }
+
+    /// A guard more of what `owner` holds, if Redis need not count it.
+    fn again(&self, owner: Owner) -> Result<Option<Guard>> {
+        let terms = self.terms()?;
+        let claim = Claim::again(&self.lock.session, self.lock.key()?, owner, &terms);
+        Ok(claim.map(Guard::new))
     }
 
     async fn acquire(self, wait: Wait) -> Result<Option<Guard>> {
@@ -173,11 +210,9 @@ impl IntoFuture for LockRequest {
     type IntoFuture = Boxed<Guard>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
-            let guard = self.wish.acquire(Wait::ForEver).await?;
-            // A wait without end ends with a guard or an error.
-            guard.ok_or(Error::Closed)
-        })
+        // A wait without end ends with a guard or an error.
+        let told = |guard: Option<Guard>| guard.ok_or(Error::Closed);
+        self.wish.call(Wait::ForEver, told)
     }
 }
 
@@ -190,7 +225,7 @@ impl IntoFuture for TryLockRequest {
             None | Some(Duration::ZERO) => Wait::Not,
             Some(wait) => Wait::AtMost(wait),
         };
-        Box::pin(self.wish.acquire(wait))
+        self.wish.call(wait, Ok)
     }
 }
 
@@ -216,7 +251,8 @@ impl Wish {
             .field("lock", &self.lock.name())
             .field("lease", &self.lease)
             .field("max_hold", &self.max_hold)
-            .field("owner", &self.owner);
+            .field("owner", &self.owner)
+            .field("reentry", &self.reentry);
         debug
     }
 }

@@ -8,7 +8,7 @@ use super::release::Claim;
 use super::settle::Job;
 use crate::clock::Moment;
 use crate::error::{Error, Lost, LostReason};
-use crate::hold::{Command, Hold, Phase, State, Terms};
+use crate::hold::{Command, Hold, Phase, Share, State, Terms};
 use crate::key::LockKey;
 use crate::owner::Owner;
 use crate::script::{self, Acquired};
@@ -131,7 +131,7 @@ impl Acquiring {
             }
             // The longest that the command may still be sent.
             state.sending(until.min(now + core.server.command_timeout()), terms.lease);
-            state.count + 1
+            state.target() + 1
         };
         self.sent = Sent::default();
         self.refused = false;
@@ -189,7 +189,11 @@ impl Acquiring {
             });
         }
         self.granted = true;
-        let claim = Claim::new(self.session.clone(), self.hold.clone(), terms.watched);
+        let share = Share {
+            watched: terms.watched,
+            local: false,
+        };
+        let claim = Claim::new(self.session.clone(), self.hold.clone(), share);
         // Looked at after the hold can be seen, so that a shutdown has either seen it or is seen
         // here: nobody would watch over it any more.
         core.open()?;

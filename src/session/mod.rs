@@ -1,6 +1,7 @@
 //! What the locks and guards of one client share, and the commands they send.
 
 mod acquire;
+mod reentry;
 mod release;
 mod settle;
 mod transfer;
@@ -22,6 +23,7 @@ use crate::server::Server;
 use crate::wait::{Waiters, Wake};
 
 pub(crate) use acquire::{Acquiring, Attempt};
+pub use reentry::Reentry;
 pub(crate) use release::Claim;
 pub use release::Unlocked;
 pub(crate) use settle::{Job, settle};
@@ -33,6 +35,7 @@ pub(crate) struct Settings {
     pub(crate) max_lease: Duration,
     pub(crate) wake: Wake,
     pub(crate) hand_overs: Bounds,
+    pub(crate) reentry: Reentry,
     pub(crate) name_mapper: Option<NameMapper>,
 }
 

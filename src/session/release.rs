@@ -7,7 +7,7 @@ use super::transfer::Transfer;
 use super::{Core, Session};
 use crate::clock::Moment;
 use crate::error::{Error, LostReason, UnlockUnconfirmed};
-use crate::hold::{Command, Dropped, Hold, State};
+use crate::hold::{Command, Dropped, Hold, Share, State};
 use crate::owner::Owner;
 use crate::script::{self, Transferred, Unlocked as Answer};
 use crate::server::{Failure, Sent};
@@ -17,8 +17,8 @@ use crate::server::{Failure, Sent};
 pub(crate) struct Claim {
     session: Arc<Session>,
     hold: Arc<Hold>,
-    watched: bool,
-    ended: bool,
+    pub(super) share: Share,
+    pub(super) ended: bool,
     /// That it ends elsewhere was said.
     warned: bool,
 }
@@ -37,11 +37,11 @@ pub enum Unlocked {
 }
 
 impl Claim {
-    pub(crate) fn new(session: Arc<Session>, hold: Arc<Hold>, watched: bool) -> Self {
+    pub(crate) fn new(session: Arc<Session>, hold: Arc<Hold>, share: Share) -> Self {
         Self {
             session,
             hold,
-            watched,
+            share,
             ended: false,
             warned: false,
         }
@@ -59,9 +59,9 @@ impl Claim {
     pub(crate) fn forget(mut self) {
         self.warn_elsewhere();
         self.ended = true;
-        let watched = self.watched;
+        let share = self.share;
         let lost = self.session.core().holds.change(&self.hold, |state| {
-            state.forgotten.push(watched);
+            state.forgotten.push(share);
             !state.is_living()
         });
         if lost && self.hold.state().is_only_forgotten() {
@@ -92,6 +92,9 @@ impl Claim {
     /// The claim is ended all the same, in the background.
     pub(crate) async fn unlock(mut self) -> Result<Unlocked, Error> {
         self.warn_elsewhere();
+        if let Some(count) = self.end_locally() {
+            return Ok(Unlocked::StillHeld { count });
+        }
         let command = match self.hold.try_command() {
             Some(command) => command,
             None => self.turn().await?,
@@ -126,10 +129,10 @@ impl Drop for Claim {
             return core.owe(Job::new(self.hold.clone()));
         }
         let now = core.clock.now();
-        let watched = self.watched;
+        let share = self.share;
         let dropped = core
             .holds
-            .change(&self.hold, |state| state.drop_claim(watched, now));
+            .change(&self.hold, |state| state.drop_claim(share, now));
         core.after_drop(&self.hold, dropped);
     }
 }
@@ -142,6 +145,8 @@ struct Ending {
     sent: Sent,
     began: Moment,
     target: u32,
+    /// The claims that are left.
+    left: u32,
     /// The hand-over that ends it, where somebody of this client waits.
     transfer: Option<Transfer>,
     answered: bool,
@@ -155,14 +160,14 @@ impl Ending {
         let hold = &claim.hold;
         let core = claim.session.core();
         let now = core.clock.now();
-        let target = core.holds.change(hold, |state| {
+        let counts = core.holds.change(hold, |state| {
             if !state.is_valid(now) {
                 return None;
             }
-            state.drop_claim(claim.watched, now);
-            Some(state.count)
+            state.drop_claim(claim.share, now);
+            Some((state.target(), state.count))
         });
-        let Some(target) = target else {
+        let Some((target, left)) = counts else {
             if core.holds.change(hold, |state| state.expire(now)) {
                 core.report_lost(hold);
             }
@@ -175,6 +180,7 @@ impl Ending {
             sent: Sent::default(),
             began: now,
             target,
+            left,
             transfer: None,
             answered: false,
             handed_on: false,
@@ -188,7 +194,7 @@ impl Ending {
             self.transfer = Transfer::begin(&self.session, &self.hold, self.began, until);
         }
         let answer = self.send(&core, until).await;
-        let kept = Unlocked::StillHeld { count: self.target };
+        let kept = Unlocked::StillHeld { count: self.left };
         self.answered = answer.is_ok();
         match answer {
             Ok(Answer::Released) => Ok(Unlocked::Released),
@@ -274,7 +280,7 @@ impl Core {
 
     /// Ends the newest forgotten claim of a hold: ported code's unlock.
     pub(crate) fn take_forgotten(&self, session: &Arc<Session>, hold: &Arc<Hold>) -> Option<Claim> {
-        let watched = self.holds.change(hold, |state| state.forgotten.pop())?;
-        Some(Claim::new(session.clone(), hold.clone(), watched))
+        let share = self.holds.change(hold, |state| state.forgotten.pop())?;
+        Some(Claim::new(session.clone(), hold.clone(), share))
     }
 }

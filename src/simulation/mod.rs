@@ -115,6 +115,7 @@ fn no_seed_violates_an_invariant() {
         seen.forced * 100,
         seen.killed * 10,
         seen.transfers * 2,
+        seen.local,
     ];
     assert!(rates.iter().all(|rate| *rate >= seeds / 10), "{seen:?}");
 }

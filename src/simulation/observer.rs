@@ -42,6 +42,8 @@ pub(super) struct Seen {
     pub(super) forced: u64,
     pub(super) killed: u64,
     pub(super) transfers: u64,
+    /// Looks at holds with claims that Redis does not count.
+    pub(super) local: u64,
 }
 
 impl Seen {
@@ -56,6 +58,7 @@ impl Seen {
         self.forced += other.forced;
         self.killed += other.killed;
         self.transfers += other.transfers;
+        self.local += other.local;
     }
 }
 
@@ -211,6 +214,7 @@ impl Observer {
         }
         for client in 0..self.clients.len() {
             for hold in self.clients[client].0.holds.all() {
+                self.seen.local += u64::from(hold.state().local > 0);
                 if let Some(wrong) = self.wrong_with(client, &hold, hash.as_ref()) {
                     self.violated(wrong);
                 }
@@ -273,7 +277,7 @@ impl Observer {
                 if !state.is_valid(core.clock.now()) || self.forced.contains(&field) {
                     continue;
                 }
-                let (here, there) = (i64::from(state.count), count(hash.as_ref(), &field));
+                let (here, there) = (i64::from(state.target()), count(hash.as_ref(), &field));
                 drop(state);
                 if here != there && self.in_order(&field) {
                     self.violated(format!("{field} counts {here}, in Redis {there}"));

@@ -37,10 +37,13 @@ pub(super) enum Step {
     Acquire {
         wait_ms: Option<u64>,
         lease_ms: Option<u64>,
+        /// Counted here, if it can be.
+        local: bool,
         cancel: Cancel,
     },
     /// The newest guard.
     Unlock(Cancel),
+    /// The oldest guard: guards end in any order.
     Drop,
     Forget,
     EndForgotten(Cancel),
@@ -174,6 +177,7 @@ fn step(chance: &mut Chance, lease_ms: u64) -> Step {
         0..40 => Step::Acquire {
             wait_ms: chance.percent(60).then(|| chance.within(1, 2 * lease_ms)),
             lease_ms: chance.percent(50).then(|| chance.within(20, 2 * lease_ms)),
+            local: chance.percent(40),
             cancel: cancel_acquire,
         },
         40..60 => Step::Unlock(cancel_end),

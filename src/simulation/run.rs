@@ -21,7 +21,7 @@ use crate::hold::Bounds;
 use crate::lock::Lock;
 use crate::owner::Owner;
 use crate::server::{Server, Source};
-use crate::session::{Core, Session, Settings};
+use crate::session::{Core, Reentry, Session, Settings};
 use crate::wait::{Backoff, Wake};
 use crate::watchdog;
 
@@ -231,6 +231,7 @@ fn client(
             hand_overs: 3,
             time: ms(20),
         },
+        reentry: Reentry::default(),
         name_mapper: None,
     };
     let (core, mut jobs) = Core::new(settings, clock, server, 100);

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::guard::Guard;
 use crate::lock::Lock;
 use crate::owner::Owner;
-use crate::session::Unlocked;
+use crate::session::{Reentry, Unlocked};
 
 /// What a task tells the observer.
 pub(super) enum Report {
@@ -58,6 +58,7 @@ impl Runner {
             Step::Acquire {
                 wait_ms,
                 lease_ms,
+                local,
                 cancel,
             } => {
                 let mut request = self.lock.try_lock().owner(&self.owner);
@@ -66,6 +67,9 @@ impl Runner {
                 }
                 if let Some(lease) = lease_ms {
                     request = request.lease(Duration::from_millis(lease));
+                }
+                if local {
+                    request = request.reentry(Reentry::Local);
                 }
                 match cancelled(request.into_future(), cancel).await {
                     Some(Ok(Some(guard))) => self.guards.push(guard),
@@ -83,7 +87,8 @@ impl Runner {
                 }
             }
             Step::Drop => {
-                if let Some(guard) = self.guards.pop() {
+                if !self.guards.is_empty() {
+                    let guard = self.guards.remove(0);
                     let held = guard.held();
                     drop(guard);
                     let last = self.alone && self.guards.is_empty() && self.forgotten == 0;

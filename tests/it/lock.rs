@@ -18,6 +18,7 @@ mod queries;
 mod queue;
 mod queue_turns;
 mod reentry;
+mod reentry_local;
 mod secrets;
 mod uncontended;
 mod waits;

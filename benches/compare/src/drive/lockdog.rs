@@ -1,6 +1,6 @@
 //! lockdog itself.
 
-use lockdog::{Client, Guard, Lock};
+use lockdog::{Client, Guard, Lock, Reentry};
 
 use crate::Result;
 use crate::drive::library::Library;
@@ -15,7 +15,6 @@ impl Library for Lockdog {
     fn refuses(workload: &str) -> Option<&'static str> {
         match workload {
             "W6" => Some("RedLock is not there yet"),
-            "W7-local" => Some("local counting is not there yet"),
             "rtt" | "idle" | "serial" => Some("the bare protocol's"),
             _ => None,
         }
@@ -23,7 +22,12 @@ impl Library for Lockdog {
 
     async fn connect(request: &Request) -> Result<Self> {
         let url = request.urls.first().ok_or("a URL is missing")?;
-        Ok(Self(Client::connect(url).await?))
+        let reentry = match request.workload.as_str() {
+            "W7-local" => Reentry::Local,
+            _ => Reentry::Counted,
+        };
+        let client = Client::builder().url(url).reentry(reentry);
+        Ok(Self(client.build().await?))
     }
 
     fn lock(&self, name: &str) -> Lock {
