@@ -1,7 +1,6 @@
 //! One library in one cell: the servers' counters around its window, and what its driver tells.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -26,11 +25,10 @@ pub(crate) struct Measurer {
     /// By library and cell, from the first round: MONITOR is not free.
     origins: BTreeMap<(Cell, &'static str), Origins>,
     core: Option<usize>,
-    out: PathBuf,
 }
 
 impl Measurer {
-    pub(crate) fn start(options: &Options, out: &Path) -> Result<Self> {
+    pub(crate) fn start(options: &Options) -> Result<Self> {
         let cores = std::thread::available_parallelism()?.get();
         let core = (cores > 1 && !options.unpinned).then_some(1);
         let alone = Server::start(core)?;
@@ -41,7 +39,6 @@ impl Measurer {
             cells: 0,
             origins: BTreeMap::new(),
             core,
-            out: out.to_owned(),
         })
     }
 
@@ -84,10 +81,6 @@ impl Measurer {
         self.core
     }
 
-    pub(crate) fn out(&self) -> &Path {
-        &self.out
-    }
-
     fn figures(
         &mut self,
         libraries: &mut Libraries,
@@ -97,6 +90,9 @@ impl Measurer {
         let cell = planned.cell;
         let request = self.request(planned, part)?;
         let driver = libraries.driver(part.driver().0)?;
+        if std::env::var("BIND").is_ok() {
+            driver.bind(&[0])?;
+        }
         driver.ask(&request)?;
         self.look_at_origins(planned, part)?;
         let ready = driver.answer(request.cell, PATIENCE + seconds(planned.warmup_s))?;
@@ -212,7 +208,7 @@ impl Measurer {
         let missing = ttls.iter().filter(|ttl| **ttl < 0).count();
         figures.set("missing_locks", missing as f64);
         if let Some(least) = ttls.iter().filter(|ttl| **ttl >= 0).min() {
-            figures.set("smallest_ttl_ms", *least as f64);
+            figures.set("smallest_ttl_s", *least as f64 / 1e3);
         }
         Ok(())
     }

@@ -181,3 +181,6 @@ fn delayed() -> [Cell; 4] {
 
 /// Redisson's calls that return futures: in W1, beside its calls that block.
 pub(crate) const ASYNC: &str = "redisson async";
+
+/// In the order in which they take their turns and stand in tables.
+pub(crate) const LIBRARIES: [&str; 6] = ["lockdog", "raw", "redisson", "redsync", "rslock", ASYNC];
