@@ -1,6 +1,6 @@
 //! A driver's process, and the talk with it.
 
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -8,12 +8,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::Pid;
 use serde::Serialize;
 
 use crate::Result;
 use crate::protocol::{Answer, Go, Request};
-use crate::run::affinity;
 
 /// Ended when dropped.
 pub(crate) struct Driver {
@@ -63,18 +61,6 @@ impl Driver {
                 Err(RecvTimeoutError::Disconnected) => return Err("the driver has ended".into()),
             }
         }
-    }
-
-    /// Binds all its threads, and those that they will start, to these cores.
-    pub(crate) fn bind(&self, cores: &[usize]) -> Result<()> {
-        // Twice, for those that were started while the list was read.
-        for _ in 0..2 {
-            for thread in fs::read_dir(format!("/proc/{}/task", self.process.id()))? {
-                let id = thread?.file_name().to_string_lossy().parse()?;
-                affinity::bind(Pid::from_raw(id), cores)?;
-            }
-        }
-        Ok(())
     }
 
     fn send<T: Serialize>(&mut self, message: &T) -> Result<()> {

@@ -29,16 +29,14 @@ pub(crate) struct Measurer {
 
 impl Measurer {
     pub(crate) fn start(options: &Options) -> Result<Self> {
-        let cores = std::thread::available_parallelism()?.get();
-        let core = (cores > 1 && !options.unpinned).then_some(1);
-        let alone = Server::start(core)?;
+        let alone = Server::start(options.core)?;
         Ok(Self {
             proxy: Proxy::start(alone.port())?,
             alone,
             five: Vec::new(),
             cells: 0,
             origins: BTreeMap::new(),
-            core,
+            core: options.core,
         })
     }
 
@@ -90,9 +88,6 @@ impl Measurer {
         let cell = planned.cell;
         let request = self.request(planned, part)?;
         let driver = libraries.driver(part.driver().0)?;
-        if std::env::var("BIND").is_ok() {
-            driver.bind(&[0])?;
-        }
         driver.ask(&request)?;
         self.look_at_origins(planned, part)?;
         let ready = driver.answer(request.cell, PATIENCE + seconds(planned.warmup_s))?;

@@ -1,6 +1,5 @@
 //! The runner: servers, drivers in turn, figures, report.
 
-mod affinity;
 mod cell;
 mod counters;
 mod driver;

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use redis::Connection;
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{CpuSet, sched_setaffinity};
 use tempfile::TempDir;
 
 use crate::Result;
-use crate::run::affinity;
 
 /// A server with nothing on disk; ended when dropped.
 pub(crate) struct Server {
@@ -105,7 +105,9 @@ fn launch(port: u16, core: Option<usize>, folder: &TempDir) -> Result<(Child, Co
         .spawn()
         .map_err(|failure| format!("redis-server: {failure}"))?;
     if let Some(core) = core {
-        affinity::bind(Some(Pid::from_child(&process)), &[core])?;
+        let mut cores = CpuSet::new();
+        cores.set(core);
+        sched_setaffinity(Some(Pid::from_child(&process)), &cores)?;
     }
     let client = redis::Client::open(format!("redis://127.0.0.1:{port}"))?;
     let patience = Instant::now() + Duration::from_secs(10);

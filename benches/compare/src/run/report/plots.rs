@@ -123,6 +123,7 @@ fn curves(
         .x_desc(across)
         .y_desc(up)
         .x_label_formatter(&|x| format!("{x:.0}"))
+        .y_label_formatter(&|y| format!("{}", (y * 10.0).round() / 10.0))
         .draw()?;
     for line in lines {
         let color = color(line.library);
@@ -150,7 +151,7 @@ fn blocks(path: &Path, title: &str, bars: &[Bars]) -> std::result::Result<(), Bo
         .margin(12)
         .x_label_area_size(40)
         .y_label_area_size(90)
-        .build_cartesian_2d(0.0..groups, (FLOOR_US..top * 2.0).log_scale())?;
+        .build_cartesian_2d(-0.6..groups, (FLOOR_US..top * 2.0).log_scale())?;
     chart
         .configure_mesh()
         .disable_x_mesh()

@@ -10,7 +10,7 @@ use crate::run::root;
 pub(crate) fn lines(server: &str, core: Option<usize>) -> Vec<String> {
     let cores = std::thread::available_parallelism().map_or(0, |cores| cores.get());
     let bound = core.map_or_else(
-        || "servers on any core".to_owned(),
+        || "servers and clients on any".to_owned(),
         |core| format!("servers bound to core {core}, clients on any"),
     );
     vec![

@@ -110,7 +110,7 @@ fn verdict(bound: Bound, ratio: f64) -> String {
         return "missed".to_owned();
     }
     let off = 100.0 * (ratio - factor).abs() / factor;
-    format!("missed by {off:.0} %")
+    format!("missed by {} %", number(off))
 }
 
 struct Table {
