@@ -111,12 +111,9 @@ fn build(library: &str) -> std::result::Result<(), String> {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&done.stderr);
-    Err(said
-        .trim()
-        .lines()
-        .last()
-        .unwrap_or("its build failed")
-        .to_owned())
+    let why = said.trim().lines().last().unwrap_or("its build failed");
+    let why = why.trim_start_matches(library).trim_start_matches(": ");
+    Err(why.to_owned())
 }
 
 fn peer(library: &str) -> PathBuf {
