@@ -14,10 +14,8 @@ import (
 )
 
 const (
-	expiry = 30 * time.Second
-	// The default of go-redis for one core.
-	smallestPool = 10
-	keptSamples  = 2000
+	expiry      = 30 * time.Second
+	keptSamples = 2000
 )
 
 var known = map[string]bool{"W1": true, "W2": true, "W3": true, "W4": true, "W6": true}
@@ -56,7 +54,6 @@ func (c *cell) add(urls []string) error {
 		if err != nil {
 			return err
 		}
-		options.PoolSize = max(smallestPool, c.request.Owners)
 		connection := redis.NewClient(options)
 		c.connections = append(c.connections, connection)
 		if err := connection.Ping(context.Background()).Err(); err != nil {

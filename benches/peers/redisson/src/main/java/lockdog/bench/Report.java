@@ -4,6 +4,7 @@ import com.google.gson.JsonArray;
 import com.google.gson.JsonNull;
 import com.google.gson.JsonObject;
 import java.util.List;
+import java.util.Objects;
 import java.util.stream.IntStream;
 import java.util.stream.LongStream;
 import org.HdrHistogram.Histogram;
@@ -15,11 +16,10 @@ final class Report {
     private Report() {}
 
     static JsonObject of(Request request, Phase phase) {
-        boolean contended = request.workload().equals("W2") || request.workload().equals("W3");
         long[] pairs = phase.tallies.stream()
-                .mapToLong(tally -> contended ? tally.pairsInTime : tally.pairs)
+                .mapToLong(tally -> request.isContended() ? tally.pairsInTime() : tally.pairs())
                 .toArray();
-        long failures = phase.tallies.stream().mapToLong(tally -> tally.failures).sum();
+        long failures = phase.tallies.stream().mapToLong(Tally::failures).sum();
         JsonObject report = new JsonObject();
         // W6 may fail all the time, and that is a result.
         if (failures > 0 && LongStream.of(pairs).sum() == 0 && !request.workload().equals("W6")) {
@@ -28,33 +28,31 @@ final class Report {
         }
         report.addProperty("seconds", phase.seconds());
         report.addProperty("pairs", LongStream.of(pairs).sum());
-        latencies(report, phase.tallies);
+        latencies(report, Tally.latencies(phase.tallies));
         report.addProperty("cpu_s", phase.cpuSeconds());
         report.addProperty("failures", failures);
-        if (contended) {
+        if (request.isContended()) {
             shares(report, "share", pairs);
         }
         if (request.workload().equals("W3")) {
             shares(report, "client_share", sums(pairs, request.owners()));
         }
         if (request.workload().equals("W4")) {
-            samples(report, phase.tallies.get(0));
+            samples(report, phase.tallies.get(0).samples());
         }
         return report;
     }
 
     private static String firstFailure(List<Tally> tallies) {
         return tallies.stream()
-                .filter(tally -> tally.firstFailure != null)
+                .map(Tally::firstFailure)
+                .filter(Objects::nonNull)
                 .findFirst()
-                .map(tally -> tally.firstFailure.toString())
+                .map(Exception::toString)
                 .orElse("unknown");
     }
 
-    private static void latencies(JsonObject report, List<Tally> tallies) {
-        Histogram all = new Histogram(tallies.get(0).latencies);
-        all.reset();
-        tallies.forEach(tally -> all.add(tally.latencies));
+    private static void latencies(JsonObject report, Histogram all) {
         if (all.getTotalCount() == 0) {
             List.of("p50_us", "p99_us", "max_us").forEach(key -> report.add(key, JsonNull.INSTANCE));
             return;
@@ -78,11 +76,9 @@ final class Report {
                 .toArray();
     }
 
-    private static void samples(JsonObject report, Tally tally) {
+    private static void samples(JsonObject report, long[] nanoseconds) {
         JsonArray samples = new JsonArray();
-        LongStream.of(tally.samples)
-                .limit(tally.pairs)
-                .forEach(sample -> samples.add(sample / MICROSECOND));
+        LongStream.of(nanoseconds).forEach(sample -> samples.add(sample / MICROSECOND));
         report.add("samples_us", samples);
     }
 }

@@ -38,6 +38,11 @@ record Request(
         return request;
     }
 
+    /** Whether all owners want the same lock, and the latency is that of the wait for it. */
+    boolean isContended() {
+        return workload.equals("W2") || workload.equals("W3");
+    }
+
     boolean isAsync() {
         return "async".equals(api);
     }

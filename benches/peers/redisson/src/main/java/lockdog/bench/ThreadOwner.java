@@ -17,27 +17,36 @@ final class ThreadOwner implements Phase.Owner {
 
     private void run(Phase phase, Tally tally) {
         try {
-            work.begin();
+            boolean begun = attempt(tally, work::begin);
             phase.ready().join();
-            while (!phase.timeIsOver()) {
-                repeat(phase, tally);
+            if (!begun) {
+                return;
             }
-            work.end();
-        } catch (Exception e) {
-            tally.failed(e);
-            phase.ready();
+            while (!phase.timeIsOver()) {
+                attempt(tally, () -> {
+                    long latency = work.pair();
+                    tally.pair(latency, !phase.timeIsOver());
+                });
+            }
+            attempt(tally, work::end);
         } finally {
             phase.ended();
         }
     }
 
-    private void repeat(Phase phase, Tally tally) {
+    private static boolean attempt(Tally tally, Step step) {
         try {
-            long latency = work.pair();
-            tally.pair(latency, !phase.timeIsOver());
+            step.take();
+            return true;
         } catch (Exception e) {
             tally.failed(e);
+            return false;
         }
+    }
+
+    @FunctionalInterface
+    private interface Step {
+        void take() throws Exception;
     }
 
     /** What is repeated, all of it by one thread. */

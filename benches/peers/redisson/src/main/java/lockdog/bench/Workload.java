@@ -12,7 +12,6 @@ import org.redisson.api.RedissonClient;
  * watchdog keeps them.
  */
 final class Workload {
-    private static final Set<String> CONTENDED = Set.of("W2", "W3");
     private static final int SAMPLES = 2_000;
 
     private final Request request;
@@ -33,9 +32,8 @@ final class Workload {
      * then it is the result.
      */
     Phase run(double seconds) throws InterruptedException {
-        boolean toTheLast = !CONTENDED.contains(request.workload());
         int keep = request.workload().equals("W4") ? SAMPLES : 0;
-        return Phase.run(owners(), seconds, toTheLast, keep);
+        return Phase.run(owners(), seconds, !request.isContended(), keep);
     }
 
     private List<Phase.Owner> owners() {
