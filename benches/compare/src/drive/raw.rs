@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
+use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{Client, Cmd, IntoConnectionInfo};
@@ -118,12 +119,14 @@ impl Server {
     }
 }
 
-/// A connection as lockdog makes it.
+/// A connection that waits for its answers: a time limit is a lock library's business.
 pub(crate) async fn connect(url: &str) -> Result<MultiplexedConnection> {
     let settings = TcpSettings::default().set_nodelay(true);
     let info = url.into_connection_info()?.set_tcp_settings(settings);
     let client = Client::open(info)?;
-    Ok(client.get_multiplexed_async_connection().await?)
+    let patient = AsyncConnectionConfig::new().set_response_timeout(None);
+    let connection = client.get_multiplexed_async_connection_with_config(&patient);
+    Ok(connection.await?)
 }
 
 pub(crate) fn load(script: &str) -> Cmd {

@@ -153,3 +153,29 @@ const OF_SCRIPTS: [&str; 9] = [
 
 const LONGEST_LOOK: Duration = Duration::from_millis(150);
 const ENOUGH_LINES: usize = 4_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn monitor_tells_clients_from_scripts() {
+        let sent = "1339518083.107412 [0 127.0.0.1:60866] \"EVALSHA\" \"149c\" \"1\"";
+        let called = "1339518083.107413 [0 lua] \"hincrby\" \"a] \\\"b\" \"1\"";
+        assert_eq!(parse(sent), Some(("evalsha".to_owned(), false)));
+        assert_eq!(parse(called), Some(("hincrby".to_owned(), true)));
+        assert_eq!(parse("+OK"), None);
+    }
+
+    #[test]
+    fn calls_are_divided_as_they_were_seen() {
+        let calls = [("evalsha", 20), ("del", 40), ("hincrby", 20)];
+        let counters = Counters {
+            calls: calls.map(|(name, count)| (name.to_owned(), count)).into(),
+            cpu_s: 0.0,
+        };
+        let seen = [("del".to_owned(), [1.0, 3.0])];
+        let commands = counters.commands(&Origins(seen.into()));
+        assert_eq!((commands.sent, commands.inside), (30.0, 50.0));
+    }
+}

@@ -45,7 +45,7 @@ pub(crate) struct Row {
     pub(crate) rounds: usize,
     /// Why a round, or all of them, has no figures.
     pub(crate) why_not: Option<String>,
-    measured: &'static str,
+    pub(crate) measured: &'static str,
 }
 
 #[derive(Default)]
@@ -116,7 +116,24 @@ impl Summary {
             let row = summary.rows.entry(key).or_default();
             row.figures = values.into_iter().map(spread).collect();
         }
+        summary.count_round_trips();
         summary
+    }
+
+    /// Where a delay hides all else, times are numbers of round trips.
+    fn count_round_trips(&mut self) {
+        let Some(round_trip) = self.round_trip() else {
+            return;
+        };
+        let delayed = |cell: &Cell| cell.condition == Condition::Delayed;
+        for (_, row) in self.rows.iter_mut().filter(|((cell, _), _)| delayed(cell)) {
+            for (figure, counted) in ROUND_TRIPS {
+                if let Some(spread) = row.figures.get(figure) {
+                    let spread = spread.over(round_trip);
+                    row.figures.insert(counted.to_owned(), spread);
+                }
+            }
+        }
     }
 
     pub(crate) fn row(&self, cell: Cell, library: &str) -> Option<&Row> {
@@ -133,6 +150,12 @@ impl Summary {
             .figures
             .get(figure)
             .map(|spread| spread.median)
+    }
+
+    /// Microseconds of a round trip through the proxy.
+    pub(crate) fn round_trip(&self) -> Option<f64> {
+        let cell = Cell::new("rtt", 1).under(Condition::Delayed);
+        self.value(cell, "raw", "p50_us")
     }
 
     pub(crate) fn cells(&self) -> Vec<Cell> {
@@ -175,6 +198,14 @@ impl Spread {
             most: values[last],
         }
     }
+
+    fn over(self, unit: f64) -> Self {
+        Self {
+            median: self.median / unit,
+            least: self.least / unit,
+            most: self.most / unit,
+        }
+    }
 }
 
 fn describe(cell: Cell, library: &str, measured: &str) -> Map<String, Value> {
@@ -195,4 +226,43 @@ fn describe(cell: Cell, library: &str, measured: &str) -> Map<String, Value> {
         Condition::Frozen => drop(line.insert("fault".to_owned(), json!("frozen"))),
     }
     line
+}
+
+/// Times of a pair, and the names of the round trips in them.
+const ROUND_TRIPS: [(&str, &str); 2] = [
+    ("p50_us", "p50_in_round_trips"),
+    ("us_per_pair", "us_per_pair_in_round_trips"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spread_has_the_middle_and_both_ends() {
+        let odd = Spread::of(vec![3.0, 1.0, 2.5]);
+        assert_eq!((odd.median, odd.least, odd.most), (2.5, 1.0, 3.0));
+        assert_eq!(Spread::of(vec![4.0, 2.0]).median, 3.0);
+        assert_eq!(Spread::of(vec![7.0]).median, 7.0);
+    }
+
+    #[test]
+    fn a_round_without_figures_leaves_those_of_the_others() {
+        let cell = Cell::new("W1", 1);
+        let line = |round, outcome| Line {
+            cell,
+            library: "lockdog",
+            measured: "W1",
+            round,
+            outcome,
+        };
+        let mut figures = Figures::default();
+        figures.set("p50_us", 5.0);
+        figures.set("p99_us", f64::NAN);
+        let failed = Outcome::Nothing("failed".to_owned());
+        let summary = Summary::of(vec![line(1, Outcome::Figures(figures)), line(2, failed)]);
+        assert_eq!(summary.value(cell, "lockdog", "p50_us"), Some(5.0));
+        assert_eq!(summary.value(cell, "lockdog", "p99_us"), None);
+        assert_eq!(summary.value(cell, "raw", "p50_us"), None);
+    }
 }

@@ -8,10 +8,8 @@ use crate::Result;
 use crate::run::driver::Driver;
 use crate::run::measure::Measurer;
 use crate::run::options::Options;
+use crate::run::plan::{ASYNC, LIBRARIES};
 use crate::run::{plan, root};
-
-/// In the order in which they take their turns.
-pub(crate) const ALL: [&str; 5] = ["lockdog", "raw", "redisson", "redsync", "rslock"];
 
 pub(crate) struct Libraries {
     present: Vec<&'static str>,
@@ -23,22 +21,23 @@ pub(crate) struct Libraries {
 impl Libraries {
     /// Builds the peers that are wanted. One whose language is missing is left out, and said so.
     pub(crate) fn build(options: &Options, logs: &Path) -> Result<Self> {
+        for library in LIBRARIES {
+            // One of the run before says nothing about this one.
+            let _ = std::fs::remove_file(log(logs, library));
+        }
         let mut present = Vec::new();
-        for library in ALL {
+        for library in LIBRARIES.into_iter().filter(|library| *library != ASYNC) {
             let wanted = &options.libraries;
             if !wanted.is_empty() && !wanted.iter().any(|name| name == library) {
                 continue;
             }
-            match is_rust(library)
-                .then_some(Ok(()))
-                .unwrap_or_else(|| build(library))
-            {
+            match build(library) {
                 Ok(()) => present.push(library),
                 Err(why) => println!("{library} is left out: {why}"),
             }
         }
         if present.is_empty() {
-            return Err(format!("no library is left of {}", ALL.join(", ")).into());
+            return Err(format!("no library is left of {}", LIBRARIES.join(", ")).into());
         }
         Ok(Self {
             present,
@@ -67,8 +66,7 @@ impl Libraries {
     /// The library's process, started at its first use.
     pub(crate) fn driver(&mut self, library: &'static str) -> Result<&mut Driver> {
         if !self.running.contains_key(library) {
-            let log = self.logs.join(format!("{library}.log"));
-            let driver = Driver::start(&command(library)?, &log)?;
+            let driver = Driver::start(&command(library)?, &log(&self.logs, library))?;
             self.running.insert(library, driver);
         }
         let running = self.running.get_mut(library);
@@ -79,6 +77,10 @@ impl Libraries {
     pub(crate) fn end(&mut self, library: &str) {
         self.running.remove(library);
     }
+}
+
+fn log(folder: &Path, library: &str) -> PathBuf {
+    folder.join(format!("{library}.log"))
 }
 
 fn is_rust(library: &str) -> bool {
@@ -94,7 +96,11 @@ fn command(library: &str) -> Result<Vec<String>> {
     Ok(vec![path(peer(library).join("run"))?])
 }
 
+/// Those in Rust are in this program.
 fn build(library: &str) -> std::result::Result<(), String> {
+    if is_rust(library) {
+        return Ok(());
+    }
     let script = peer(library).join("build");
     let done = Command::new(&script)
         .stdin(Stdio::null())
@@ -105,12 +111,9 @@ fn build(library: &str) -> std::result::Result<(), String> {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&done.stderr);
-    Err(said
-        .trim()
-        .lines()
-        .last()
-        .unwrap_or("its build failed")
-        .to_owned())
+    let why = said.trim().lines().last().unwrap_or("its build failed");
+    let why = why.trim_start_matches(library).trim_start_matches(": ");
+    Err(why.to_owned())
 }
 
 fn peer(library: &str) -> PathBuf {

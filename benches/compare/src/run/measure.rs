@@ -1,7 +1,6 @@
 //! One library in one cell: the servers' counters around its window, and what its driver tells.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -26,22 +25,18 @@ pub(crate) struct Measurer {
     /// By library and cell, from the first round: MONITOR is not free.
     origins: BTreeMap<(Cell, &'static str), Origins>,
     core: Option<usize>,
-    out: PathBuf,
 }
 
 impl Measurer {
-    pub(crate) fn start(options: &Options, out: &Path) -> Result<Self> {
-        let cores = std::thread::available_parallelism()?.get();
-        let core = (cores > 1 && !options.unpinned).then_some(1);
-        let alone = Server::start(core)?;
+    pub(crate) fn start(options: &Options) -> Result<Self> {
+        let alone = Server::start(options.core)?;
         Ok(Self {
             proxy: Proxy::start(alone.port())?,
             alone,
             five: Vec::new(),
             cells: 0,
             origins: BTreeMap::new(),
-            core,
-            out: out.to_owned(),
+            core: options.core,
         })
     }
 
@@ -82,10 +77,6 @@ impl Measurer {
 
     pub(crate) const fn core(&self) -> Option<usize> {
         self.core
-    }
-
-    pub(crate) fn out(&self) -> &Path {
-        &self.out
     }
 
     fn figures(
@@ -212,7 +203,7 @@ impl Measurer {
         let missing = ttls.iter().filter(|ttl| **ttl < 0).count();
         figures.set("missing_locks", missing as f64);
         if let Some(least) = ttls.iter().filter(|ttl| **ttl >= 0).min() {
-            figures.set("smallest_ttl_ms", *least as f64);
+            figures.set("smallest_ttl_s", *least as f64 / 1e3);
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ mod plan;
 mod proxy;
 mod report;
 mod server;
+mod targets;
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -31,7 +32,7 @@ pub(crate) fn run(args: &[&str]) -> Result<()> {
 
     let mut libraries = Libraries::build(&options, &out)?;
     let plan = plan::cells(&options, &libraries.names());
-    let mut measurer = Measurer::start(&options, &out)?;
+    let mut measurer = Measurer::start(&options)?;
     libraries.warm_up(&mut measurer, &options);
 
     let mut raw = File::create(out.join("report.jsonl"))?;
@@ -52,7 +53,16 @@ pub(crate) fn run(args: &[&str]) -> Result<()> {
     for line in summary.json() {
         writeln!(raw, "{line}")?;
     }
-    report::write(&options, &summary, &measurer, began.elapsed())
+    let setting = report::setting(&mut measurer, args, began.elapsed())?;
+    match &options.docs {
+        Some(folder) => {
+            report::write(&folder.join("benchmarks"), &summary, &setting)?;
+            println!("\nAll figures: {}", folder.join("benchmarks.md").display());
+        }
+        None => report::print_figures(&summary),
+    }
+    report::print_targets(&summary);
+    Ok(())
 }
 
 /// The project's folder.

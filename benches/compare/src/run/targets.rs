@@ -1,0 +1,159 @@
+//! What lockdog is to reach: every bound in one place, as ratios of medians of one run.
+
+use crate::run::cell::{Cell, Condition};
+use crate::run::figures::Summary;
+
+pub(crate) struct Target {
+    pub(crate) cell: Cell,
+    pub(crate) figure: &'static str,
+    pub(crate) bound: Bound,
+    pub(crate) than: Than,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum Bound {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+/// What a bound is a multiple of.
+#[derive(Clone, Copy)]
+pub(crate) enum Than {
+    /// The figure itself is bounded.
+    One,
+    /// Another library in the same cell.
+    Library(&'static str),
+    /// What `raw` measures beside it: serial commands in W2, idle round trips in W4.
+    Scale(&'static str),
+    /// lockdog itself without the fault.
+    Undisturbed,
+    /// Round trips through the proxy.
+    RoundTrip,
+}
+
+/// lockdog's figure and what it is compared with.
+pub(crate) struct Found {
+    pub(crate) ours: f64,
+    pub(crate) theirs: f64,
+}
+
+pub(crate) fn all() -> Vec<Target> {
+    use Bound::{AtLeast, AtMost};
+    use Than::{Library, One, RoundTrip, Scale, Undisturbed};
+    let mut targets = Vec::new();
+    let mut add = |cell, figure, bound, than| {
+        targets.push(Target {
+            cell,
+            figure,
+            bound,
+            than,
+        });
+    };
+
+    let alone = Cell::new("W1", 1);
+    add(alone, "p50_us", AtMost(1.15), Library("raw"));
+    add(alone, "pairs_per_s", AtLeast(0.9), Library("rslock"));
+    for (owners, times) in [(16, 4.0), (64, 5.0), (256, 8.0)] {
+        let cell = Cell::new("W1", owners);
+        add(cell, "pairs_per_s", AtLeast(0.85), Library("raw"));
+        add(cell, "pairs_per_s", AtLeast(times), Library("redisson"));
+        add(cell, "server_cpu_us_per_pair", AtMost(1.0), Library("raw"));
+    }
+    // Not promised, but tried.
+    for owners in [64, 256] {
+        add(
+            Cell::new("W1", owners),
+            "pairs_per_s",
+            AtLeast(1.0),
+            Library("rslock"),
+        );
+    }
+
+    for owners in [16, 64] {
+        let cell = Cell::new("W2", owners);
+        add(cell, "pairs_per_s", AtLeast(0.85), Scale("serial EVALSHA"));
+        add(cell, "commands_per_pair", AtMost(1.2), One);
+        add(cell, "min_share", AtLeast(0.9), One);
+        add(cell, "max_share", AtMost(1.1), One);
+        add(cell, "p99_in_turns", AtMost(2.0), One);
+    }
+
+    let crowd = Cell::new("W3", 4).clients(4);
+    add(crowd, "pairs_per_s", AtLeast(4.0), Library("redisson"));
+    add(crowd, "commands_per_pair", AtMost(3.0), One);
+    add(crowd, "min_client_share", AtLeast(0.5), One);
+
+    let woken = Cell::new("W4", 1).clients(2);
+    add(woken, "p50_us", AtMost(2.5), Scale("an idle round trip"));
+    add(woken, "p50_us", AtMost(0.5), Library("redisson"));
+    add(woken, "p99_us", AtMost(0.5), Library("redisson"));
+
+    let held = Cell::new("W5", 1).holding(100_000);
+    add(held, "locks_lost", AtMost(0.0), One);
+    add(held, "commands_per_100_and_period", AtMost(1.1), One);
+    add(held, "bytes_per_lock", AtMost(600.0), One);
+    add(held, "client_cpu_percent", AtMost(3.0), One);
+    add(
+        Cell::new("W5", 1).holding(10_000),
+        "shutdown_s",
+        AtMost(2.0),
+        One,
+    );
+
+    let quorum = Cell::new("W6", 1);
+    add(quorum, "p50_us", AtMost(1.5), Library("raw"));
+    for fault in [Condition::Killed, Condition::Frozen] {
+        add(quorum.under(fault), "p50_us", AtMost(1.1), Undisturbed);
+        add(quorum.under(fault), "max_us", AtMost(2_000_000.0), One);
+    }
+
+    add(
+        Cell::new("W7", 1),
+        "pairs_per_s",
+        AtLeast(0.9),
+        Library("raw"),
+    );
+    add(Cell::new("W7-local", 1), "p50_us", AtMost(1.0), One);
+
+    // Whole round trips, and a twentieth for what is not the network.
+    let pair = Cell::new("W1", 1).under(Condition::Delayed);
+    add(pair, "p50_us", AtMost(2.0 * 1.05), RoundTrip);
+    let inside = Cell::new("W2", 2).under(Condition::Delayed);
+    add(inside, "us_per_pair", AtMost(1.05), RoundTrip);
+    let across = Cell::new("W4", 1).clients(2).under(Condition::Delayed);
+    add(across, "p50_us", AtMost(2.0 * 1.05), RoundTrip);
+    targets
+}
+
+impl Target {
+    /// None if one of the two was not measured.
+    pub(crate) fn found(&self, summary: &Summary) -> Option<Found> {
+        let ours = summary.value(self.cell, "lockdog", self.figure)?;
+        let theirs = match self.than {
+            Than::One => Some(1.0),
+            Than::Library(library) => summary.value(self.cell, library, self.figure),
+            Than::Scale(_) => summary.value(self.cell, "raw", self.figure),
+            Than::Undisturbed => {
+                let undisturbed = self.cell.under(Condition::Plain);
+                summary.value(undisturbed, "lockdog", self.figure)
+            }
+            Than::RoundTrip => summary.round_trip(),
+        }?;
+        Some(Found { ours, theirs })
+    }
+}
+
+impl Bound {
+    pub(crate) const fn factor(self) -> f64 {
+        match self {
+            Self::AtMost(factor) | Self::AtLeast(factor) => factor,
+        }
+    }
+
+    pub(crate) fn holds(self, value: f64) -> bool {
+        match self {
+            Self::AtMost(most) => value <= most,
+            Self::AtLeast(least) => value >= least,
+        }
+    }
+}
