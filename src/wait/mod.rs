@@ -364,6 +364,7 @@ mod tests {
             lease: Duration::from_secs(10),
             watched: true,
             max_hold: None,
+            local: false,
         };
         let wish = Wish {
             owner: Owner::new(),
