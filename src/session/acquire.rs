@@ -21,6 +21,8 @@ pub(crate) struct Acquiring {
     session: Arc<Session>,
     hold: Arc<Hold>,
     command: Option<Command>,
+    /// It is what the hold begins with: without a grant there is no hold.
+    first: bool,
     sent: Sent,
     /// It was granted, and a claim stands for it now.
     granted: bool,
@@ -47,7 +49,7 @@ impl Acquiring {
         let hold = session.core().holds.enter(key, owner);
         // Nobody else knows the hold yet.
         let command = hold.try_command();
-        Self::new(session, hold, command)
+        Self::new(session, hold, command, true)
     }
 
     /// A further acquire of a hold; waits for its command that is under way.
@@ -65,11 +67,17 @@ impl Acquiring {
                 command.map_err(|_| Error::Timeout { waited })?
             }
         };
-        Ok(Self::new(session, hold, Some(command)))
+        Ok(Self::new(session, hold, Some(command), false))
     }
 
-    fn new(session: &Arc<Session>, hold: Arc<Hold>, command: Option<Command>) -> Self {
+    fn new(
+        session: &Arc<Session>,
+        hold: Arc<Hold>,
+        command: Option<Command>,
+        first: bool,
+    ) -> Self {
         Self {
+            first,
             session: session.clone(),
             hold,
             command,
@@ -81,7 +89,7 @@ impl Acquiring {
 
     /// An acquire that a hand-over did: to be taken in.
     pub(crate) fn handed(session: &Arc<Session>, handed: Handed) -> Self {
-        let mut acquiring = Self::new(session, handed.hold, handed.command);
+        let mut acquiring = Self::new(session, handed.hold, handed.command, true);
         acquiring.sent = handed.sent;
         acquiring
     }
@@ -220,14 +228,13 @@ impl Drop for Acquiring {
             return;
         }
         let core = self.session.core();
-        let was_first = self.hold.state().phase == Phase::Pending;
         if self.sent.first.is_some() && !self.refused && !mutant!("no_settle") {
-            if was_first {
+            if self.first {
                 core.holds.change(&self.hold, State::end);
             }
             let job = Job::after(self.hold.clone(), self.command.take(), self.sent.on.take());
             core.owe(job);
-        } else if was_first {
+        } else if self.first {
             // Redis has nothing of it, so no waiter waits for its end: none is to be woken, and none
             // may see it as a release under way.
             core.holds.remove(&self.hold);
