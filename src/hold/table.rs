@@ -343,6 +343,20 @@ mod tests {
     }
 
     #[test]
+    fn a_renewal_of_the_next_moment_goes_along_with_others_and_wakes_nobody_by_itself() {
+        let ahead = Arc::new(AtomicU64::new(0));
+        let holds = Holds::new(Clock::shifted(ahead.clone()));
+        let key = Arc::new(LockKey::new("l", None).unwrap());
+        let hold = held(&holds, &key);
+        ahead.fetch_add(2_000_000_000, Ordering::Relaxed);
+        let lease = Duration::from_secs(10);
+        let due = |early| holds.due(lease, 100, Moment(0), Duration::from_secs(early));
+        assert!(due(0).renew.is_empty());
+        let along = due(2).renew;
+        assert!(along.len() == 1 && Arc::ptr_eq(&along[0].0, &hold));
+    }
+
+    #[test]
     fn a_superseded_hold_is_named_so_that_somebody_reports_and_removes_it() {
         let holds = Holds::new(Clock::default());
         let key = Arc::new(LockKey::new("l", None).unwrap());
