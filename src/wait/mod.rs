@@ -329,8 +329,7 @@ mod tests {
     use super::*;
     use crate::hold::Terms;
 
-    #[test]
-    fn a_waiter_that_is_leaving_is_picked_for_no_hand_over() {
+    fn waiting() -> (Arc<Waiters>, Arc<LockKey>, Place) {
         let waiters = Waiters::new(Clock::default(), Duration::from_secs(60), 10);
         let waiters = Arc::new(waiters);
         let key = Arc::new(LockKey::new("l", None).unwrap());
@@ -345,9 +344,27 @@ mod tests {
             deadline: None,
         };
         let place = waiters.enter(&key, wish).unwrap();
+        (waiters, key, place)
+    }
+
+    #[test]
+    fn a_waiter_that_is_leaving_is_picked_for_no_hand_over() {
+        let (waiters, key, place) = waiting();
         // Between its last look and the end of its place in the queue, on another thread.
         assert!(place.decline().is_none());
         assert!(waiters.receiver(&key).is_none());
         drop(place);
+    }
+
+    #[test]
+    fn a_client_stays_out_for_those_who_cannot_be_seen_and_listens_for_those_who_can() {
+        let (waiters, key, place) = waiting();
+        for (others, listens) in [(Some(0), false), (None, true), (Some(2), true)] {
+            assert!(place.stays_out(true).is_none());
+            waiters.stay_out(&key, others);
+            assert!(place.stays_out(true).is_some());
+            assert_eq!(!waiters.subscriptions.wanted().is_empty(), listens);
+            std::thread::sleep(LONGEST_RETREAT);
+        }
     }
 }
