@@ -70,12 +70,7 @@ impl Acquiring {
         Ok(Self::new(session, hold, Some(command), false))
     }
 
-    fn new(
-        session: &Arc<Session>,
-        hold: Arc<Hold>,
-        command: Option<Command>,
-        first: bool,
-    ) -> Self {
+    fn new(session: &Arc<Session>, hold: Arc<Hold>, command: Option<Command>, first: bool) -> Self {
         Self {
             first,
             session: session.clone(),

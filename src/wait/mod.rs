@@ -355,8 +355,7 @@ mod tests {
     use super::*;
     use crate::hold::Terms;
 
-    #[test]
-    fn a_waiter_that_is_leaving_is_picked_for_no_hand_over() {
+    fn waiting() -> (Arc<Waiters>, Arc<LockKey>, Place) {
         let waiters = Waiters::new(Clock::default(), Duration::from_secs(60), 10);
         let waiters = Arc::new(waiters);
         let key = Arc::new(LockKey::new("l", None).unwrap());
@@ -373,9 +372,28 @@ mod tests {
         };
         let now = waiters.clock.now();
         let place = waiters.enter(&key, wish, now).unwrap();
+        (waiters, key, place)
+    }
+
+    #[test]
+    fn a_waiter_that_is_leaving_is_picked_for_no_hand_over() {
+        let (waiters, key, place) = waiting();
+        let now = waiters.clock.now();
         // Between its last look and the end of its place in the queue, on another thread.
         assert!(place.decline().is_none());
         assert!(waiters.receiver(&key, now).is_none());
         drop(place);
+    }
+
+    #[test]
+    fn a_client_stays_out_for_those_it_knows_of_and_for_those_it_cannot_see() {
+        let (waiters, key, place) = waiting();
+        for (others, known) in [(Some(0), 0), (None, 1), (Some(2), 2)] {
+            assert!(place.look(waiters.clock.now()).retreat.is_none());
+            waiters.stay_out(&key, others);
+            let retreat = place.look(waiters.clock.now()).retreat;
+            assert_eq!(retreat.map(|retreat| retreat.releases), Some(known));
+            std::thread::sleep(LONGEST_RETREAT);
+        }
     }
 }
