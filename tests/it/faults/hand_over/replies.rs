@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockdog::{Error, Unlocked};
+use lockdog::{Error, Owner, Unlocked};
 
 use super::{finish, got, held_with_next, in_line, transfers};
 use crate::faults::SOON;
@@ -63,11 +63,17 @@ async fn a_hand_over_that_arrives_late_changes_nothing() {
 async fn after_a_hand_over_without_an_answer_the_next_in_line_contends() {
     for action in [Action::DropReply, Action::HoldRequest(Gate::new())] {
         let stand = Stand::with(|client| client.command_timeout(PATIENCE)).await;
-        let (held, next) = held_with_next(&stand).await;
+        let lock = stand.lock();
+        let held = lock.lock().owner(&Owner::new()).await.unwrap();
+        // One without a deadline may be told of the silence in place of the lock.
+        let next = lock.try_lock().wait(SOON).owner(&Owner::new());
+        let next = tokio::spawn(next.into_future());
+        tokio::task::yield_now().await;
         let rule = stand.proxy.on(transfer(), action.clone());
         let error = held.unlock().await.unwrap_err();
         assert!(matches!(error, Error::UnlockUnconfirmed(_)), "{error}");
-        let next = got(next).await;
+        let next = next.await.unwrap().unwrap();
+        let next = next.expect("it has time for more than the silence");
         assert_eq!(rule.hits(), u64::from(matches!(action, Action::DropReply)));
         finish(&stand, next).await;
     }
