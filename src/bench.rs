@@ -12,12 +12,12 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::clock::{Clock, Moment};
 use crate::guard::Guard;
-use crate::hold::{Hold, Holds, State, Terms};
+use crate::hold::{Bounds, Hold, Holds, Share, State, Terms};
 use crate::key::LockKey;
 use crate::owner::Owner;
 use crate::server::{Server, Source};
-use crate::session::{Claim, Core, Job, Session, Settings};
-use crate::wait::{Place, Waiters, Wake};
+use crate::session::{Claim, Core, Job, Reentry, Session, Settings};
+use crate::wait::{Place, Waiters, Wake, Wish};
 
 /// What one client holds, under its watchdog.
 pub struct Watched {
@@ -98,6 +98,11 @@ impl Default for Idle {
             poll_cap: Duration::from_secs(1),
             max_lease: LEASE,
             wake: Wake::PubSub,
+            hand_overs: Bounds {
+                hand_overs: 16,
+                time: Duration::from_millis(20),
+            },
+            reentry: Reentry::Counted,
             name_mapper: None,
         };
         let (core, jobs) = Core::new(settings, clock, server, 1);
@@ -119,12 +124,17 @@ impl Idle {
         let now = core.clock.now();
         core.holds
             .change(&hold, |state| state.grant(now, &TERMS, now));
-        Guard::new(Claim::new(self.session.clone(), hold, true))
+        let share = Share {
+            watched: true,
+            local: false,
+        };
+        Guard::new(Claim::new(self.session.clone(), hold, share))
     }
 }
 
 /// The waiters of one lock.
 pub struct Queue {
+    clock: Clock,
     waiters: Arc<Waiters>,
     key: Arc<LockKey>,
     places: VecDeque<Place>,
@@ -134,8 +144,10 @@ impl Queue {
     /// This many wait.
     pub fn new(waiting: usize) -> Self {
         let cap = Duration::from_secs(1);
+        let clock = Clock::default();
         let mut queue = Self {
-            waiters: Arc::new(Waiters::new(Clock::default(), cap, waiting)),
+            waiters: Arc::new(Waiters::new(clock.clone(), cap, waiting)),
+            clock,
             key: key(0),
             places: VecDeque::new(),
         };
@@ -148,12 +160,19 @@ impl Queue {
     /// The first one leaves, the next one has its role, and the one that left waits again.
     pub fn hand_over(&mut self) {
         drop(self.places.pop_front());
-        assert!(self.places.front().is_some_and(Place::is_contender));
+        let now = self.clock.now();
+        let is_next = |place: &Place| place.look(now).is_contender;
+        assert!(self.places.front().is_some_and(is_next));
         self.enter();
     }
 
     fn enter(&mut self) {
-        let place = self.waiters.enter(&self.key, Owner::new(), true);
+        let wish = Wish {
+            owner: Owner::new(),
+            terms: Some(TERMS),
+            deadline: None,
+        };
+        let place = self.waiters.enter(&self.key, wish, self.clock.now());
         self.places.push_back(place.expect("there is room"));
     }
 }
@@ -169,4 +188,5 @@ const TERMS: Terms = Terms {
     lease: LEASE,
     watched: true,
     max_hold: None,
+    local: false,
 };

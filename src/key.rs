@@ -1,8 +1,9 @@
 //! Names of locks, and the keys and channels that Redisson derives from them.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash, Hasher, RandomState};
+use std::sync::{Arc, LazyLock};
 
 use crate::error::Error;
 
@@ -19,6 +20,32 @@ pub(crate) type NameMapper = Arc<dyn Fn(&str) -> String + Send + Sync>;
 pub(crate) struct LockKey {
     name: Box<str>,
     mapped: Option<Box<str>>,
+    /// Of the key in Redis: each acquire looks it up several times.
+    hash: u64,
+}
+
+/// Something for each lock.
+pub(crate) type ByKey<T> = HashMap<Arc<LockKey>, T, BuildHasherDefault<Hashed>>;
+
+/// Takes the hash that a [`LockKey`] brings.
+#[derive(Default)]
+pub(crate) struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn write(&mut self, bytes: &[u8]) {
+        // For what is no lock's key; nothing is.
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 impl LockKey {
@@ -29,9 +56,13 @@ impl LockKey {
         if let Some(mapped) = &mapped {
             check("mapped lock name", mapped)?;
         }
+        // Nobody outside can choose names that meet.
+        static SECRET: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        let hash = SECRET.hash_one(mapped.as_deref().unwrap_or(name));
         Ok(Self {
             name: name.into(),
             mapped,
+            hash,
         })
     }
 
@@ -68,7 +99,7 @@ impl Eq for LockKey {}
 
 impl Hash for LockKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.key().hash(state);
+        state.write_u64(self.hash);
     }
 }
 

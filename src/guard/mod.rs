@@ -42,19 +42,17 @@ pub use held::Held;
 /// ```
 #[must_use = "a guard that is dropped at once unlocks at once"]
 pub struct Guard {
-    held: Held,
     claim: Claim,
 }
 
 impl Guard {
     pub(crate) fn new(claim: Claim) -> Self {
-        let held = Held::new(claim.session().clone(), claim.hold().clone());
-        Self { held, claim }
+        Self { claim }
     }
 
     /// The same facts, for work that must not unlock.
     pub(crate) fn held(&self) -> Held {
-        self.held.clone()
+        Held::new(self.claim.session().clone(), self.claim.hold().clone())
     }
 
     /// What stands in Redis for it.
@@ -70,39 +68,39 @@ impl Guard {
     ///
     /// Cancelling it changes nothing.
     pub async fn lost(&self) -> Lost {
-        self.held.lost().await
+        self.held().lost().await
     }
 
     /// A token that is cancelled when the lock is lost. Cancelling it yourself tells nobody else.
     pub fn lost_token(&self) -> CancellationToken {
-        self.held.lost_token()
+        self.held().lost_token()
     }
 
     /// Whether the lock may be acted on now. Exact at the moment of the call, without asking Redis:
     /// also after the process or the machine was stopped for longer than the lease.
     pub fn is_valid(&self) -> bool {
-        self.held.is_valid()
+        self.held().is_valid()
     }
 
     /// How long the lock may be acted on without a further renewal; zero if it is lost.
     pub fn remaining(&self) -> Duration {
-        self.held.remaining()
+        self.held().remaining()
     }
 
     /// How many acquires of this owner are not unlocked yet. Without asking Redis; `Lock::hold_count`
     /// asks, as Redisson's `getHoldCount()` does.
     pub fn hold_count(&self) -> u32 {
-        self.held.hold_count()
+        self.held().hold_count()
     }
 
     /// Who holds the lock.
     pub fn owner(&self) -> Owner {
-        self.held.owner()
+        self.claim.hold().owner()
     }
 
     /// The lock's name, as it was asked for.
     pub fn lock_name(&self) -> &str {
-        self.held.lock_name()
+        self.claim.hold().key().name()
     }
 
     /// Gives the lock back. Corresponds to Redisson's `unlock()`.

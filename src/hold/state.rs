@@ -24,7 +24,7 @@ pub(crate) enum Phase {
     Ended,
 }
 
-/// One acquire's share in a hold: what a guard, or a forgotten guard, stands for.
+/// What one acquire asks for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     /// The lease that is sent.
@@ -72,6 +72,8 @@ pub(crate) struct State {
     pub(crate) renewed: Moment,
     /// The command that ends it hands the lock to another owner of this client.
     pub(crate) handing_on: bool,
+    /// It was handed to an owner, who has until the deadline to take it in.
+    pub(crate) handed: bool,
     /// The hand-overs by which it came about; few holds do.
     pub(crate) row: Option<Box<Row>>,
 }
@@ -100,6 +102,7 @@ impl State {
             acquired: now,
             renewed: now,
             handing_on: false,
+            handed: false,
             row: None,
         }
     }
@@ -122,6 +125,11 @@ impl State {
     /// The count that Redis should show.
     pub(crate) fn target(&self) -> u32 {
         self.claims().saturating_sub(self.local)
+    }
+
+    /// It was handed to an owner who does not take it in.
+    pub(crate) fn is_untaken(&self, now: Moment) -> bool {
+        self.handed && self.phase == Phase::Pending && now >= self.deadline
     }
 
     /// It was given up to set the lock free. One that hands it on leaves it to the next owner.

@@ -1,6 +1,5 @@
 //! Every hold of one client, by lock and in the order of what the watchdog has to do next.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,7 +12,7 @@ use super::schedule::{Next, Schedule};
 use super::{Hold, Phase, State};
 use crate::clock::{Clock, Moment};
 use crate::error::{Lost, LostReason};
-use crate::key::LockKey;
+use crate::key::{ByKey, LockKey};
 use crate::owner::Owner;
 
 /// Every hold of one client.
@@ -31,7 +30,7 @@ pub(crate) struct Holds {
 #[derive(Default)]
 struct Table {
     /// Ended holds stay until Redis has been told, or their lease is over.
-    by_key: HashMap<Arc<LockKey>, SmallVec<[Arc<Hold>; 1]>>,
+    by_key: ByKey<SmallVec<[Arc<Hold>; 1]>>,
     schedule: Schedule,
 }
 
@@ -65,6 +64,8 @@ pub(crate) struct Due {
     pub(crate) renew: Vec<(Arc<Hold>, Duration)>,
     /// Holds that were just lost to their deadlines.
     pub(crate) lost: Vec<Arc<Hold>>,
+    /// Holds that were handed to owners who do not take them in.
+    pub(crate) untaken: Vec<Arc<Hold>>,
     /// More renewals are due than were asked for.
     pub(crate) behind: bool,
     /// How many holds are renewed in all.
@@ -165,7 +166,7 @@ impl Holds {
             .cloned()
     }
 
-    /// The hold with this field's number, if it is not given up.
+    /// The hold with this field's number, if it is still listed.
     pub(crate) fn numbered(&self, key: &LockKey, number: u64) -> Option<Arc<Hold>> {
         let table = self.table.lock();
         let mut holds = table.by_key.get(key)?.iter();
@@ -235,6 +236,7 @@ impl Holds {
         let mut due = Due {
             renew: Vec::new(),
             lost: Vec::new(),
+            untaken: Vec::new(),
             behind: false,
             renewed: 0,
             next: Moment::NEVER,
@@ -245,6 +247,9 @@ impl Holds {
             table.look_at(&hold, |state| {
                 if state.expire(now + TOLD_EARLY) {
                     due.lost.push(hold.clone());
+                } else if state.is_untaken(now + TOLD_EARLY) {
+                    state.handed = false;
+                    due.untaken.push(hold.clone());
                 }
             });
         }
@@ -296,8 +301,9 @@ impl Table {
 
 /// What the watchdog has to do about a hold in this state.
 fn next_look(state: &State) -> Next {
+    let expires = state.is_living() || (state.handed && state.phase == Phase::Pending);
     Next {
-        expire: state.is_living().then(|| state.deadline.minus(TOLD_EARLY)),
+        expire: expires.then(|| state.deadline.minus(TOLD_EARLY)),
         renew: state.is_renewed().then_some(state.renew_at),
     }
 }

@@ -148,6 +148,8 @@ impl Caller<'_> {
             let now = core.clock.now();
             let until = self.until(now);
             let mut acquiring = Acquiring::again(self.session, hold, now, until).await?;
+            // Another command of the hold may have taken its time.
+            let now = core.clock.now();
             match acquiring.attempt(self.terms, now, until).await? {
                 Attempt::Granted(claim) => return Ok(Some(claim)),
                 Attempt::Lost(lost) => return Err(Error::Lost(lost)),
@@ -197,6 +199,6 @@ impl Caller<'_> {
 }
 
 /// An attempt that begins within the caller's wait may take this long, even if the wait ends before.
-const GRACE: Duration = Duration::from_millis(100);
+pub(super) const GRACE: Duration = Duration::from_millis(100);
 
-const RELEASED_SOON: Duration = Duration::from_millis(100);
+const RELEASED_SOON: Duration = Duration::from_millis(10);

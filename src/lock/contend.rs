@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::acquire::Caller;
+use super::acquire::{Caller, GRACE};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::hold::Outlook;
@@ -14,10 +14,12 @@ impl Caller<'_> {
     /// Waits in the queue until the lock is acquired or the deadline has come.
     pub(super) async fn wait(&self) -> Result<Option<Claim>> {
         let core = self.core();
-        if core.holds.outlook(self.key).has_holds
-            && let Some(claim) = self.reenter().await?
-        {
-            return Ok(Some(claim));
+        let mut now = self.began;
+        if core.holds.outlook(self.key).has_holds {
+            if let Some(claim) = self.reenter().await? {
+                return Ok(Some(claim));
+            }
+            now = core.clock.now();
         }
         let place = core.waiters.enter(
             self.key,
@@ -26,7 +28,7 @@ impl Caller<'_> {
                 terms: Some(*self.terms),
                 deadline: self.deadline,
             },
-            self.began,
+            now,
         )?;
         let seat = Seat {
             session: self.session,
@@ -35,11 +37,9 @@ impl Caller<'_> {
         let mut contest = Contest::default();
         loop {
             core.open()?;
-            let now = if contest.looked {
-                core.clock.now()
-            } else {
-                self.began
-            };
+            if contest.looked {
+                now = core.clock.now();
+            }
             let expected = match seat.place.found(now) {
                 Found::Here(handed) => match self.take_in(&seat.place, &mut contest, handed)? {
                     Some(claim) => return Ok(Some(claim)),
@@ -60,8 +60,16 @@ impl Caller<'_> {
                     return Ok(Some(claim));
                 }
                 own = core.holds.outlook(self.key);
+                now = core.clock.now();
             }
-            if contest.looked && self.deadline.is_some_and(|deadline| now >= deadline) {
+            // What was asked for in time gets a moment to be answered.
+            let grace = if expected.is_some() {
+                GRACE
+            } else {
+                Duration::ZERO
+            };
+            let deadline = self.deadline.map(|deadline| deadline + grace);
+            if contest.looked && deadline.is_some_and(|deadline| now >= deadline) {
                 return self.give_up(&seat.place, &contest);
             }
             contest.looked = true;
@@ -74,9 +82,7 @@ impl Caller<'_> {
                 Step::Again => continue,
                 Step::Wait(until) => until,
             };
-            let until = self
-                .deadline
-                .map_or(look_again, |deadline| deadline.min(look_again));
+            let until = deadline.map_or(look_again, |deadline| deadline.min(look_again));
             seat.place.wait(until).await?;
         }
     }
@@ -132,7 +138,12 @@ impl Caller<'_> {
             return Ok(Step::Wait(later()));
         }
         contest.release_awaited = None;
-        if let Some(retreat) = view.retreat {
+        // One whose time is over before asks all the same: nobody else may want the lock.
+        if let Some(retreat) = view.retreat
+            && self
+                .deadline
+                .is_none_or(|deadline| deadline > retreat.until)
+        {
             // The releases of those who are known to wait end it before.
             let listens = matches!(core.settings.wake, Wake::PubSub) && retreat.releases > 0;
             if listens && !view.is_listening && self.listen(place, retreat.until).await? {

@@ -8,7 +8,7 @@ use super::Lock;
 use crate::error::Result;
 use crate::hold::Hold;
 use crate::owner::Owner;
-use crate::server::{Failure, Sent};
+use crate::server::{Allotted, Failure, Sent};
 use crate::session::Core;
 
 /// How long a key in Redis lives on.
@@ -157,13 +157,17 @@ impl Lock {
     async fn ask(&self, command: &str, args: &[&str]) -> Result<Value> {
         let core = self.session.core();
         core.open()?;
-        let until = core.clock.now() + core.server.command_timeout();
+        let now = core.clock.now();
+        let time = Allotted {
+            now,
+            until: now + core.server.command_timeout(),
+        };
         let mut question = redis::cmd(command);
         question.arg(args);
         let mut sent = Sent::default();
         let answer = core
             .server
-            .call(|_| question.clone(), until, &mut sent)
+            .call(|_| question.clone(), time, &mut sent)
             .await;
         core.server.abandon_silent(&answer, &sent);
         answer.map_err(Failure::into)

@@ -8,6 +8,7 @@ use crate::error::{Error, NotHeld, Result};
 use crate::hold::Standing;
 use crate::owner::Owner;
 use crate::script;
+use crate::server::Allotted;
 use crate::session::Unlocked;
 
 /// A wish to end a forgotten hold, from [`Lock::unlock`]. Await it.
@@ -104,8 +105,12 @@ impl Lock {
                 None => return Ok(false),
             },
         };
-        let until = core.clock.now() + core.server.command_timeout();
-        let freed = script::force_unlock(&core.server, key, &field, until).await?;
+        let now = core.clock.now();
+        let time = Allotted {
+            now,
+            until: now + core.server.command_timeout(),
+        };
+        let freed = script::force_unlock(&core.server, key, &field, time).await?;
         if freed {
             tracing::debug!(lock = key.name(), field, "freed by force");
             let number = core.number_of(&field);

@@ -6,10 +6,9 @@ use std::time::Duration;
 use redis::Value;
 
 use super::{Arg, Call, Script, unexpected};
-use crate::clock::Moment;
 use crate::key::LockKey;
 use crate::lease;
-use crate::server::{Connection, Failure, Sent, Server};
+use crate::server::{Allotted, Connection, Failure, Sent, Server};
 
 /// What an acquire came to.
 #[derive(Debug)]
@@ -69,7 +68,7 @@ pub(crate) async fn acquire(
     field: &str,
     target: u32,
     lease: Duration,
-    until: Moment,
+    time: Allotted,
     sent: &mut Sent,
 ) -> Result<Acquired, Failure> {
     static SCRIPT: LazyLock<Script> =
@@ -83,7 +82,7 @@ pub(crate) async fn acquire(
             Arg::Number(lease::millis(lease)),
         ],
     };
-    match call.through(server, until, sent).await? {
+    match call.through(server, time, sent).await? {
         Value::Nil => Ok(Acquired::Granted),
         Value::Int(-3) => Ok(Acquired::Gone),
         Value::Int(-1) => Ok(Acquired::Busy(None)),
@@ -98,7 +97,7 @@ pub(crate) async fn unlock(
     key: &LockKey,
     field: &str,
     target: u32,
-    until: Moment,
+    time: Allotted,
     sent: &mut Sent,
 ) -> Result<Unlocked, Failure> {
     static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
@@ -117,7 +116,7 @@ pub(crate) async fn unlock(
             Arg::Text(&key.channel()),
         ],
     };
-    match call.through(server, until, sent).await? {
+    match call.through(server, time, sent).await? {
         Value::Int(1) => Ok(Unlocked::Released),
         Value::Int(0) => Ok(Unlocked::Kept),
         Value::Nil => Ok(Unlocked::Missing),
@@ -131,7 +130,7 @@ pub(crate) async fn transfer(
     key: &LockKey,
     [from, to]: [&str; 2],
     lease: Duration,
-    until: Moment,
+    time: Allotted,
     sent: &mut Sent,
 ) -> Result<Transferred, Failure> {
     static SCRIPT: LazyLock<Script> =
@@ -146,7 +145,7 @@ pub(crate) async fn transfer(
             Arg::Text(&key.channel()),
         ],
     };
-    match call.through(server, until, sent).await? {
+    match call.through(server, time, sent).await? {
         Value::Int(-2) => Ok(Transferred::Freed),
         Value::Int(-1) => Ok(Transferred::Handed(None)),
         Value::Int(listening @ 0..) => Ok(Transferred::Handed(Some(
@@ -220,7 +219,7 @@ pub(crate) async fn force_unlock(
     server: &Server,
     key: &LockKey,
     field: &str,
-    until: Moment,
+    time: Allotted,
 ) -> Result<bool, Failure> {
     static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
         #[cfg(lockdog_mutants)]
@@ -235,7 +234,7 @@ pub(crate) async fn force_unlock(
         args: &[Arg::Text(field), Arg::Text(&key.channel())],
     };
     let mut sent = Sent::default();
-    let answer = call.through(server, until, &mut sent).await;
+    let answer = call.through(server, time, &mut sent).await;
     server.abandon_silent(&answer, &sent);
     match answer? {
         Value::Int(1) => Ok(true),

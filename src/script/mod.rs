@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
-use crate::clock::Moment;
-use crate::server::{Connection, Failure, Sent, Server};
+use crate::server::{Allotted, Connection, Failure, Sent, Server};
 
 pub(crate) use lock::{
     Acquired, Renewed, Settled, Transferred, Unlocked, acquire, force_unlock, renew, settle,
@@ -78,10 +77,10 @@ impl Call<'_> {
     async fn through(
         &self,
         server: &Server,
-        until: Moment,
+        time: Allotted,
         sent: &mut Sent,
     ) -> Result<Value, Failure> {
-        server.call(|whole| self.command(whole), until, sent).await
+        server.call(|whole| self.command(whole), time, sent).await
     }
 
     /// Runs it once on one connection.

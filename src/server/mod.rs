@@ -28,6 +28,13 @@ pub(crate) struct Server {
     slot: Slot,
 }
 
+/// When a call begins, and when it has to be over.
+#[derive(Clone, Copy)]
+pub(crate) struct Allotted {
+    pub(crate) now: Moment,
+    pub(crate) until: Moment,
+}
+
 /// What became of one call's sendings, kept outside the call so that it survives its cancellation.
 #[derive(Clone, Default)]
 pub(crate) struct Sent {
@@ -60,7 +67,7 @@ impl Server {
         self.connection(self.command_timeout).await.map(drop)
     }
 
-    /// Sends `command` on the callers' connection until it is answered, cannot succeed, or `until`
+    /// Sends a script on the callers' connection until it is answered, cannot succeed, or `until`
     /// has come; an answer of a passing state is waited out.
     ///
     /// # Cancel safety
@@ -69,17 +76,19 @@ impl Server {
     pub(crate) async fn call(
         &self,
         script: impl Fn(bool) -> Cmd,
-        until: Moment,
+        time: Allotted,
         sent: &mut Sent,
     ) -> Result<Value, Failure> {
+        let Allotted { mut now, until } = time;
         let mut pause = SHORTEST_PAUSE;
         let mut whole = false;
         let mut refusal = None;
         loop {
-            let failure = match self.call_once(&script(whole), until, sent).await {
+            let failure = match self.call_once(&script(whole), now, until, sent).await {
                 Ok(value) => return Ok(value),
                 Err(Failure::Refused { code, .. }) if code == "NOSCRIPT" && !whole => {
                     whole = true;
+                    now = self.clock.now();
                     continue;
                 }
                 Err(failure) => failure,
@@ -107,16 +116,17 @@ impl Server {
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
+            now = self.clock.now();
         }
     }
 
     async fn call_once(
         &self,
         command: &Cmd,
+        mut now: Moment,
         until: Moment,
         sent: &mut Sent,
     ) -> Result<Value, Failure> {
-        let mut now = self.clock.now();
         let connection = match self.slot.current() {
             Some(current) => current,
             None => {
@@ -131,9 +141,8 @@ impl Server {
             sent.first = None;
         }
         sent.first = sent.first.or(Some(now));
-        sent.on = Some(connection.clone());
         sent.unanswered = true;
-        let answer = connection.send(command, limit).await;
+        let answer = sent.on.insert(connection).send(command, limit).await;
         sent.unanswered = answer.as_ref().is_err_and(Failure::is_ambiguous);
         answer
     }

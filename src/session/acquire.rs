@@ -12,7 +12,7 @@ use crate::hold::{Command, Hold, Phase, Share, State, Terms};
 use crate::key::LockKey;
 use crate::owner::Owner;
 use crate::script::{self, Acquired};
-use crate::server::{Failure, Sent};
+use crate::server::{Allotted, Failure, Sent};
 use crate::wait::Handed;
 
 /// An acquire under way. Dropped before it came to an end, it is undone in the background
@@ -123,7 +123,7 @@ impl Acquiring {
         now: Moment,
         until: Moment,
     ) -> Result<Attempt, Error> {
-        let core = self.session.core().clone();
+        let core = self.session.core();
         // Looked at after the hold was entered: the end of the client misses neither.
         core.open()?;
         let target = {
@@ -144,7 +144,7 @@ impl Acquiring {
             &core.field(&self.hold),
             target,
             terms.lease,
-            until,
+            Allotted { now, until },
             &mut self.sent,
         )
         .await;

@@ -10,7 +10,7 @@ use crate::error::{Error, LostReason, UnlockUnconfirmed};
 use crate::hold::{Command, Dropped, Hold, Share, State};
 use crate::owner::Owner;
 use crate::script::{self, Transferred, Unlocked as Answer};
-use crate::server::{Failure, Sent};
+use crate::server::{Allotted, Failure, Sent};
 
 /// One acquire's share in a hold. Dropping it gives it back: the hold's count falls here and now,
 /// only the command for it goes to the background (design: invariant 6).
@@ -99,9 +99,7 @@ impl Claim {
             Some(command) => command,
             None => self.turn().await?,
         };
-        let ending = Ending::begin(&self, command)?;
-        self.ended = true;
-        ending.finish().await
+        Ending::begin(self, command)?.finish().await
     }
 
     /// Waits for the end of an earlier command of the hold.
@@ -139,8 +137,7 @@ impl Drop for Claim {
 
 /// An unlock under way: the claim is ended, and Redis is to be told.
 struct Ending {
-    session: Arc<Session>,
-    hold: Arc<Hold>,
+    claim: Claim,
     command: Option<Command>,
     sent: Sent,
     began: Moment,
@@ -156,7 +153,7 @@ struct Ending {
 impl Ending {
     /// Takes the claim back under the hold's command lock. `Lost` if there is nothing to end; then
     /// the claim is left to its drop.
-    fn begin(claim: &Claim, command: Command) -> Result<Self, Error> {
+    fn begin(mut claim: Claim, command: Command) -> Result<Self, Error> {
         let hold = &claim.hold;
         let core = claim.session.core();
         let now = core.clock.now();
@@ -173,9 +170,9 @@ impl Ending {
             }
             return Err(hold.loss(now).map_or(Error::Closed, Error::Lost));
         };
+        claim.ended = true;
         Ok(Self {
-            session: claim.session.clone(),
-            hold: hold.clone(),
+            claim,
             command: Some(command),
             sent: Sent::default(),
             began: now,
@@ -188,12 +185,7 @@ impl Ending {
     }
 
     async fn finish(mut self) -> Result<Unlocked, Error> {
-        let core = self.session.core().clone();
-        let until = self.began + core.server.command_timeout();
-        if self.target == 0 {
-            self.transfer = Transfer::begin(&self.session, &self.hold, self.began, until);
-        }
-        let answer = self.send(&core, until).await;
+        let answer = self.send().await;
         let kept = Unlocked::StillHeld { count: self.left };
         self.answered = answer.is_ok();
         match answer {
@@ -204,21 +196,29 @@ impl Ending {
             Err(failure) if failure.is_out_of_memory() && self.target > 0 => Ok(kept),
             Err(failure) => {
                 let cause = Some(failure.into());
-                Err(UnlockUnconfirmed::new(self.hold.key().name(), cause).into())
+                Err(UnlockUnconfirmed::new(self.claim.hold.key().name(), cause).into())
             }
         }
     }
 
     /// Sends the unlock, or the hand-over in its place.
-    async fn send(&mut self, core: &Core, until: Moment) -> Result<Answer, Failure> {
-        let (hold, sent) = (&self.hold, &mut self.sent);
-        let Some(transfer) = &mut self.transfer else {
-            let field = core.field(hold);
-            return script::unlock(&core.server, hold.key(), &field, self.target, until, sent)
-                .await;
+    async fn send(&mut self) -> Result<Answer, Failure> {
+        let Claim { session, hold, .. } = &self.claim;
+        let core = session.core();
+        let time = Allotted {
+            now: self.began,
+            until: self.began + core.server.command_timeout(),
         };
-        let answer = transfer.send(core, hold, until, sent).await;
-        self.handed_on = transfer.finish(&self.session, hold, &answer, sent);
+        if self.target == 0 {
+            self.transfer = Transfer::begin(session, hold, time);
+        }
+        let sent = &mut self.sent;
+        let Some(transfer) = &mut self.transfer else {
+            let (key, field, target) = (hold.key(), core.field(hold), self.target);
+            return script::unlock(&core.server, key, &field, target, time, sent).await;
+        };
+        let answer = transfer.send(core, hold, time, sent).await;
+        self.handed_on = transfer.finish(session, hold, &answer, sent);
         Ok(match answer? {
             Transferred::Handed(_) | Transferred::Freed => Answer::Released,
             Transferred::Missing => Answer::Missing,
@@ -227,36 +227,42 @@ impl Ending {
 
     /// The field was not there: lost, unless an earlier sending of this unlock deleted it.
     fn found_nothing(&self) -> Result<Unlocked, Error> {
-        let core = self.session.core();
+        let core = self.claim.session.core();
         let now = core.clock.now();
         if self.target > 0 {
-            core.lose(&self.hold, LostReason::NotOurs);
-            return Err(self.hold.loss(now).map_or(Error::Closed, Error::Lost));
+            core.lose(&self.claim.hold, LostReason::NotOurs);
+            return Err(self.claim.hold.loss(now).map_or(Error::Closed, Error::Lost));
         }
         if !self.sent.repeated {
-            return Err(Error::Lost(self.hold.lost_as(LostReason::NotOurs, now)));
+            return Err(Error::Lost(
+                self.claim.hold.lost_as(LostReason::NotOurs, now),
+            ));
         }
-        if now < self.hold.state().deadline {
+        if now < self.claim.hold.state().deadline {
             return Ok(Unlocked::Released);
         }
-        Err(UnlockUnconfirmed::new(self.hold.key().name(), None).into())
+        Err(UnlockUnconfirmed::new(self.claim.hold.key().name(), None).into())
     }
 }
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        let core = self.session.core();
+        let core = self.claim.session.core();
         if let Some(transfer) = &mut self.transfer {
-            transfer.abandon(&self.hold, &self.sent);
+            transfer.abandon(&self.claim.hold, &self.sent);
         }
         if !self.answered {
-            let job = Job::after(self.hold.clone(), self.command.take(), self.sent.on.take());
+            let job = Job::after(
+                self.claim.hold.clone(),
+                self.command.take(),
+                self.sent.on.take(),
+            );
             core.owe(job);
         } else if self.handed_on {
             // The lock is somebody's already: nobody has to look whether it is free.
-            core.holds.remove(&self.hold);
+            core.holds.remove(&self.claim.hold);
         } else if self.target == 0 {
-            core.forget(&self.hold);
+            core.forget(&self.claim.hold);
         }
     }
 }

@@ -9,10 +9,9 @@ use std::time::Duration;
 
 use super::acquire::Acquiring;
 use super::{Core, Session};
-use crate::clock::Moment;
 use crate::hold::{Hold, Row, Turn};
 use crate::script::{self, Transferred};
-use crate::server::{Failure, Sent};
+use crate::server::{Allotted, Failure, Sent};
 use crate::wait::{Receiver, Wish};
 
 /// A hand-over under way. Dropped before it came to an end, what it did for the receiver is undone
@@ -30,8 +29,7 @@ impl Transfer {
     pub(super) fn begin(
         session: &Arc<Session>,
         hold: &Hold,
-        now: Moment,
-        until: Moment,
+        Allotted { now, until }: Allotted,
     ) -> Option<Self> {
         let core = session.core();
         let row: Row = hold.state().row.as_deref().copied().unwrap_or_default();
@@ -69,7 +67,7 @@ impl Transfer {
         &self,
         core: &Core,
         hold: &Hold,
-        until: Moment,
+        time: Allotted,
         sent: &mut Sent,
     ) -> Result<Transferred, Failure> {
         let (from, to) = (core.field(hold), core.field(self.next.hold()));
@@ -78,7 +76,7 @@ impl Transfer {
             hold.key(),
             [&from, &to],
             self.lease,
-            until,
+            time,
             sent,
         )
         .await
@@ -107,7 +105,11 @@ impl Transfer {
         // The one that ends needs its row no more.
         let mut row = hold.state().row.take().unwrap_or_default();
         row.lengthen(others, now);
-        self.next.hold().state().row = Some(row);
+        core.holds.change(self.next.hold(), |state| {
+            state.row = Some(row);
+            state.handed = true;
+            state.deadline = now + core.settings.poll_cap;
+        });
         let mut handed = self.next.hand_on(sent);
         if mutant!("transfer_deadline_from_reply") {
             handed.sent.first = Some(now);

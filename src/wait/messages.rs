@@ -87,7 +87,10 @@ impl Messages {
 
     /// For a waiter that wants to hear something: its right to open the connection, if there is none.
     pub(super) fn begin(&self, waiters: &Arc<Waiters>) -> Option<Opening> {
-        if Handle::current().runtime_flavor() != RuntimeFlavor::MultiThread {
+        let runtime = Handle::current();
+        let has_threads = runtime.runtime_flavor() == RuntimeFlavor::MultiThread
+            && runtime.metrics().num_workers() > 1;
+        if !has_threads {
             return None;
         }
         let mut stage = self.stage.lock();

@@ -10,7 +10,6 @@ mod queue;
 mod subscriptions;
 mod ticket;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -20,7 +19,7 @@ use parking_lot::Mutex;
 use crate::clock::{Clock, Moment};
 use crate::error::Error;
 use crate::hold::Hold;
-use crate::key::LockKey;
+use crate::key::{ByKey, LockKey};
 use crate::owner::Owner;
 use crate::server::Source;
 
@@ -44,7 +43,7 @@ pub(crate) struct Waiters {
 
 #[derive(Default)]
 struct Queues {
-    by_key: HashMap<Arc<LockKey>, Queue>,
+    by_key: ByKey<Queue>,
     waiting: usize,
     /// Set once, by the client's shutdown.
     closed: bool,

@@ -36,6 +36,9 @@ pub(super) async fn keep_renewing(core: &Arc<Core>, own: &Arc<Private>) {
             hold.announce_lost();
             core.report_lost(hold);
         }
+        for hold in &due.untaken {
+            core.abandon(hold);
+        }
         if !due.renew.is_empty() {
             let now = core.clock.now();
             let is_calm = |(hold, _): &(Arc<Hold>, Duration)| hold.remaining(now) > lease / 2;

@@ -19,6 +19,7 @@ mod queue;
 mod queue_turns;
 mod reentry;
 mod reentry_local;
+mod round_trips;
 mod secrets;
 mod uncontended;
 mod waits;

@@ -74,8 +74,8 @@ fn planned(cell: Cell, options: &Options, present: &[&'static str]) -> Planned {
         (true, _) => (1, 1.0, 0.5),
         // Where both cores are mostly idle, the scheduler keeps for seconds to waking tasks on their
         // waker's core, or on the other one, which takes thrice as long: many rounds, and short.
-        (false, ..=2) => (7, 1.5, 0.75),
-        (false, _) => (3, 3.5, 0.75),
+        (false, ..=2) => (7, 1.1, 0.5),
+        (false, _) => (3, 2.4, 0.6),
     };
     let mut planned = Planned {
         cell,

@@ -1,0 +1,87 @@
+//! Round trips, whatever the machine: what a call sends, it sends at once, and one command is one
+//! round trip.
+
+use lockdog::Client;
+
+use super::{LONG, SOON, ms, waiter};
+use crate::support::{Direction, Proxy, RedisServer, eventually};
+
+/// Issue 4, W10: with a millisecond each way, an acquire is one round trip, an unlock is one, a
+/// hand-over inside a client is one, and one across clients is two.
+#[tokio::test]
+async fn every_step_of_a_lock_takes_the_fewest_round_trips() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let proxy = Proxy::start(&server).await;
+    let connect = async || {
+        Client::builder()
+            .url(proxy.url())
+            .poll_cap(SOON)
+            .watchdog_lease(LONG)
+            .build()
+            .await
+            .unwrap()
+    };
+    let (one, two) = (connect().await, connect().await);
+    for client in [&one, &two] {
+        let (first, second) = (client.lock("warm"), client.lock("warm"));
+        let held = first.lock().await.unwrap();
+        let behind = waiter(&second);
+        tokio::time::sleep(ms(50)).await;
+        held.unlock().await.unwrap();
+        behind.await.unwrap().unlock().await.unwrap();
+    }
+    for direction in [Direction::ToServer, Direction::ToClient] {
+        proxy.delay(direction, ms(1));
+    }
+    let lock = one.lock("l");
+
+    let sent = Sent::from(&proxy);
+    let held = lock.lock().await.unwrap();
+    assert_eq!(sent.since(), 1, "an acquire");
+
+    let inside = waiter(&lock);
+    tokio::time::sleep(ms(50)).await;
+    let sent = Sent::from(&proxy);
+    held.unlock().await.unwrap();
+    let held = inside.await.unwrap();
+    assert_eq!(sent.since(), 1, "a hand-over inside a client");
+
+    let across = waiter(&two.lock("l"));
+    eventually(SOON, "the subscription", async || {
+        !redis.channels().await.is_empty()
+    })
+    .await;
+    // Its second attempt, after the subscription, is answered.
+    tokio::time::sleep(ms(50)).await;
+    let sent = Sent::from(&proxy);
+    held.unlock().await.unwrap();
+    let held = across.await.unwrap();
+    assert_eq!(sent.since(), 2, "a hand-over across clients");
+
+    let sent = Sent::from(&proxy);
+    held.unlock().await.unwrap();
+    // The last waiter of a client gives its subscription up, beside the lock's commands.
+    assert_eq!(sent.since(), 1, "an unlock");
+}
+
+/// How many scripts went through the proxy.
+struct Sent<'a> {
+    proxy: &'a Proxy,
+    before: usize,
+}
+
+impl<'a> Sent<'a> {
+    fn from(proxy: &'a Proxy) -> Self {
+        let before = scripts(proxy);
+        Self { proxy, before }
+    }
+
+    fn since(&self) -> usize {
+        scripts(self.proxy) - self.before
+    }
+}
+
+fn scripts(proxy: &Proxy) -> usize {
+    proxy.count(|args| args[0].to_uppercase().starts_with("EVAL"))
+}
