@@ -140,7 +140,11 @@ impl ClientBuilder {
     }
 
     /// How many times in a row this client may hand a lock from one of its owners to the next while
-    /// other clients wait for it; then it is released to them. Zero: every release is for everybody.
+    /// other clients wait for it, or while it is not known whether any do. Then the lock is released,
+    /// and this client stays out until each of the others has had it, or for 5 ms. Zero: every
+    /// release is for everybody.
+    ///
+    /// [`Guard::unlock`](crate::Guard::unlock) hands over; a guard that is dropped releases the lock.
     ///
     /// A hand-over is one command instead of two and a message, and nobody else can come between.
     /// Clients that wait without listening (that poll, or listen at a replica) cannot be seen; for
@@ -152,10 +156,11 @@ impl ClientBuilder {
         self
     }
 
-    /// And for how long, from the first of them on. After a longer critical section the lock is
-    /// released to the others, however few hand-overs there were.
+    /// For how long in a row this client may hand a lock on while other clients wait, counted from the
+    /// first hand-over: after a longer critical section the lock is released to them, however few
+    /// hand-overs there were. Zero: one hand-over at a time.
     ///
-    /// Defaults to 20 ms.
+    /// Defaults to 20 ms. Redisson has nothing like it.
     pub fn max_hand_over_time(mut self, time: Duration) -> Self {
         self.hand_overs.time = time;
         self

@@ -165,9 +165,10 @@ fn root() -> &'static Path {
 }
 
 /// The modules with tests.
-const TOPS: [&str; 9] = [
+const TOPS: [&str; 10] = [
     "examples",
     "faults",
+    "hand_over",
     "harness",
     "interop",
     "lock",

@@ -15,6 +15,7 @@ const LOCKS: usize = 1000;
 const MANY_LEASE: Duration = Duration::from_millis(2400);
 const MANY_PERIOD: Duration = Duration::from_millis(800);
 
+/// Issue 4, W5: commands for 100 locks and period.
 #[tokio::test]
 async fn a_thousand_locks_taken_at_once_cost_a_command_for_each_hundred_and_period() {
     let many = Many::connect().await;

@@ -9,6 +9,7 @@ use super::{LEASE, PERIOD, SAFETY, builder, connect, connected, hold_many, is_ac
 use super::{renewals, scripts_run};
 use crate::support::{Action, Gate, Proxy, RedisServer, eventually};
 
+/// Issue 4, W5: none is lost, also right after many pairs of lock and unlock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_quick_cycles_leave_no_entry_and_harm_no_later_lock() {
     let server = RedisServer::start().await;
