@@ -148,7 +148,10 @@ impl ClientBuilder {
     ///
     /// A hand-over is one command instead of two and a message, and nobody else can come between.
     /// Clients that wait without listening (that poll, or listen at a replica) cannot be seen; for
-    /// them a lock is released, and left alone for 5 ms, at least every 250 ms.
+    /// them a lock is released, and left alone for 5 ms, at least every 250 ms. One that asks less
+    /// often than every few milliseconds may wait for long beside a client that always has waiters.
+    ///
+    /// [`ClientBuilder::max_hand_over_time`] is the other bound; the first to be reached ends the row.
     ///
     /// Defaults to 16. Redisson has nothing like it.
     pub fn max_hand_overs(mut self, hand_overs: u32) -> Self {
@@ -156,9 +159,10 @@ impl ClientBuilder {
         self
     }
 
-    /// For how long in a row this client may hand a lock on while other clients wait, counted from the
-    /// first hand-over: after a longer critical section the lock is released to them, however few
-    /// hand-overs there were. Zero: one hand-over at a time.
+    /// For how long in a row this client may hand a lock on while other clients wait for it, or while
+    /// it is not known whether any do, counted from the first hand-over: after a longer critical
+    /// section the lock is released to them, however few hand-overs there were. Zero: no second
+    /// hand-over once others are seen. [`ClientBuilder::max_hand_overs`] is the other bound.
     ///
     /// Defaults to 20 ms. Redisson has nothing like it.
     pub fn max_hand_over_time(mut self, time: Duration) -> Self {

@@ -9,7 +9,9 @@ pub enum Wake {
     /// By the message that every release publishes; timers bound every wait all the same.
     #[default]
     PubSub,
-    /// By asking again and again, with these pauses. No subscription is made.
+    /// By asking again and again, with these pauses. No subscription is made, so other clients cannot
+    /// see that this one waits: beside one that hands a lock from owner to owner
+    /// (`ClientBuilder::max_hand_overs`) it may wait for seconds.
     Poll(Backoff),
 }
 
