@@ -119,7 +119,7 @@ impl Caller<'_> {
         let later = || now + core.clock.sooner(core.settings.poll_cap);
         let view = place.look(now);
         if !view.is_contender {
-            match place.take_over() {
+            match place.take_over(now) {
                 Some(abandoned) => {
                     if let Some(hold) = abandoned {
                         core.abandon(&hold);

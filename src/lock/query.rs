@@ -8,7 +8,7 @@ use super::Lock;
 use crate::error::Result;
 use crate::hold::Hold;
 use crate::owner::Owner;
-use crate::server::{Allotted, Failure, Sent};
+use crate::server::{Failure, Sent};
 use crate::session::Core;
 
 /// How long a key in Redis lives on.
@@ -157,11 +157,7 @@ impl Lock {
     async fn ask(&self, command: &str, args: &[&str]) -> Result<Value> {
         let core = self.session.core();
         core.open()?;
-        let now = core.clock.now();
-        let time = Allotted {
-            now,
-            until: now + core.server.command_timeout(),
-        };
+        let time = core.server.allot(core.clock.now());
         let mut question = redis::cmd(command);
         question.arg(args);
         let mut sent = Sent::default();

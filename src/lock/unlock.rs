@@ -8,7 +8,6 @@ use crate::error::{Error, NotHeld, Result};
 use crate::hold::Standing;
 use crate::owner::Owner;
 use crate::script;
-use crate::server::Allotted;
 use crate::session::Unlocked;
 
 /// A wish to end a forgotten hold, from [`Lock::unlock`]. Await it.
@@ -105,11 +104,7 @@ impl Lock {
                 None => return Ok(false),
             },
         };
-        let now = core.clock.now();
-        let time = Allotted {
-            now,
-            until: now + core.server.command_timeout(),
-        };
+        let time = core.server.allot(core.clock.now());
         let freed = script::force_unlock(&core.server, key, &field, time).await?;
         if freed {
             tracing::debug!(lock = key.name(), field, "freed by force");

@@ -177,6 +177,14 @@ impl Server {
         self.slot.clear();
     }
 
+    /// What one command may take that begins now.
+    pub(crate) fn allot(&self, now: Moment) -> Allotted {
+        Allotted {
+            now,
+            until: now + self.command_timeout,
+        }
+    }
+
     pub(crate) fn command_timeout(&self) -> Duration {
         self.command_timeout
     }

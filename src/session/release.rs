@@ -10,7 +10,7 @@ use crate::error::{Error, LostReason, UnlockUnconfirmed};
 use crate::hold::{Command, Dropped, Hold, Share, State};
 use crate::owner::Owner;
 use crate::script::{self, Transferred, Unlocked as Answer};
-use crate::server::{Allotted, Failure, Sent};
+use crate::server::{Failure, Sent};
 
 /// One acquire's share in a hold. Dropping it gives it back: the hold's count falls here and now,
 /// only the command for it goes to the background (design: invariant 6).
@@ -205,10 +205,7 @@ impl Ending {
     async fn send(&mut self) -> Result<Answer, Failure> {
         let Claim { session, hold, .. } = &self.claim;
         let core = session.core();
-        let time = Allotted {
-            now: self.began,
-            until: self.began + core.server.command_timeout(),
-        };
+        let time = core.server.allot(self.began);
         if self.target == 0 {
             self.transfer = Transfer::begin(session, hold, time);
         }

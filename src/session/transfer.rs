@@ -37,7 +37,7 @@ impl Transfer {
             Turn::HandOver => {}
             Turn::Release => return None,
             Turn::Yield(others) => {
-                core.waiters.stay_out(hold.key(), others);
+                core.waiters.stay_out(hold.key(), others, now);
                 return None;
             }
         }

@@ -107,11 +107,8 @@ impl Messages {
 impl Opening {
     /// Opens the connection and reads it, on the runtime that this is called on.
     pub(super) async fn open(self, source: &Source, limit: Duration) {
-        let opened = tokio::time::timeout(limit, Box::pin(source.open_pubsub())).await;
-        match opened {
-            Ok(Ok(connection)) => self.hand_over(connection),
-            Ok(Err(failure)) => tracing::debug!(?failure, "no connection for messages"),
-            Err(_) => tracing::debug!("no connection for messages in time"),
+        if let Some(connection) = open(source, limit).await {
+            self.hand_over(connection);
         }
     }
 
@@ -149,6 +146,17 @@ impl Drop for Opening {
         drop(stage);
         messages.changed.notify_one();
     }
+}
+
+/// Opens a connection for messages; `None` if there is none within `limit`.
+pub(crate) async fn open(source: &Source, limit: Duration) -> Option<PubSub> {
+    // Boxed: it is large, and part of every acquire otherwise.
+    match tokio::time::timeout(limit, Box::pin(source.open_pubsub())).await {
+        Ok(Ok(connection)) => return Some(connection),
+        Ok(Err(failure)) => tracing::debug!(?failure, "no connection for messages"),
+        Err(_) => tracing::debug!("no connection for messages in time"),
+    }
+    None
 }
 
 impl Waiters {

@@ -24,7 +24,7 @@ use crate::owner::Owner;
 use crate::server::Source;
 
 pub use backoff::{Backoff, Wake};
-pub(crate) use messages::{Line, Messages};
+pub(crate) use messages::{Line, Messages, open as open_messages};
 use queue::{Queue, Retreat};
 pub(crate) use subscriptions::{Heard, Subscription, Subscriptions};
 use ticket::Ticket;
@@ -126,9 +126,9 @@ impl Waiters {
 
     /// Leaves a lock that is about to be released to other clients, so many if their number is known:
     /// until they had it, or for a moment.
-    pub(crate) fn stay_out(&self, key: &LockKey, others: Option<u32>) {
+    pub(crate) fn stay_out(&self, key: &LockKey, others: Option<u32>, now: Moment) {
         if let Some(queue) = self.queues.lock().by_key.get_mut(key) {
-            queue.stay_out(others, self.clock.now() + LONGEST_RETREAT);
+            queue.stay_out(others, now + LONGEST_RETREAT);
         }
     }
 
@@ -255,8 +255,8 @@ impl Place {
 
     /// Takes the role from a contender that promised to look and has not for a poll cap: its future
     /// was polled once and left. Returns that one's acquire, if one is under way.
-    pub(crate) fn take_over(&self) -> Option<Option<Arc<Hold>>> {
-        let overdue = self.waiters.clock.now().minus(self.waiters.poll_cap);
+    pub(crate) fn take_over(&self, now: Moment) -> Option<Option<Arc<Hold>>> {
+        let overdue = now.minus(self.waiters.poll_cap);
         let mut queues = self.waiters.queues.lock();
         let queue = queues.by_key.get_mut(&*self.key)?;
         queue.take_over(&self.ticket, overdue)
@@ -297,9 +297,7 @@ impl Place {
 
     /// Whether every message of the lock is heard.
     pub(crate) fn is_listening(&self) -> bool {
-        let queues = self.waiters.queues.lock();
-        let queue = queues.by_key.get(&*self.key);
-        queue.is_some_and(Queue::is_listening)
+        self.waiters.is_listening(&self.key)
     }
 
     /// Subscribes to the lock's messages, which its waiters share, and waits until the server has
@@ -389,7 +387,7 @@ mod tests {
         let (waiters, key, place) = waiting();
         for (others, known) in [(Some(0), 0), (None, 1), (Some(2), 2)] {
             assert!(place.look(waiters.clock.now()).retreat.is_none());
-            waiters.stay_out(&key, others);
+            waiters.stay_out(&key, others, waiters.clock.now());
             let retreat = place.look(waiters.clock.now()).retreat;
             assert_eq!(retreat.map(|retreat| retreat.releases), Some(known));
             std::thread::sleep(LONGEST_RETREAT);

@@ -231,16 +231,13 @@ impl Ticket {
 
 impl Outlook {
     fn receive(&mut self) -> Option<Handed> {
-        match std::mem::replace(&mut self.reception, Reception::Nothing) {
-            Reception::Nothing => None,
-            Reception::Expected => {
-                self.acquire = None;
-                None
-            }
-            Reception::Here(handed) => {
-                self.acquire = None;
-                Some(handed)
-            }
+        let reception = std::mem::replace(&mut self.reception, Reception::Nothing);
+        if !matches!(reception, Reception::Nothing) {
+            self.acquire = None;
+        }
+        match reception {
+            Reception::Here(handed) => Some(handed),
+            Reception::Nothing | Reception::Expected => None,
         }
     }
 }

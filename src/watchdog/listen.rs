@@ -12,7 +12,7 @@ use redis::aio::{PubSub, PubSubSink};
 
 use crate::server::Failure;
 use crate::session::Core;
-use crate::wait::{Heard, Line};
+use crate::wait::{Heard, Line, open_messages};
 
 /// Keeps one connection, from the first wish to hear something on.
 pub(super) async fn keep_listening(core: &Arc<Core>) {
@@ -29,15 +29,9 @@ pub(super) async fn keep_listening(core: &Arc<Core>) {
         if let Some(line) = messages.take(limit).await {
             pause = SHORTEST_PAUSE;
             hear(core, line, reconnected).await;
-        } else {
-            match tokio::time::timeout(limit, core.server.source().open_pubsub()).await {
-                Ok(Ok(connection)) => {
-                    pause = SHORTEST_PAUSE;
-                    hear_here(core, connection, reconnected).await;
-                }
-                Ok(Err(failure)) => tracing::debug!(?failure, "no connection for messages"),
-                Err(_) => tracing::debug!("no connection for messages in time"),
-            }
+        } else if let Some(connection) = open_messages(core.server.source(), limit).await {
+            pause = SHORTEST_PAUSE;
+            hear_here(core, connection, reconnected).await;
         }
         reconnected = true;
         messages.gone();

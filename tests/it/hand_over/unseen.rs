@@ -1,5 +1,6 @@
 //! Who waits without listening, and what a client knows of who listens.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use lockdog::{Backoff, Client, Wake};
@@ -13,15 +14,7 @@ use crate::support::{RedisServer, eventually};
 async fn a_client_that_polls_gets_the_lock_beside_a_crowd() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
-    let (crowd, race) = (
-        Client::connect(server.url()).await.unwrap(),
-        Race::of(u64::MAX),
-    );
-    let crowding = {
-        let (race, lock) = (race.clone(), crowd.lock("l"));
-        tokio::spawn(async move { race.run(&lock, 4).await })
-    };
-    eventually(SOON, "they are at it", async || race.done() > 50).await;
+    let (crowd, race, crowding) = crowd(&server).await;
     let polls = Wake::Poll(Backoff::constant(ms(3)));
     let client = Client::builder().url(server.url()).wake(polls);
     let client = client.build().await.unwrap();
@@ -46,15 +39,7 @@ async fn a_client_that_polls_gets_the_lock_beside_a_crowd() {
 async fn a_stranger_that_tries_every_few_milliseconds_gets_the_lock_beside_a_crowd() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
-    let (crowd, race) = (
-        Client::connect(server.url()).await.unwrap(),
-        Race::of(u64::MAX),
-    );
-    let crowding = {
-        let (race, lock) = (race.clone(), crowd.lock("l"));
-        tokio::spawn(async move { race.run(&lock, 4).await })
-    };
-    eventually(SOON, "they are at it", async || race.done() > 50).await;
+    let (crowd, race, crowding) = crowd(&server).await;
     let began = Instant::now();
     for _ in 0..TURNS {
         // As `HSETNX` where nobody has a field.
@@ -172,6 +157,18 @@ fn rows(seen: &[String]) -> Vec<usize> {
         }
     }
     rows
+}
+
+/// Four owners of one client that take the lock in turn until they are told to end.
+async fn crowd(server: &RedisServer) -> (Client, Arc<Race>, tokio::task::JoinHandle<Vec<u64>>) {
+    let crowd = Client::connect(server.url()).await.unwrap();
+    let race = Race::of(u64::MAX);
+    let crowding = {
+        let (race, lock) = (race.clone(), crowd.lock("l"));
+        tokio::spawn(async move { race.run(&lock, 4).await })
+    };
+    eventually(SOON, "they are at it", async || race.done() > 50).await;
+    (crowd, race, crowding)
 }
 
 /// Ends a crowd that would go on for ever.

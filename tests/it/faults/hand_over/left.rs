@@ -45,12 +45,7 @@ async fn the_grant_of_a_receiver_that_is_cancelled_passes_on() {
         let stand = Stand::start().await;
         let (held, first) = held_with_next(&stand).await;
         let second = in_line(&stand.lock()).await;
-        let gate = Gate::new();
-        let action = match executed {
-            true => Action::HoldReply(gate.clone()),
-            false => Action::HoldRequest(gate.clone()),
-        };
-        stand.proxy.on(transfer(), action);
+        let gate = stop_hand_over(&stand, executed);
         let holder = stand.holder().await;
         let cancel = async {
             gate.wait_reached().await;
@@ -82,12 +77,7 @@ async fn a_receiver_whose_time_runs_out_meanwhile_is_told_in_time_and_keeps_noth
         let first = tokio::spawn(first.into_future());
         tokio::task::yield_now().await;
         let second = in_line(&lock).await;
-        let gate = Gate::new();
-        let action = match executed {
-            true => Action::HoldReply(gate.clone()),
-            false => Action::HoldRequest(gate.clone()),
-        };
-        stand.proxy.on(transfer(), action);
+        let gate = stop_hand_over(&stand, executed);
         let time_out = async {
             gate.wait_reached().await;
             let ended = tokio::time::timeout(SOON, first).await;
@@ -135,12 +125,7 @@ async fn a_shutdown_in_the_middle_of_a_hand_over_leaves_nothing() {
         let stand = Stand::start().await;
         let (held, first) = held_with_next(&stand).await;
         let second = in_line(&stand.lock()).await;
-        let gate = Gate::new();
-        let action = match executed {
-            true => Action::HoldReply(gate.clone()),
-            false => Action::HoldRequest(gate.clone()),
-        };
-        stand.proxy.on(transfer(), action);
+        let gate = stop_hand_over(&stand, executed);
         let shut_down = async {
             gate.wait_reached().await;
             let (report, ()) = tokio::join!(stand.client.shutdown(), async {
@@ -206,4 +191,15 @@ async fn whoever_is_cancelled_when_the_lock_goes_from_hand_to_hand_it_goes_on() 
     assert!(taken > 1000, "{taken}");
     client.shutdown().await;
     stand.assert_recovered().await;
+}
+
+/// Stops the next hand-over, after the server has done it or before.
+fn stop_hand_over(stand: &Stand, executed: bool) -> Gate {
+    let gate = Gate::new();
+    let action = match executed {
+        true => Action::HoldReply(gate.clone()),
+        false => Action::HoldRequest(gate.clone()),
+    };
+    stand.proxy.on(transfer(), action);
+    gate
 }
