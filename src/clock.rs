@@ -70,9 +70,14 @@ impl Clock {
         pause + self.some_of(pause / 10)
     }
 
+    /// A part of 1024, by chance.
+    pub(crate) fn part(&self) -> u32 {
+        (self.chance() % 1024) as u32
+    }
+
     /// Something between nothing and all of it, by chance.
     fn some_of(&self, duration: Duration) -> Duration {
-        duration / 1024 * (self.chance() % 1024) as u32
+        duration / 1024 * self.part()
     }
 
     /// Sleeps until `moment`, and over it by at most the timer's own millisecond.
@@ -91,7 +96,7 @@ impl Clock {
 }
 
 /// A point in time on a [`Clock`], in nanoseconds.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Moment(pub(crate) u64);
 
 impl Moment {

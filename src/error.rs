@@ -150,7 +150,7 @@ pub(crate) fn passes(code: &str, message: &str) -> bool {
 }
 
 /// Why a hold was lost.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum LostReason {
     /// Its lease ran out, or could not be renewed in time: nothing is known of it since.

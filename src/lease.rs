@@ -8,6 +8,9 @@ use crate::error::Error;
 /// The shortest lease that can be asked for.
 pub(crate) const SHORTEST: Duration = Duration::from_millis(10);
 
+/// Holders are told this long before their deadline, so that they are not told after it.
+pub(crate) const TOLD_EARLY: Duration = Duration::from_millis(2);
+
 /// The moment up to which a hold may be believed in, when the command that granted or renewed it
 /// was first sent at `sent` (design: invariant 2).
 pub(crate) fn deadline(sent: Moment, lease: Duration) -> Moment {

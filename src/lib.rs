@@ -98,6 +98,7 @@ mod key;
 mod lease;
 mod lock;
 mod owner;
+mod quorum;
 mod script;
 mod server;
 mod session;

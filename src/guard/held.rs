@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::Lost;
-use crate::hold::{Hold, TOLD_EARLY};
+use crate::hold::Hold;
+use crate::lease::TOLD_EARLY;
 use crate::owner::Owner;
 use crate::session::Session;
 

@@ -19,7 +19,7 @@ use crate::owner::Owner;
 
 pub(crate) use row::{Bounds, Row, Turn};
 pub(crate) use state::{Dropped, Phase, Share, State, Terms};
-pub(crate) use table::{Holds, Outlook, Standing, TOLD_EARLY};
+pub(crate) use table::{Holds, Outlook, Standing};
 
 /// One owner's claim on one lock, from its first acquire to its last unlock.
 ///

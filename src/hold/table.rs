@@ -13,6 +13,7 @@ use super::{Hold, Phase, State};
 use crate::clock::{Clock, Moment};
 use crate::error::{Lost, LostReason};
 use crate::key::{ByKey, LockKey};
+use crate::lease::TOLD_EARLY;
 use crate::owner::Owner;
 
 /// Every hold of one client.
@@ -307,9 +308,6 @@ fn next_look(state: &State) -> Next {
         renew: state.is_renewed().then_some(state.renew_at),
     }
 }
-
-/// Holders are told this long before their deadline, so that they are not told after it.
-pub(crate) const TOLD_EARLY: Duration = Duration::from_millis(2);
 
 /// A sleeping machine stops the runtime's timers: while there are holds, no look at the clock is
 /// further away than this.

@@ -12,7 +12,7 @@ const LAYERS: [&[&str]; 11] = [
     &["watchdog"],
     &["session"],
     &["wait", "script"],
-    &["hold"],
+    &["hold", "quorum"],
     &["server"],
     &["key", "lease", "owner"],
     &["clock"],

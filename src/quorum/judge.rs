@@ -1,0 +1,160 @@
+//! What follows from the answers of a round.
+
+use smallvec::SmallVec;
+
+use super::member::{Member, Outcome, Stand};
+use super::round::Kind;
+use super::{Actions, Phase, Quorum};
+use crate::clock::Moment;
+use crate::error::LostReason;
+use crate::lease;
+
+impl Quorum {
+    /// Draws the conclusion from what is known now, as often as one leads to another.
+    pub(super) fn judge(&mut self, now: Moment, actions: &mut Actions) {
+        self.round.is_over |= now >= self.round.ends;
+        match self.phase {
+            Phase::Acquiring => self.judge_acquire(now, actions),
+            Phase::Marking => self.judge_marks(now, actions),
+            Phase::Held | Phase::Jeopardy => self.judge_extension(now, actions),
+            Phase::Failed | Phase::Lost(_) | Phase::Ended => {}
+        }
+    }
+
+    fn acknowledged(&self) -> usize {
+        let round = self.round.number;
+        let acked = |member: &&Member| member.stand == Stand::Held && member.acked_in == round;
+        self.members.iter().filter(acked).count()
+    }
+
+    /// Instances whose answer may still change this round.
+    fn pending(&self) -> usize {
+        if self.round.is_over {
+            return 0;
+        }
+        let round = self.round.number;
+        let pending = |member: &&Member| member.asked_in == round && member.answered_in != round;
+        self.members.iter().filter(pending).count()
+    }
+
+    fn judge_acquire(&mut self, now: Moment, actions: &mut Actions) {
+        let (acknowledged, pending) = (self.acknowledged(), self.pending());
+        if acknowledged >= self.rules.need {
+            if self.rules.reads == 0 {
+                return self.win(now, actions);
+            }
+            if mutant!("quorum_token_without_marks") {
+                self.token = self.largest_register();
+                return self.win(now, actions);
+            }
+            let trusted = |member: &&Member| member.register.is_some_and(|it| it.is_trusted());
+            if self.members.iter().filter(trusted).count() >= self.rules.reads {
+                let token = (self.largest_register() + 1).max(self.middle_time());
+                return self.begin_marking(token, now, actions);
+            }
+        }
+        let hopeful = acknowledged + pending >= self.rules.need && pending > 0;
+        if !hopeful {
+            self.end(Phase::Failed, actions);
+            self.note_late();
+        }
+    }
+
+    fn judge_marks(&mut self, now: Moment, actions: &mut Actions) {
+        let (acknowledged, pending) = (self.acknowledged(), self.pending());
+        if acknowledged >= self.rules.need {
+            return self.win(now, actions);
+        }
+        // Those that are not taken yet are marked as soon as they are.
+        let asked = self
+            .members
+            .iter()
+            .filter(|member| member.stand == Stand::Asked);
+        let hope = if self.round.is_over {
+            0
+        } else {
+            pending + asked.count()
+        };
+        if hope > 0 && acknowledged + hope >= self.rules.need {
+            return;
+        }
+        if self.round.conflict > 0 {
+            let token = self.round.conflict.max(self.token) + 1;
+            return self.begin_marking(token, now, actions);
+        }
+        self.end(Phase::Failed, actions);
+    }
+
+    fn judge_extension(&mut self, now: Moment, actions: &mut Actions) {
+        let elsewhere = self.members.iter().filter(|member| member.is_elsewhere());
+        if elsewhere.count() + self.rules.need > self.rules.members {
+            return self.end(Phase::Lost(LostReason::NotOurs), actions);
+        }
+        if self.round.kind == Kind::Extend && !self.round.won {
+            if self.acknowledged() >= self.rules.need {
+                self.win(now, actions);
+            } else if self.next == Moment::NEVER && self.pending() == 0 {
+                self.phase = Phase::Jeopardy;
+                self.note_late();
+                self.round.is_over = true;
+                if self.rules.renewed {
+                    self.next = now + self.rules.lease / 10;
+                }
+            }
+        }
+        if now >= self.next {
+            self.begin_extension(now, actions);
+        }
+    }
+
+    /// The round reached a quorum.
+    fn win(&mut self, now: Moment, actions: &mut Actions) {
+        let deadline = if mutant!("quorum_validity_from_reply") {
+            lease::deadline(now, self.rules.lease)
+        } else {
+            self.round.deadline
+        };
+        let deadline = deadline.min(self.rules.max_until);
+        if self.is_living() {
+            self.deadline = self.deadline.max(deadline);
+        } else if now + self.rules.min_validity >= deadline {
+            return self.end(Phase::Failed, actions);
+        } else {
+            self.deadline = deadline;
+        }
+        self.phase = Phase::Held;
+        self.round.won = true;
+        self.next = if self.rules.renewed {
+            self.round.began + self.rules.lease / 3
+        } else {
+            Moment::NEVER
+        };
+    }
+
+    fn largest_register(&self) -> u64 {
+        let registers = self.members.iter().filter_map(|member| member.register);
+        registers
+            .filter_map(|register| register.value)
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// The median of the instances' wall clocks: tokens grow with time even where every register is
+    /// gone.
+    fn middle_time(&self) -> u64 {
+        let registers = self.members.iter().filter_map(|member| member.register);
+        let mut times: SmallVec<[u64; 5]> = registers.map(|register| register.time).collect();
+        times.sort_unstable();
+        times.get(times.len() / 2).copied().unwrap_or(0)
+    }
+
+    /// Notes whom the round did not wait for.
+    fn note_late(&mut self) {
+        let round = self.round.number;
+        for member in &mut self.members {
+            if member.asked_in == round && member.answered_in != round {
+                member.outcome = Outcome::Late;
+            }
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! How a lock on many independent instances is won, kept and lost.
+//!
+//! No clock, no task and no socket in here: [`Quorum::step`] is told what happened and when, and says
+//! what to do. The driver in `red_lock`, a seeded simulator and a model checker run this same code.
+//!
+//! A *round* is one parallel attempt on all instances. Its time counts from its beginning, and only its
+//! own acknowledgements count for it: late ones of an earlier round are kept as what stands on an
+//! instance, never as a vote.
+
+#![allow(dead_code, unused_imports, reason = "its driver comes next")]
+
+mod answers;
+mod event;
+mod judge;
+mod member;
+mod patience;
+mod round;
+mod rules;
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use crate::clock::Moment;
+use crate::error::LostReason;
+use crate::lease::TOLD_EARLY;
+
+pub(crate) use event::{Action, Actions, Answer, Event, Register};
+pub(crate) use member::Outcome;
+use member::{Member, Stand};
+pub(crate) use patience::Patience;
+use round::{Kind, Round};
+pub(crate) use rules::Rules;
+
+/// How it stands with the whole.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) enum Phase {
+    /// The first round is under way. Left to Marking, Held or Failed.
+    Acquiring,
+    /// It has a quorum, and its fencing token is being written. Left to Held or Failed.
+    Marking,
+    /// Left to Jeopardy, Lost or Ended.
+    Held,
+    /// The last round of extension did not reach a quorum. Left to Held by one that does.
+    Jeopardy,
+    /// Not acquired. Never left.
+    Failed,
+    /// Gone against its owner's will. Never left.
+    Lost(LostReason),
+    /// Given back. Never left.
+    Ended,
+}
+
+/// One acquisition of a lock on many instances.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct Quorum {
+    rules: Rules,
+    members: SmallVec<[Member; 5]>,
+    phase: Phase,
+    round: Round,
+    /// Up to when it may be believed in; before it is held, up to when it has to be won.
+    deadline: Moment,
+    /// When the next round of extension is due.
+    next: Moment,
+    token: u64,
+}
+
+impl Quorum {
+    /// Begins to acquire.
+    pub(crate) fn begin(rules: Rules, now: Moment) -> (Self, Actions) {
+        let round = Round::first(now, rules.lease);
+        let mut quorum = Self {
+            members: SmallVec::from_elem(Member::new(now), rules.members),
+            phase: Phase::Acquiring,
+            deadline: round
+                .deadline
+                .min(rules.max_until)
+                .minus(rules.min_validity),
+            round,
+            next: Moment::NEVER,
+            token: 0,
+            rules,
+        };
+        let mut actions = Actions::new();
+        quorum.take_missing(&mut actions);
+        (quorum, actions)
+    }
+
+    /// Takes in what happened: what is to be done about it.
+    pub(crate) fn step(&mut self, event: Event, now: Moment) -> Actions {
+        let mut actions = Actions::new();
+        self.expire(now, &mut actions);
+        match event {
+            Event::Answered {
+                member,
+                round,
+                answer,
+            } => self.answered(member, round, answer, now, &mut actions),
+            Event::Tick => {}
+            Event::Lengthen { lease, renewed } => self.lengthen(lease, renewed, now, &mut actions),
+            Event::Unlock => self.end(Phase::Ended, &mut actions),
+        }
+        self.judge(now, &mut actions);
+        actions
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// Up to when it may be believed in.
+    pub(crate) fn deadline(&self) -> Moment {
+        self.deadline
+    }
+
+    /// It may be acted on now.
+    pub(crate) fn is_valid(&self, now: Moment) -> bool {
+        self.is_living() && now < self.deadline
+    }
+
+    pub(crate) fn is_living(&self) -> bool {
+        matches!(self.phase, Phase::Held | Phase::Jeopardy)
+    }
+
+    /// The fencing token, once it is safe to show.
+    pub(crate) fn token(&self) -> Option<u64> {
+        let shown =
+            self.rules.reads > 0 && !matches!(self.phase, Phase::Acquiring | Phase::Marking);
+        (shown && self.token > 0).then_some(self.token)
+    }
+
+    pub(crate) fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// When the current round began.
+    pub(crate) fn began(&self) -> Moment {
+        self.round.began
+    }
+
+    /// When the current round stops waiting.
+    pub(crate) fn round_ends(&self) -> Moment {
+        self.round.ends
+    }
+
+    /// So many instances may lose it early, and it is still nobody else's.
+    pub(crate) fn margin(&self, now: Moment) -> usize {
+        let held = self.members.iter().filter(|member| member.stands(now));
+        (held.count() + self.rules.need).saturating_sub(self.rules.members + 1)
+    }
+
+    /// What became of one instance.
+    pub(crate) fn outcome(&self, member: usize) -> Outcome {
+        self.members[member].outcome
+    }
+
+    /// It may not be kept beyond this.
+    pub(crate) fn bound(&mut self, until: Moment) {
+        self.rules.max_until = self.rules.max_until.min(until);
+        self.deadline = self.deadline.min(self.rules.max_until);
+    }
+
+    /// The last claim that wants it renewed has ended.
+    pub(crate) fn let_expire(&mut self) {
+        self.rules.renewed = false;
+        self.next = Moment::NEVER;
+    }
+
+    /// When [`Event::Tick`] is wanted at the latest.
+    pub(crate) fn wake_at(&self) -> Moment {
+        match self.phase {
+            Phase::Acquiring | Phase::Marking => self.round.ends.min(self.deadline),
+            Phase::Held | Phase::Jeopardy => {
+                let next = if self.round.is_open() {
+                    self.round.ends.min(self.next)
+                } else {
+                    self.next
+                };
+                next.min(self.deadline.minus(TOLD_EARLY))
+            }
+            Phase::Failed | Phase::Lost(_) | Phase::Ended => Moment::NEVER,
+        }
+    }
+
+    /// Ends what its deadline has overtaken.
+    fn expire(&mut self, now: Moment, actions: &mut Actions) {
+        match self.phase {
+            Phase::Acquiring | Phase::Marking if now >= self.deadline => {
+                self.end(Phase::Failed, actions);
+            }
+            Phase::Held | Phase::Jeopardy if now + TOLD_EARLY >= self.deadline => {
+                let bounded = self.deadline == self.rules.max_until;
+                let reason = if bounded {
+                    LostReason::MaxHold
+                } else {
+                    LostReason::Deadline
+                };
+                self.end(Phase::Lost(reason), actions);
+            }
+            _ => {}
+        }
+    }
+
+    /// Gives everything back, the answers that are still to come too.
+    fn end(&mut self, phase: Phase, actions: &mut Actions) {
+        if matches!(self.phase, Phase::Failed | Phase::Lost(_) | Phase::Ended) {
+            return;
+        }
+        self.phase = phase;
+        for (index, member) in self.members.iter_mut().enumerate() {
+            let only_acquired = mutant!("quorum_releases_acquired_only");
+            if member.stand == Stand::Held || (member.stand == Stand::Asked && !only_acquired) {
+                actions.push(Action::Release { member: index });
+            }
+            if member.stand == Stand::Held {
+                member.stand = Stand::Nothing;
+            }
+        }
+    }
+
+    /// Asks every instance for it where it does not stand and is not asked for already.
+    fn take_missing(&mut self, actions: &mut Actions) {
+        let round = self.round.number;
+        for (index, member) in self.members.iter_mut().enumerate() {
+            if matches!(member.stand, Stand::Nothing | Stand::Gone) {
+                member.asked_in = round;
+                member.taken_in = round;
+                member.until = self.round.deadline;
+                member.stand = Stand::Asked;
+                actions.push(Action::Take {
+                    member: index,
+                    round,
+                });
+            }
+        }
+    }
+
+    fn mark(&mut self, index: usize, actions: &mut Actions) {
+        let round = self.round.number;
+        self.members[index].asked_in = round;
+        actions.push(Action::Mark {
+            member: index,
+            round,
+            token: self.token,
+        });
+    }
+
+    fn begin_marking(&mut self, token: u64, now: Moment, actions: &mut Actions) {
+        self.phase = Phase::Marking;
+        self.token = token;
+        self.round = self.round.following(Kind::Mark, now, self.rules.lease);
+        for index in 0..self.members.len() {
+            if self.members[index].stand == Stand::Held {
+                self.mark(index, actions);
+            }
+        }
+    }
+
+    /// Asks every instance once more: for a lease more where it is ours, for the lock where not.
+    fn begin_extension(&mut self, now: Moment, actions: &mut Actions) {
+        self.next = Moment::NEVER;
+        let is_as_far_as_allowed = self.deadline == self.rules.max_until;
+        if is_as_far_as_allowed {
+            return;
+        }
+        self.round = self.round.following(Kind::Extend, now, self.rules.lease);
+        let round = self.round.number;
+        for (index, member) in self.members.iter_mut().enumerate() {
+            if member.stand == Stand::Held {
+                member.asked_in = round;
+                actions.push(Action::Extend {
+                    member: index,
+                    round,
+                });
+            }
+        }
+        self.take_missing(actions);
+    }
+
+    fn lengthen(&mut self, lease: Duration, renewed: bool, now: Moment, actions: &mut Actions) {
+        if !self.is_living() {
+            return;
+        }
+        self.rules.lease = self.rules.lease.max(lease);
+        self.rules.renewed |= renewed;
+        self.begin_extension(now, actions);
+    }
+}

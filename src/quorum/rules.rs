@@ -1,0 +1,48 @@
+//! What a quorum has to reach.
+
+use std::time::Duration;
+
+use crate::clock::Moment;
+
+/// What a quorum has to reach.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct Rules {
+    pub(crate) members: usize,
+    /// So many acknowledgements win.
+    pub(crate) need: usize,
+    /// A fencing token needs so many trusted looks at its register before; none is made at 0.
+    pub(crate) reads: usize,
+    pub(crate) lease: Duration,
+    /// Extended again and again, or left to its lease.
+    pub(crate) renewed: bool,
+    /// A win with less than this left is none.
+    pub(crate) min_validity: Duration,
+    /// It may not be kept beyond this.
+    pub(crate) max_until: Moment,
+}
+
+impl Rules {
+    /// The acknowledgements that win among `members`, if so many instances of them may lose what they
+    /// acknowledged.
+    pub(crate) fn need(members: usize, masked: usize) -> usize {
+        if mutant!("quorum_need_half") {
+            return (members / 2).max(1);
+        }
+        (members + masked) / 2 + 1
+    }
+
+    /// The looks at the register that see the latest token for certain.
+    pub(crate) fn reads(members: usize, masked: usize) -> usize {
+        let missing = members + masked + 1;
+        let certain = missing.saturating_sub(Self::need(members, masked));
+        certain.max(members / 2 + 1)
+    }
+
+    /// How long one instance may take to answer before the others go on without it.
+    pub(crate) fn patience(lease: Duration) -> Duration {
+        (lease / 20).clamp(SHORTEST_PATIENCE, LONGEST_PATIENCE)
+    }
+}
+
+const SHORTEST_PATIENCE: Duration = Duration::from_millis(20);
+const LONGEST_PATIENCE: Duration = Duration::from_millis(500);
