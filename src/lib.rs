@@ -99,6 +99,7 @@ mod lease;
 mod lock;
 mod owner;
 mod quorum;
+mod request;
 mod script;
 mod server;
 mod session;
@@ -108,12 +109,13 @@ mod wait;
 mod watchdog;
 
 pub use client::{Client, ClientBuilder, ShutdownReport};
-pub use error::{Error, Lost, LostReason, NotHeld, Result, UnlockUnconfirmed};
-pub use guard::{Guard, Held};
-pub use lock::{
-    ForceUnlockRequest, HoldInfo, HolderInfo, Lock, LockRequest, TryLockRequest, Ttl, UnlockRequest,
+pub use error::{
+    Error, Instance, InstanceState, Lost, LostReason, NoQuorum, NotHeld, Result, UnlockUnconfirmed,
 };
+pub use guard::{Guard, Held};
+pub use lock::{ForceUnlockRequest, HoldInfo, HolderInfo, Lock, Ttl, UnlockRequest};
 pub use owner::Owner;
+pub use request::{LockRequest, TryLockRequest};
 pub use session::{Reentry, Unlocked};
 pub use wait::{Backoff, Wake};
 

@@ -6,23 +6,44 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::error::Lost;
+use super::Several;
+use crate::clock::Moment;
+use crate::error::{Instance, Lost};
 use crate::hold::Hold;
 use crate::lease::TOLD_EARLY;
 use crate::owner::Owner;
-use crate::session::Session;
+use crate::session::{Claim, Session};
 
 /// A view of a held lock, for the work done under it: all that a [`Guard`](super::Guard) tells,
 /// without the means to end it.
 #[derive(Clone)]
 pub struct Held {
+    kind: Kind,
+}
+
+#[derive(Clone)]
+enum Kind {
+    One(One),
+    Several(Arc<dyn Several>),
+}
+
+/// A held plain lock.
+#[derive(Clone)]
+struct One {
     session: Arc<Session>,
     hold: Arc<Hold>,
 }
 
 impl Held {
-    pub(super) fn new(session: Arc<Session>, hold: Arc<Hold>) -> Self {
-        Self { session, hold }
+    pub(super) fn one(claim: &Claim) -> Self {
+        let (session, hold) = (claim.session().clone(), claim.hold().clone());
+        let kind = Kind::One(One { session, hold });
+        Self { kind }
+    }
+
+    pub(super) fn several(lock: Arc<dyn Several>) -> Self {
+        let kind = Kind::Several(lock);
+        Self { kind }
     }
 
     /// See [`Guard::lost`](super::Guard::lost). A view that outlived its guard is told at once.
@@ -31,20 +52,21 @@ impl Held {
     ///
     /// Cancelling it changes nothing.
     pub async fn lost(&self) -> Lost {
-        let core = self.session.core();
-        let told = self.hold.lost_token();
+        let told = match &self.kind {
+            Kind::One(one) => one.hold.lost_token(),
+            Kind::Several(lock) => lock.lost_token(),
+        };
         loop {
-            let now = core.clock.now();
             // Said a little early, so that it is not said too late.
-            if let Some(lost) = self.hold.loss(now + TOLD_EARLY) {
-                // What is said stays true: no renewal may come in after it.
-                if core.lose_quietly(&self.hold, lost.reason()) {
-                    core.report_lost(&self.hold);
-                }
+            let loss = match &self.kind {
+                Kind::One(one) => one.loss(TOLD_EARLY),
+                Kind::Several(lock) => lock.loss(TOLD_EARLY),
+            };
+            if let Some(lost) = loss {
                 return lost;
             }
             // Tokio's timers stop while the machine sleeps, so the clock is looked at often.
-            let left = self.hold.remaining(now).saturating_sub(TOLD_EARLY);
+            let left = self.remaining().saturating_sub(TOLD_EARLY);
             tokio::select! {
                 () = told.cancelled() => {}
                 () = tokio::time::sleep(left.min(TICK)) => {}
@@ -54,33 +76,92 @@ impl Held {
 
     /// See [`Guard::lost_token`](super::Guard::lost_token).
     pub fn lost_token(&self) -> CancellationToken {
-        self.hold.lost_token().child_token()
+        let told = match &self.kind {
+            Kind::One(one) => one.hold.lost_token(),
+            Kind::Several(lock) => lock.lost_token(),
+        };
+        told.child_token()
     }
 
     /// See [`Guard::is_valid`](super::Guard::is_valid).
     pub fn is_valid(&self) -> bool {
-        let now = self.session.core().clock.now();
-        self.hold.state().is_valid(now)
+        match &self.kind {
+            Kind::One(one) => one.hold.state().is_valid(one.now()),
+            Kind::Several(lock) => lock.is_valid(),
+        }
     }
 
     /// See [`Guard::remaining`](super::Guard::remaining).
     pub fn remaining(&self) -> Duration {
-        self.hold.remaining(self.session.core().clock.now())
+        match &self.kind {
+            Kind::One(one) => one.hold.remaining(one.now()),
+            Kind::Several(lock) => lock.remaining(),
+        }
     }
 
     /// See [`Guard::hold_count`](super::Guard::hold_count).
     pub fn hold_count(&self) -> u32 {
-        self.hold.state().claims()
+        match &self.kind {
+            Kind::One(one) => one.hold.state().claims(),
+            Kind::Several(lock) => lock.hold_count(),
+        }
     }
 
     /// Who holds the lock.
     pub fn owner(&self) -> Owner {
-        self.hold.owner()
+        match &self.kind {
+            Kind::One(one) => one.hold.owner(),
+            Kind::Several(lock) => lock.owner(),
+        }
     }
 
     /// The lock's name, as it was asked for.
     pub fn lock_name(&self) -> &str {
-        self.hold.key().name()
+        match &self.kind {
+            Kind::One(one) => one.hold.key().name(),
+            Kind::Several(lock) => lock.name(),
+        }
+    }
+
+    /// See [`Guard::token`](super::Guard::token).
+    pub fn token(&self) -> Option<u64> {
+        match &self.kind {
+            Kind::One(_) => None,
+            Kind::Several(lock) => lock.token(),
+        }
+    }
+
+    /// See [`Guard::instances`](super::Guard::instances).
+    pub fn instances(&self) -> Vec<Instance> {
+        match &self.kind {
+            Kind::One(_) => Vec::new(),
+            Kind::Several(lock) => lock.instances(),
+        }
+    }
+
+    /// See [`Guard::margin`](super::Guard::margin).
+    pub fn margin(&self) -> u32 {
+        match &self.kind {
+            Kind::One(_) => 0,
+            Kind::Several(lock) => lock.margin(),
+        }
+    }
+}
+
+impl One {
+    fn now(&self) -> Moment {
+        self.session.core().clock.now()
+    }
+
+    /// How it was lost, told `early` before its deadline.
+    fn loss(&self, early: Duration) -> Option<Lost> {
+        let lost = self.hold.loss(self.now() + early)?;
+        let core = self.session.core();
+        // What is said stays true: no renewal may come in after it.
+        if core.lose_quietly(&self.hold, lost.reason()) {
+            core.report_lost(&self.hold);
+        }
+        Some(lost)
     }
 }
 

@@ -1,17 +1,21 @@
 //! What a caller holds.
 
 mod held;
+mod several;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::error::{Lost, Result};
+use crate::error::{Instance, Lost, Result};
 use crate::owner::Owner;
 use crate::session::{Claim, Unlocked};
 
 pub use held::Held;
+pub(crate) use several::Several;
+use several::Share;
 
 /// A held lock.
 ///
@@ -42,23 +46,42 @@ pub use held::Held;
 /// ```
 #[must_use = "a guard that is dropped at once unlocks at once"]
 pub struct Guard {
-    claim: Claim,
+    kind: Kind,
+}
+
+enum Kind {
+    One(Claim),
+    Several(Share),
 }
 
 impl Guard {
     pub(crate) fn new(claim: Claim) -> Self {
-        Self { claim }
+        let kind = Kind::One(claim);
+        Self { kind }
+    }
+
+    /// A guard of a lock of several parts: one claim on it.
+    #[expect(dead_code, reason = "for MultiLock and RedLock")]
+    pub(crate) fn several(lock: Arc<dyn Several>) -> Self {
+        let kind = Kind::Several(Share::new(lock));
+        Self { kind }
     }
 
     /// The same facts, for work that must not unlock.
     pub(crate) fn held(&self) -> Held {
-        Held::new(self.claim.session().clone(), self.claim.hold().clone())
+        match &self.kind {
+            Kind::One(claim) => Held::one(claim),
+            Kind::Several(share) => Held::several(share.lock().clone()),
+        }
     }
 
-    /// What stands in Redis for it.
+    /// What stands in Redis for it, if it is one thing.
     #[cfg(test)]
     pub(crate) fn field(&self) -> String {
-        self.claim.session().core().field(self.claim.hold())
+        match &self.kind {
+            Kind::One(claim) => claim.session().core().field(claim.hold()),
+            Kind::Several(_) => String::new(),
+        }
     }
 
     /// Waits until the lock is lost and tells how; ends no later than the deadline up to which the
@@ -95,12 +118,37 @@ impl Guard {
 
     /// Who holds the lock.
     pub fn owner(&self) -> Owner {
-        self.claim.hold().owner()
+        match &self.kind {
+            Kind::One(claim) => claim.hold().owner(),
+            Kind::Several(share) => share.lock().owner(),
+        }
     }
 
     /// The lock's name, as it was asked for.
     pub fn lock_name(&self) -> &str {
-        self.claim.hold().key().name()
+        match &self.kind {
+            Kind::One(claim) => claim.hold().key().name(),
+            Kind::Several(share) => share.lock().name(),
+        }
+    }
+
+    /// The fencing token of a lock that gives any: larger than that of every earlier holder, the same
+    /// for all acquires of one hold. A resource that remembers the largest it has seen, and refuses
+    /// smaller ones, is safe from writes that come late. `None` for every other lock.
+    pub fn token(&self) -> Option<u64> {
+        self.held().token()
+    }
+
+    /// What each part of a lock of several is to the whole now, in the order in which they were
+    /// given. Empty for a plain lock.
+    pub fn instances(&self) -> Vec<Instance> {
+        self.held().instances()
+    }
+
+    /// How many parts of a lock of several may be lost before their time without the whole being
+    /// lost, beside those that are already. 0 for a lock that needs every part, as a plain lock does.
+    pub fn margin(&self) -> u32 {
+        self.held().margin()
     }
 
     /// Gives the lock back. Corresponds to Redisson's `unlock()`.
@@ -118,7 +166,10 @@ impl Guard {
     ///
     /// Cancelled at any point, the lock is given back in the background, as by a drop.
     pub async fn unlock(self) -> Result<Unlocked> {
-        self.claim.unlock().await
+        match self.kind {
+            Kind::One(claim) => claim.unlock().await,
+            Kind::Several(share) => share.unlock().await,
+        }
     }
 
     /// Leaves the hold to a later `lock.unlock()` by its owner, as code ported from Java does.
@@ -126,7 +177,10 @@ impl Guard {
     /// A hold without a lease is renewed until then, or until the client ends. One with a lease is
     /// forgotten for good when that runs out.
     pub fn forget(self) {
-        self.claim.forget();
+        match self.kind {
+            Kind::One(claim) => claim.forget(),
+            Kind::Several(share) => share.forget(),
+        }
     }
 }
 

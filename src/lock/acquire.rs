@@ -11,16 +11,9 @@ use crate::guard::Guard;
 use crate::hold::{Hold, Standing, Terms};
 use crate::key::LockKey;
 use crate::owner::Owner;
+use crate::request::Wait;
 use crate::session::{Acquiring, Attempt, Claim, Core, Session};
 use crate::wait::Wish;
-
-/// How long a caller is ready to wait.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Wait {
-    ForEver,
-    AtMost(Duration),
-    Not,
-}
 
 /// Acquires a lock, on the caller's runtime.
 pub(super) async fn acquire(

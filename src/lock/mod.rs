@@ -1,4 +1,4 @@
-//! The lock, its requests, and the wait for it.
+//! The lock on a server, and the wait for it.
 
 mod acquire;
 mod contend;
@@ -7,16 +7,15 @@ mod request;
 mod unlock;
 
 use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::guard::Held;
 use crate::key::LockKey;
+use crate::request::{LockRequest, TryLockRequest};
 use crate::session::Session;
 
 pub use query::{HoldInfo, HolderInfo, Ttl};
-pub use request::{LockRequest, TryLockRequest};
 pub use unlock::{ForceUnlockRequest, UnlockRequest};
 
 /// A lock on a server: reentrant, leased, shared with Redisson's `RLock` of the same name.
@@ -52,8 +51,13 @@ pub use unlock::{ForceUnlockRequest, UnlockRequest};
 /// ```
 #[derive(Clone)]
 pub struct Lock {
+    inner: Arc<Inner>,
+}
+
+/// What the handles and requests of one lock share.
+struct Inner {
     session: Arc<Session>,
-    name: Arc<str>,
+    name: Box<str>,
     /// A name that cannot be used is an error of each request.
     key: Result<Arc<LockKey>>,
 }
@@ -62,16 +66,15 @@ impl Lock {
     pub(crate) fn new(session: Arc<Session>, name: &str) -> Self {
         let mapper = session.core().settings.name_mapper.as_ref();
         let key = LockKey::new(name, mapper).map(Arc::new);
+        let name = name.into();
         Self {
-            session,
-            name: name.into(),
-            key,
+            inner: Arc::new(Inner { session, name, key }),
         }
     }
 
     /// The name, as it was asked for. Corresponds to Redisson's `getName()`.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.inner.name
     }
 
     /// Acquires the lock, waiting for it as long as it takes. Corresponds to Redisson's `lock()`,
@@ -93,7 +96,7 @@ impl Lock {
     /// Cancelled at any point, the place in the queue is passed on, and a lock that was granted
     /// unseen is given back in the background.
     pub fn lock(&self) -> LockRequest {
-        LockRequest::new(self.clone())
+        LockRequest::new(self.inner.clone())
     }
 
     /// Acquires the lock if that can be done at once, or within [`TryLockRequest::wait`].
@@ -109,7 +112,7 @@ impl Lock {
     ///
     /// As [`Lock::lock`].
     pub fn try_lock(&self) -> TryLockRequest {
-        TryLockRequest::new(self.clone())
+        TryLockRequest::new(self.inner.clone())
     }
 
     /// Acquires the lock, does the work, unlocks. The work is cancelled (its future is dropped) if
@@ -144,6 +147,16 @@ impl Lock {
         self.lock().with(work).await
     }
 
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.inner.session
+    }
+
+    pub(crate) fn key(&self) -> Result<&Arc<LockKey>> {
+        self.inner.key()
+    }
+}
+
+impl Inner {
     fn key(&self) -> Result<&Arc<LockKey>> {
         self.key.as_ref().map_err(Error::clone)
     }
@@ -156,6 +169,3 @@ impl fmt::Debug for Lock {
             .finish_non_exhaustive()
     }
 }
-
-/// What a request becomes when it is awaited.
-type Boxed<T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'static>>;

@@ -133,7 +133,7 @@ impl Lock {
             return Ok(None);
         };
         Ok(Some(HolderInfo {
-            ours: self.session.core().number_of(&field).is_some(),
+            ours: self.session().core().number_of(&field).is_some(),
             field,
             count,
             ttl,
@@ -142,7 +142,7 @@ impl Lock {
 
     async fn count_of(&self, owner: &Owner) -> Result<u64> {
         let key = self.key()?;
-        let core = self.session.core();
+        let core = self.session().core();
         core.open()?;
         // An owner of this client that has no hold here has none in Redis.
         let Some(hold) = core.holds.of_owner(key, *owner) else {
@@ -155,7 +155,7 @@ impl Lock {
 
     /// Asks the server something that changes nothing.
     async fn ask(&self, command: &str, args: &[&str]) -> Result<Value> {
-        let core = self.session.core();
+        let core = self.session().core();
         core.open()?;
         let time = core.server.allot(core.clock.now());
         let mut question = redis::cmd(command);

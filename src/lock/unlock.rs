@@ -3,10 +3,11 @@
 use std::fmt;
 use std::future::IntoFuture;
 
-use super::{Boxed, HolderInfo, Lock};
+use super::{HolderInfo, Lock};
 use crate::error::{Error, NotHeld, Result};
 use crate::hold::Standing;
 use crate::owner::Owner;
+use crate::request::Boxed;
 use crate::script;
 use crate::session::Unlocked;
 
@@ -69,7 +70,7 @@ impl Lock {
 
     async fn end_forgotten(&self, owner: Owner) -> Result<Unlocked> {
         let key = self.key()?;
-        let core = self.session.core();
+        let core = self.session().core();
         core.open()?;
         let hold = match core.holds.standing(key, owner) {
             Standing::Holding(hold) => hold,
@@ -82,7 +83,7 @@ impl Lock {
                 return Err(NotHeld::nothing(self.name(), &owner.to_string()).into());
             }
         };
-        if let Some(claim) = core.take_forgotten(&self.session, &hold) {
+        if let Some(claim) = core.take_forgotten(self.session(), &hold) {
             return claim.unlock().await;
         }
         let now = core.clock.now();
@@ -95,7 +96,7 @@ impl Lock {
 
     async fn free_from(&self, holder: Option<String>) -> Result<bool> {
         let key = self.key()?;
-        let core = self.session.core();
+        let core = self.session().core();
         core.open()?;
         let field = match holder {
             Some(field) => field,

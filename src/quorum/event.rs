@@ -48,13 +48,13 @@ pub(crate) struct Register {
     pub(crate) value: Option<u64>,
     /// The instance's wall clock.
     pub(crate) time: u64,
-    /// It lost its data once, so that a missing value says nothing.
+    /// It lost its data once, and what it says may be too little since.
     pub(crate) reborn: bool,
 }
 
 impl Register {
     pub(super) fn is_trusted(&self) -> bool {
-        self.value.is_some() || !self.reborn
+        !self.reborn
     }
 }
 

@@ -5,9 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// From the top; a module may use those of lower rows only. `docs/design.md` has the same table.
-const LAYERS: [&[&str]; 11] = [
+const LAYERS: [&[&str]; 12] = [
     &["client"],
     &["lock"],
+    &["request"],
     &["guard"],
     &["watchdog"],
     &["session"],

@@ -1,0 +1,171 @@
+//! What can go wrong, and what it means for the lock.
+
+mod hold;
+mod report;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(crate) use hold::LostFacts;
+pub use hold::{Lost, LostReason, NotHeld, UnlockUnconfirmed};
+pub use report::{Instance, InstanceState, NoQuorum};
+
+/// What every fallible call returns.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a call failed.
+///
+/// A lock that somebody else holds is no error: `try_lock` answers `None`.
+/// Each variant says whether the lock is held, and what to do.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The client was shut down. The lock is not held through this call.
+    ///
+    /// Make a new client.
+    #[error("the client is shut down")]
+    Closed,
+
+    /// An argument cannot be used; nothing was sent. The lock is not held through this call.
+    ///
+    /// Mend the call: the message names the argument and its bounds.
+    #[error("invalid {what}: {why}")]
+    Invalid {
+        /// The argument.
+        what: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
+
+    /// The lock was held and is no more. Somebody else may hold it by now.
+    ///
+    /// Stop the work that it protected, drop the guard, and acquire again if there is reason to.
+    #[error(transparent)]
+    Lost(#[from] Lost),
+
+    /// Too few of a quorum's instances could be had in time, and not because somebody else holds the
+    /// lock. It is not held through this call: what was acquired is given back in the background, on
+    /// the instances that did not answer too.
+    ///
+    /// Try again later; until an instance that did not answer has been told, it may look taken, for
+    /// one lease at most. [`NoQuorum::instances`] says what each of them was.
+    #[error(transparent)]
+    NoQuorum(#[from] NoQuorum),
+
+    /// This owner has nothing to unlock. The lock is not held by it.
+    ///
+    /// Redisson throws `IllegalMonitorStateException`. Mend the pairing of lock and unlock; a hold
+    /// that a living guard stands for is ended through that guard.
+    #[error(transparent)]
+    NotHeld(#[from] NotHeld),
+
+    /// The server answered with an error, named by its code. An acquire did not take the lock.
+    ///
+    /// Mend the cause: a permission, a password, the type of the key, the server's memory or disk.
+    /// [`Error::is_retriable`] tells the passing ones (`LOADING`, `READONLY`, ...) apart.
+    #[error("the server refused the command: {code} {message}")]
+    Refused {
+        /// The error's code: `WRONGTYPE`, `NOPERM`, `OOM`, ...
+        code: String,
+        /// The rest of the server's answer.
+        message: String,
+    },
+
+    /// The server did not answer in time. The lock is not held through this call: if the command
+    /// still arrives, the client undoes it in the background.
+    ///
+    /// Try again later; until the undoing is done the lock may look taken, for one lease at most.
+    #[error("no answer from the server in time, waited={}ms", waited.as_millis())]
+    Timeout {
+        /// How long the call waited for an answer.
+        waited: Duration,
+    },
+
+    /// This client has as many waiters as it may have. The lock is not held through this call.
+    ///
+    /// Shed load, or raise `ClientBuilder::max_waiters`.
+    #[error("too many waiters, max_waiters={limit}")]
+    TooManyWaiters {
+        /// The bound, as configured.
+        limit: usize,
+    },
+
+    /// There is no connection to the server. The lock is not held through this call: if a command
+    /// was already on its way, the client undoes it in the background.
+    ///
+    /// Try again later.
+    #[error("no connection to the server: {cause}")]
+    Unavailable {
+        /// What the connection said, without secrets.
+        cause: Arc<str>,
+    },
+
+    /// An unlock was sent and its outcome is not known. The lock may still be taken in Redis, for
+    /// one lease at most; this owner does not hold it any more, and the client keeps trying to
+    /// release it in the background until then.
+    ///
+    /// Nothing has to be done. Treat the protected work as in doubt if it had to be over before
+    /// anybody else began.
+    #[error(transparent)]
+    UnlockUnconfirmed(#[from] UnlockUnconfirmed),
+}
+
+impl Error {
+    /// The lock was held and has been lost.
+    pub fn is_lost(&self) -> bool {
+        matches!(self, Self::Lost(_))
+    }
+
+    /// The server did not answer in time.
+    pub fn is_timeout(&self) -> bool {
+        match self {
+            Self::Timeout { .. } => true,
+            Self::UnlockUnconfirmed(unlock) => unlock.cause().is_some_and(Self::is_timeout),
+            _ => false,
+        }
+    }
+
+    /// The same call may well succeed later, with nothing mended by anybody.
+    pub fn is_retriable(&self) -> bool {
+        match self {
+            Self::NoQuorum(_)
+            | Self::Timeout { .. }
+            | Self::TooManyWaiters { .. }
+            | Self::Unavailable { .. } => true,
+            Self::Refused { code, message } => passes(code, message),
+            _ => false,
+        }
+    }
+
+    /// Redis may still count the lock as held by the owner that made this call, for one lease at
+    /// most, though the owner must not act on it.
+    pub fn may_be_held(&self) -> bool {
+        matches!(
+            self,
+            Self::NoQuorum(_)
+                | Self::Timeout { .. }
+                | Self::Unavailable { .. }
+                | Self::UnlockUnconfirmed(_)
+        )
+    }
+
+    pub(crate) fn invalid(what: &'static str, why: String) -> Self {
+        Self::Invalid { what, why }
+    }
+}
+
+/// Whether an error answer is about a state of the server that passes by itself.
+pub(crate) fn passes(code: &str, message: &str) -> bool {
+    matches!(
+        code,
+        "ASK"
+            | "BUSY"
+            | "CLUSTERDOWN"
+            | "LOADING"
+            | "MASTERDOWN"
+            | "MOVED"
+            | "NOREPLICAS"
+            | "READONLY"
+            | "TRYAGAIN"
+    ) || message.contains("max number of clients")
+}

@@ -1,0 +1,163 @@
+//! What became of each part of a lock that has several.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Error;
+
+/// One part of a lock of several: a lock on a server, and what it is to the whole.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Instance {
+    /// The lock's name.
+    pub lock: String,
+    /// Where its server is: `host:port`, or the path of a socket. Never a password.
+    pub server: String,
+    /// What it is to the whole.
+    pub state: InstanceState,
+}
+
+/// What one part of a lock is to the whole.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum InstanceState {
+    /// It is held, and counts.
+    Acquired,
+    /// Somebody else has it.
+    HeldByAnother {
+        /// How long that one's lock lives on unless it is renewed; none if it has no end.
+        ttl: Option<Duration>,
+    },
+    /// It answered after its time. What it granted is given back.
+    Late,
+    /// It was held, and is no more.
+    Lost,
+    /// Nobody asked it: the outcome was known before.
+    NotAsked,
+    /// It may have come back without its data, so it does not count yet.
+    Quarantined {
+        /// How long it still does not.
+        left: Duration,
+    },
+    /// It could not be asked, did not answer, or refused.
+    Unreachable {
+        /// Why.
+        cause: Error,
+    },
+}
+
+impl fmt::Display for Instance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} on {}: {}", self.lock, self.server, self.state)
+    }
+}
+
+impl fmt::Display for InstanceState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Acquired => f.write_str("acquired"),
+            Self::HeldByAnother { ttl: Some(ttl) } => {
+                write!(f, "held by another, ttl={}ms", ttl.as_millis())
+            }
+            Self::HeldByAnother { ttl: None } => f.write_str("held by another, without a TTL"),
+            Self::Late => f.write_str("late"),
+            Self::Lost => f.write_str("lost"),
+            Self::NotAsked => f.write_str("not asked"),
+            Self::Quarantined { left } => write!(f, "quarantined, left={}ms", left.as_millis()),
+            Self::Unreachable { cause } => write!(f, "unreachable, {cause}"),
+        }
+    }
+}
+
+/// Too few instances of a quorum could be had.
+#[derive(Clone, Debug)]
+pub struct NoQuorum(Arc<Facts>);
+
+#[derive(Debug)]
+struct Facts {
+    instances: Vec<Instance>,
+    need: usize,
+}
+
+impl NoQuorum {
+    #[cfg_attr(not(test), expect(dead_code, reason = "for RedLock"))]
+    pub(crate) fn new(instances: Vec<Instance>, need: usize) -> Self {
+        Self(Arc::new(Facts { instances, need }))
+    }
+
+    /// What each of them was to the whole.
+    pub fn instances(&self) -> &[Instance] {
+        &self.0.instances
+    }
+
+    /// How many of them it takes.
+    pub fn need(&self) -> usize {
+        self.0.need
+    }
+}
+
+impl fmt::Display for NoQuorum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Facts { instances, need } = &*self.0;
+        let acquired = instances.iter().filter(|instance| instance.counts());
+        write!(f, "no quorum: acquired={} need={need}", acquired.count())?;
+        for instance in instances {
+            write!(f, "; {instance}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for NoQuorum {}
+
+impl Instance {
+    fn counts(&self) -> bool {
+        matches!(self.state, InstanceState::Acquired)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_says_for_each_instance_what_it_was() {
+        let instance = |lock: &str, state| Instance {
+            lock: lock.to_owned(),
+            server: "localhost:6379".to_owned(),
+            state,
+        };
+        let second = Duration::from_secs(1);
+        let cause = Error::Timeout { waited: second };
+        let no_quorum = NoQuorum::new(
+            vec![
+                instance("a", InstanceState::Acquired),
+                instance("b", InstanceState::HeldByAnother { ttl: Some(second) }),
+                instance("c", InstanceState::HeldByAnother { ttl: None }),
+                instance("d", InstanceState::Unreachable { cause }),
+                instance("e", InstanceState::Quarantined { left: second }),
+                instance("f", InstanceState::Late),
+                instance("g", InstanceState::NotAsked),
+                instance("h", InstanceState::Lost),
+            ],
+            5,
+        );
+        assert_eq!((no_quorum.need(), no_quorum.instances().len()), (5, 8));
+        let error = Error::from(no_quorum);
+        assert!(error.is_retriable() && error.may_be_held() && !error.is_timeout());
+        assert_eq!(
+            error.to_string(),
+            "no quorum: acquired=1 need=5; \
+             \"a\" on localhost:6379: acquired; \
+             \"b\" on localhost:6379: held by another, ttl=1000ms; \
+             \"c\" on localhost:6379: held by another, without a TTL; \
+             \"d\" on localhost:6379: unreachable, no answer from the server in time, \
+             waited=1000ms; \
+             \"e\" on localhost:6379: quarantined, left=1000ms; \
+             \"f\" on localhost:6379: late; \
+             \"g\" on localhost:6379: not asked; \
+             \"h\" on localhost:6379: lost"
+        );
+    }
+}

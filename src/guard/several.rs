@@ -1,0 +1,97 @@
+//! What a guard needs of a lock of several parts.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::error::{Instance, Lost, Result};
+use crate::owner::Owner;
+use crate::session::Unlocked;
+
+/// A held lock of several parts, for one guard or for all guards of its owner.
+///
+/// Each of `unlock`, `drop_claim` and `forget` is called once for each guard, one of them and no
+/// other.
+pub(crate) trait Several: Send + Sync + 'static {
+    /// Who holds it.
+    fn owner(&self) -> Owner;
+
+    /// What the whole is called.
+    fn name(&self) -> &str;
+
+    /// See [`Guard::is_valid`](super::Guard::is_valid).
+    fn is_valid(&self) -> bool;
+
+    /// See [`Guard::remaining`](super::Guard::remaining).
+    fn remaining(&self) -> Duration;
+
+    /// See [`Guard::hold_count`](super::Guard::hold_count).
+    fn hold_count(&self) -> u32;
+
+    /// How it was lost, told `early` before its deadline; `None` while it is valid. What is said
+    /// stays true.
+    fn loss(&self, early: Duration) -> Option<Lost>;
+
+    /// Cancelled when it is lost, and not before [`Several::loss`] says so too.
+    fn lost_token(&self) -> CancellationToken;
+
+    /// See [`Guard::token`](super::Guard::token).
+    fn token(&self) -> Option<u64>;
+
+    /// See [`Guard::instances`](super::Guard::instances).
+    fn instances(&self) -> Vec<Instance>;
+
+    /// See [`Guard::margin`](super::Guard::margin).
+    fn margin(&self) -> u32;
+
+    /// Ends one guard's claim. Dropped, it is ended all the same, in the background.
+    fn unlock(self: Arc<Self>) -> Pin<Box<dyn Future<Output = Result<Unlocked>> + Send>>;
+
+    /// Ends one guard's claim, in the background.
+    fn drop_claim(&self);
+
+    /// Leaves one guard's claim to a later `lock.unlock()`.
+    fn forget(&self);
+}
+
+/// One guard's claim on a lock of several parts. Dropping it gives it back.
+pub(super) struct Share {
+    lock: Arc<dyn Several>,
+    ended: bool,
+}
+
+impl Share {
+    pub(super) fn new(lock: Arc<dyn Several>) -> Self {
+        Self { lock, ended: false }
+    }
+
+    pub(super) fn lock(&self) -> &Arc<dyn Several> {
+        &self.lock
+    }
+
+    /// # Cancel safety
+    ///
+    /// The claim is ended all the same, in the background.
+    pub(super) async fn unlock(mut self) -> Result<Unlocked> {
+        // From here on it is for the future to end it.
+        let unlocking = self.lock.clone().unlock();
+        self.ended = true;
+        unlocking.await
+    }
+
+    pub(super) fn forget(mut self) {
+        self.ended = true;
+        self.lock.forget();
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.lock.drop_claim();
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! What a caller asks of a lock of any kind; nothing happens before it is awaited.
+
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::guard::{Guard, Held};
+use crate::hold::Terms;
+use crate::lease;
+use crate::owner::Owner;
+use crate::session::{Reentry, Settings};
+
+/// A wish to hold a lock, from [`Lock::lock`](crate::Lock::lock). Await it.
+///
+/// Where a `Future` is asked for, as by `tokio::spawn`, write `lock.lock().into_future()`.
+#[derive(Clone)]
+#[must_use = "a request does nothing unless it is awaited"]
+pub struct LockRequest {
+    lock: Arc<dyn Acquire>,
+    wish: Wish,
+}
+
+/// A wish to hold a lock if it can be had in time, from
+/// [`Lock::try_lock`](crate::Lock::try_lock). Await it.
+///
+/// Where a `Future` is asked for, as by `tokio::spawn`, write `lock.try_lock().into_future()`.
+#[derive(Clone)]
+#[must_use = "a request does nothing unless it is awaited"]
+pub struct TryLockRequest {
+    lock: Arc<dyn Acquire>,
+    wish: Wish,
+    wait: Option<Duration>,
+}
+
+/// A lock of any kind, as its requests see it.
+///
+/// What it gives does nothing before its first poll; the owner, too, is found then.
+pub(crate) trait Acquire: Send + Sync + 'static {
+    /// What the lock is called.
+    fn name(&self) -> &str;
+
+    /// Acquires it, waiting as long as it takes.
+    fn lock(self: Arc<Self>, wish: Wish) -> Boxed<Guard>;
+
+    /// Acquires it within `wait`; `None` if somebody else has it.
+    fn acquire(self: Arc<Self>, wish: Wish, wait: Wait) -> Boxed<Option<Guard>>;
+}
+
+/// What a request becomes when it is awaited.
+pub(crate) type Boxed<T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'static>>;
+
+/// How long a caller is ready to wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wait {
+    ForEver,
+    AtMost(Duration),
+    Not,
+}
+
+/// What a caller said about the acquire; what it left out, the lock decides. Checked by
+/// [`Wish::terms`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wish {
+    pub(crate) lease: Option<Duration>,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) owner: Option<Owner>,
+    pub(crate) reentry: Option<Reentry>,
+}
+
+impl Wish {
+    /// Who acquires. To be asked at the first poll.
+    pub(crate) fn owner(&self) -> Owner {
+        self.owner.unwrap_or_else(Owner::current)
+    }
+
+    /// What it means for a lock of the client with these settings. Checks everything that can be
+    /// checked before a command is sent.
+    pub(crate) fn terms(&self, settings: &Settings) -> Result<Terms> {
+        if let Some(lease) = self.lease {
+            lease::check("lease", lease, settings.max_lease)?;
+        }
+        if let Some(max_hold) = self.max_hold {
+            lease::check("max_hold", max_hold, Duration::MAX)?;
+        }
+        let lease = self.lease.unwrap_or(settings.watchdog_lease);
+        let reentry = self.reentry.unwrap_or(settings.reentry);
+        Ok(Terms {
+            lease: lease::whole(lease.min(self.max_hold.unwrap_or(lease))),
+            watched: self.lease.is_none(),
+            max_hold: self.max_hold,
+            local: reentry == Reentry::Local && self.max_hold.is_none(),
+        })
+    }
+}
+
+macro_rules! options {
+    () => {
+        /// Takes the lock for this long, without a watchdog: it is not renewed and frees itself when
+        /// the time is over. From 10 ms up to the client's `max_lease`, in whole milliseconds.
+        /// Corresponds to Redisson's `leaseTime`; its -1 is no lease here.
+        ///
+        /// Nor is it looked after: that its key was deleted is noticed at its deadline, at its
+        /// unlock, or when this client next asks for the lock.
+        pub fn lease(mut self, lease: Duration) -> Self {
+            self.wish.lease = Some(lease);
+            self
+        }
+
+        /// Bounds how long the watchdog may keep the lock, counted from this acquire; then it is
+        /// lost, with [`LostReason::MaxHold`](crate::LostReason::MaxHold). For work that may hang.
+        /// Where several acquires of one hold set a bound, the earliest holds. Redisson has no such
+        /// thing.
+        pub fn max_hold(mut self, max_hold: Duration) -> Self {
+            self.wish.max_hold = Some(max_hold);
+            self
+        }
+
+        /// Acquires as this owner instead of the current one. Corresponds to the `threadId` of
+        /// Redisson's `lockAsync(threadId)`.
+        pub fn owner(mut self, owner: &Owner) -> Self {
+            self.wish.owner = Some(*owner);
+            self
+        }
+
+        /// Who counts the acquire, should the owner hold the lock already.
+        ///
+        /// Defaults to what [`ClientBuilder::reentry`](crate::ClientBuilder::reentry) says. Redisson
+        /// counts in Redis always.
+        pub fn reentry(mut self, reentry: Reentry) -> Self {
+            self.wish.reentry = Some(reentry);
+            self
+        }
+    };
+}
+
+impl LockRequest {
+    pub(crate) fn new(lock: Arc<dyn Acquire>) -> Self {
+        let wish = Wish::default();
+        Self { lock, wish }
+    }
+
+    options!();
+
+    /// As [`Lock::with`](crate::Lock::with), on the terms of this request.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::with`](crate::Lock::with).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Lock::with`](crate::Lock::with).
+    pub async fn with<F, Fut>(self, work: F) -> Result<Fut::Output>
+    where
+        F: FnOnce(Held) -> Fut,
+        Fut: Future,
+    {
+        run(self.await?, work).await
+    }
+}
+
+impl TryLockRequest {
+    pub(crate) fn new(lock: Arc<dyn Acquire>) -> Self {
+        Self {
+            lock,
+            wish: Wish::default(),
+            wait: None,
+        }
+    }
+
+    options!();
+
+    /// Waits for the lock at most this long, all included. Zero is one attempt, as without.
+    /// Corresponds to Redisson's `waitTime`.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = Some(wait);
+        self
+    }
+
+    /// As [`Lock::with`](crate::Lock::with), on the terms of this request; `None` if somebody else has the lock.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::with`](crate::Lock::with).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Lock::with`](crate::Lock::with).
+    pub async fn with<F, Fut>(self, work: F) -> Result<Option<Fut::Output>>
+    where
+        F: FnOnce(Held) -> Fut,
+        Fut: Future,
+    {
+        match self.await? {
+            Some(guard) => run(guard, work).await.map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+impl IntoFuture for LockRequest {
+    type Output = Result<Guard>;
+    type IntoFuture = Boxed<Guard>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        self.lock.lock(self.wish)
+    }
+}
+
+impl IntoFuture for TryLockRequest {
+    type Output = Result<Option<Guard>>;
+    type IntoFuture = Boxed<Option<Guard>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let wait = match self.wait {
+            None | Some(Duration::ZERO) => Wait::Not,
+            Some(wait) => Wait::AtMost(wait),
+        };
+        self.lock.acquire(self.wish, wait)
+    }
+}
+
+impl fmt::Debug for LockRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        show("LockRequest", &*self.lock, &self.wish, f).finish()
+    }
+}
+
+impl fmt::Debug for TryLockRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        show("TryLockRequest", &*self.lock, &self.wish, f)
+            .field("wait", &self.wait)
+            .finish()
+    }
+}
+
+fn show<'a, 'b>(
+    name: &str,
+    lock: &dyn Acquire,
+    wish: &Wish,
+    f: &'a mut fmt::Formatter<'b>,
+) -> fmt::DebugStruct<'a, 'b> {
+    let mut debug = f.debug_struct(name);
+    debug
+        .field("lock", &lock.name())
+        .field("lease", &wish.lease)
+        .field("max_hold", &wish.max_hold)
+        .field("owner", &wish.owner)
+        .field("reentry", &wish.reentry);
+    debug
+}
+
+/// Does the work while the lock is held, and only then lets its output out.
+async fn run<F, Fut>(guard: Guard, work: F) -> Result<Fut::Output>
+where
+    F: FnOnce(Held) -> Fut,
+    Fut: Future,
+{
+    let work = work(guard.held());
+    let output = tokio::select! {
+        biased;
+        lost = guard.lost() => return Err(Error::Lost(lost)),
+        output = work => output,
+    };
+    match guard.unlock().await {
+        // The lock was valid up to here; who confirms its end does not matter to the output.
+        Ok(_) | Err(Error::UnlockUnconfirmed(_)) => Ok(output),
+        Err(error) => Err(error),
+    }
+}
