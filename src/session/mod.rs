@@ -5,6 +5,7 @@ mod reentry;
 mod release;
 mod settle;
 mod transfer;
+mod upkeep;
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ pub use reentry::Reentry;
 pub(crate) use release::Claim;
 pub use release::Unlocked;
 pub(crate) use settle::{Job, settle};
+pub(crate) use upkeep::{Extension, Kept, Turn, Upkeep};
 
 /// One client's settings, checked.
 pub(crate) struct Settings {
@@ -55,6 +57,7 @@ pub(crate) struct Core {
     pub(crate) server: Server,
     pub(crate) holds: Holds,
     pub(crate) waiters: Arc<Waiters>,
+    pub(crate) upkeep: Upkeep,
     /// Bounded by what it serves: each job is owed by one guard or request, which took more room.
     jobs: mpsc::UnboundedSender<Job>,
     closed: AtomicBool,
@@ -94,6 +97,7 @@ impl Core {
             prefix: format!("{id}:"),
             holds: Holds::new(clock.clone()),
             waiters: Arc::new(waiters),
+            upkeep: Upkeep::default(),
             clock,
             settings,
             server,

@@ -6,6 +6,7 @@
 
 mod listen;
 mod renew;
+mod upkeep;
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
@@ -84,17 +85,20 @@ pub(crate) async fn watch(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
     {
         let mut renewing = pin!(renew::keep_renewing(core, &own));
         let mut listening = pin!(listen::keep_listening(core));
+        let mut keeping_up = pin!(upkeep::keep_up(core, &own));
         loop {
             tokio::select! {
                 biased;
                 () = core.ending.cancelled() => break,
                 () = &mut renewing => {}
                 () = &mut listening => {}
+                () = &mut keeping_up => {}
                 Some(job) = jobs.recv() => settling.begin(job),
                 Some(done) = settling.tasks.join_next() => pass_on_panic(done),
             }
         }
     }
+    core.upkeep.close();
     let patience = core.server.command_timeout() * 2;
     let finish = settling.finish(jobs);
     if tokio::time::timeout(patience, finish).await.is_err() {

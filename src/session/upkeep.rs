@@ -1,0 +1,155 @@
+//! What a client's thread does for locks of many instances: it looks after them in time, and extends
+//! the leases of their parts when it is asked to.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot};
+
+use super::Core;
+use crate::clock::Moment;
+use crate::hold::Hold;
+use crate::script::Renewed;
+use crate::server::Failure;
+
+/// Something that has to be looked at in time.
+pub(crate) trait Kept: Send + Sync {
+    /// It is time. What is to be done about it runs on the client's thread.
+    fn look(self: Arc<Self>) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>>;
+
+    /// This client looks after it no more.
+    fn leave(self: Arc<Self>);
+}
+
+/// What is to be looked at, and what is to be extended.
+#[derive(Default)]
+pub(crate) struct Upkeep {
+    list: Mutex<List>,
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct List {
+    kept: BTreeMap<Turn, Arc<dyn Kept>>,
+    extensions: Vec<Extension>,
+    next_id: u64,
+    /// When the thread means to look next, so that only an earlier moment has to wake it.
+    looks_at: Option<Moment>,
+    closed: bool,
+}
+
+/// Where something stands in the list.
+pub(crate) type Turn = (Moment, u64);
+
+/// A lease that is to be extended.
+pub(crate) struct Extension {
+    pub(crate) hold: Arc<Hold>,
+    pub(crate) lease: Duration,
+    /// Dropped, it counts as unanswered.
+    pub(crate) answer: oneshot::Sender<Result<Renewed, Failure>>,
+}
+
+impl Upkeep {
+    /// Has something looked at from then on, instead of where it stood. False if this client's thread
+    /// has ended.
+    pub(crate) fn set(&self, kept: Arc<dyn Kept>, turn: &mut Option<Turn>, at: Moment) -> bool {
+        let mut list = self.list.lock();
+        if list.closed {
+            return false;
+        }
+        let id = match turn.take() {
+            Some(old) => {
+                list.kept.remove(&old);
+                old.1
+            }
+            None => {
+                list.next_id += 1;
+                list.next_id
+            }
+        };
+        *turn = Some((at, id));
+        list.kept.insert((at, id), kept);
+        let is_earlier = list.looks_at.is_none_or(|looks_at| at < looks_at);
+        drop(list);
+        if is_earlier {
+            self.changed.notify_one();
+        }
+        true
+    }
+
+    /// Looks at it no more.
+    pub(crate) fn remove(&self, turn: &mut Option<Turn>) {
+        if let Some(turn) = turn.take() {
+            self.list.lock().kept.remove(&turn);
+        }
+    }
+
+    /// What is due now. It stays in the list, a little later, until it says itself when it is due next.
+    pub(crate) fn due(&self, now: Moment) -> Vec<Arc<dyn Kept>> {
+        let list = self.list.lock();
+        let due = list.kept.range(..=(now, u64::MAX));
+        due.map(|(_, kept)| kept.clone()).collect()
+    }
+
+    /// When something is due next; from now on, what is due before wakes the thread.
+    pub(crate) fn next(&self) -> Moment {
+        let mut list = self.list.lock();
+        let next = list.kept.first_key_value();
+        let next = next.map_or(Moment::NEVER, |((at, _), _)| *at);
+        list.looks_at = Some(next);
+        next
+    }
+
+    /// What is to be extended.
+    pub(crate) fn extensions(&self) -> Vec<Extension> {
+        std::mem::take(&mut self.list.lock().extensions)
+    }
+
+    /// Ends when there may be something to do before the moment that [`Upkeep::next`] told.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// The thread ends: everything is somebody else's to look after.
+    pub(crate) fn close(&self) {
+        let kept = {
+            let mut list = self.list.lock();
+            list.closed = true;
+            list.extensions.clear();
+            std::mem::take(&mut list.kept)
+        };
+        for kept in kept.into_values() {
+            kept.leave();
+        }
+    }
+}
+
+impl Core {
+    /// Has the client's thread extend the lease of one hold.
+    pub(crate) async fn extend(
+        &self,
+        hold: &Arc<Hold>,
+        lease: Duration,
+    ) -> Result<Renewed, Failure> {
+        let (answer, answered) = oneshot::channel();
+        {
+            let mut list = self.upkeep.list.lock();
+            if !list.closed {
+                let hold = hold.clone();
+                list.extensions.push(Extension {
+                    hold,
+                    lease,
+                    answer,
+                });
+            }
+        }
+        self.upkeep.changed.notify_one();
+        answered
+            .await
+            .unwrap_or_else(|_| Err(Failure::Unsent("the client ends".into())))
+    }
+}

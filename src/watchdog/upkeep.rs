@@ -1,0 +1,100 @@
+//! Looking after locks of many instances, and extending the leases of their parts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use super::pass_on_panic;
+use crate::clock::Moment;
+use crate::key::LockKey;
+use crate::script::{self, Renewed};
+use crate::server::{Failure, Private};
+use crate::session::{Core, Extension};
+
+/// Looks after them for ever.
+pub(super) async fn keep_up(core: &Arc<Core>, own: &Arc<Private>) {
+    let mut tasks = JoinSet::new();
+    loop {
+        while let Some(done) = tasks.try_join_next() {
+            pass_on_panic(done);
+        }
+        let mut extensions = core.upkeep.extensions();
+        while !extensions.is_empty() {
+            let rest = extensions.split_off(extensions.len().min(BATCH));
+            tasks.spawn(extend(core.clone(), own.clone(), extensions));
+            extensions = rest;
+        }
+        let now = core.clock.now();
+        let mut is_waiting = false;
+        for kept in core.upkeep.due(now) {
+            match kept.look() {
+                Some(work) => drop(tasks.spawn(work)),
+                None => is_waiting = true,
+            }
+        }
+        // A sleeping machine stops the runtime's timers, and what is due but has nothing to do yet
+        // must not make this busy.
+        let soon = if is_waiting { SHORTEST } else { Duration::ZERO };
+        let next = match core.upkeep.next() {
+            Moment::NEVER => Moment::NEVER,
+            next => next.min(now + TICK).max(now + soon),
+        };
+        tokio::select! {
+            biased;
+            () = core.clock.sleep_until(next) => {}
+            () = core.upkeep.changed() => {}
+            Some(done) = tasks.join_next() => pass_on_panic(done),
+        }
+    }
+}
+
+async fn extend(core: Arc<Core>, own: Arc<Private>, extensions: Vec<Extension>) {
+    let longest = extensions.iter().map(|extension| extension.lease).max();
+    let limit = longest.unwrap_or_default() / 3;
+    let sent = core.clock.now();
+    let answers = send(&core, &own, &extensions, limit).await;
+    let now = core.clock.now();
+    for (index, extension) in extensions.into_iter().enumerate() {
+        let Extension { hold, lease, .. } = &extension;
+        let answer = match &answers {
+            Ok(answers) => Ok(answers.get(index).copied().unwrap_or(Renewed::Unknown)),
+            Err(failure) => Err(failure.clone()),
+        };
+        if let Ok(Renewed::Extended) = answer {
+            core.holds
+                .change(hold, |state| state.renew(sent, *lease, now));
+        }
+        // Whoever asked may have lost patience.
+        let _ = extension.answer.send(answer);
+    }
+}
+
+async fn send(
+    core: &Core,
+    own: &Private,
+    extensions: &[Extension],
+    limit: Duration,
+) -> Result<Vec<Renewed>, Failure> {
+    let connection = own.connection(core.server.source(), limit).await?;
+    let now = core.clock.now();
+    let names: Vec<(&LockKey, String, Duration)> = extensions
+        .iter()
+        .map(|extension| {
+            let Extension { hold, lease, .. } = extension;
+            hold.state().sending(now, *lease);
+            (&**hold.key(), core.field(hold), *lease)
+        })
+        .collect();
+    let answers = script::renew(&connection, &names, limit).await;
+    if answers.as_ref().is_err_and(Failure::is_ambiguous) {
+        own.abandon(&connection);
+    }
+    answers
+}
+
+/// Names in one script.
+const BATCH: usize = 100;
+
+const SHORTEST: Duration = Duration::from_millis(1);
+const TICK: Duration = Duration::from_millis(100);
