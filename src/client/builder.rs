@@ -229,7 +229,12 @@ impl ClientBuilder {
             return Err(Error::invalid("runtime", why));
         }
         let wake = self.wake_or_poll();
-        let source = Source::new(self.url.as_deref(), self.pool, self.client_name)?;
+        let source = Source::new(
+            self.url.as_deref(),
+            self.pool,
+            self.client_name,
+            &self.clock,
+        )?;
         let server = Server::new(source, self.clock.clone(), self.command_timeout);
         server.connect().await?;
         let settings = Settings {
