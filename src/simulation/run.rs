@@ -232,6 +232,7 @@ fn client(
             time: ms(20),
         },
         reentry: Reentry::default(),
+        quarantine_on_server: false,
         name_mapper: None,
     };
     let (core, mut jobs) = Core::new(settings, clock, server, 100);
