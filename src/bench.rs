@@ -91,7 +91,8 @@ impl Default for Idle {
     fn default() -> Self {
         let clock = Clock::default();
         // Nothing is sent, so nobody connects.
-        let source = Source::new(Some("redis://localhost"), None, None).expect("it is a URL");
+        let source =
+            Source::new(Some("redis://localhost"), None, None, &clock).expect("it is a URL");
         let server = Server::new(source, clock.clone(), Duration::from_secs(3));
         let settings = Settings {
             watchdog_lease: LEASE,

@@ -80,6 +80,12 @@ impl LockKey {
         prefixed("redisson_lock__channel", self.key())
     }
 
+    /// The key of the largest fencing token that one server has seen for the lock. On a cluster it
+    /// is where the lock is.
+    pub(crate) fn register(&self) -> String {
+        prefixed("lockdog_token", self.key())
+    }
+
     /// Stands for the name in logs at `info` and above: names may be personal data.
     pub(crate) fn fingerprint(&self) -> Fingerprint {
         let mut hasher = DefaultHasher::new();
@@ -148,6 +154,13 @@ mod tests {
         assert_eq!(channel("{a}:b"), "redisson_lock__channel:{a}:b");
         assert_eq!(channel("a}b"), "redisson_lock__channel:{a}b}");
         assert_eq!(channel("my lock"), "redisson_lock__channel:{my lock}");
+    }
+
+    #[test]
+    fn a_register_has_the_hash_tag_of_its_lock() {
+        let register = |name| LockKey::new(name, None).unwrap().register();
+        assert_eq!(register("orders"), "lockdog_token:{orders}");
+        assert_eq!(register("{a}:b"), "lockdog_token:{a}:b");
     }
 
     #[test]

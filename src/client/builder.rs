@@ -46,6 +46,7 @@ pub struct ClientBuilder {
     wake: Wake,
     hand_overs: Bounds,
     reentry: Reentry,
+    quarantine_on_server: bool,
     name_mapper: Option<NameMapper>,
     client_name: Option<String>,
     clock: Clock,
@@ -67,6 +68,7 @@ impl Default for ClientBuilder {
                 time: Duration::from_millis(20),
             },
             reentry: Reentry::default(),
+            quarantine_on_server: false,
             name_mapper: None,
             client_name: None,
             clock: Clock::default(),
@@ -179,6 +181,26 @@ impl ClientBuilder {
         self
     }
 
+    /// Whether the server itself remembers that it lost its data, for a client that is a member of
+    /// quorums; the plain lock has no use for it.
+    ///
+    /// A server that comes back without its data has forgotten who holds what, and must not count in
+    /// a quorum until every lease of before is over. A client sees that by itself when it connects
+    /// again, unless it never saw the server before, or the data went without the server: by FLUSHALL,
+    /// or with another server's taken over on a living connection. With this, each acquire looks at
+    /// the key `lockdog:epoch`, and where that is gone or another server's, the acquire writes it and
+    /// the server does not count for that time, for anybody who asks with this. A new server looks
+    /// like one that lost everything: call [`Client::provision`] once when it is set up.
+    ///
+    /// It costs the server 5 us for each acquire, and the client needs permission for `INFO`, `TIME`,
+    /// `HSET` and `HMGET`, and for the key. Use it with every client of a quorum or with none.
+    ///
+    /// Defaults to false. Redisson has nothing like it.
+    pub fn quarantine_on_server(mut self, remembers: bool) -> Self {
+        self.quarantine_on_server = remembers;
+        self
+    }
+
     /// Makes keys out of names; keys and channels are derived from its result.
     ///
     /// Defaults to the name itself. Corresponds to Redisson's `nameMapper`.
@@ -229,7 +251,12 @@ impl ClientBuilder {
             return Err(Error::invalid("runtime", why));
         }
         let wake = self.wake_or_poll();
-        let source = Source::new(self.url.as_deref(), self.pool, self.client_name)?;
+        let source = Source::new(
+            self.url.as_deref(),
+            self.pool,
+            self.client_name,
+            &self.clock,
+        )?;
         let server = Server::new(source, self.clock.clone(), self.command_timeout);
         server.connect().await?;
         let settings = Settings {
@@ -239,6 +266,7 @@ impl ClientBuilder {
             wake,
             hand_overs: self.hand_overs,
             reentry: self.reentry,
+            quarantine_on_server: self.quarantine_on_server,
             name_mapper: self.name_mapper,
         };
         let (core, jobs) = Core::new(settings, self.clock, server, self.max_waiters);
@@ -300,6 +328,7 @@ impl fmt::Debug for ClientBuilder {
             .field("max_hand_overs", &self.hand_overs.hand_overs)
             .field("max_hand_over_time", &self.hand_overs.time)
             .field("reentry", &self.reentry)
+            .field("quarantine_on_server", &self.quarantine_on_server)
             .field("client_name", &self.client_name)
             .finish_non_exhaustive()
     }

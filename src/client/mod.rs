@@ -11,6 +11,8 @@ use uuid::Uuid;
 
 use crate::error::Result;
 use crate::lock::{HoldInfo, Lock};
+use crate::script;
+use crate::server::Sent;
 use crate::session::Session;
 
 pub use builder::ClientBuilder;
@@ -81,6 +83,34 @@ impl Client {
             .iter()
             .filter_map(|hold| HoldInfo::of(core, hold))
             .collect()
+    }
+
+    /// Vouches for the server as it is: its data is what it should be, so it counts in quorums at
+    /// once. Call it once when a new server is set up, and never for one that may have lost locks
+    /// that somebody still holds.
+    ///
+    /// It ends the server's quarantine for every client with
+    /// [`ClientBuilder::quarantine_on_server`], and for this client what it saw itself. Redisson has
+    /// nothing like it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`](crate::Error::Refused) where the client may not write the key
+    /// `lockdog:epoch`, or the server is a replica; [`Error::Timeout`](crate::Error::Timeout) or
+    /// [`Error::Unavailable`](crate::Error::Unavailable) where the server cannot be reached:
+    /// call it again, twice is as good as once.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancelled, it may have had its effect on the server, and has none on this client.
+    pub async fn provision(&self) -> Result<()> {
+        let core = self.session.core();
+        core.open()?;
+        let time = core.server.allot(core.clock.now());
+        let mut sent = Sent::default();
+        let who = script::provision(&core.server, time, &mut sent).await;
+        core.server.trust(who?);
+        Ok(())
     }
 
     /// Releases every hold and waits for Redis to confirm it, ends every wait with

@@ -1,6 +1,7 @@
 //! One typed call for each Lua file; the only place that says `EVALSHA`.
 
 mod lock;
+mod red_lock;
 
 use std::time::Duration;
 
@@ -12,6 +13,11 @@ pub(crate) use lock::{
     Acquired, Renewed, Settled, Transferred, Unlocked, acquire, force_unlock, renew, settle,
     transfer, unlock,
 };
+
+pub(crate) use red_lock::provision;
+/// The acquire of a quorum's member; that of the plain lock is [`acquire`].
+#[allow(unused_imports, reason = "the quorum's driver calls it")]
+pub(crate) use red_lock::{Guards, Marked, Register, Taken, acquire as acquire_member, mark};
 
 /// A Lua file and its digest.
 pub(crate) struct Script {

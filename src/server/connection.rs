@@ -9,6 +9,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisResult, Value};
 
 use super::failure::Failure;
+use super::identity::Identity;
 
 /// A multiplexed connection: commands sent on it are executed in the order of their sending.
 #[derive(Clone)]
@@ -23,6 +24,8 @@ struct Inner {
     number: u64,
     /// The server's name for it, where the server tells.
     client_id: OnceLock<u64>,
+    /// Of the server, as all connections of the client know it.
+    identity: Arc<Identity>,
     /// Counts the connection as taken where a user's pool gave it.
     _pooled: Option<deadpool_redis::Connection>,
 }
@@ -37,71 +40,149 @@ enum Wire {
 impl Connection {
     pub(super) fn new(
         multiplexed: MultiplexedConnection,
+        identity: &Arc<Identity>,
         pooled: Option<deadpool_redis::Connection>,
     ) -> Self {
-        Self::over(Wire::Socket(multiplexed), pooled)
+        Self::over(Wire::Socket(multiplexed), identity, pooled)
     }
 
     #[cfg(test)]
-    pub(super) fn simulated(wire: crate::simulation::Wire) -> Self {
+    pub(super) fn simulated(wire: crate::simulation::Wire, identity: &Arc<Identity>) -> Self {
         let id = wire.client_id();
-        let connection = Self::over(Wire::Simulated(wire), None);
+        let connection = Self::over(Wire::Simulated(wire), identity, None);
         connection.inner.client_id.get_or_init(|| id);
         connection
     }
 
-    fn over(wire: Wire, pooled: Option<deadpool_redis::Connection>) -> Self {
+    fn over(
+        wire: Wire,
+        identity: &Arc<Identity>,
+        pooled: Option<deadpool_redis::Connection>,
+    ) -> Self {
         Self {
             inner: Arc::new(Inner {
                 wire,
                 number: next_number(),
                 client_id: OnceLock::new(),
+                identity: identity.clone(),
                 _pooled: pooled,
             }),
         }
     }
 
-    /// Names the connection and learns its id, as far as the server permits either.
-    /// Fails where it may do nothing at all, since redis-rs connects without a password gladly.
+    /// Names the connection, learns its id and who the server is, as far as the server permits any
+    /// of it, in one round trip. Fails where it may do nothing at all, since redis-rs connects without
+    /// a password gladly, and where the connection does not answer: nothing may be sent on it before
+    /// it is known who would execute it.
     pub(super) async fn introduce(
         &self,
         name: Option<&str>,
         limit: Duration,
     ) -> Result<(), Failure> {
-        if let Some(name) = name {
-            let mut set_name = redis::cmd("CLIENT");
-            set_name.arg("SETNAME").arg(name);
-            if let Err(failure) = self.send(&set_name, limit).await {
-                tracing::debug!(?failure, "the server keeps no client name");
-            }
-        }
-        let mut id = redis::cmd("CLIENT");
-        id.arg("ID");
-        match self.send(&id, limit).await {
+        let said = async {
+            let mut id = redis::cmd("CLIENT");
+            id.arg("ID");
+            tokio::join!(
+                self.set_name(name, limit),
+                self.ask(&id, limit),
+                self.look(limit)
+            )
+        };
+        let said = tokio::time::timeout(limit, said).await;
+        let ((), id, looked) = said.map_err(|_| Failure::Silent(limit))?;
+        match id {
             Ok(Value::Int(id)) => {
                 let id = u64::try_from(id).ok();
                 id.map(|id| self.inner.client_id.get_or_init(|| id));
-                Ok(())
             }
             Err(Failure::Refused { code, message }) if code == "NOAUTH" => {
-                Err(Failure::Refused { code, message })
+                return Err(Failure::Refused { code, message });
             }
-            _ => Ok(()),
+            _ => {}
+        }
+        match looked {
+            // It will tell when that state has passed.
+            Err(failure) if failure.passes() => {
+                self.inner.identity.doubt();
+                Ok(())
+            }
+            looked => looked,
         }
     }
 
+    async fn set_name(&self, name: Option<&str>, limit: Duration) {
+        let Some(name) = name else { return };
+        let mut set_name = redis::cmd("CLIENT");
+        set_name.arg("SETNAME").arg(name);
+        if let Err(failure) = self.ask(&set_name, limit).await {
+            tracing::debug!(?failure, "the server keeps no client name");
+        }
+    }
+
+    /// Learns who the server is.
+    async fn look(&self, limit: Duration) -> Result<(), Failure> {
+        // Servers before 7.0 take one section at a time.
+        let [server, replication] = ["server", "replication"].map(|section| {
+            let mut info = redis::cmd("INFO");
+            info.arg(section);
+            info
+        });
+        let (server, replication) =
+            tokio::join!(self.ask(&server, limit), self.ask(&replication, limit));
+        self.inner.identity.hear(server, replication)
+    }
+
     /// Sends one command and waits for its answer, `limit` at most.
+    ///
+    /// Where the server may have become another meanwhile, that is known when the answer is given:
+    /// see [`Server::reborn`](super::Server::reborn).
     ///
     /// # Cancel safety
     ///
     /// Dropped before the command was written, it is never sent; after that it runs unseen.
     pub(crate) async fn send(&self, command: &Cmd, limit: Duration) -> Result<Value, Failure> {
-        match tokio::time::timeout(limit, self.inner.wire.send(command)).await {
-            Err(_) => Err(Failure::Silent(limit)),
-            Ok(answer) => answer
-                .and_then(Value::extract_error)
-                .map_err(|error| Failure::of_command(error, limit)),
+        let answer = async {
+            let answer = self.ask(command, limit).await;
+            let identity = &self.inner.identity;
+            match &answer {
+                Err(failure) if failure.is_doubtful() => identity.doubt(),
+                Ok(_) => {
+                    if let Some(doubts) = identity.doubts() {
+                        // Boxed: it is large, and part of every command otherwise.
+                        Box::pin(self.clear_up(doubts, limit)).await?;
+                    }
+                }
+                Err(_) => {}
+            }
+            answer
+        };
+        tokio::time::timeout(limit, answer)
+            .await
+            .unwrap_or(Err(Failure::Silent(limit)))
+    }
+
+    /// Learns who gave the answer that just came. Fails where that cannot be found out now, and the
+    /// answer is as good as none.
+    async fn clear_up(&self, doubts: u64, limit: Duration) -> Result<(), Failure> {
+        match self.look(limit).await {
+            Ok(()) => {
+                self.inner.identity.clear(doubts);
+                Ok(())
+            }
+            Err(failure) if failure.is_ambiguous() => Err(failure),
+            Err(failure) => {
+                let cause = format!("the server does not tell who it is: {failure:?}");
+                Err(Failure::Broken(cause.into()))
+            }
         }
+    }
+
+    /// Sends one command and waits for its answer as long as it takes; `limit` is the caller's.
+    async fn ask(&self, command: &Cmd, limit: Duration) -> Result<Value, Failure> {
+        let answer = self.inner.wire.send(command).await;
+        answer
+            .and_then(Value::extract_error)
+            .map_err(|error| Failure::of_command(error, limit))
     }
 
     pub(crate) fn client_id(&self) -> Option<u64> {

@@ -73,11 +73,27 @@ impl Failure {
         matches!(self, Self::Refused { code, .. } if code == "OOM")
     }
 
+    /// The server refused it in a state that passes by itself.
+    pub(crate) fn passes(&self) -> bool {
+        matches!(self, Self::Refused { code, message } if passes(code, message))
+    }
+
+    /// What comes with it may be the loss of the server's data, or another server in its place.
+    pub(super) fn is_doubtful(&self) -> bool {
+        let Self::Refused { code, .. } = self else {
+            return false;
+        };
+        matches!(
+            &**code,
+            "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "MOVED" | "READONLY"
+        )
+    }
+
     pub(crate) fn remedy(&self) -> Remedy {
         match self {
             Self::Broken(_) | Self::Unsent(_) => Remedy::Reconnect,
             Self::Refused { code, .. } if code == "READONLY" => Remedy::Reconnect,
-            Self::Refused { code, message } if passes(code, message) => Remedy::Wait,
+            Self::Refused { .. } if self.passes() => Remedy::Wait,
             Self::Refused { .. } | Self::Silent(_) => Remedy::GiveUp,
         }
     }

@@ -4,6 +4,8 @@
 
 mod connection;
 mod failure;
+mod health;
+mod identity;
 mod private;
 mod source;
 
@@ -17,6 +19,7 @@ pub(crate) use connection::Connection;
 use connection::Slot;
 pub(crate) use failure::Failure;
 use failure::Remedy;
+use health::Health;
 pub(crate) use private::Private;
 pub(crate) use source::Source;
 
@@ -26,6 +29,7 @@ pub(crate) struct Server {
     clock: Clock,
     command_timeout: Duration,
     slot: Slot,
+    health: Health,
 }
 
 /// When a call begins, and when it has to be over.
@@ -55,11 +59,54 @@ impl Server {
             clock,
             command_timeout,
             slot: Slot::default(),
+            health: Health::default(),
         }
     }
 
     pub(crate) fn source(&self) -> &Source {
         &self.source
+    }
+
+    /// Host and port, a unix socket's path, or "pool"; never a user or password.
+    pub(crate) fn address(&self) -> String {
+        self.source.address()
+    }
+
+    /// Says that the server does not answer. Until it does, the client's own thread asks it one
+    /// question at a time, and everybody else had better ask nothing.
+    #[allow(dead_code, reason = "the quorum's driver calls it")]
+    pub(crate) fn suspect(&self, failure: &Failure) {
+        self.health.suspect(failure);
+    }
+
+    /// Why the server is thought not to answer, if it is.
+    #[allow(dead_code, reason = "the quorum's driver calls it")]
+    pub(crate) fn suspected(&self) -> Option<Failure> {
+        self.health.suspected()
+    }
+
+    /// Waits until the server is under suspicion. For one caller: the client's own thread.
+    pub(crate) async fn until_suspect(&self) {
+        self.health.until_suspect().await;
+    }
+
+    /// The server answered a probe.
+    pub(crate) fn answered(&self) {
+        if self.health.answered() {
+            tracing::debug!(server = self.address(), "the server answers again");
+        }
+    }
+
+    /// When this client last saw that the server is another than before, and so may have come back
+    /// without its data. Known before an answer of the new one is given.
+    #[allow(dead_code, reason = "the quorum's driver calls it")]
+    pub(crate) fn reborn(&self) -> Option<Moment> {
+        self.source.identity().reborn()
+    }
+
+    /// The server is this one, as it says itself, and its data is what it should be.
+    pub(crate) fn trust(&self, who: String) {
+        self.source.identity().trust(who);
     }
 
     /// Connects, so that a wrong address or password shows before the first lock.

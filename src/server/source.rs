@@ -1,6 +1,7 @@
 //! Where connections come from: a URL, or a pool that the user brought.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::{MultiplexedConnection, PubSub};
@@ -9,6 +10,8 @@ use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, IntoConnectio
 
 use super::connection::Connection;
 use super::failure::Failure;
+use super::identity::Identity;
+use crate::clock::Clock;
 use crate::error::Error;
 
 /// Opens connections to one server.
@@ -16,6 +19,8 @@ pub(crate) struct Source {
     url: Option<redis::Client>,
     pool: Option<deadpool_redis::Pool>,
     name: Option<String>,
+    /// Who the server is, as its connections learn it.
+    identity: Arc<Identity>,
     /// Takes the place of both.
     #[cfg(test)]
     simulated: Option<crate::simulation::Wiring>,
@@ -28,12 +33,15 @@ impl Source {
         url: Option<&str>,
         pool: Option<deadpool_redis::Pool>,
         name: Option<String>,
+        clock: &Clock,
     ) -> Result<Self, Error> {
         if url.is_none() && pool.is_none() {
             return Err(Error::invalid("client", "give a url or a pool".to_owned()));
         }
         let url = url.map(parse).transpose()?;
+        let address = address(url.as_ref());
         Ok(Self {
+            identity: Arc::new(Identity::new(clock.clone(), address)),
             url,
             pool,
             name,
@@ -43,11 +51,12 @@ impl Source {
     }
 
     #[cfg(test)]
-    pub(crate) fn simulated(wiring: crate::simulation::Wiring) -> Self {
+    pub(crate) fn simulated(wiring: crate::simulation::Wiring, clock: &Clock) -> Self {
         Self {
             url: None,
             pool: None,
             name: None,
+            identity: Arc::new(Identity::new(clock.clone(), "simulated".to_owned())),
             simulated: Some(wiring),
         }
     }
@@ -65,7 +74,7 @@ impl Source {
         let mut multiplexed: MultiplexedConnection = pooled.as_ref().clone();
         // Every call brings a time limit of its own; the pool's would cut it short.
         multiplexed.set_response_timeout(NO_LIMIT);
-        let connection = Connection::new(multiplexed, Some(pooled));
+        let connection = Connection::new(multiplexed, &self.identity, Some(pooled));
         connection.introduce(None, limit).await?;
         Ok(connection)
     }
@@ -74,7 +83,8 @@ impl Source {
     pub(crate) async fn open_own(&self, limit: Duration) -> Result<Connection, Failure> {
         #[cfg(test)]
         if let Some(wiring) = &self.simulated {
-            return wiring.open().await.map(Connection::simulated);
+            let wire = wiring.open().await?;
+            return Ok(Connection::simulated(wire, &self.identity));
         }
         let Some(client) = &self.url else {
             return Box::pin(self.open(limit)).await;
@@ -87,9 +97,18 @@ impl Source {
             .get_multiplexed_async_connection_with_config(&config)
             .await
             .map_err(|error| Failure::of_connect(&error))?;
-        let connection = Connection::new(multiplexed, None);
+        let connection = Connection::new(multiplexed, &self.identity, None);
         connection.introduce(self.name.as_deref(), limit).await?;
         Ok(connection)
+    }
+
+    pub(super) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Host and port, a unix socket's path, or "pool"; never a user or password.
+    pub(super) fn address(&self) -> String {
+        address(self.url.as_ref())
     }
 
     /// A connection for messages, where a URL is known.
@@ -104,15 +123,17 @@ impl Source {
     }
 }
 
+/// Where connections go: a host and port or a path, or a pool of which nothing is known.
+fn address(url: Option<&redis::Client>) -> String {
+    let client = url.map(|client| client.get_connection_info().addr().to_string());
+    client.unwrap_or_else(|| "pool".to_owned())
+}
+
 /// Shows where connections go, never with what password.
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let address = self
-            .url
-            .as_ref()
-            .map(|client| client.get_connection_info().addr().to_string());
         f.debug_struct("Source")
-            .field("address", &address)
+            .field("address", &self.address())
             .field("pool", &self.pool.is_some())
             .finish_non_exhaustive()
     }

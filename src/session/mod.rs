@@ -38,6 +38,9 @@ pub(crate) struct Settings {
     pub(crate) wake: Wake,
     pub(crate) hand_overs: Bounds,
     pub(crate) reentry: Reentry,
+    /// A server remembers that it lost its data.
+    #[allow(dead_code, reason = "the quorum's driver reads it")]
+    pub(crate) quarantine_on_server: bool,
     pub(crate) name_mapper: Option<NameMapper>,
 }
 

@@ -220,7 +220,7 @@ fn client(
 ) -> (Client, Arc<Core>) {
     let ms = Duration::from_millis;
     let clock = Clock::simulated(clock);
-    let source = Source::simulated(Wiring(network.clone()));
+    let source = Source::simulated(Wiring(network.clone()), &clock);
     let server = Server::new(source, clock.clone(), ms(plan.command_timeout_ms));
     let settings = Settings {
         watchdog_lease: ms(plan.watchdog_lease_ms),
@@ -232,6 +232,7 @@ fn client(
             time: ms(20),
         },
         reentry: Reentry::default(),
+        quarantine_on_server: false,
         name_mapper: None,
     };
     let (core, mut jobs) = Core::new(settings, clock, server, 100);

@@ -1,10 +1,12 @@
-//! The client's own thread: it renews leases, tells of lost holds, hears the locks' messages, and
-//! does what dropped guards and cancelled calls left to do.
+//! The client's own thread: it renews leases, tells of lost holds, hears the locks' messages, asks
+//! a server that fell silent whether it answers again, and does what dropped guards and cancelled
+//! calls left to do.
 //!
 //! A thread and connections of its own, so that nothing that user code does to its runtimes delays
 //! a renewal (design: invariant 11).
 
 mod listen;
+mod probe;
 mod renew;
 mod upkeep;
 
@@ -86,6 +88,7 @@ pub(crate) async fn watch(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
         let mut renewing = pin!(renew::keep_renewing(core, &own));
         let mut listening = pin!(listen::keep_listening(core));
         let mut keeping_up = pin!(upkeep::keep_up(core, &own));
+        let mut probing = pin!(probe::keep_probing(core, &own));
         loop {
             tokio::select! {
                 biased;
@@ -93,6 +96,7 @@ pub(crate) async fn watch(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
                 () = &mut renewing => {}
                 () = &mut listening => {}
                 () = &mut keeping_up => {}
+                () = &mut probing => {}
                 Some(job) = jobs.recv() => settling.begin(job),
                 Some(done) = settling.tasks.join_next() => pass_on_panic(done),
             }

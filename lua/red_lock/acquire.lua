@@ -1,0 +1,112 @@
+-- Purpose: one member's part of a quorum: takes the lock as lua/lock/acquire.lua does, unless this
+-- server may have lost its data, and says what fencing token it knows.
+--
+-- KEYS[1]  the lock's hash
+-- KEYS[n]  the register of the lock's fencing tokens, "<token> <written, ms> <field>"; only if ARGV[5]
+-- KEYS[n]  the server's epoch, a hash { id, since }; only if ARGV[4] is above 0, and then the last
+-- ARGV[1]  the hold's field, "<client uuid>:<task>.<hold number>"
+-- ARGV[2]  the count that the hold shall have, 1 for a first acquire
+-- ARGV[3]  the lease in milliseconds
+-- ARGV[4]  for how many milliseconds after a loss of its data the server grants nothing; 0: never mind
+-- ARGV[5]  1 to be told of the register
+--
+-- Returns { what, milliseconds, time, fresh, token }
+--   what          1   granted: the field stands at the target or above, the TTL is the lease or longer
+--                 0   held by somebody else, with the TTL in milliseconds (-1: it has none)
+--                 -3  the target is above 1 and the field is gone: the hold was lost
+--                 -4  the server may have lost its data: it grants nothing for so many milliseconds
+--   time          the server's clock in microseconds, as a text; nil if nobody asked for it
+--   fresh         1 if the server lost its data, and the register was not written since: it may say
+--                 too little
+--   token         the register's token, as a text; nil if there is none
+--
+-- An epoch that is absent or names another server is written: the quarantine begins. `since` is the
+-- server's clock then, in milliseconds, and 0 where somebody vouched for the data.
+-- Numbers are exact up to 2^53, and TIME in microseconds is below that until the year 2255.
+-- Run twice it does what it does once: the target is absolute, and a TTL only grows.
+-- Example: free, target 1, lease 30000, period 0, register "7 1700000000000 c:t1.1", told of it
+--   -> { field = 1 }, TTL 30000, { 1, 0, "1700000000000000", 0, "7" }.
+
+local key, field, target, lease = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local period, is_fenced = tonumber(ARGV[4]), ARGV[5] == '1'
+local time, now, since = false, 0, 0
+
+local function text(number)
+    -- tostring would write 1.7e+15.
+    return string.format('%.0f', number)
+end
+
+if period > 0 or is_fenced then
+    local clock = redis.call('time')
+    time = text(clock[1] * 1000000 + clock[2])
+    now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+end
+
+if period > 0 then
+    local epoch = KEYS[#KEYS]
+    local run = string.match(redis.call('info', 'server'), 'run_id:(%w+)') or ''
+    local data = string.match(redis.call('info', 'replication'), 'master_replid:(%w+)') or ''
+    local id = run .. ':' .. data
+    local known = redis.call('hmget', epoch, 'id', 'since')
+    since = tonumber(known[2] or nil)
+    -- A clock that was put back would prolong the quarantine by as much: it begins again instead.
+    if known[1] ~= id or not since or since > now then
+        since = now
+        redis.call('hset', epoch, 'id', id, 'since', text(since))
+    end
+    if now - since < period then
+        return { -4, period - (now - since), time, 1, false }
+    end
+end
+
+local token, is_fresh = false, since > 0
+if is_fenced then
+    local register = redis.call('get', KEYS[2])
+    if register then
+        local written
+        token, written = string.match(register, '^(%d+) (%d+) ')
+        if not token then
+            return redis.error_reply('WRONGTYPE the register of the fencing tokens is not ours')
+        end
+        is_fresh = tonumber(written) <= since
+    end
+end
+
+local function answer(what, milliseconds)
+    return { what, milliseconds, time, is_fresh and 1 or 0, token }
+end
+
+if target == 1 and redis.call('exists', key) == 0 then
+    redis.call('hincrby', key, field, 1)
+    local timed = redis.pcall('pexpire', key, lease)
+    if type(timed) == 'table' and timed.err then
+        -- A lock without a TTL would outlive its holder: undo the grant.
+        redis.call('hdel', key, field)
+        return timed
+    end
+    return answer(1, 0)
+end
+
+local count = tonumber(redis.call('hget', key, field) or nil)
+if not count then
+    if target == 1 then
+        return answer(0, redis.call('pttl', key))
+    end
+    return answer(-3, 0)
+end
+local left = redis.call('pttl', key)
+local missing = target - count
+if missing > 0 then
+    redis.call('hincrby', key, field, missing)
+end
+if left < tonumber(lease) then
+    local timed = redis.pcall('pexpire', key, lease)
+    if type(timed) == 'table' and timed.err then
+        -- What is refused shall have done nothing.
+        if missing > 0 then
+            redis.call('hincrby', key, field, -missing)
+        end
+        return timed
+    end
+end
+return answer(1, 0)

@@ -1,0 +1,201 @@
+//! What a member of a quorum does beside the plain lock's transitions.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use redis::{FromRedisValue, Value};
+
+use super::{Acquired, Arg, Call, Script, unexpected};
+use crate::key::LockKey;
+use crate::lease;
+use crate::server::{Allotted, Failure, Sent, Server};
+
+/// What an acquire looks at beside the lock.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Guards {
+    /// The server shall remember that it lost its data, and grant nothing for so long then.
+    pub(crate) quarantine: Option<Duration>,
+    /// The register of the fencing tokens.
+    pub(crate) register: bool,
+}
+
+/// What an acquire came to.
+#[derive(Debug)]
+#[allow(dead_code, reason = "the quorum's driver reads it")]
+pub(crate) struct Taken {
+    /// `Busy` without a TTL where the server is in quarantine: nothing was done.
+    pub(crate) acquired: Acquired,
+    /// What is left of the server's quarantine.
+    pub(crate) quarantined: Option<Duration>,
+    /// Whoever has the lock; `None` in quarantine too.
+    pub(crate) register: Option<Register>,
+}
+
+/// What one server knows of a lock's fencing tokens.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Register {
+    /// The largest token that was written down here, below 2^53.
+    pub(crate) value: Option<u64>,
+    /// The server's clock, in microseconds since 1970.
+    pub(crate) time: u64,
+    /// The server lost its data, nobody vouched for it since, and no token was written down since:
+    /// larger ones may have been forgotten. What it says must not count as knowledge.
+    pub(crate) fresh: bool,
+}
+
+/// What writing a token down came to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Marked {
+    /// The server knows a token that is as large or larger, and another's.
+    Conflict(u64),
+    Done,
+    /// There is no such hold.
+    Lost,
+}
+
+/// Raises a hold's count to `target`. See `lua/red_lock/acquire.lua`.
+#[expect(clippy::too_many_arguments, reason = "the plain acquire's, and one")]
+#[allow(dead_code, reason = "the quorum's driver calls it")]
+pub(crate) async fn acquire(
+    server: &Server,
+    key: &LockKey,
+    field: &str,
+    target: u32,
+    lease: Duration,
+    guards: Guards,
+    time: Allotted,
+    sent: &mut Sent,
+) -> Result<Taken, Failure> {
+    static SCRIPT: LazyLock<Script> =
+        LazyLock::new(|| Script::new(include_str!("../../lua/red_lock/acquire.lua")));
+    let register = guards.register.then(|| key.register());
+    let mut keys = vec![key.key()];
+    keys.extend(register.as_deref());
+    keys.extend(guards.quarantine.map(|_| EPOCH));
+    // None at all would mean that nobody asks.
+    let period = guards
+        .quarantine
+        .map_or(0, |period| lease::millis(period).max(1));
+    let call = Call {
+        script: &SCRIPT,
+        keys: &keys,
+        args: &[
+            Arg::Text(field),
+            Arg::Number(target.into()),
+            Arg::Number(lease::millis(lease)),
+            Arg::Number(period),
+            Arg::Number(guards.register.into()),
+        ],
+    };
+    let answer = call.through(server, time, sent).await?;
+    taken(&answer, guards).ok_or_else(|| unexpected(&answer))
+}
+
+fn taken(answer: &Value, guards: Guards) -> Option<Taken> {
+    let Value::Array(parts) = answer else {
+        return None;
+    };
+    let [
+        Value::Int(what),
+        Value::Int(n),
+        time,
+        Value::Int(fresh),
+        token,
+    ] = &parts[..]
+    else {
+        return None;
+    };
+    let left = u64::try_from(*n).ok().map(Duration::from_millis);
+    let (acquired, quarantined) = match (what, n) {
+        (1, _) => (Acquired::Granted, None),
+        (0, -1..) => (Acquired::Busy(left), None),
+        (-3, _) => (Acquired::Gone, None),
+        (-4, 1..) => (Acquired::Busy(None), left),
+        _ => return None,
+    };
+    let register = if guards.register && quarantined.is_none() {
+        Some(Register {
+            value: match token {
+                Value::Nil => None,
+                token => Some(number(token)?),
+            },
+            time: number(time)?,
+            fresh: *fresh != 0,
+        })
+    } else {
+        None
+    };
+    Some(Taken {
+        acquired,
+        quarantined,
+        register,
+    })
+}
+
+/// Writes a fencing token down, and lengthens the lock's lease. See `lua/red_lock/mark.lua`.
+#[allow(dead_code, reason = "the quorum's driver calls it")]
+pub(crate) async fn mark(
+    server: &Server,
+    key: &LockKey,
+    field: &str,
+    token: u64,
+    lease: Duration,
+    time: Allotted,
+    sent: &mut Sent,
+) -> Result<Marked, Failure> {
+    static SCRIPT: LazyLock<Script> =
+        LazyLock::new(|| Script::new(include_str!("../../lua/red_lock/mark.lua")));
+    let call = Call {
+        script: &SCRIPT,
+        keys: &[key.key(), &key.register()],
+        args: &[
+            Arg::Text(field),
+            Arg::Number(token),
+            Arg::Number(lease::millis(lease)),
+            Arg::Number(lease::millis(KEPT)),
+        ],
+    };
+    match call.through(server, time, sent).await? {
+        Value::Int(1) => Ok(Marked::Done),
+        Value::Int(0) => Ok(Marked::Lost),
+        other => number(&other)
+            .map(Marked::Conflict)
+            .ok_or_else(|| unexpected(&other)),
+    }
+}
+
+/// Vouches for the server's data; answers who the server is. See `lua/red_lock/provision.lua`.
+pub(crate) async fn provision(
+    server: &Server,
+    time: Allotted,
+    sent: &mut Sent,
+) -> Result<String, Failure> {
+    static SCRIPT: LazyLock<Script> =
+        LazyLock::new(|| Script::new(include_str!("../../lua/red_lock/provision.lua")));
+    let call = Call {
+        script: &SCRIPT,
+        keys: &[EPOCH],
+        args: &[Arg::Number(0)],
+    };
+    let answer = call.through(server, time, sent).await?;
+    String::from_redis_value_ref(&answer).map_err(|_| unexpected(&answer))
+}
+
+/// A number that a script wrote as text, because integers of the protocol are cut from doubles.
+fn number(value: &Value) -> Option<u64> {
+    let Value::BulkString(digits) = value else {
+        return None;
+    };
+    let number: u64 = str::from_utf8(digits).ok()?.parse().ok()?;
+    // Scripts count exactly up to there.
+    (number < EXACT).then_some(number)
+}
+
+/// Where a server remembers since when its data is what it is.
+const EPOCH: &str = "lockdog:epoch";
+
+/// How long a register is kept after its last token: longer than any hold, or pause of a lock's use,
+/// that somebody will remember.
+const KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+const EXACT: u64 = 1 << 53;

@@ -1,0 +1,136 @@
+//! Who answers at the server's address, and whether it is still the one that answered before.
+//!
+//! A server that came back may have lost its data. Its `run_id` changes with each start, its
+//! `master_replid` where it took over another server's data or was made a master. Neither changes
+//! with a FLUSHALL: that only the server's own epoch tells (`lua/red_lock/acquire.lua`).
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use redis::Value;
+
+use super::failure::Failure;
+use crate::clock::{Clock, Moment};
+
+/// What one client knows of its server's identity.
+pub(super) struct Identity {
+    clock: Clock,
+    /// Where the server is, for the log.
+    address: String,
+    /// Nothing until the server told it once.
+    known: Mutex<Option<String>>,
+    /// When the latest change was seen, as a [`Moment`]; [`Moment::NEVER`] if there was none.
+    reborn: AtomicU64,
+    /// How often the server said something that may come with a loss of its data.
+    doubts: AtomicU64,
+    /// So many of the doubts are cleared up.
+    cleared: AtomicU64,
+    /// It is in the log that the identity cannot be known.
+    told: AtomicBool,
+}
+
+impl Identity {
+    pub(super) fn new(clock: Clock, address: String) -> Self {
+        Self {
+            clock,
+            address,
+            known: Mutex::default(),
+            reborn: AtomicU64::new(Moment::NEVER.0),
+            doubts: AtomicU64::new(0),
+            cleared: AtomicU64::new(0),
+            told: AtomicBool::new(false),
+        }
+    }
+
+    /// When the latest change was seen; the first identity is none.
+    pub(super) fn reborn(&self) -> Option<Moment> {
+        let reborn = Moment(self.reborn.load(Ordering::Acquire));
+        (reborn != Moment::NEVER).then_some(reborn)
+    }
+
+    /// Somebody vouches for this identity, and for the data that goes with it.
+    pub(super) fn trust(&self, who: String) {
+        let mut known = self.known.lock();
+        *known = Some(who);
+        self.reborn.store(Moment::NEVER.0, Ordering::Release);
+    }
+
+    /// An answer came after which the server may be another.
+    pub(super) fn doubt(&self) {
+        self.doubts.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The doubts there are, if they are not cleared up: no answer counts before that.
+    pub(super) fn doubts(&self) -> Option<u64> {
+        let doubts = self.doubts.load(Ordering::Acquire);
+        (doubts != self.cleared.load(Ordering::Acquire)).then_some(doubts)
+    }
+
+    /// So many doubts were there before the identity was looked at.
+    pub(super) fn clear(&self, doubts: u64) {
+        self.cleared.fetch_max(doubts, Ordering::AcqRel);
+    }
+
+    /// Takes in what the server says of itself in the sections `server` and `replication`. Fails
+    /// where it will say more when asked again; one that never tells is no failure.
+    pub(super) fn hear(
+        &self,
+        server: Result<Value, Failure>,
+        replication: Result<Value, Failure>,
+    ) -> Result<(), Failure> {
+        match (server, replication) {
+            (Ok(server), Ok(replication)) => self.see(&server, &replication),
+            (Err(failure), _) | (_, Err(failure)) => {
+                if failure.is_ambiguous() || failure.passes() {
+                    return Err(failure);
+                }
+                self.miss(&failure);
+            }
+        }
+        Ok(())
+    }
+
+    fn see(&self, server: &Value, replication: &Value) {
+        let parts = [part(server, "run_id"), part(replication, "master_replid")];
+        if parts == [None, None] {
+            return self.miss(&Failure::Broken("INFO names neither id".into()));
+        }
+        let who = parts.map(Option::unwrap_or_default).join(":");
+        let mut known = self.known.lock();
+        match &*known {
+            Some(known) if *known == who => return,
+            Some(_) => {
+                let now = self.clock.now();
+                self.reborn.store(now.0, Ordering::Release);
+                tracing::warn!(
+                    server = self.address,
+                    "the server is another than before: it may have lost its data"
+                );
+            }
+            None => {}
+        }
+        *known = Some(who);
+    }
+
+    /// Says once that the identity cannot be known.
+    fn miss(&self, failure: &Failure) {
+        if !self.told.swap(true, Ordering::Relaxed) {
+            tracing::debug!(?failure, "the server does not tell who it is");
+        }
+    }
+}
+
+/// The value of one line of INFO.
+fn part<'a>(info: &'a Value, name: &str) -> Option<&'a str> {
+    let text = match info {
+        Value::BulkString(bytes) => str::from_utf8(bytes).ok()?,
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => text,
+        _ => return None,
+    };
+    let mut lines = text.lines();
+    let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    // Forty hexadecimal digits; what is longer is none of it.
+    (value.len() <= LONGEST_ID).then_some(value)
+}
+
+const LONGEST_ID: usize = 64;
