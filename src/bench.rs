@@ -128,6 +128,7 @@ impl Idle {
         let share = Share {
             watched: true,
             local: false,
+            part: false,
         };
         Guard::new(Claim::new(self.session.clone(), hold, share))
     }

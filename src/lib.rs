@@ -99,6 +99,7 @@ mod lease;
 mod lock;
 mod owner;
 mod quorum;
+mod red_lock;
 mod request;
 mod script;
 mod server;
@@ -115,6 +116,7 @@ pub use error::{
 pub use guard::{Guard, Held};
 pub use lock::{ForceUnlockRequest, HoldInfo, HolderInfo, Lock, Ttl, UnlockRequest};
 pub use owner::Owner;
+pub use red_lock::{RedLock, UnlockAllRequest};
 pub use request::{LockRequest, TryLockRequest};
 pub use session::{Reentry, Unlocked};
 pub use wait::{Backoff, Wake};

@@ -81,7 +81,6 @@ struct Facts {
 }
 
 impl NoQuorum {
-    #[cfg_attr(not(test), expect(dead_code, reason = "for RedLock"))]
     pub(crate) fn new(instances: Vec<Instance>, need: usize) -> Self {
         Self(Arc::new(Facts { instances, need }))
     }

@@ -44,6 +44,8 @@ pub(crate) struct Share {
     pub(crate) watched: bool,
     /// It is counted here only.
     pub(crate) local: bool,
+    /// It belongs to a lock of many parts, which tells of its loss itself.
+    pub(crate) part: bool,
 }
 
 /// What is known of one hold.
@@ -57,6 +59,8 @@ pub(crate) struct State {
     pub(crate) local: u32,
     /// The claims among them that were taken without a lease.
     pub(crate) watched: u32,
+    /// The claims among them that belong to locks of many parts.
+    pub(crate) parts: u32,
     /// The claims among them whose guards were forgotten.
     pub(crate) forgotten: Vec<Share>,
     /// Up to when the hold may be believed in.
@@ -94,6 +98,7 @@ impl State {
             count: 0,
             local: 0,
             watched: 0,
+            parts: 0,
             forgotten: Vec::new(),
             deadline: now,
             remains_until: now,
@@ -294,6 +299,7 @@ impl State {
         self.count = 0;
         self.local = 0;
         self.watched = 0;
+        self.parts = 0;
         self.forgotten.clear();
     }
 
@@ -318,6 +324,7 @@ impl State {
         let shown = self.target();
         self.count = self.count.saturating_sub(1);
         self.watched = self.watched.saturating_sub(u32::from(share.watched));
+        self.parts = self.parts.saturating_sub(u32::from(share.part));
         let local = self.local.saturating_sub(u32::from(share.local));
         self.local = local.min(self.count.saturating_sub(1));
         if self.count == 0 || (lost && self.is_only_forgotten()) {
@@ -378,11 +385,11 @@ mod tests {
                 terms.local = step == 1;
                 if state.phase == Phase::Pending || step == 0 {
                     assert!(state.grant(now, &terms, now));
-                    claims.push(Share { watched, local: false });
+                    claims.push(Share { watched, local: false, part: false });
                     assert_eq!(state.target(), shown + 1);
                 } else if step == 1 {
                     if state.count_locally(&terms, now) {
-                        claims.push(Share { watched, local: true });
+                        claims.push(Share { watched, local: true, part: false });
                     }
                     assert_eq!(state.target(), shown);
                 } else {
@@ -417,6 +424,7 @@ mod tests {
         let share = Share {
             watched: false,
             local: false,
+            part: false,
         };
         state.forgotten.push(share);
         assert!(state.expire(start + LEASE));

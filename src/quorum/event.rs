@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use crate::error::LostReason;
+
 /// What happened.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Event {
@@ -15,6 +17,11 @@ pub(crate) enum Event {
     },
     /// Time passed.
     Tick,
+    /// Somebody asks whether it may be believed in: ends what its deadline has overtaken, and begins
+    /// nothing.
+    Look,
+    /// It is gone for a reason of the driver's.
+    Lose(LostReason),
     /// A further claim needs it longer, or renewed.
     Lengthen { lease: Duration, renewed: bool },
     /// Its owner gives it back.

@@ -148,8 +148,11 @@ impl Quorum {
         times.get(times.len() / 2).copied().unwrap_or(0)
     }
 
-    /// Notes whom the round did not wait for.
+    /// Notes whom the round did not wait for any longer.
     fn note_late(&mut self) {
+        if !self.round.is_over {
+            return;
+        }
         let round = self.round.number;
         for member in &mut self.members {
             if member.asked_in == round && member.answered_in != round {

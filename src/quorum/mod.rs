@@ -7,13 +7,12 @@
 //! own acknowledgements count for it: late ones of an earlier round are kept as what stands on an
 //! instance, never as a vote.
 
-#![allow(dead_code, unused_imports, reason = "its driver comes next")]
-
 mod answers;
 mod event;
 mod judge;
 mod member;
 mod patience;
+pub(crate) mod quarantine;
 mod round;
 mod rules;
 
@@ -100,6 +99,8 @@ impl Quorum {
                 answer,
             } => self.answered(member, round, answer, now, &mut actions),
             Event::Tick => {}
+            Event::Look => return actions,
+            Event::Lose(reason) => self.end(Phase::Lost(reason), &mut actions),
             Event::Lengthen { lease, renewed } => self.lengthen(lease, renewed, now, &mut actions),
             Event::Unlock => self.end(Phase::Ended, &mut actions),
         }
@@ -141,6 +142,12 @@ impl Quorum {
         self.round.began
     }
 
+    /// When the round of extension that began at `since` or later ends, while it has no verdict.
+    pub(crate) fn extending(&self, since: Moment, now: Moment) -> Option<Moment> {
+        let is_open = self.is_living() && self.round.is_open() && self.round.began >= since;
+        (is_open && now < self.round.ends).then_some(self.round.ends)
+    }
+
     /// When the current round stops waiting.
     pub(crate) fn round_ends(&self) -> Moment {
         self.round.ends
@@ -150,6 +157,11 @@ impl Quorum {
     pub(crate) fn margin(&self, now: Moment) -> usize {
         let held = self.members.iter().filter(|member| member.stands(now));
         (held.count() + self.rules.need).saturating_sub(self.rules.members + 1)
+    }
+
+    /// It stands on this instance, as far as is known.
+    pub(crate) fn has(&self, member: usize) -> bool {
+        self.members[member].stand == Stand::Held
     }
 
     /// What became of one instance.

@@ -13,11 +13,7 @@ pub(crate) fn period(max_lease: Duration) -> Duration {
 }
 
 /// What is left of the quarantine; `None`: it counts.
-pub(crate) fn left(
-    reborn: Option<Moment>,
-    max_lease: Duration,
-    now: Moment,
-) -> Option<Duration> {
+pub(crate) fn left(reborn: Option<Moment>, max_lease: Duration, now: Moment) -> Option<Duration> {
     if mutant!("quorum_without_quarantine") {
         return None;
     }
@@ -45,7 +41,10 @@ mod tests {
         assert_eq!(period(LEASE), whole);
         assert_eq!(left(Some(reborn), LEASE, reborn), Some(whole));
         let last = reborn + (whole - Duration::from_nanos(1));
-        assert_eq!(left(Some(reborn), LEASE, last), Some(Duration::from_nanos(1)));
+        assert_eq!(
+            left(Some(reborn), LEASE, last),
+            Some(Duration::from_nanos(1))
+        );
         assert_eq!(left(Some(reborn), LEASE, reborn + whole), None);
     }
 
@@ -53,7 +52,10 @@ mod tests {
     fn a_clock_that_seems_to_go_back_ends_no_quarantine() {
         let reborn = Moment(7_000_000_000);
         let longer = period(LEASE) + Duration::from_secs(1);
-        assert_eq!(left(Some(reborn), LEASE, reborn.minus(Duration::from_secs(1))), Some(longer));
+        assert_eq!(
+            left(Some(reborn), LEASE, reborn.minus(Duration::from_secs(1))),
+            Some(longer)
+        );
     }
 
     #[test]

@@ -19,9 +19,15 @@ pub(crate) struct Guards {
     pub(crate) register: bool,
 }
 
+impl Guards {
+    /// It looks at the lock only.
+    pub(crate) fn is_none(self) -> bool {
+        self.quarantine.is_none() && !self.register
+    }
+}
+
 /// What an acquire came to.
 #[derive(Debug)]
-#[allow(dead_code, reason = "the quorum's driver reads it")]
 pub(crate) struct Taken {
     /// `Busy` without a TTL where the server is in quarantine: nothing was done.
     pub(crate) acquired: Acquired,
@@ -55,7 +61,6 @@ pub(crate) enum Marked {
 
 /// Raises a hold's count to `target`. See `lua/red_lock/acquire.lua`.
 #[expect(clippy::too_many_arguments, reason = "the plain acquire's, and one")]
-#[allow(dead_code, reason = "the quorum's driver calls it")]
 pub(crate) async fn acquire(
     server: &Server,
     key: &LockKey,
@@ -133,7 +138,6 @@ fn taken(answer: &Value, guards: Guards) -> Option<Taken> {
 }
 
 /// Writes a fencing token down, and lengthens the lock's lease. See `lua/red_lock/mark.lua`.
-#[allow(dead_code, reason = "the quorum's driver calls it")]
 pub(crate) async fn mark(
     server: &Server,
     key: &LockKey,

@@ -74,13 +74,11 @@ impl Server {
 
     /// Says that the server does not answer. Until it does, the client's own thread asks it one
     /// question at a time, and everybody else had better ask nothing.
-    #[allow(dead_code, reason = "the quorum's driver calls it")]
     pub(crate) fn suspect(&self, failure: &Failure) {
         self.health.suspect(failure);
     }
 
     /// Why the server is thought not to answer, if it is.
-    #[allow(dead_code, reason = "the quorum's driver calls it")]
     pub(crate) fn suspected(&self) -> Option<Failure> {
         self.health.suspected()
     }
@@ -99,7 +97,6 @@ impl Server {
 
     /// When this client last saw that the server is another than before, and so may have come back
     /// without its data. Known before an answer of the new one is given.
-    #[allow(dead_code, reason = "the quorum's driver calls it")]
     pub(crate) fn reborn(&self) -> Option<Moment> {
         self.source.identity().reborn()
     }

@@ -11,7 +11,7 @@ use crate::error::{Error, Lost, LostReason};
 use crate::hold::{Command, Hold, Phase, Share, State, Terms};
 use crate::key::LockKey;
 use crate::owner::Owner;
-use crate::script::{self, Acquired};
+use crate::script::{self, Acquired, Guards, Register};
 use crate::server::{Allotted, Failure, Sent};
 use crate::wait::Handed;
 
@@ -41,6 +41,25 @@ pub(crate) enum Attempt {
     Ended,
     /// It was granted, and answered after its own deadline: this is no grant.
     TooLate,
+}
+
+/// What one attempt for a member of a quorum came to.
+pub(crate) struct Looked {
+    /// `Busy` in quarantine.
+    pub(crate) attempt: Attempt,
+    /// The server may have lost its data, and grants nothing for so long.
+    pub(crate) quarantined: Option<Duration>,
+    pub(crate) register: Option<Register>,
+}
+
+impl From<Attempt> for Looked {
+    fn from(attempt: Attempt) -> Self {
+        Self {
+            attempt,
+            quarantined: None,
+            register: None,
+        }
+    }
 }
 
 impl Acquiring {
@@ -123,21 +142,10 @@ impl Acquiring {
         now: Moment,
         until: Moment,
     ) -> Result<Attempt, Error> {
-        let core = self.session.core();
-        // Looked at after the hold was entered: the end of the client misses neither.
-        core.open()?;
-        let target = {
-            let mut state = self.hold.state();
-            if !matches!(state.phase, Phase::Pending | Phase::Held | Phase::Jeopardy) {
-                drop(state);
-                return Ok(self.gone());
-            }
-            // The longest that the command may still be sent.
-            state.sending(until.min(now + core.server.command_timeout()), terms.lease);
-            state.target() + 1
+        let Some(target) = self.target(terms, now, until)? else {
+            return Ok(self.gone());
         };
-        self.sent = Sent::default();
-        self.refused = false;
+        let core = self.session.core();
         let acquired = script::acquire(
             &core.server,
             self.hold.key(),
@@ -148,6 +156,77 @@ impl Acquiring {
             &mut self.sent,
         )
         .await;
+        self.answered(acquired, terms)
+    }
+
+    /// As [`Acquiring::attempt`], for a member of a quorum: what it found beside the lock goes along.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Acquiring::attempt`].
+    pub(crate) async fn attempt_as_member(
+        &mut self,
+        terms: &Terms,
+        guards: Guards,
+        now: Moment,
+        until: Moment,
+    ) -> Result<Looked, Error> {
+        if guards.is_none() {
+            return Ok(self.attempt(terms, now, until).await?.into());
+        }
+        let Some(target) = self.target(terms, now, until)? else {
+            return Ok(self.gone().into());
+        };
+        let core = self.session.core();
+        let taken = script::acquire_member(
+            &core.server,
+            self.hold.key(),
+            &core.field(&self.hold),
+            target,
+            terms.lease,
+            guards,
+            Allotted { now, until },
+            &mut self.sent,
+        )
+        .await;
+        let (acquired, quarantined, register) = match taken {
+            Ok(taken) => (Ok(taken.acquired), taken.quarantined, taken.register),
+            Err(failure) => (Err(failure), None, None),
+        };
+        Ok(Looked {
+            attempt: self.answered(acquired, terms)?,
+            quarantined,
+            register,
+        })
+    }
+
+    /// The count to ask for; `None` if the hold is gone meanwhile.
+    fn target(&mut self, terms: &Terms, now: Moment, until: Moment) -> Result<Option<u32>, Error> {
+        let core = self.session.core();
+        // Looked at after the hold was entered: the end of the client misses neither.
+        core.open()?;
+        let target = {
+            let mut state = self.hold.state();
+            if !matches!(state.phase, Phase::Pending | Phase::Held | Phase::Jeopardy) {
+                drop(state);
+                return Ok(None);
+            }
+            // The longest that the command may still be sent.
+            state.sending(until.min(now + core.server.command_timeout()), terms.lease);
+            state.target() + 1
+        };
+        self.sent = Sent::default();
+        self.refused = false;
+        Ok(Some(target))
+    }
+
+    /// Takes in what the server answered.
+    fn answered(
+        &mut self,
+        acquired: Result<Acquired, Failure>,
+        terms: &Terms,
+    ) -> Result<Attempt, Error> {
+        let core = self.session.core();
         let is_no = matches!(
             &acquired,
             Ok(Acquired::Busy(_) | Acquired::Gone) | Err(Failure::Refused { .. })
@@ -195,6 +274,7 @@ impl Acquiring {
         let share = Share {
             watched: terms.watched,
             local: false,
+            part: false,
         };
         let claim = Claim::new(self.session.clone(), self.hold.clone(), share);
         // Looked at after the hold can be seen, so that a shutdown has either seen it or is seen

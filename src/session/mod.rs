@@ -39,7 +39,6 @@ pub(crate) struct Settings {
     pub(crate) hand_overs: Bounds,
     pub(crate) reentry: Reentry,
     /// A server remembers that it lost its data.
-    #[allow(dead_code, reason = "the quorum's driver reads it")]
     pub(crate) quarantine_on_server: bool,
     pub(crate) name_mapper: Option<NameMapper>,
 }
@@ -174,7 +173,14 @@ impl Core {
     /// Says in the log that a hold was lost, and drops it if nobody is left to be told.
     pub(crate) fn report_lost(&self, hold: &Arc<Hold>) {
         let now = self.clock.now();
-        if let Some(lost) = hold.loss(now) {
+        let is_part = {
+            let state = hold.state();
+            state.parts > 0 && state.parts == state.count
+        };
+        if is_part {
+            // The lock that it belongs to may be held all the same.
+            tracing::debug!(lock.hash = %hold.key().fingerprint(), "a part was lost");
+        } else if let Some(lost) = hold.loss(now) {
             tracing::warn!(
                 lock.hash = %hold.key().fingerprint(),
                 owner = lost.owner(),

@@ -70,6 +70,7 @@ impl Claim {
         let share = Share {
             watched: terms.watched,
             local: true,
+            part: false,
         };
         is_counted.then(|| Self::new(session.clone(), hold, share))
     }

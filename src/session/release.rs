@@ -55,6 +55,13 @@ impl Claim {
         &self.hold
     }
 
+    /// Makes it a part of a lock of many parts, which tells of its loss itself.
+    pub(crate) fn into_part(mut self) -> Self {
+        self.share.part = true;
+        self.hold.state().parts += 1;
+        self
+    }
+
     /// Leaves the claim to a later unlock by its owner.
     pub(crate) fn forget(mut self) {
         self.warn_elsewhere();

@@ -1,10 +1,11 @@
 //! What a client's thread does for locks of many instances: it looks after them in time, and extends
 //! the leases of their parts when it is asked to.
 
-use std::collections::BTreeMap;
+use std::any::Any;
+use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -13,6 +14,7 @@ use tokio::sync::{Notify, oneshot};
 use super::Core;
 use crate::clock::Moment;
 use crate::hold::Hold;
+use crate::owner::Owner;
 use crate::script::Renewed;
 use crate::server::Failure;
 
@@ -36,6 +38,8 @@ pub(crate) struct Upkeep {
 struct List {
     kept: BTreeMap<Turn, Arc<dyn Kept>>,
     extensions: Vec<Extension>,
+    /// What owners hold of locks of many instances, by the lock's id.
+    known: HashMap<(Owner, Arc<str>), Weak<dyn Any + Send + Sync>>,
     next_id: u64,
     /// When the thread means to look next, so that only an earlier moment has to wake it.
     looks_at: Option<Moment>,
@@ -85,6 +89,32 @@ impl Upkeep {
     pub(crate) fn remove(&self, turn: &mut Option<Turn>) {
         if let Some(turn) = turn.take() {
             self.list.lock().kept.remove(&turn);
+        }
+    }
+
+    /// What this owner holds of the lock with this id.
+    pub(crate) fn known(&self, owner: Owner, id: &Arc<str>) -> Option<Arc<dyn Any + Send + Sync>> {
+        let list = self.list.lock();
+        list.known.get(&(owner, id.clone()))?.upgrade()
+    }
+
+    /// From now on this owner holds this of it.
+    pub(crate) fn know(&self, owner: Owner, id: &Arc<str>, hold: Weak<dyn Any + Send + Sync>) {
+        self.list.lock().known.insert((owner, id.clone()), hold);
+    }
+
+    /// The owner does not hold this any more.
+    pub(crate) fn know_no_more(
+        &self,
+        owner: Owner,
+        id: &Arc<str>,
+        hold: &Arc<dyn Any + Send + Sync>,
+    ) {
+        let mut list = self.list.lock();
+        let key = (owner, id.clone());
+        let found = list.known.get(&key).and_then(Weak::upgrade);
+        if found.is_none_or(|found| Arc::ptr_eq(&found, hold)) {
+            list.known.remove(&key);
         }
     }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 /// From the top; a module may use those of lower rows only. `docs/design.md` has the same table.
 const LAYERS: [&[&str]; 12] = [
     &["client"],
+    &["red_lock"],
     &["lock"],
     &["request"],
     &["guard"],

@@ -1,0 +1,223 @@
+//! One call to acquire a RedLock: a re-entry, one round, or a wait with as many as it takes.
+
+use std::sync::Arc;
+
+use tracing::Instrument;
+
+use super::Inner;
+use super::claim::Claimed;
+use super::order::{Done, Orders};
+use super::wait::Waiting;
+use super::whole::Whole;
+use crate::clock::Moment;
+use crate::error::{Error, InstanceState, NoQuorum, Result};
+use crate::guard::Guard;
+use crate::hold::Terms;
+use crate::owner::Owner;
+use crate::quorum::{Event, Phase};
+use crate::request::{Acquire, Boxed, Wait, Wish};
+
+impl Acquire for Inner {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn lock(self: Arc<Self>, wish: Wish) -> Boxed<Guard> {
+        Box::pin(async move {
+            // A wait without end ends with a guard or an error.
+            let guard = self.acquired(wish, Wait::ForEver).await?;
+            guard.ok_or(Error::Closed)
+        })
+    }
+
+    fn acquire(self: Arc<Self>, wish: Wish, wait: Wait) -> Boxed<Option<Guard>> {
+        Box::pin(async move { self.acquired(wish, wait).await })
+    }
+}
+
+impl Inner {
+    async fn acquired(self: &Arc<Self>, wish: Wish, wait: Wait) -> Result<Option<Guard>> {
+        let owner = wish.owner();
+        let terms = self.terms(&wish)?;
+        let began = self.clock().now();
+        let caller = Caller {
+            lock: self,
+            owner,
+            terms: &terms,
+            deadline: match wait {
+                Wait::ForEver => None,
+                Wait::AtMost(wait) => Some(began + wait),
+                Wait::Not => Some(began),
+            },
+        };
+        let span = tracing::debug_span!(
+            "acquire",
+            lock = &*self.name,
+            %owner,
+            outcome = tracing::field::Empty,
+            waited_ms = tracing::field::Empty,
+        );
+        let outcome = caller.call(wait).instrument(span.clone()).await;
+        let waited = self.clock().now().since(began);
+        span.record("waited_ms", waited.as_millis() as u64);
+        span.record(
+            "outcome",
+            match &outcome {
+                Ok(Some(_)) => "acquired",
+                Ok(None) => "busy",
+                Err(_) => "failed",
+            },
+        );
+        outcome
+    }
+}
+
+/// One call to acquire.
+pub(super) struct Caller<'a> {
+    pub(super) lock: &'a Arc<Inner>,
+    pub(super) owner: Owner,
+    pub(super) terms: &'a Terms,
+    /// When the call has to be over.
+    pub(super) deadline: Option<Moment>,
+}
+
+/// What one round came to.
+pub(super) enum Round {
+    Won(Guard),
+    /// What became of each instance.
+    Lost(Arc<Whole>),
+}
+
+impl Caller<'_> {
+    async fn call(&self, wait: Wait) -> Result<Option<Guard>> {
+        if let Some(guard) = self.reenter().await? {
+            return Ok(Some(guard));
+        }
+        match wait {
+            Wait::Not => match self.round().await? {
+                Round::Won(guard) => Ok(Some(guard)),
+                Round::Lost(whole) => match self.no_quorum(&whole) {
+                    Some(error) => Err(error),
+                    None => Ok(None),
+                },
+            },
+            Wait::ForEver | Wait::AtMost(_) => Waiting::new(self)?.wait().await,
+        }
+    }
+
+    /// Acquires once more what this owner holds; `None` if it holds nothing.
+    pub(super) async fn reenter(&self) -> Result<Option<Guard>> {
+        let Some(whole) = self.lock.known(self.owner) else {
+            return Ok(None);
+        };
+        if let Some(lost) = whole.loss() {
+            if whole.see(|state, _| state.is_only_forgotten()) {
+                whole.be_unknown();
+                return Ok(None);
+            }
+            return Err(Error::Lost(lost));
+        }
+        let Terms { lease, watched, .. } = *self.terms;
+        let wanted = self.lock.clock().now();
+        let is_enough = |whole: &Whole| {
+            whole.see(|state, now| {
+                let quorum = &state.quorum;
+                let is_long = if watched {
+                    quorum.rules().renewed
+                } else {
+                    crate::lease::deadline(wanted, lease) <= quorum.deadline()
+                };
+                quorum.is_valid(now) && is_long
+            })
+        };
+        if !is_enough(&whole) {
+            let renewed = watched;
+            let orders = whole.step(Event::Lengthen { lease, renewed });
+            let mut orders = Orders::new(&whole, orders);
+            while let Some(ends) = whole.see(|state, now| state.quorum.extending(wanted, now)) {
+                let more = tokio::select! {
+                    biased;
+                    Some(done) = orders.next() => match done {
+                        Done::Answered { member, round, told } => whole.take_in(member, round, told),
+                        Done::GivenBack(_) => continue,
+                    },
+                    () = whole.clock.sleep_until(ends) => whole.step(Event::Tick),
+                };
+                orders.give(more);
+            }
+            orders.finish_behind();
+        }
+        if let Some(lost) = whole.loss() {
+            return Err(Error::Lost(lost));
+        }
+        if !is_enough(&whole) {
+            let need = whole.see(|state, _| state.quorum.rules().need);
+            return Err(NoQuorum::new(whole.instances(), need).into());
+        }
+        let counted = whole.claim_again(self.terms);
+        Ok(counted.then(|| Guard::several(Arc::new(Claimed::new(whole, watched)))))
+    }
+
+    /// One attempt on all instances.
+    pub(super) async fn round(&self) -> Result<Round> {
+        let now = self.lock.clock().now();
+        let (whole, orders) = Whole::begin(self.lock, self.owner, self.terms, now);
+        let attempt = Attempt { whole: &whole };
+        let mut orders = Orders::new(&whole, orders);
+        loop {
+            let (phase, wake_at) =
+                whole.see(|state, _| (state.quorum.phase(), state.quorum.wake_at()));
+            if !matches!(phase, Phase::Acquiring | Phase::Marking) {
+                break;
+            }
+            let more = tokio::select! {
+                biased;
+                Some(done) = orders.next() => match done {
+                    Done::Answered { member, round, told } => whole.take_in(member, round, told),
+                    Done::GivenBack(_) => continue,
+                },
+                () = whole.clock.sleep_until(wake_at) => whole.step(Event::Tick),
+            };
+            orders.give(more);
+        }
+        orders.finish_behind();
+        let won = whole.claim_first(self.terms);
+        if won {
+            std::mem::forget(attempt);
+            for part in self.lock.parts() {
+                part.core().waiters.wake_owner(part.key(), self.owner);
+            }
+            let claim = Claimed::new(whole, self.terms.watched);
+            return Ok(Round::Won(Guard::several(Arc::new(claim))));
+        }
+        drop(attempt);
+        Ok(Round::Lost(whole))
+    }
+
+    /// The error of a lost round, if it was lost for want of instances rather than to others.
+    pub(super) fn no_quorum(&self, whole: &Whole) -> Option<Error> {
+        let instances = whole.instances();
+        let need = whole.see(|state, _| state.quorum.rules().need);
+        let could_be_had = instances.iter().filter(|instance| {
+            matches!(
+                instance.state,
+                InstanceState::Acquired
+                    | InstanceState::HeldByAnother { .. }
+                    | InstanceState::NotAsked
+            )
+        });
+        (could_be_had.count() < need).then(|| NoQuorum::new(instances, need).into())
+    }
+}
+
+/// An acquisition under way. Dropped, it is undone.
+struct Attempt<'a> {
+    whole: &'a Arc<Whole>,
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        // What is dropped is given back in the background.
+        drop(self.whole.step(Event::Unlock));
+    }
+}

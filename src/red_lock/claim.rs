@@ -1,0 +1,191 @@
+//! One guard's claim on a lock of many instances, and the ways to end it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::order::{Done, Order, Orders};
+use super::whole::{State, Whole};
+use crate::error::{Error, Instance, Lost, LostReason, Result, UnlockUnconfirmed};
+use crate::guard::Several;
+use crate::owner::Owner;
+use crate::quorum::{Event, Phase};
+use crate::session::Unlocked;
+
+/// One guard's claim.
+pub(super) struct Claimed {
+    whole: Arc<Whole>,
+    watched: bool,
+}
+
+impl Claimed {
+    /// A claim that is counted already.
+    pub(super) fn new(whole: Arc<Whole>, watched: bool) -> Self {
+        Self { whole, watched }
+    }
+}
+
+impl Several for Claimed {
+    fn owner(&self) -> Owner {
+        self.whole.owner
+    }
+
+    fn name(&self) -> &str {
+        self.whole.lock.name()
+    }
+
+    fn is_valid(&self) -> bool {
+        self.whole.see(|state, now| state.quorum.is_valid(now))
+    }
+
+    fn remaining(&self) -> Duration {
+        self.whole.see(|state, now| {
+            if state.quorum.is_living() {
+                state.quorum.deadline().since(now)
+            } else {
+                Duration::ZERO
+            }
+        })
+    }
+
+    fn hold_count(&self) -> u32 {
+        self.whole.see(|state, _| {
+            if state.quorum.is_living() {
+                state.count
+            } else {
+                0
+            }
+        })
+    }
+
+    fn loss(&self, _early: Duration) -> Option<Lost> {
+        // The quorum itself ends early enough.
+        self.whole.loss()
+    }
+
+    fn lost_token(&self) -> CancellationToken {
+        self.whole.lost.clone()
+    }
+
+    fn token(&self) -> Option<u64> {
+        self.whole.see(|state, _| state.quorum.token())
+    }
+
+    fn instances(&self) -> Vec<Instance> {
+        self.whole.instances()
+    }
+
+    fn margin(&self) -> u32 {
+        let margin = self.whole.see(|state, now| state.quorum.margin(now));
+        u32::try_from(margin).unwrap_or(u32::MAX)
+    }
+
+    fn unlock(self: Arc<Self>) -> Pin<Box<dyn Future<Output = Result<Unlocked>> + Send>> {
+        // Ended here, so that a future that is never polled has ended it, too.
+        let ending = self.whole.end(self.watched);
+        Box::pin(async move {
+            match ending? {
+                Ending::Kept(count) => Ok(Unlocked::StillHeld { count }),
+                Ending::Last(orders) => self.whole.give_back(orders).await,
+            }
+        })
+    }
+
+    fn drop_claim(&self) {
+        // What is dropped is given back in the background.
+        drop(self.whole.end(self.watched));
+    }
+
+    fn forget(&self) {
+        self.whole
+            .see(|state, _| state.forgotten.push(self.watched));
+        self.whole.end_if_forgotten();
+    }
+}
+
+/// What ending one claim leaves to do.
+pub(super) enum Ending {
+    /// So many are left.
+    Kept(u32),
+    Last(Vec<Order>),
+}
+
+impl Whole {
+    /// Takes one claim back. An error if there is nothing to end any more.
+    pub(super) fn end(self: &Arc<Self>, watched: bool) -> Result<Ending> {
+        let mut state = self.state();
+        let given_back = self.step_in(&mut state, Event::Look);
+        state.drop_claim(watched);
+        if let Some(lost) = self.loss_in(&state) {
+            let is_last = state.is_only_forgotten();
+            drop(state);
+            drop(given_back);
+            if is_last {
+                self.be_unknown();
+            }
+            return Err(Error::Lost(lost));
+        }
+        if state.count > 0 {
+            return Ok(Ending::Kept(state.count));
+        }
+        let orders = self.step_in(&mut state, Event::Unlock);
+        drop(state);
+        self.be_unknown();
+        Ok(Ending::Last(orders))
+    }
+
+    /// A lost one that nobody is left to be told of is forgotten for good.
+    fn end_if_forgotten(self: &Arc<Self>) {
+        let is_over = self.see(|state, _| {
+            matches!(state.quorum.phase(), Phase::Lost(_)) && state.is_only_forgotten()
+        });
+        if is_over {
+            self.be_unknown();
+        }
+    }
+
+    /// Gives back what is held, everywhere at once; ends when a quorum has confirmed it.
+    async fn give_back(self: &Arc<Self>, orders: Vec<Order>) -> Result<Unlocked> {
+        let need = self.see(|state, _| state.quorum.rules().need);
+        let mut orders = Orders::new(self, orders);
+        let (mut confirmed, mut unsure) = (0, None);
+        while let Some(done) = orders.next().await {
+            match done {
+                Done::GivenBack(Ok(_)) => confirmed += 1,
+                Done::GivenBack(Err(Error::Lost(_))) => {}
+                Done::GivenBack(Err(error)) => unsure = Some(error),
+                Done::Answered { .. } => {}
+            }
+            if confirmed >= need {
+                orders.finish_behind();
+                return Ok(Unlocked::Released);
+            }
+        }
+        let lock = self.lock.name();
+        match unsure {
+            Some(cause) => Err(UnlockUnconfirmed::new(lock, Some(cause)).into()),
+            // So few said that it was ours: it was lost before.
+            None => Err(Error::Lost(
+                self.lost_as(LostReason::NotOurs, &self.state()),
+            )),
+        }
+    }
+}
+
+impl State {
+    fn drop_claim(&mut self, watched: bool) {
+        self.count = self.count.saturating_sub(1);
+        self.watched = self.watched.saturating_sub(u32::from(watched));
+        if self.watched == 0 && self.count > 0 {
+            self.quorum.let_expire();
+        }
+    }
+
+    /// Every claim left is a forgotten one.
+    pub(super) fn is_only_forgotten(&self) -> bool {
+        self.count as usize == self.forgotten.len()
+    }
+}

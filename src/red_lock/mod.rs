@@ -1,0 +1,343 @@
+//! A lock on many independent instances, held by whoever has a quorum of them.
+
+mod acquire;
+mod claim;
+mod keep;
+mod order;
+mod part;
+mod unlock;
+mod wait;
+mod whole;
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::{Clock, Moment};
+use crate::error::{Error, Result};
+use crate::guard::Held;
+use crate::hold::Terms;
+use crate::lease;
+use crate::lock::Lock;
+use crate::owner::Owner;
+use crate::quorum::Rules;
+use crate::request::{LockRequest, TryLockRequest, Wish};
+use crate::session::Core;
+
+use part::Part;
+pub use unlock::UnlockAllRequest;
+use whole::Whole;
+
+/// A lock on many independent instances: whoever has more than half of them has it.
+///
+/// One Redis server that loses its data loses its locks. A RedLock is one lock kept on several servers
+/// (deployments, later) that have nothing to do with each other, so that it outlives the loss of some
+/// of them. It behaves as a [`Lock`] does: the same requests, the same [`Guard`](crate::Guard),
+/// re-entry, watchdog and [`Guard::lost`](crate::Guard::lost). Corresponds to Redisson's
+/// `RedissonRedLock`, whose locks it shares: Java services and this one exclude each other.
+///
+/// Every instance is asked in parallel, with a time limit of its own, and the answers of a quorum
+/// decide: the round trip of the third-fastest of five, however slow the others are. What a round
+/// acquired without a quorum is given back at once. The watchdog extends the leases in rounds, too,
+/// and takes again what an instance has lost.
+/// [`Guard::instances`](crate::Guard::instances) tells how each instance stands,
+/// [`Guard::margin`](crate::Guard::margin) how many more may be lost.
+///
+/// # Independent instances
+///
+/// Each lock should come from a [`Client`](crate::Client) of its own, connected to a server of its
+/// own. Instances that share a server are allowed, and go down together: they make the lock no safer.
+/// So is an even number of them: four instances survive the loss of one, as three do.
+///
+/// # What it needs
+///
+/// Clocks that run at rates less than 1 % apart, and instances that keep a key until its TTL is over.
+/// An instance that comes back may have lost what it acknowledged, so it does not count for
+/// [`RedLock::max_lease`] after this client has seen that it is another than before.
+/// [`RedLock::masking`] bears with losses that nobody saw. Where a late write must never get through,
+/// whatever happens, take [`RedLock::fenced`] and let the resource refuse smaller tokens:
+/// `docs/quorum.md` says what can and what cannot be promised.
+///
+/// # Examples
+///
+/// ```no_run
+/// use lockdog::{Client, RedLock};
+///
+/// # async fn example() -> lockdog::Result<()> {
+/// let mut locks = Vec::new();
+/// for host in ["redis-a", "redis-b", "redis-c"] {
+///     let client = Client::connect(format!("redis://{host}:6379")).await?;
+///     locks.push(client.lock("orders:42"));
+/// }
+/// let lock = RedLock::new(locks);
+///
+/// let guard = lock.lock().await?;
+/// println!("{} more may fail", guard.margin());
+/// guard.unlock().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct RedLock {
+    inner: Arc<Inner>,
+}
+
+/// What the handles and requests of one lock share.
+#[derive(Clone)]
+pub(crate) struct Inner {
+    /// In the order of their clients and names, whatever order they were given in.
+    parts: Arc<[Part]>,
+    /// Parts that cannot be used are an error of each request.
+    refused: Option<Error>,
+    name: Arc<str>,
+    /// Tells it from every other lock of this process.
+    id: Arc<str>,
+    masked: usize,
+    fenced: bool,
+    max_lease: Duration,
+    min_validity: Duration,
+}
+
+impl RedLock {
+    /// The lock that these locks make together. No locks, or the same one twice, is an error of each
+    /// request. Corresponds to Redisson's `new RedissonRedLock(a, b, c)`.
+    pub fn new(locks: impl IntoIterator<Item = Lock>) -> Self {
+        let mut locks: Vec<Lock> = locks.into_iter().collect();
+        locks.sort_by_cached_key(|lock| (lock.session().core().id, lock.name().to_owned()));
+        let mut inner = Inner {
+            parts: Arc::new([]),
+            refused: None,
+            name: "".into(),
+            id: "".into(),
+            masked: 0,
+            fenced: false,
+            max_lease: DEFAULT_MAX_LEASE,
+            min_validity: Duration::ZERO,
+        };
+        let mut parts = Vec::with_capacity(locks.len());
+        for lock in &locks {
+            match lock.key() {
+                Ok(key) => parts.push(Part::new(lock.session().clone(), key.clone())),
+                Err(error) => inner.refused = Some(error),
+            }
+        }
+        let is_twice = parts.windows(2).any(|pair| pair[0].is(&pair[1]));
+        if locks.is_empty() {
+            let why = "it needs at least one lock".to_owned();
+            inner.refused = Some(Error::invalid("locks", why));
+        } else if is_twice {
+            let why = "the same lock of the same client is given twice".to_owned();
+            inner.refused = Some(Error::invalid("locks", why));
+        }
+        let mut names: Vec<&str> = locks.iter().map(Lock::name).collect();
+        names.dedup();
+        inner.name = names.join(", ").into();
+        inner.parts = parts.into();
+        Self::from(inner)
+    }
+
+    /// Bears with so many instances that lose what they acknowledged without anybody noticing: more
+    /// than half of all and them are needed, four of five instead of three for one.
+    ///
+    /// More than the instances can bear is an error of each request. Defaults to none. Redisson has
+    /// nothing like it.
+    pub fn masking(self, instances: usize) -> Self {
+        self.with_settings(|inner| inner.masked = instances)
+    }
+
+    /// Has every acquire bring a fencing token: [`Guard::token`](crate::Guard::token), larger than
+    /// those of all acquires that ended before this one began, and never the same twice. A re-entry
+    /// keeps it. The resource has to refuse a token smaller than one it has seen.
+    ///
+    /// Costs one round trip more for each acquire. Each instance keeps a register for each lock, for
+    /// 30 days after its last token.
+    ///
+    /// Defaults to none. Redisson's RedLock has nothing like it.
+    pub fn fenced(self) -> Self {
+        self.with_settings(|inner| inner.fenced = true)
+    }
+
+    /// The longest lease that anybody takes this lock for, in this service or another: an instance
+    /// that came back, perhaps without its data, does not count until it is over, with 1 % and 2 s
+    /// for clocks. Also the longest that can be asked for.
+    ///
+    /// Defaults to 120 s.
+    pub fn max_lease(self, lease: Duration) -> Self {
+        self.with_settings(|inner| inner.max_lease = lease)
+    }
+
+    /// Does not take the lock for acquired if less than this is left to act on it, because the
+    /// instances took so long to answer.
+    ///
+    /// Defaults to nothing.
+    pub fn min_validity(self, validity: Duration) -> Self {
+        self.with_settings(|inner| inner.min_validity = validity)
+    }
+
+    /// The names of its locks; one, if they all have the same.
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// Acquires the lock, waiting for it as long as it takes. Corresponds to Redisson's `lock()`, and
+    /// with [`LockRequest::lease`] to `lock(lease, unit)`.
+    ///
+    /// Without a lease the watchdog extends the lock until it is unlocked; the lease is the shortest
+    /// `watchdog_lease` of the clients.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoQuorum`] if too few instances could be asked for the whole command timeout.
+    /// [`Error::Lost`] if this owner held the lock, has a guard of it still, and lost it.
+    /// [`Error::Invalid`] for locks, names or leases that cannot be used; [`Error::TooManyWaiters`],
+    /// [`Error::Closed`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancelled at any point, what was acquired is given back in the background.
+    pub fn lock(&self) -> LockRequest {
+        LockRequest::new(self.inner.clone())
+    }
+
+    /// Acquires the lock if that can be done at once, or within
+    /// [`TryLockRequest::wait`]. Corresponds to Redisson's `tryLock()`, `tryLock(wait, unit)` and
+    /// `tryLock(wait, lease, unit)`.
+    ///
+    /// Answers `None` if others have so many instances that no quorum is left.
+    ///
+    /// # Errors
+    ///
+    /// As [`RedLock::lock`]. Too few instances that could be asked are an error, never `None`.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`RedLock::lock`].
+    pub fn try_lock(&self) -> TryLockRequest {
+        TryLockRequest::new(self.inner.clone())
+    }
+
+    /// Acquires the lock, does the work, unlocks: see [`Lock::with`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::with`] and [`RedLock::lock`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Lock::with`].
+    pub async fn with<F, Fut>(&self, work: F) -> Result<Fut::Output>
+    where
+        F: FnOnce(Held) -> Fut,
+        Fut: Future,
+    {
+        self.lock().with(work).await
+    }
+
+    fn with_settings(self, change: impl FnOnce(&mut Inner)) -> Self {
+        let mut inner = (*self.inner).clone();
+        change(&mut inner);
+        Self::from(inner)
+    }
+}
+
+impl From<Inner> for RedLock {
+    fn from(mut inner: Inner) -> Self {
+        let mut id = format!("{}{}", inner.masked, if inner.fenced { "!" } else { "" });
+        for part in &*inner.parts {
+            id.push_str(&format!(" {} {:?}", part.core().id, part.key().key()));
+        }
+        inner.id = id.into();
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+}
+
+impl Inner {
+    fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn is_fenced(&self) -> bool {
+        self.fenced
+    }
+
+    fn longest_lease(&self) -> Duration {
+        self.max_lease
+    }
+
+    /// The client whose queue its waiters of this process stand in, and who knows of its holds.
+    fn home(&self) -> &Part {
+        &self.parts[0]
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.home().core().clock
+    }
+
+    fn rules(&self, terms: &Terms, max_until: Moment) -> Rules {
+        let members = self.parts.len();
+        Rules {
+            members,
+            need: Rules::need(members, self.masked),
+            reads: if self.fenced {
+                Rules::reads(members, self.masked)
+            } else {
+                0
+            },
+            lease: terms.lease,
+            renewed: terms.watched,
+            min_validity: self.min_validity,
+            max_until,
+        }
+    }
+
+    /// What a request means for this lock. Checks everything that can be checked before a command is
+    /// sent.
+    fn terms(&self, wish: &Wish) -> Result<Terms> {
+        if let Some(refused) = &self.refused {
+            return Err(refused.clone());
+        }
+        let members = self.parts.len();
+        if Rules::need(members, self.masked) > members {
+            let why = format!("{members} locks cannot mask so many, got={}", self.masked);
+            return Err(Error::invalid("masking", why));
+        }
+        lease::check("max_lease", self.max_lease, Duration::MAX)?;
+        let mut shortest: Option<Terms> = None;
+        for part in self.parts() {
+            let terms = wish.terms(&part.core().settings)?;
+            if shortest.is_none_or(|found| terms.lease < found.lease) {
+                shortest = Some(terms);
+            }
+        }
+        let terms = shortest.ok_or(Error::Closed)?;
+        lease::check("lease", terms.lease, self.max_lease)?;
+        Ok(terms)
+    }
+
+    /// What `owner` holds already, or held and has a guard of still.
+    fn known(&self, owner: Owner) -> Option<Arc<Whole>> {
+        let core: &Arc<Core> = self.home().core();
+        let known: Arc<dyn Any + Send + Sync> = core.upkeep.known(owner, &self.id)?;
+        known.downcast().ok()
+    }
+}
+
+impl fmt::Debug for RedLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedLock")
+            .field("name", &self.name())
+            .field("locks", &self.inner.parts.len())
+            .field("masking", &self.inner.masked)
+            .field("fenced", &self.inner.fenced)
+            .finish_non_exhaustive()
+    }
+}
+
+const DEFAULT_MAX_LEASE: Duration = Duration::from_secs(120);

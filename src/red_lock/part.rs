@@ -1,0 +1,266 @@
+//! One instance of a RedLock: a lock on a client of its own, and what is asked of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Moment;
+use crate::error::{Error, Instance, InstanceState};
+use crate::hold::{Hold, Standing, Terms};
+use crate::key::LockKey;
+use crate::owner::Owner;
+use crate::quorum::{Answer, Register, quarantine};
+use crate::script::{self, Guards, Marked, Renewed};
+use crate::server::{Allotted, Failure, Sent};
+use crate::session::{Acquiring, Attempt, Claim, Core, Session};
+
+/// A lock that is an instance of a bigger one.
+pub(super) struct Part {
+    session: Arc<Session>,
+    key: Arc<LockKey>,
+}
+
+/// What an instance is asked for in a first round, or to heal.
+#[derive(Clone, Copy)]
+pub(super) struct Taking {
+    pub(super) owner: Owner,
+    pub(super) terms: Terms,
+    pub(super) is_fenced: bool,
+    /// The longest lease that anybody asks of these instances.
+    pub(super) max_lease: Duration,
+    /// The answer is not waited for beyond this.
+    pub(super) until: Moment,
+}
+
+/// What an instance answered, and what comes with it.
+pub(super) struct Told {
+    pub(super) answer: Answer,
+    pub(super) claim: Option<Claim>,
+    /// Why it could not be had.
+    pub(super) cause: Option<Error>,
+}
+
+impl Part {
+    pub(super) fn new(session: Arc<Session>, key: Arc<LockKey>) -> Self {
+        Self { session, key }
+    }
+
+    pub(super) fn core(&self) -> &Arc<Core> {
+        self.session.core()
+    }
+
+    pub(super) fn key(&self) -> &Arc<LockKey> {
+        &self.key
+    }
+
+    /// It is the same lock of the same client.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        self.core().id == other.core().id && self.key.key() == other.key.key()
+    }
+
+    pub(super) fn report(&self, state: InstanceState) -> Instance {
+        Instance {
+            lock: self.key.name().to_owned(),
+            server: self.core().server.address(),
+            state,
+        }
+    }
+
+    /// Acquires the lock there.
+    ///
+    /// # Cancel safety
+    ///
+    /// Whatever it did is undone in the background.
+    pub(super) async fn take(&self, taking: &Taking) -> Told {
+        self.try_take(taking).await.unwrap_or_else(|error| {
+            self.suspect(&error);
+            Told::failed(error)
+        })
+    }
+
+    async fn try_take(&self, taking: &Taking) -> Result<Told, Error> {
+        let core = self.core();
+        self.has_answered()?;
+        let guards = Guards {
+            quarantine: core
+                .settings
+                .quarantine_on_server
+                .then(|| quarantine::period(taking.max_lease)),
+            register: taking.is_fenced,
+        };
+        loop {
+            if let Some(left) = self.quarantined(taking) {
+                return Ok(Told::from(Answer::Quarantined(left)));
+            }
+            let (now, until) = (core.clock.now(), taking.until);
+            let mut acquiring = match core.holds.standing(&self.key, taking.owner) {
+                Standing::Holding(hold) => {
+                    Acquiring::again(&self.session, hold, now, until).await?
+                }
+                Standing::Lost(lost) => return Err(Error::Lost(lost)),
+                Standing::Forgotten(hold) => {
+                    core.report_lost(&hold);
+                    continue;
+                }
+                Standing::Acquiring | Standing::Nothing => {
+                    Acquiring::first(&self.session, &self.key, taking.owner)
+                }
+            };
+            let now = core.clock.now();
+            let looked = acquiring
+                .attempt_as_member(&taking.terms, guards, now, until)
+                .await?;
+            let register = looked.register.map(|register| self.register(register));
+            if let Some(left) = looked.quarantined {
+                return Ok(Told::from(Answer::Quarantined(left)));
+            }
+            match looked.attempt {
+                // The connection may be another than at the first look.
+                Attempt::Granted(claim) => {
+                    return Ok(match self.quarantined(taking) {
+                        Some(left) => Told::from(Answer::Quarantined(left)),
+                        None => Told {
+                            answer: Answer::Taken(register),
+                            claim: Some(claim.into_part()),
+                            cause: None,
+                        },
+                    });
+                }
+                Attempt::Busy(ttl) => return Ok(Told::from(Answer::Busy(ttl, register))),
+                Attempt::Lost(lost) => return Err(Error::Lost(lost)),
+                // Freed by force before the grant was read.
+                Attempt::Ended if core.clock.now() < until => core.open()?,
+                Attempt::Ended | Attempt::TooLate => {
+                    let waited = core.clock.now().since(now);
+                    return Err(Error::Timeout { waited });
+                }
+            }
+        }
+    }
+
+    /// Extends the lease of what is held there, on the client's own thread.
+    pub(super) async fn extend(&self, hold: &Arc<Hold>, lease: Duration, until: Moment) -> Told {
+        let core = self.core();
+        let now = core.clock.now();
+        if !hold.state().is_valid(now) {
+            return Told::from(Answer::NotOurs);
+        }
+        if let Err(error) = self.has_answered() {
+            return Told::failed(error);
+        }
+        let mut answer = std::pin::pin!(core.extend(hold, lease));
+        let answer = match tokio::time::timeout(until.since(now), &mut answer).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                // It may come yet; but nothing more is asked before it does.
+                core.server.suspect(&Failure::Silent(until.since(now)));
+                answer.await
+            }
+        };
+        match answer {
+            Ok(Renewed::Extended) if hold.state().is_living() => Told::from(Answer::Extended),
+            Ok(Renewed::Extended | Renewed::Missing) => Told::from(Answer::NotOurs),
+            Ok(Renewed::Unknown) => {
+                let cause = "the server could not extend the lease".into();
+                Told::failed(Error::Unavailable { cause })
+            }
+            Err(failure) => {
+                let error = failure.into();
+                self.suspect(&error);
+                Told::failed(error)
+            }
+        }
+    }
+
+    /// Writes a fencing token down.
+    pub(super) async fn mark(
+        &self,
+        hold: &Arc<Hold>,
+        token: u64,
+        lease: Duration,
+        until: Moment,
+    ) -> Told {
+        let core = self.core();
+        let now = core.clock.now();
+        hold.state().sending(until, lease);
+        let mut sent = Sent::default();
+        let marked = script::mark(
+            &core.server,
+            &self.key,
+            &core.field(hold),
+            token,
+            lease,
+            Allotted { now, until },
+            &mut sent,
+        )
+        .await;
+        match marked {
+            Ok(Marked::Done) => {
+                let answered = core.clock.now();
+                core.holds
+                    .change(hold, |state| state.renew(now, lease, answered));
+                Told::from(Answer::Marked)
+            }
+            Ok(Marked::Conflict(token)) => Told::from(Answer::Conflict(token)),
+            Ok(Marked::Lost) => Told::from(Answer::NotOurs),
+            Err(failure) => {
+                let error = failure.into();
+                self.suspect(&error);
+                Told::failed(error)
+            }
+        }
+    }
+
+    /// An error if it is known that it would not answer.
+    fn has_answered(&self) -> Result<(), Error> {
+        self.core().open()?;
+        match self.core().server.suspected() {
+            Some(failure) => Err(failure.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// How long the instance does not count, because it may have lost its data.
+    fn quarantined(&self, taking: &Taking) -> Option<Duration> {
+        let core = self.core();
+        quarantine::left(core.server.reborn(), taking.max_lease, core.clock.now())
+    }
+
+    /// An instance that is another than before may have lost its registers, whatever its epoch says.
+    fn register(&self, register: script::Register) -> Register {
+        let is_unsure = register.value.is_none() && self.core().server.reborn().is_some();
+        Register {
+            value: register.value,
+            time: register.time,
+            reborn: register.fresh || is_unsure,
+        }
+    }
+
+    /// Asks it nothing more until it has answered a probe, if it did not answer.
+    fn suspect(&self, error: &Error) {
+        let failure = match error {
+            Error::Timeout { waited } => Failure::Silent(*waited),
+            Error::Unavailable { cause } => Failure::Unsent(cause.clone()),
+            _ => return,
+        };
+        self.core().server.suspect(&failure);
+    }
+}
+
+impl Told {
+    fn failed(cause: Error) -> Self {
+        Self {
+            cause: Some(cause),
+            ..Self::from(Answer::Failed)
+        }
+    }
+}
+
+impl From<Answer> for Told {
+    fn from(answer: Answer) -> Self {
+        Self {
+            answer,
+            claim: None,
+            cause: None,
+        }
+    }
+}

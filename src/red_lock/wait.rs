@@ -1,0 +1,237 @@
+//! The wait for a RedLock: round after round, each when enough instances may be free.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+
+use super::acquire::{Caller, Round};
+use super::whole::Whole;
+use crate::clock::Moment;
+use crate::error::{Error, InstanceState, Result};
+use crate::guard::Guard;
+use crate::quorum::{Patience, Rules};
+use crate::wait::{Place, Wake, Wish};
+
+/// A caller that waits. Of all callers of this process one asks the instances: the contender in the
+/// queue of the lock's home.
+pub(super) struct Waiting<'a> {
+    caller: &'a Caller<'a>,
+    /// A place in the queue of each instance's client, for the sake of its messages; the home's comes
+    /// first, and the others are taken when the lock is found busy.
+    places: Vec<Place>,
+    patience: Patience,
+    /// Subscriptions were asked for.
+    listens: bool,
+    rounds: u32,
+    /// Since when too few instances can be asked, and what the last round said of them.
+    outage: Option<(Moment, Error)>,
+}
+
+impl<'a> Waiting<'a> {
+    pub(super) fn new(caller: &'a Caller<'a>) -> Result<Self> {
+        let members = caller.lock.parts().len();
+        let need = Rules::need(members, caller.lock.masked);
+        let mut waiting = Self {
+            caller,
+            places: Vec::new(),
+            patience: Patience::new(members, need),
+            listens: false,
+            rounds: 0,
+            outage: None,
+        };
+        waiting.enter()?;
+        Ok(waiting)
+    }
+
+    /// Takes a place in the next queue.
+    fn enter(&mut self) -> Result<()> {
+        let Caller { lock, owner, .. } = *self.caller;
+        let part = &lock.parts()[self.places.len()];
+        let wish = Wish {
+            owner,
+            terms: None,
+            deadline: self.caller.deadline,
+        };
+        let core = part.core();
+        let place = core.waiters.enter(part.key(), wish, core.clock.now())?;
+        self.places.push(place);
+        Ok(())
+    }
+
+    pub(super) async fn wait(mut self) -> Result<Option<Guard>> {
+        let caller = self.caller;
+        let core = caller.lock.home().core();
+        let mut looked = false;
+        loop {
+            core.open()?;
+            if let Some(guard) = caller.reenter().await? {
+                self.has_lock();
+                return Ok(Some(guard));
+            }
+            let now = core.clock.now();
+            if looked && caller.deadline.is_some_and(|deadline| now >= deadline) {
+                return match self.outage {
+                    Some((_, error)) => Err(error),
+                    None => Ok(None),
+                };
+            }
+            let cap = now + core.clock.sooner(core.settings.poll_cap);
+            if !self.is_contender(now) {
+                looked = true;
+                self.told(cap).await?;
+                continue;
+            }
+            // While this client keeps the lock, its waiters send nothing.
+            let own = core.holds.outlook(caller.lock.home().key());
+            if let Some(kept) = own.kept_until {
+                looked = true;
+                self.told(kept.min(cap)).await?;
+                continue;
+            }
+            looked = true;
+            let whole = match caller.round().await? {
+                Round::Won(guard) => {
+                    self.has_lock();
+                    return Ok(Some(guard));
+                }
+                Round::Lost(whole) => whole,
+            };
+            self.learn(&whole)?;
+            if self.listen().await? {
+                continue;
+            }
+            let cap = core.clock.now() + self.pause();
+            loop {
+                let next = self.patience.next_round(cap);
+                if core.clock.now() >= next || !self.told(next).await? {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// The longest wait for the next round.
+    fn pause(&mut self) -> Duration {
+        let core = self.caller.lock.home().core();
+        let cap = core.settings.poll_cap;
+        match core.settings.wake {
+            Wake::PubSub => core.clock.sooner(cap),
+            Wake::Poll(backoff) => {
+                let pause = backoff.pause(self.rounds);
+                self.rounds = self.rounds.saturating_add(1);
+                core.clock.later(pause.min(cap))
+            }
+        }
+    }
+
+    fn is_contender(&self, now: Moment) -> bool {
+        let home = &self.places[0];
+        home.look(now).is_contender || home.take_over(now).is_some()
+    }
+
+    /// Draws the lesson from a lost round.
+    fn learn(&mut self, whole: &Arc<Whole>) -> Result<()> {
+        let clock = &whole.clock;
+        let now = clock.now();
+        let (mut acquired, mut busy) = (false, false);
+        for (member, instance) in whole.instances().into_iter().enumerate() {
+            match instance.state {
+                InstanceState::Acquired => {
+                    acquired = true;
+                    self.patience.free(member);
+                }
+                InstanceState::NotAsked => self.patience.free(member),
+                InstanceState::HeldByAnother { ttl } => {
+                    busy = true;
+                    // A TTL of n ms is over when n + 1 ms have passed for certain.
+                    let until = ttl.map(|ttl| now + ttl + Duration::from_millis(1));
+                    self.patience.busy(member, until);
+                }
+                _ => self.patience.out_of_reach(member),
+            }
+        }
+        if acquired && busy {
+            let began = whole.see(|state, _| state.quorum.began());
+            self.patience.collided(now.since(began), clock.part(), now);
+        } else {
+            self.patience.was_held();
+        }
+        match self.caller.no_quorum(whole) {
+            None => self.outage = None,
+            Some(error) => {
+                let since = self.outage.as_ref().map_or(now, |(since, _)| *since);
+                let patience = self.caller.lock.home().core().server.command_timeout();
+                if self.caller.deadline.is_none() && now.since(since) >= patience {
+                    return Err(error);
+                }
+                self.outage = Some((since, error));
+            }
+        }
+        Ok(())
+    }
+
+    /// Hears the messages of every instance from now on. True if that is news: the lock may have been
+    /// released before.
+    async fn listen(&mut self) -> Result<bool> {
+        let caller = self.caller;
+        let home = caller.lock.home().core();
+        if self.listens || self.outage.is_some() {
+            return Ok(false);
+        }
+        self.listens = true;
+        while self.places.len() < caller.lock.parts().len() {
+            self.enter()?;
+        }
+        let subscriptions: FuturesUnordered<_> = self
+            .places
+            .iter()
+            .zip(caller.lock.parts())
+            .filter(|(_, part)| matches!(part.core().settings.wake, Wake::PubSub))
+            .map(|(place, part)| {
+                let core = part.core();
+                place.subscribed(core.server.source(), core.server.command_timeout())
+            })
+            .collect();
+        // An instance that does not answer is not waited for.
+        let limit = caller.deadline.map_or(LISTENING_SOON, |deadline| {
+            LISTENING_SOON.min(deadline.since(home.clock.now()))
+        });
+        let all = subscriptions.collect::<Vec<()>>();
+        let _all_in_time = tokio::time::timeout(limit, all).await;
+        Ok(true)
+    }
+
+    /// Waits until one of the instances has something to tell, or until then. True if one did: it may
+    /// be free.
+    async fn told(&mut self, until: Moment) -> Result<bool> {
+        let clock = self.caller.lock.clock();
+        let until = self.caller.deadline.map_or(until, |end| end.min(until));
+        let mut waits: FuturesUnordered<_> = self
+            .places
+            .iter()
+            .enumerate()
+            .map(|(member, place)| async move { (member, place.wait(until).await) })
+            .collect();
+        let Some((member, ended)) = waits.next().await else {
+            return Ok(false);
+        };
+        drop(waits);
+        ended?;
+        if clock.now() >= until {
+            return Ok(false);
+        }
+        self.patience.free(member);
+        Ok(true)
+    }
+
+    fn has_lock(&self) {
+        for place in &self.places {
+            place.has_lock();
+        }
+    }
+}
+
+/// A subscription takes a round trip, or a connection to be opened.
+const LISTENING_SOON: Duration = Duration::from_millis(500);

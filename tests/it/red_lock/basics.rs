@@ -1,0 +1,136 @@
+//! Lock, unlock, busy, re-entry and hand-over, on servers that are well.
+
+use std::future::IntoFuture;
+
+use lockdog::{Error, InstanceState, Owner, Unlocked};
+
+use super::{SOON, Servers, lock_of, ms};
+use crate::support::eventually;
+
+#[tokio::test]
+async fn it_is_taken_on_every_server_and_given_back_on_every_server() {
+    let servers = Servers::start(5).await;
+    let lock = servers.lock("l").await;
+    let guard = lock.lock().await.unwrap();
+    eventually(SOON, "it stands on all", || async {
+        servers.taken("l").await == 5
+    })
+    .await;
+    eventually(SOON, "all count", || async { guard.margin() == 2 }).await;
+    for instance in guard.instances() {
+        assert!(
+            matches!(instance.state, InstanceState::Acquired),
+            "{instance}"
+        );
+    }
+    assert!(guard.is_valid() && guard.remaining() > ms(29_000));
+    assert_eq!(
+        (guard.lock_name(), guard.hold_count(), guard.token()),
+        ("l", 1, None)
+    );
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    eventually(SOON, "it is nowhere", || async {
+        servers.taken("l").await == 0
+    })
+    .await;
+    servers.assert_clean().await;
+}
+
+#[tokio::test]
+async fn one_who_tries_finds_it_busy_and_one_who_waits_gets_it() {
+    let servers = Servers::start(3).await;
+    let (first, second) = (servers.lock("l").await, servers.lock("l").await);
+    let guard = first.lock().await.unwrap();
+    assert!(second.try_lock().await.unwrap().is_none());
+    assert!(second.try_lock().wait(ms(50)).await.unwrap().is_none());
+    let waiter = tokio::spawn(second.lock().into_future());
+    tokio::time::sleep(ms(300)).await;
+    assert!(!waiter.is_finished());
+    guard.unlock().await.unwrap();
+    let guard = waiter.await.unwrap().unwrap();
+    assert!(guard.is_valid());
+    guard.unlock().await.unwrap();
+    eventually(SOON, "it is nowhere", || async {
+        servers.taken("l").await == 0
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_owner_enters_again_and_others_do_not() {
+    let servers = Servers::start(3).await;
+    let clients = servers.clients().await;
+    let lock = lock_of(&clients, "l");
+    let outer = lock.lock().await.unwrap();
+    // Another handle of the same lock.
+    let inner = lock_of(&clients, "l").lock().await.unwrap();
+    assert_eq!((outer.hold_count(), inner.hold_count()), (2, 2));
+    let other = Owner::new();
+    assert!(lock.try_lock().owner(&other).await.unwrap().is_none());
+    assert_eq!(
+        inner.unlock().await.unwrap(),
+        Unlocked::StillHeld { count: 1 }
+    );
+    assert!(outer.is_valid());
+    assert!(lock.try_lock().owner(&other).await.unwrap().is_none());
+    drop(outer);
+    eventually(SOON, "it is nowhere", || async {
+        servers.taken("l").await == 0
+    })
+    .await;
+    let guard = lock.try_lock().owner(&other).await.unwrap();
+    assert!(guard.is_some());
+}
+
+#[tokio::test]
+async fn what_cannot_be_a_lock_is_an_error_of_each_request() {
+    let servers = Servers::start(2).await;
+    let clients = servers.clients().await;
+    let refused = |lock: lockdog::RedLock| async move {
+        assert!(matches!(lock.lock().await, Err(Error::Invalid { .. })));
+        assert!(matches!(lock.try_lock().await, Err(Error::Invalid { .. })));
+    };
+    refused(lockdog::RedLock::new([])).await;
+    refused(lockdog::RedLock::new([
+        clients[0].lock("l"),
+        clients[0].lock("l"),
+    ]))
+    .await;
+    refused(lockdog::RedLock::new([
+        clients[0].lock("l"),
+        clients[1].lock(""),
+    ]))
+    .await;
+    refused(lock_of(&clients, "l").masking(2)).await;
+    let lock = lock_of(&clients, "l");
+    assert!(matches!(
+        lock.lock().lease(ms(1)).await,
+        Err(Error::Invalid { .. })
+    ));
+    assert!(matches!(
+        lock.lock().lease(ms(121_000)).await,
+        Err(Error::Invalid { .. })
+    ));
+    servers.assert_clean().await;
+}
+
+#[tokio::test]
+async fn fencing_tokens_grow_and_a_re_entry_keeps_its_own() {
+    let servers = Servers::start(3).await;
+    let (mine, yours) = (
+        servers.lock("l").await.fenced(),
+        servers.lock("l").await.fenced(),
+    );
+    let mut largest = 0;
+    for turn in 0..6 {
+        let lock = if turn % 2 == 0 { &mine } else { &yours };
+        let guard = lock.lock().await.unwrap();
+        let token = guard.token().unwrap();
+        assert!(token > largest, "{token} after {largest}");
+        let inner = lock.lock().await.unwrap();
+        assert_eq!(inner.token(), Some(token));
+        largest = token;
+        drop(inner);
+        guard.unlock().await.unwrap();
+    }
+}
