@@ -1,41 +1,55 @@
 //! lockdog itself.
 
-use lockdog::{Client, Guard, Lock, Reentry};
+use lockdog::{Client, Guard, Lock, RedLock, Reentry};
 
 use crate::Result;
 use crate::drive::library::Library;
 use crate::protocol::Request;
 
-pub(crate) struct Lockdog(Client);
+/// A client for each server.
+pub(crate) struct Lockdog(Vec<Client>);
+
+pub(crate) enum Named {
+    One(Lock),
+    Quorum(RedLock),
+}
 
 impl Library for Lockdog {
-    type Lock = Lock;
+    type Lock = Named;
     type Held = Guard;
 
     fn refuses(workload: &str) -> Option<&'static str> {
         match workload {
-            "W6" => Some("RedLock is not there yet"),
             "rtt" | "idle" | "serial" => Some("the bare protocol's"),
             _ => None,
         }
     }
 
     async fn connect(request: &Request) -> Result<Self> {
-        let url = request.urls.first().ok_or("a URL is missing")?;
         let reentry = match request.workload.as_str() {
             "W7-local" => Reentry::Local,
             _ => Reentry::Counted,
         };
-        let client = Client::builder().url(url).reentry(reentry);
-        Ok(Self(client.build().await?))
+        let mut clients = Vec::with_capacity(request.urls.len());
+        for url in &request.urls {
+            let client = Client::builder().url(url).reentry(reentry);
+            clients.push(client.build().await?);
+        }
+        Ok(Self(clients))
     }
 
-    fn lock(&self, name: &str) -> Lock {
-        self.0.lock(name)
+    fn lock(&self, name: &str) -> Named {
+        match &self.0[..] {
+            [client] => Named::One(client.lock(name)),
+            clients => Named::Quorum(RedLock::new(clients.iter().map(|client| client.lock(name)))),
+        }
     }
 
-    async fn acquire(lock: &Lock) -> Result<Guard> {
-        Ok(lock.lock().await?)
+    async fn acquire(lock: &Named) -> Result<Guard> {
+        Ok(match lock {
+            Named::One(lock) => lock.lock().await?,
+            Named::Quorum(lock) => lock.lock().await?,
+        })
     }
 
     async fn unlock(held: Guard) -> Result<()> {
@@ -44,6 +58,8 @@ impl Library for Lockdog {
     }
 
     async fn close(self) {
-        self.0.shutdown().await;
+        for client in self.0 {
+            client.shutdown().await;
+        }
     }
 }

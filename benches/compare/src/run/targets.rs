@@ -103,7 +103,7 @@ pub(crate) fn all() -> Vec<Target> {
     let quorum = Cell::new("W6", 1);
     add(quorum, "p50_us", AtMost(1.5), Library("raw"));
     for fault in [Condition::Killed, Condition::Frozen] {
-        add(quorum.under(fault), "p50_us", AtMost(1.1), Undisturbed);
+        add(quorum.under(fault), "p50_us", AtMost(1.05), Undisturbed);
         add(quorum.under(fault), "max_us", AtMost(2_000_000.0), One);
     }
 
