@@ -5,7 +5,7 @@
 #[cfg(lockdog_bench)]
 mod measured {
     use divan::Bencher;
-    use lockdog::bench::{Idle, Queue, Watched};
+    use lockdog::bench::{Idle, Queue, Rounds, Watched};
 
     /// A hold is entered, granted, ended and removed beside 100,000 others.
     #[divan::bench]
@@ -34,6 +34,13 @@ mod measured {
     fn queue_hand_over(bencher: Bencher<'_, '_>, waiting: usize) {
         let mut queue = Queue::new(waiting);
         bencher.bench_local(|| queue.hand_over());
+    }
+
+    /// A quorum is won, with all its instances, and given back: one step for each answer, and one more.
+    #[divan::bench(args = [3, 5])]
+    fn quorum_pair(bencher: Bencher<'_, '_>, instances: usize) {
+        let rounds = Rounds::new(instances);
+        bencher.bench_local(|| assert_eq!(rounds.pair(), instances));
     }
 
     const LOCKS: u64 = 100_000;

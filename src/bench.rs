@@ -15,6 +15,7 @@ use crate::guard::Guard;
 use crate::hold::{Bounds, Hold, Holds, Share, State, Terms};
 use crate::key::LockKey;
 use crate::owner::Owner;
+use crate::quorum::{Answer, Event, Quorum, Rules};
 use crate::server::{Server, Source};
 use crate::session::{Claim, Core, Job, Reentry, Session, Settings};
 use crate::wait::{Place, Waiters, Wake, Wish};
@@ -80,6 +81,43 @@ impl Watched {
     }
 }
 
+/// One acquisition of a lock on many instances.
+pub struct Rounds {
+    rules: Rules,
+    clock: Clock,
+}
+
+impl Rounds {
+    pub fn new(members: usize) -> Self {
+        let rules = Rules {
+            members,
+            need: Rules::need(members, 0),
+            reads: 0,
+            lease: LEASE,
+            renewed: true,
+            min_validity: Duration::ZERO,
+            max_until: Moment::NEVER,
+        };
+        let clock = Clock::default();
+        Self { rules, clock }
+    }
+
+    /// Every instance grants, and every one is to be given back.
+    pub fn pair(&self) -> usize {
+        let now = self.clock.now();
+        let (mut quorum, asked) = Quorum::begin(self.rules.clone(), now);
+        for member in 0..asked.len() {
+            let event = Event::Answered {
+                member,
+                round: 1,
+                answer: Answer::Taken(None),
+            };
+            quorum.step(event, now);
+        }
+        quorum.step(Event::Unlock, now).len()
+    }
+}
+
 /// A client whose background does nothing.
 pub struct Idle {
     session: Arc<Session>,
@@ -105,6 +143,7 @@ impl Default for Idle {
             },
             reentry: Reentry::Counted,
             name_mapper: None,
+            quarantine_on_server: false,
         };
         let (core, jobs) = Core::new(settings, clock, server, 1);
         Self {
