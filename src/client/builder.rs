@@ -49,6 +49,7 @@ pub struct ClientBuilder {
     quarantine_on_server: bool,
     name_mapper: Option<NameMapper>,
     client_name: Option<String>,
+    lazy: bool,
     clock: Clock,
 }
 
@@ -71,6 +72,7 @@ impl Default for ClientBuilder {
             quarantine_on_server: false,
             name_mapper: None,
             client_name: None,
+            lazy: false,
             clock: Clock::default(),
         }
     }
@@ -221,6 +223,16 @@ impl ClientBuilder {
         self
     }
 
+    /// Builds the client without connecting; the first command connects. For an instance of a
+    /// [`RedLock`](crate::RedLock) that may be down while the others serve. An address or password
+    /// that is wrong shows at the first request then.
+    ///
+    /// Defaults to connecting at once, as Redisson does without its `lazyInitialization`.
+    pub fn lazy(mut self, lazy: bool) -> Self {
+        self.lazy = lazy;
+        self
+    }
+
     /// Lets a test move this client's clock ahead, in nanoseconds, as if the machine had slept.
     #[doc(hidden)]
     pub fn clock_ahead(mut self, nanoseconds: Arc<AtomicU64>) -> Self {
@@ -258,7 +270,9 @@ impl ClientBuilder {
             &self.clock,
         )?;
         let server = Server::new(source, self.clock.clone(), self.command_timeout);
-        server.connect().await?;
+        if !self.lazy {
+            server.connect().await?;
+        }
         let settings = Settings {
             watchdog_lease: lease::whole(self.watchdog_lease),
             poll_cap: self.poll_cap,
@@ -330,6 +344,7 @@ impl fmt::Debug for ClientBuilder {
             .field("reentry", &self.reentry)
             .field("quarantine_on_server", &self.quarantine_on_server)
             .field("client_name", &self.client_name)
+            .field("lazy", &self.lazy)
             .finish_non_exhaustive()
     }
 }

@@ -5,7 +5,7 @@ mod schedule;
 mod state;
 mod table;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -33,8 +33,21 @@ pub(crate) struct Hold {
     slot: schedule::Slot,
     /// One permit: who has it may send a command for this hold (design: invariant 3).
     command: Semaphore,
-    /// Made when somebody first asks for it.
-    lost: Mutex<Option<CancellationToken>>,
+    /// Who is told that it is lost; made when somebody first asks for it.
+    lost: Mutex<Option<Box<Listeners>>>,
+}
+
+/// Who is told that a hold is lost.
+#[derive(Default)]
+struct Listeners {
+    token: CancellationToken,
+    wholes: Vec<Weak<dyn Whole>>,
+}
+
+/// Something bigger that a hold is a part of.
+pub(crate) trait Whole: Send + Sync {
+    /// A part of it was lost.
+    fn part_lost(self: Arc<Self>);
 }
 
 impl Hold {
@@ -85,7 +98,7 @@ impl Hold {
 
     /// Cancelled when the hold is lost; already so if it is lost now.
     pub(crate) fn lost_token(&self) -> CancellationToken {
-        let token = self.lost.lock().get_or_insert_default().clone();
+        let token = self.lost.lock().get_or_insert_default().token.clone();
         // Looked at after the token can be seen, so that no loss falls between.
         if matches!(self.state().phase, Phase::Lost(_)) {
             token.cancel();
@@ -95,8 +108,28 @@ impl Hold {
 
     /// Tells whoever listens. To be called after the phase became Lost, and without the state.
     pub(crate) fn announce_lost(&self) {
-        if let Some(token) = &*self.lost.lock() {
-            token.cancel();
+        let wholes = match &mut *self.lost.lock() {
+            Some(listeners) => {
+                listeners.token.cancel();
+                std::mem::take(&mut listeners.wholes)
+            }
+            None => return,
+        };
+        for whole in wholes.iter().filter_map(Weak::upgrade) {
+            whole.part_lost();
+        }
+    }
+
+    /// Has the whole told when this part of it is lost; now, if it is lost already.
+    pub(crate) fn tell(&self, whole: Weak<dyn Whole>) {
+        let mut lost = self.lost.lock();
+        let wholes = &mut lost.get_or_insert_default().wholes;
+        wholes.retain(|other| other.strong_count() > 0);
+        wholes.push(whole);
+        drop(lost);
+        // Looked at after it is in the list, so that no loss falls between.
+        if matches!(self.state().phase, Phase::Lost(_)) {
+            self.announce_lost();
         }
     }
 

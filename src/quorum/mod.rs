@@ -137,6 +137,15 @@ impl Quorum {
         &self.rules
     }
 
+    pub(crate) fn round(&self) -> u32 {
+        self.round.number
+    }
+
+    /// It ends by a bound of its own, and no extension changes that.
+    pub(crate) fn is_as_long_as_allowed(&self) -> bool {
+        self.deadline == self.rules.max_until
+    }
+
     /// When the current round began.
     pub(crate) fn began(&self) -> Moment {
         self.round.began
@@ -204,8 +213,7 @@ impl Quorum {
                 self.end(Phase::Failed, actions);
             }
             Phase::Held | Phase::Jeopardy if now + TOLD_EARLY >= self.deadline => {
-                let bounded = self.deadline == self.rules.max_until;
-                let reason = if bounded {
+                let reason = if self.is_as_long_as_allowed() {
                     LostReason::MaxHold
                 } else {
                     LostReason::Deadline
@@ -274,8 +282,7 @@ impl Quorum {
     /// Asks every instance once more: for a lease more where it is ours, for the lock where not.
     fn begin_extension(&mut self, now: Moment, actions: &mut Actions) {
         self.next = Moment::NEVER;
-        let is_as_far_as_allowed = self.deadline == self.rules.max_until;
-        if is_as_far_as_allowed {
+        if self.is_as_long_as_allowed() {
             return;
         }
         self.round = self.round.following(Kind::Extend, now, self.rules.lease);

@@ -28,12 +28,12 @@ impl Rules {
         if mutant!("quorum_need_half") {
             return (members / 2).max(1);
         }
-        (members + masked) / 2 + 1
+        members.saturating_add(masked) / 2 + 1
     }
 
     /// The looks at the register that see the latest token for certain.
     pub(crate) fn reads(members: usize, masked: usize) -> usize {
-        let missing = members + masked + 1;
+        let missing = members.saturating_add(masked).saturating_add(1);
         let certain = missing.saturating_sub(Self::need(members, masked));
         certain.max(members / 2 + 1)
     }

@@ -111,7 +111,9 @@ impl Caller<'_> {
             return Ok(None);
         };
         if let Some(lost) = whole.loss() {
-            if whole.see(|state, _| state.is_only_forgotten()) {
+            let is_over = whole
+                .see(|state, _| state.quorum.phase() == Phase::Ended || state.is_only_forgotten());
+            if is_over {
                 whole.be_unknown();
                 return Ok(None);
             }
@@ -127,7 +129,7 @@ impl Caller<'_> {
                 } else {
                     crate::lease::deadline(wanted, lease) <= quorum.deadline()
                 };
-                quorum.is_valid(now) && is_long
+                quorum.is_valid(now) && (is_long || quorum.is_as_long_as_allowed())
             })
         };
         if !is_enough(&whole) {

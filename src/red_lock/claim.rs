@@ -38,17 +38,15 @@ impl Several for Claimed {
     }
 
     fn is_valid(&self) -> bool {
-        self.whole.see(|state, now| state.quorum.is_valid(now))
+        self.whole.is_valid()
     }
 
     fn remaining(&self) -> Duration {
-        self.whole.see(|state, now| {
-            if state.quorum.is_living() {
-                state.quorum.deadline().since(now)
-            } else {
-                Duration::ZERO
-            }
-        })
+        if !self.whole.is_valid() {
+            return Duration::ZERO;
+        }
+        self.whole
+            .see(|state, now| state.quorum.deadline().since(now))
     }
 
     fn hold_count(&self) -> u32 {

@@ -8,6 +8,7 @@ use super::order::Orders;
 use super::whole::{State, Whole};
 use crate::clock::Moment;
 use crate::error::LostReason;
+use crate::hold;
 use crate::quorum::{Event, Outcome, Phase};
 use crate::session::Kept;
 
@@ -16,6 +17,7 @@ impl Whole {
     pub(super) fn follow(self: &Arc<Self>, state: &mut State) {
         match state.quorum.phase() {
             Phase::Held | Phase::Jeopardy if state.count > 0 => {
+                self.tell_jeopardy(state);
                 let at = state.quorum.wake_at();
                 self.be_kept(state, at);
             }
@@ -53,22 +55,49 @@ impl Whole {
         }
     }
 
+    /// Says so once when extensions begin to fail, and when they succeed again.
+    fn tell_jeopardy(&self, state: &mut State) {
+        let in_jeopardy = state.quorum.phase() == Phase::Jeopardy;
+        if std::mem::replace(&mut state.told_jeopardy, in_jeopardy) == in_jeopardy {
+            return;
+        }
+        let hash = self.lock.home().key().fingerprint();
+        if in_jeopardy {
+            let instances = self.outcomes(state);
+            tracing::warn!(lock.hash = %hash, owner = %self.owner, ?instances, "quorum in jeopardy");
+        } else {
+            tracing::debug!(lock.hash = %hash, owner = %self.owner, "quorum extended again");
+        }
+    }
+
+    fn outcomes(&self, state: &State) -> Vec<Outcome> {
+        let parts = 0..self.lock.parts().len();
+        parts.map(|member| state.quorum.outcome(member)).collect()
+    }
+
     fn tell_lost(&self, state: &mut State, reason: LostReason) {
         if std::mem::replace(&mut state.told_lost, true) {
             return;
         }
         self.lost.cancel();
-        let quorum = &state.quorum;
-        let parts = 0..self.lock.parts().len();
-        let outcomes: Vec<Outcome> = parts.map(|member| quorum.outcome(member)).collect();
         tracing::warn!(
             lock.hash = %self.lock.home().key().fingerprint(),
             owner = %self.owner,
             ?reason,
             held_ms = self.clock.now().since(self.acquired).as_millis() as u64,
-            instances = ?outcomes,
+            instances = ?self.outcomes(state),
             "quorum lost"
         );
+    }
+}
+
+impl hold::Whole for Whole {
+    fn part_lost(self: Arc<Self>) {
+        let mut state = self.state();
+        state.part_lost = true;
+        if state.quorum.is_living() && state.count > 0 {
+            self.be_kept(&mut state, self.clock.now());
+        }
     }
 }
 

@@ -5,6 +5,7 @@ mod claim;
 mod keep;
 mod order;
 mod part;
+mod report;
 mod unlock;
 mod wait;
 mod whole;
@@ -318,6 +319,13 @@ impl Inner {
         }
         let terms = shortest.ok_or(Error::Closed)?;
         lease::check("lease", terms.lease, self.max_lease)?;
+        if self.min_validity >= terms.lease {
+            let why = format!(
+                "it must be less than the lease={:?}, got={:?}",
+                terms.lease, self.min_validity
+            );
+            return Err(Error::invalid("min_validity", why));
+        }
         Ok(terms)
     }
 

@@ -83,13 +83,6 @@ impl<'a> Waiting<'a> {
                 self.told(cap).await?;
                 continue;
             }
-            // While this client keeps the lock, its waiters send nothing.
-            let own = core.holds.outlook(caller.lock.home().key());
-            if let Some(kept) = own.kept_until {
-                looked = true;
-                self.told(kept.min(cap)).await?;
-                continue;
-            }
             looked = true;
             let whole = match caller.round().await? {
                 Round::Won(guard) => {
@@ -226,10 +219,9 @@ impl<'a> Waiting<'a> {
         Ok(true)
     }
 
+    /// The next in line has nothing to look at.
     fn has_lock(&self) {
-        for place in &self.places {
-            place.has_lock();
-        }
+        self.places[0].has_lock();
     }
 }
 

@@ -1,7 +1,7 @@
 //! What one owner holds, or is acquiring, on many instances.
 
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
@@ -11,11 +11,10 @@ use super::Inner;
 use super::order::{Order, Question};
 use super::part::{Taking, Told};
 use crate::clock::{Clock, Moment};
-use crate::error::{Error, Instance, InstanceState, Lost, LostFacts, LostReason};
+use crate::error::Error;
 use crate::hold::Terms;
-use crate::lease;
 use crate::owner::Owner;
-use crate::quorum::{Action, Actions, Answer, Event, Outcome, Phase, Quorum};
+use crate::quorum::{Action, Actions, Answer, Event, Quorum};
 use crate::session::{Claim, Turn};
 
 /// One owner's hold on a lock of many instances.
@@ -35,7 +34,7 @@ pub(super) struct State {
     pub(super) quorum: Quorum,
     claims: SmallVec<[Option<Claim>; 5]>,
     /// Why an instance could not be had when it was last asked.
-    causes: SmallVec<[Option<Error>; 5]>,
+    pub(super) causes: SmallVec<[Option<Error>; 5]>,
     /// Living claims: guards and forgotten ones.
     pub(super) count: u32,
     /// The claims among them that were taken without a lease.
@@ -48,6 +47,9 @@ pub(super) struct State {
     pub(super) keeper: usize,
     pub(super) turn: Option<Turn>,
     pub(super) told_lost: bool,
+    pub(super) told_jeopardy: bool,
+    /// The client of an instance says that what it held there is gone.
+    pub(super) part_lost: bool,
 }
 
 impl Whole {
@@ -84,6 +86,8 @@ impl Whole {
                 keeper: 0,
                 turn: None,
                 told_lost: false,
+                told_jeopardy: false,
+                part_lost: false,
             }),
             lost: CancellationToken::new(),
         });
@@ -115,14 +119,53 @@ impl Whole {
             };
             actions.extend(state.quorum.step(event, now));
         }
+        for (member, round) in self.parts_lost(state) {
+            let event = Event::Answered {
+                member,
+                round,
+                answer: Answer::NotOurs,
+            };
+            actions.extend(state.quorum.step(event, now));
+        }
         actions.extend(state.quorum.step(event, now));
         let orders = self.orders(state, actions);
         self.follow(state);
         orders
     }
 
+    /// What stands on instances as far as the quorum knows, and was lost as far as their clients do.
+    fn parts_lost(&self, state: &mut State) -> Vec<(usize, u32)> {
+        if !std::mem::take(&mut state.part_lost) {
+            return Vec::new();
+        }
+        let round = state.quorum.round();
+        let claims = state.claims.iter().enumerate();
+        claims
+            .filter(|(_, claim)| {
+                let hold = claim.as_ref().map(Claim::hold);
+                hold.is_some_and(|hold| !hold.state().is_living())
+            })
+            .map(|(member, _)| (member, round))
+            .collect()
+    }
+
+    /// It may be acted on now.
+    pub(super) fn is_valid(&self) -> bool {
+        self.see(|state, now| {
+            let is_left = |claim: &&Claim| claim.hold().state().is_valid(now);
+            let left = state.claims.iter().flatten().filter(is_left).count();
+            // Whoever extended it lately is still there, unless its client knows better.
+            state.quorum.is_valid(now) && left >= state.quorum.rules().need
+        })
+    }
+
     /// Tells the quorum what an instance answered.
     pub(super) fn take_in(self: &Arc<Self>, member: usize, round: u32, told: Told) -> Vec<Order> {
+        if let Some(claim) = &told.claim {
+            // Not under the state's lock: it may be told at once.
+            let whole: Weak<Self> = Arc::downgrade(self);
+            claim.hold().tell(whole);
+        }
         let mut state = self.state();
         if told.claim.is_some() {
             state.claims[member] = told.claim;
@@ -217,68 +260,6 @@ impl Whole {
             Question::Extend(hold) => part.extend(hold, lease, until).await,
             Question::Mark(hold, token) => part.mark(hold, *token, lease, until).await,
         }
-    }
-
-    /// How it was lost; `None` while it may be believed in. What is said stays true.
-    pub(super) fn loss(self: &Arc<Self>) -> Option<Lost> {
-        let mut state = self.state();
-        let given_back = self.step_in(&mut state, Event::Look);
-        let lost = self.loss_in(&state);
-        drop(state);
-        // What is dropped is given back in the background.
-        drop(given_back);
-        lost
-    }
-
-    /// As [`Whole::loss`], under the state's lock and after a step.
-    pub(super) fn loss_in(&self, state: &State) -> Option<Lost> {
-        let reason = match state.quorum.phase() {
-            Phase::Lost(reason) => reason,
-            Phase::Failed | Phase::Ended => LostReason::Released,
-            Phase::Acquiring | Phase::Marking | Phase::Held | Phase::Jeopardy => return None,
-        };
-        Some(self.lost_as(reason, state))
-    }
-
-    pub(super) fn lost_as(&self, reason: LostReason, state: &State) -> Lost {
-        let now = self.clock.now();
-        let rules = state.quorum.rules();
-        let valid_for = rules.lease - lease::drift(rules.lease).min(rules.lease);
-        let renewed = state.quorum.deadline().minus(valid_for);
-        Lost::new(LostFacts {
-            reason,
-            lock: self.lock.name().to_owned(),
-            owner: self.owner.to_string(),
-            held_for: now.since(self.acquired),
-            renewed: now.since(renewed),
-        })
-    }
-
-    /// What became of each instance.
-    pub(super) fn instances(&self) -> Vec<Instance> {
-        let now = self.clock.now();
-        let state = self.state();
-        let parts = self.lock.parts().iter().enumerate();
-        parts
-            .map(|(member, part)| {
-                let cause = state.causes[member].clone();
-                part.report(match state.quorum.outcome(member) {
-                    Outcome::Untried => InstanceState::NotAsked,
-                    Outcome::Held => InstanceState::Acquired,
-                    Outcome::Busy(until) => InstanceState::HeldByAnother {
-                        ttl: until.map(|until| until.since(now)),
-                    },
-                    Outcome::Unreachable => InstanceState::Unreachable {
-                        cause: cause.unwrap_or(Error::Closed),
-                    },
-                    Outcome::Quarantined(until) => InstanceState::Quarantined {
-                        left: until.since(now),
-                    },
-                    Outcome::Late => InstanceState::Late,
-                    Outcome::Gone => InstanceState::Lost,
-                })
-            })
-            .collect()
     }
 
     /// What the quorum's actions mean here.

@@ -1,0 +1,72 @@
+//! What is told of a hold on many instances.
+
+use std::sync::Arc;
+
+use super::whole::{State, Whole};
+use crate::error::{Error, Instance, InstanceState, Lost, LostFacts, LostReason};
+use crate::lease;
+use crate::quorum::{Event, Outcome, Phase};
+
+impl Whole {
+    /// How it was lost; `None` while it may be believed in. What is said stays true.
+    pub(super) fn loss(self: &Arc<Self>) -> Option<Lost> {
+        let mut state = self.state();
+        let given_back = self.step_in(&mut state, Event::Look);
+        let lost = self.loss_in(&state);
+        drop(state);
+        // What is dropped is given back in the background.
+        drop(given_back);
+        lost
+    }
+
+    /// As [`Whole::loss`], under the state's lock and after a step.
+    pub(super) fn loss_in(&self, state: &State) -> Option<Lost> {
+        let reason = match state.quorum.phase() {
+            Phase::Lost(reason) => reason,
+            Phase::Failed | Phase::Ended => LostReason::Released,
+            Phase::Acquiring | Phase::Marking | Phase::Held | Phase::Jeopardy => return None,
+        };
+        Some(self.lost_as(reason, state))
+    }
+
+    pub(super) fn lost_as(&self, reason: LostReason, state: &State) -> Lost {
+        let now = self.clock.now();
+        let rules = state.quorum.rules();
+        let valid_for = rules.lease - lease::drift(rules.lease).min(rules.lease);
+        let renewed = state.quorum.deadline().minus(valid_for);
+        Lost::new(LostFacts {
+            reason,
+            lock: self.lock.name().to_owned(),
+            owner: self.owner.to_string(),
+            held_for: now.since(self.acquired),
+            renewed: now.since(renewed),
+        })
+    }
+
+    /// What became of each instance.
+    pub(super) fn instances(&self) -> Vec<Instance> {
+        let now = self.clock.now();
+        let state = self.state();
+        let parts = self.lock.parts().iter().enumerate();
+        parts
+            .map(|(member, part)| {
+                let cause = state.causes[member].clone();
+                part.report(match state.quorum.outcome(member) {
+                    Outcome::Untried => InstanceState::NotAsked,
+                    Outcome::Held => InstanceState::Acquired,
+                    Outcome::Busy(until) => InstanceState::HeldByAnother {
+                        ttl: until.map(|until| until.since(now)),
+                    },
+                    Outcome::Unreachable => InstanceState::Unreachable {
+                        cause: cause.unwrap_or(Error::Closed),
+                    },
+                    Outcome::Quarantined(until) => InstanceState::Quarantined {
+                        left: until.since(now),
+                    },
+                    Outcome::Late => InstanceState::Late,
+                    Outcome::Gone => InstanceState::Lost,
+                })
+            })
+            .collect()
+    }
+}
