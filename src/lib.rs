@@ -112,9 +112,9 @@ pub use error::{
     Error, Instance, InstanceState, Lost, LostReason, NoQuorum, NotHeld, Result, UnlockUnconfirmed,
 };
 pub use guard::{Guard, Held};
-pub use lock::{ForceUnlockRequest, HoldInfo, HolderInfo, Lock, Ttl, UnlockRequest};
+pub use lock::{ForceUnlockRequest, HoldInfo, HolderInfo, Lock, Ttl};
 pub use owner::Owner;
-pub use request::{LockRequest, TryLockRequest};
+pub use request::{LockRequest, TryLockRequest, UnlockRequest};
 pub use session::{Reentry, Unlocked};
 pub use wait::{Backoff, Wake};
 

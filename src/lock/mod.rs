@@ -16,7 +16,7 @@ use crate::request::{LockRequest, TryLockRequest};
 use crate::session::Session;
 
 pub use query::{HoldInfo, HolderInfo, Ttl};
-pub use unlock::{ForceUnlockRequest, UnlockRequest};
+pub use unlock::ForceUnlockRequest;
 
 /// A lock on a server: reentrant, leased, shared with Redisson's `RLock` of the same name.
 ///
