@@ -97,6 +97,7 @@ mod hold;
 mod key;
 mod lease;
 mod lock;
+mod multi_lock;
 mod owner;
 mod request;
 mod script;
@@ -113,6 +114,7 @@ pub use error::{
 };
 pub use guard::{Guard, Held};
 pub use lock::{ForceUnlockRequest, HoldInfo, HolderInfo, Lock, Ttl};
+pub use multi_lock::MultiLock;
 pub use owner::Owner;
 pub use request::{LockRequest, TryLockRequest, UnlockRequest};
 pub use session::{Reentry, Unlocked};

@@ -61,7 +61,6 @@ impl Guard {
     }
 
     /// A guard of a lock of several parts: one claim on it.
-    #[expect(dead_code, reason = "for MultiLock and RedLock")]
     pub(crate) fn several(lock: Arc<dyn Several>) -> Self {
         let kind = Kind::Several(Share::new(lock));
         Self { kind }

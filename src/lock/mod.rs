@@ -15,6 +15,7 @@ use crate::key::LockKey;
 use crate::request::{LockRequest, TryLockRequest};
 use crate::session::Session;
 
+pub(crate) use acquire::released;
 pub use query::{HoldInfo, HolderInfo, Ttl};
 pub use unlock::ForceUnlockRequest;
 

@@ -1,6 +1,7 @@
 //! One typed call for each Lua file; the only place that says `EVALSHA`.
 
 mod lock;
+mod multi_lock;
 
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ pub(crate) use lock::{
     Acquired, Renewed, Settled, Transferred, Unlocked, acquire, force_unlock, renew, settle,
     transfer, unlock,
 };
+pub(crate) use multi_lock::{AllAcquired, Wanted, acquire_all};
 
 /// A Lua file and its digest.
 pub(crate) struct Script {

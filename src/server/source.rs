@@ -52,6 +52,15 @@ impl Source {
         }
     }
 
+    /// Where connections go, without user or password: `host:port`, or the path of a socket.
+    pub(crate) fn address(&self) -> String {
+        let url = self.url.as_ref();
+        url.map_or_else(
+            || "pool".to_owned(),
+            |client| client.get_connection_info().addr().to_string(),
+        )
+    }
+
     /// A connection for callers' commands. It is driven by the runtime that this is called on.
     pub(crate) async fn open(&self, limit: Duration) -> Result<Connection, Failure> {
         let Some(pool) = &self.pool else {

@@ -4,6 +4,7 @@ mod acquire;
 mod reentry;
 mod release;
 mod settle;
+mod together;
 mod transfer;
 
 use std::fmt::Write;
@@ -27,6 +28,7 @@ pub use reentry::Reentry;
 pub(crate) use release::Claim;
 pub use release::Unlocked;
 pub(crate) use settle::{Job, settle};
+pub(crate) use together::{AllTaken, Together};
 
 /// One client's settings, checked.
 pub(crate) struct Settings {
