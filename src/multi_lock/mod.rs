@@ -4,6 +4,7 @@ mod acquire;
 mod hold;
 mod members;
 mod request;
+mod round;
 mod wait;
 
 use std::fmt;

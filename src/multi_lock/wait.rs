@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::acquire::{Blocked, Call, Round, Trouble};
+use super::acquire::Call;
 use super::members::Member;
+use super::round::{Blocked, Round, Trouble};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::hold::Standing;
@@ -92,7 +93,7 @@ impl Call<'_> {
         let now = core.clock.now();
         let wish = Wish {
             owner: self.owner,
-            // Nobody can hand this one lock to it: it wants the others at the same time.
+            // One lock alone is of no use to it, so it is not handed to it.
             terms: None,
             deadline: self.left().map(|left| now + left),
         };

@@ -1,6 +1,8 @@
 //! Several locks as one, on real servers: all or none, whatever goes wrong.
 
 mod basics;
+mod conflicts;
+mod exclusion;
 
 use std::time::Duration;
 
