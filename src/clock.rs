@@ -76,7 +76,7 @@ impl Clock {
     }
 
     /// Something between nothing and all of it, by chance.
-    fn some_of(&self, duration: Duration) -> Duration {
+    pub(crate) fn some_of(&self, duration: Duration) -> Duration {
         duration / 1024 * self.part()
     }
 

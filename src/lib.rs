@@ -97,6 +97,7 @@ mod hold;
 mod key;
 mod lease;
 mod lock;
+mod multi_lock;
 mod owner;
 mod quorum;
 mod red_lock;
@@ -114,10 +115,11 @@ pub use error::{
     Error, Instance, InstanceState, Lost, LostReason, NoQuorum, NotHeld, Result, UnlockUnconfirmed,
 };
 pub use guard::{Guard, Held};
-pub use lock::{ForceUnlockRequest, HoldInfo, HolderInfo, Lock, Ttl, UnlockRequest};
+pub use lock::{ForceUnlockRequest, HoldInfo, HolderInfo, Lock, Ttl};
+pub use multi_lock::MultiLock;
 pub use owner::Owner;
-pub use red_lock::{RedLock, UnlockAllRequest};
-pub use request::{LockRequest, TryLockRequest};
+pub use red_lock::RedLock;
+pub use request::{LockRequest, TryLockRequest, UnlockRequest};
 pub use session::{Reentry, Unlocked};
 pub use wait::{Backoff, Wake};
 

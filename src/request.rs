@@ -11,7 +11,7 @@ use crate::guard::{Guard, Held};
 use crate::hold::Terms;
 use crate::lease;
 use crate::owner::Owner;
-use crate::session::{Reentry, Settings};
+use crate::session::{Reentry, Settings, Unlocked};
 
 /// A wish to hold a lock, from [`Lock::lock`](crate::Lock::lock). Await it.
 ///
@@ -35,6 +35,14 @@ pub struct TryLockRequest {
     wait: Option<Duration>,
 }
 
+/// A wish to end a forgotten hold, from [`Lock::unlock`](crate::Lock::unlock). Await it.
+#[derive(Clone)]
+#[must_use = "a request does nothing unless it is awaited"]
+pub struct UnlockRequest {
+    lock: Arc<dyn Acquire>,
+    owner: Option<Owner>,
+}
+
 /// A lock of any kind, as its requests see it.
 ///
 /// What it gives does nothing before its first poll; the owner, too, is found then.
@@ -47,6 +55,9 @@ pub(crate) trait Acquire: Send + Sync + 'static {
 
     /// Acquires it within `wait`; `None` if somebody else has it.
     fn acquire(self: Arc<Self>, wish: Wish, wait: Wait) -> Boxed<Option<Guard>>;
+
+    /// Ends the newest hold of this owner, else of the current one, whose guard was forgotten.
+    fn unlock(self: Arc<Self>, owner: Option<Owner>) -> Boxed<Unlocked>;
 }
 
 /// What a request becomes when it is awaited.
@@ -201,6 +212,19 @@ impl TryLockRequest {
     }
 }
 
+impl UnlockRequest {
+    pub(crate) fn new(lock: Arc<dyn Acquire>) -> Self {
+        Self { lock, owner: None }
+    }
+
+    /// Ends a hold of this owner instead of the current one. Corresponds to Redisson's
+    /// `unlockAsync(threadId)`.
+    pub fn owner(mut self, owner: &Owner) -> Self {
+        self.owner = Some(*owner);
+        self
+    }
+}
+
 impl IntoFuture for LockRequest {
     type Output = Result<Guard>;
     type IntoFuture = Boxed<Guard>;
@@ -223,6 +247,15 @@ impl IntoFuture for TryLockRequest {
     }
 }
 
+impl IntoFuture for UnlockRequest {
+    type Output = Result<Unlocked>;
+    type IntoFuture = Boxed<Unlocked>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        self.lock.unlock(self.owner)
+    }
+}
+
 impl fmt::Debug for LockRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         show("LockRequest", &*self.lock, &self.wish, f).finish()
@@ -233,6 +266,15 @@ impl fmt::Debug for TryLockRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         show("TryLockRequest", &*self.lock, &self.wish, f)
             .field("wait", &self.wait)
+            .finish()
+    }
+}
+
+impl fmt::Debug for UnlockRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UnlockRequest")
+            .field("lock", &self.lock.name())
+            .field("owner", &self.owner)
             .finish()
     }
 }

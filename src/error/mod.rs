@@ -75,10 +75,17 @@ pub enum Error {
     /// still arrives, the client undoes it in the background.
     ///
     /// Try again later; until the undoing is done the lock may look taken, for one lease at most.
-    #[error("no answer from the server in time, waited={}ms", waited.as_millis())]
+    #[error(
+        "no answer from the server in time, waited={}ms{}",
+        waited.as_millis(),
+        part.as_deref().unwrap_or_default()
+    )]
     Timeout {
         /// How long the call waited for an answer.
         waited: Duration,
+        /// Which part of a lock of several did not answer, in words: its name and its server.
+        /// `None` for a plain lock.
+        part: Option<Arc<str>>,
     },
 
     /// This client has as many waiters as it may have. The lock is not held through this call.
@@ -147,6 +154,29 @@ impl Error {
                 | Self::Unavailable { .. }
                 | Self::UnlockUnconfirmed(_)
         )
+    }
+
+    /// The same failure, of one part of a lock of several.
+    pub(crate) fn of_part(self, locks: &str, server: &str) -> Self {
+        let part = format!("; lock={locks} server={server}");
+        match self {
+            Self::Refused { code, message } => Self::Refused {
+                code,
+                message: message + &part,
+            },
+            Self::Timeout { waited, part: None } => Self::Timeout {
+                waited,
+                part: Some(part.into()),
+            },
+            Self::Unavailable { cause } => Self::Unavailable {
+                cause: [&cause, &*part].concat().into(),
+            },
+            other => other,
+        }
+    }
+
+    pub(crate) fn timeout(waited: Duration) -> Self {
+        Self::Timeout { waited, part: None }
     }
 
     pub(crate) fn invalid(what: &'static str, why: String) -> Self {

@@ -128,7 +128,7 @@ mod tests {
             state,
         };
         let second = Duration::from_secs(1);
-        let cause = Error::Timeout { waited: second };
+        let cause = Error::timeout(second);
         let no_quorum = NoQuorum::new(
             vec![
                 instance("a", InstanceState::Acquired),

@@ -7,6 +7,7 @@ mod table;
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use std::{mem, ptr};
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Semaphore;
@@ -33,21 +34,21 @@ pub(crate) struct Hold {
     slot: schedule::Slot,
     /// One permit: who has it may send a command for this hold (design: invariant 3).
     command: Semaphore,
-    /// Who is told that it is lost; made when somebody first asks for it.
-    lost: Mutex<Option<Box<Listeners>>>,
+    /// Made when somebody first wants to hear of its loss.
+    audience: Mutex<Option<Box<Audience>>>,
 }
 
-/// Who is told that a hold is lost.
+/// Those who hear of a hold's loss.
 #[derive(Default)]
-struct Listeners {
+struct Audience {
     token: CancellationToken,
-    wholes: Vec<Weak<dyn Whole>>,
+    dependants: Vec<Weak<dyn Dependant>>,
 }
 
-/// Something bigger that a hold is a part of.
-pub(crate) trait Whole: Send + Sync {
-    /// A part of it was lost.
-    fn part_lost(self: Arc<Self>);
+/// Something that is lost with any of several holds.
+pub(crate) trait Dependant: Send + Sync {
+    /// One of its holds was lost. Called without any lock, by whoever noticed.
+    fn hold_lost(&self);
 }
 
 impl Hold {
@@ -59,7 +60,7 @@ impl Hold {
             state: Mutex::new(State::pending(now)),
             slot: schedule::Slot::default(),
             command: Semaphore::new(1),
-            lost: Mutex::new(None),
+            audience: Mutex::new(None),
         }
     }
 
@@ -98,38 +99,46 @@ impl Hold {
 
     /// Cancelled when the hold is lost; already so if it is lost now.
     pub(crate) fn lost_token(&self) -> CancellationToken {
-        let token = self.lost.lock().get_or_insert_default().token.clone();
-        // Looked at after the token can be seen, so that no loss falls between.
-        if matches!(self.state().phase, Phase::Lost(_)) {
-            token.cancel();
-        }
+        let token = self.audience.lock().get_or_insert_default().token.clone();
+        self.announce_if_lost();
         token
+    }
+
+    /// Tells `dependant` when the hold is lost; now if it is lost already.
+    pub(crate) fn add_dependant(&self, dependant: Weak<dyn Dependant>) {
+        let mut audience = self.audience.lock();
+        audience.get_or_insert_default().dependants.push(dependant);
+        drop(audience);
+        self.announce_if_lost();
+    }
+
+    /// Does not tell `dependant` any more, known by its address.
+    pub(crate) fn remove_dependant(&self, dependant: *const ()) {
+        if let Some(audience) = &mut *self.audience.lock() {
+            let others = |other: &Weak<dyn Dependant>| !ptr::addr_eq(other.as_ptr(), dependant);
+            audience.dependants.retain(others);
+        }
+    }
+
+    /// For those who came after it was announced: looked at once they can be seen, so that no loss
+    /// falls between.
+    fn announce_if_lost(&self) {
+        if matches!(self.state().phase, Phase::Lost(_)) {
+            self.announce_lost();
+        }
     }
 
     /// Tells whoever listens. To be called after the phase became Lost, and without the state.
     pub(crate) fn announce_lost(&self) {
-        let wholes = match &mut *self.lost.lock() {
-            Some(listeners) => {
-                listeners.token.cancel();
-                std::mem::take(&mut listeners.wholes)
-            }
+        let (token, dependants) = match &mut *self.audience.lock() {
+            Some(audience) => (audience.token.clone(), mem::take(&mut audience.dependants)),
             None => return,
         };
-        for whole in wholes.iter().filter_map(Weak::upgrade) {
-            whole.part_lost();
-        }
-    }
-
-    /// Has the whole told when this part of it is lost; now, if it is lost already.
-    pub(crate) fn tell(&self, whole: Weak<dyn Whole>) {
-        let mut lost = self.lost.lock();
-        let wholes = &mut lost.get_or_insert_default().wholes;
-        wholes.retain(|other| other.strong_count() > 0);
-        wholes.push(whole);
-        drop(lost);
-        // Looked at after it is in the list, so that no loss falls between.
-        if matches!(self.state().phase, Phase::Lost(_)) {
-            self.announce_lost();
+        token.cancel();
+        for dependant in dependants {
+            if let Some(dependant) = dependant.upgrade() {
+                dependant.hold_lost();
+            }
         }
     }
 

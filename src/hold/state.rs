@@ -200,6 +200,17 @@ impl State {
         counts
     }
 
+    /// Makes a claim one for good that was taken without a watchdog, as long as others had to be
+    /// taken, too. `bound` is the end of its `max_hold`.
+    pub(crate) fn confirm(&mut self, terms: &Terms, bound: Moment) {
+        if terms.watched {
+            self.watched += 1;
+            self.renew_at = self.renew_at.min(self.renewed + terms.lease / 3);
+        }
+        self.max_until = self.max_until.min(bound);
+        self.deadline = self.deadline.min(self.max_until);
+    }
+
     /// A command that may lengthen what stands in Redis leaves now.
     pub(crate) fn sending(&mut self, now: Moment, lease: Duration) {
         self.remains_until = self.remains_until.max(now + lease + SLOW_ARRIVAL);

@@ -101,7 +101,7 @@ impl Caller<'_> {
         }
         if let Some(releasing) = core.holds.releasing(self.key) {
             // A guard dropped just now must not look like somebody else's lock.
-            self.released(&releasing).await?;
+            released(core, &releasing, self.owner, self.deadline, self.began).await?;
         }
         loop {
             let now = core.clock.now();
@@ -152,28 +152,6 @@ impl Caller<'_> {
         }
     }
 
-    /// Waits until what this client gave up on the lock is settled, or the deadline has come.
-    async fn released(&self, releasing: &Hold) -> Result<()> {
-        let core = self.core();
-        let place = core.waiters.enter(
-            self.key,
-            Wish {
-                owner: self.owner,
-                terms: None,
-                deadline: self.deadline,
-            },
-            self.began,
-        )?;
-        while core.holds.numbered(self.key, releasing.number()).is_some() {
-            let now = core.clock.now();
-            if self.deadline.is_some_and(|deadline| now >= deadline) {
-                break;
-            }
-            place.wait(now + RELEASED_SOON).await?;
-        }
-        Ok(())
-    }
-
     /// Up to when one attempt may go on. One that began in time gets a moment to be answered.
     pub(super) fn until(&self, now: Moment) -> Moment {
         let patience = now + self.core().server.command_timeout();
@@ -183,12 +161,37 @@ impl Caller<'_> {
 
     pub(super) fn too_late(&self) -> Error {
         let waited = self.core().clock.now().since(self.began);
-        Error::Timeout { waited }
+        Error::timeout(waited)
     }
 
     pub(super) fn core(&self) -> &Arc<Core> {
         self.session.core()
     }
+}
+
+/// Waits until what a client gave up on a lock is settled, or the deadline has come.
+pub(crate) async fn released(
+    core: &Core,
+    releasing: &Hold,
+    owner: Owner,
+    deadline: Option<Moment>,
+    now: Moment,
+) -> Result<()> {
+    let key = releasing.key();
+    let wish = Wish {
+        owner,
+        terms: None,
+        deadline,
+    };
+    let place = core.waiters.enter(key, wish, now)?;
+    while core.holds.numbered(key, releasing.number()).is_some() {
+        let now = core.clock.now();
+        if deadline.is_some_and(|deadline| now >= deadline) {
+            break;
+        }
+        place.wait(now + RELEASED_SOON).await?;
+    }
+    Ok(())
 }
 
 /// An attempt that begins within the caller's wait may take this long, even if the wait ends before.

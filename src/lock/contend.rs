@@ -102,7 +102,7 @@ impl Caller<'_> {
         match place.outage() {
             Some(outage) => Err(outage),
             // Neither the contender's question nor a release of this client's has an answer.
-            None if unanswered || unreleased || contest.too_late => Err(Error::Timeout { waited }),
+            None if unanswered || unreleased || contest.too_late => Err(Error::timeout(waited)),
             None => Ok(None),
         }
     }

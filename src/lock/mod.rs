@@ -15,8 +15,9 @@ use crate::key::LockKey;
 use crate::request::{LockRequest, TryLockRequest};
 use crate::session::Session;
 
+pub(crate) use acquire::released;
 pub use query::{HoldInfo, HolderInfo, Ttl};
-pub use unlock::{ForceUnlockRequest, UnlockRequest};
+pub use unlock::ForceUnlockRequest;
 
 /// A lock on a server: reentrant, leased, shared with Redisson's `RLock` of the same name.
 ///

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::owner::Owner;
 use crate::request::{Acquire, Boxed, Wait, Wish};
-use crate::session::{Claim, Reentry};
+use crate::session::{Claim, Reentry, Unlocked};
 
 impl Acquire for Inner {
     fn name(&self) -> &str {
@@ -23,6 +23,13 @@ impl Acquire for Inner {
 
     fn acquire(self: Arc<Self>, wish: Wish, wait: Wait) -> Boxed<Option<Guard>> {
         self.call(wish, wait, Ok)
+    }
+
+    fn unlock(self: Arc<Self>, owner: Option<Owner>) -> Boxed<Unlocked> {
+        Box::pin(async move {
+            let owner = owner.unwrap_or_else(Owner::current);
+            self.end_forgotten(owner).await
+        })
     }
 }
 

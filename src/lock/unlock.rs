@@ -3,21 +3,13 @@
 use std::fmt;
 use std::future::IntoFuture;
 
-use super::{HolderInfo, Lock};
+use super::{HolderInfo, Inner, Lock};
 use crate::error::{Error, NotHeld, Result};
 use crate::hold::Standing;
 use crate::owner::Owner;
-use crate::request::Boxed;
+use crate::request::{Boxed, UnlockRequest};
 use crate::script;
 use crate::session::Unlocked;
-
-/// A wish to end a forgotten hold, from [`Lock::unlock`]. Await it.
-#[derive(Clone)]
-#[must_use = "a request does nothing unless it is awaited"]
-pub struct UnlockRequest {
-    lock: Lock,
-    owner: Option<Owner>,
-}
 
 /// A wish to free a lock by force, from [`Lock::force_unlock`]. Await it.
 #[derive(Clone)]
@@ -41,10 +33,7 @@ impl Lock {
     ///
     /// Cancelled after its first poll, the hold is ended in the background.
     pub fn unlock(&self) -> UnlockRequest {
-        UnlockRequest {
-            lock: self.clone(),
-            owner: None,
-        }
+        UnlockRequest::new(self.inner.clone())
     }
 
     /// Frees the lock, whoever holds it; false if nobody does. Corresponds to Redisson's
@@ -66,32 +55,6 @@ impl Lock {
             lock: self.clone(),
             holder: None,
         }
-    }
-
-    async fn end_forgotten(&self, owner: Owner) -> Result<Unlocked> {
-        let key = self.key()?;
-        let core = self.session().core();
-        core.open()?;
-        let hold = match core.holds.standing(key, owner) {
-            Standing::Holding(hold) => hold,
-            Standing::Lost(lost) => return Err(lost.into()),
-            Standing::Forgotten(hold) => {
-                core.report_lost(&hold);
-                return Err(NotHeld::nothing(self.name(), &owner.to_string()).into());
-            }
-            Standing::Acquiring | Standing::Nothing => {
-                return Err(NotHeld::nothing(self.name(), &owner.to_string()).into());
-            }
-        };
-        if let Some(claim) = core.take_forgotten(self.session(), &hold) {
-            return claim.unlock().await;
-        }
-        let now = core.clock.now();
-        let (held, renewed) = {
-            let state = hold.state();
-            (now.since(state.acquired), now.since(state.renewed))
-        };
-        Err(NotHeld::guarded(self.name(), &owner.to_string(), held, renewed).into())
     }
 
     async fn free_from(&self, holder: Option<String>) -> Result<bool> {
@@ -119,12 +82,32 @@ impl Lock {
     }
 }
 
-impl UnlockRequest {
-    /// Ends a hold of this owner instead of the current one. Corresponds to Redisson's
-    /// `unlockAsync(threadId)`.
-    pub fn owner(mut self, owner: &Owner) -> Self {
-        self.owner = Some(*owner);
-        self
+impl Inner {
+    /// Ends the newest forgotten hold of this owner.
+    pub(super) async fn end_forgotten(&self, owner: Owner) -> Result<Unlocked> {
+        let key = self.key()?;
+        let core = self.session.core();
+        core.open()?;
+        let hold = match core.holds.standing(key, owner) {
+            Standing::Holding(hold) => hold,
+            Standing::Lost(lost) => return Err(lost.into()),
+            Standing::Forgotten(hold) => {
+                core.report_lost(&hold);
+                return Err(NotHeld::nothing(&self.name, &owner.to_string()).into());
+            }
+            Standing::Acquiring | Standing::Nothing => {
+                return Err(NotHeld::nothing(&self.name, &owner.to_string()).into());
+            }
+        };
+        if let Some(claim) = core.take_forgotten(&self.session, &hold) {
+            return claim.unlock().await;
+        }
+        let now = core.clock.now();
+        let (held, renewed) = {
+            let state = hold.state();
+            (now.since(state.acquired), now.since(state.renewed))
+        };
+        Err(NotHeld::guarded(&self.name, &owner.to_string(), held, renewed).into())
     }
 }
 
@@ -136,33 +119,12 @@ impl ForceUnlockRequest {
     }
 }
 
-impl IntoFuture for UnlockRequest {
-    type Output = Result<Unlocked>;
-    type IntoFuture = Boxed<Unlocked>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
-            let owner = self.owner.unwrap_or_else(Owner::current);
-            self.lock.end_forgotten(owner).await
-        })
-    }
-}
-
 impl IntoFuture for ForceUnlockRequest {
     type Output = Result<bool, Error>;
     type IntoFuture = Boxed<bool>;
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move { self.lock.free_from(self.holder).await })
-    }
-}
-
-impl fmt::Debug for UnlockRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UnlockRequest")
-            .field("lock", &self.lock.name())
-            .field("owner", &self.owner)
-            .finish()
     }
 }
 

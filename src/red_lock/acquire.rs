@@ -16,6 +16,7 @@ use crate::hold::Terms;
 use crate::owner::Owner;
 use crate::quorum::{Event, Phase};
 use crate::request::{Acquire, Boxed, Wait, Wish};
+use crate::session::Unlocked;
 
 impl Acquire for Inner {
     fn name(&self) -> &str {
@@ -32,6 +33,13 @@ impl Acquire for Inner {
 
     fn acquire(self: Arc<Self>, wish: Wish, wait: Wait) -> Boxed<Option<Guard>> {
         Box::pin(async move { self.acquired(wish, wait).await })
+    }
+
+    fn unlock(self: Arc<Self>, owner: Option<Owner>) -> Boxed<Unlocked> {
+        Box::pin(async move {
+            let owner = owner.unwrap_or_else(Owner::current);
+            self.end_forgotten(owner).await
+        })
     }
 }
 

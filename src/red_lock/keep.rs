@@ -8,7 +8,7 @@ use super::order::Orders;
 use super::whole::{State, Whole};
 use crate::clock::Moment;
 use crate::error::LostReason;
-use crate::hold;
+use crate::hold::Dependant;
 use crate::quorum::{Event, Outcome, Phase};
 use crate::session::Kept;
 
@@ -91,12 +91,15 @@ impl Whole {
     }
 }
 
-impl hold::Whole for Whole {
-    fn part_lost(self: Arc<Self>) {
+impl Dependant for Whole {
+    fn hold_lost(&self) {
+        let Some(whole) = self.me.upgrade() else {
+            return;
+        };
         let mut state = self.state();
         state.part_lost = true;
         if state.quorum.is_living() && state.count > 0 {
-            self.be_kept(&mut state, self.clock.now());
+            whole.be_kept(&mut state, self.clock.now());
         }
     }
 }

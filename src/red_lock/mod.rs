@@ -27,7 +27,6 @@ use crate::request::{LockRequest, TryLockRequest, Wish};
 use crate::session::Core;
 
 use part::Part;
-pub use unlock::UnlockAllRequest;
 use whole::Whole;
 
 /// A lock on many independent instances: whoever has more than half of them has it.

@@ -131,7 +131,7 @@ impl Part {
                 Attempt::Ended if core.clock.now() < until => core.open()?,
                 Attempt::Ended | Attempt::TooLate => {
                     let waited = core.clock.now().since(now);
-                    return Err(Error::Timeout { waited });
+                    return Err(Error::timeout(waited));
                 }
             }
         }
@@ -238,7 +238,7 @@ impl Part {
     /// Asks it nothing more until it has answered a probe, if it did not answer.
     fn suspect(&self, error: &Error) {
         let failure = match error {
-            Error::Timeout { waited } => Failure::Silent(*waited),
+            Error::Timeout { waited, .. } => Failure::Silent(*waited),
             Error::Unavailable { cause } => Failure::Unsent(cause.clone()),
             _ => return,
         };

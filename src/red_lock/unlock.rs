@@ -1,7 +1,5 @@
 //! Ending forgotten holds, as ported code does.
 
-use std::fmt;
-use std::future::IntoFuture;
 use std::sync::Arc;
 
 use super::claim::Claimed;
@@ -9,16 +7,8 @@ use super::{Inner, RedLock};
 use crate::error::{NotHeld, Result};
 use crate::guard::Several;
 use crate::owner::Owner;
-use crate::request::Boxed;
+use crate::request::UnlockRequest;
 use crate::session::Unlocked;
-
-/// A wish to end a forgotten hold, from [`RedLock::unlock`]. Await it.
-#[derive(Clone)]
-#[must_use = "a request does nothing unless it is awaited"]
-pub struct UnlockAllRequest {
-    lock: Arc<Inner>,
-    owner: Option<Owner>,
-}
 
 impl RedLock {
     /// Ends the newest hold of the current owner whose guard was forgotten. Corresponds to
@@ -34,53 +24,26 @@ impl RedLock {
     /// # Cancel safety
     ///
     /// Cancelled after its first poll, the hold is ended in the background.
-    pub fn unlock(&self) -> UnlockAllRequest {
-        UnlockAllRequest {
-            lock: self.inner.clone(),
-            owner: None,
+    pub fn unlock(&self) -> UnlockRequest {
+        UnlockRequest::new(self.inner.clone())
+    }
+}
+
+impl Inner {
+    /// Ends the newest forgotten claim of this owner.
+    pub(super) async fn end_forgotten(&self, owner: Owner) -> Result<Unlocked> {
+        if let Some(refused) = &self.refused {
+            return Err(refused.clone());
         }
-    }
-}
-
-impl UnlockAllRequest {
-    /// Ends a hold of this owner instead of the current one. Corresponds to Redisson's
-    /// `unlockAsync(threadId)`.
-    pub fn owner(mut self, owner: &Owner) -> Self {
-        self.owner = Some(*owner);
-        self
-    }
-}
-
-impl IntoFuture for UnlockAllRequest {
-    type Output = Result<Unlocked>;
-    type IntoFuture = Boxed<Unlocked>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
-            let owner = self.owner.unwrap_or_else(Owner::current);
-            if let Some(refused) = &self.lock.refused {
-                return Err(refused.clone());
-            }
-            let whole = self.lock.known(owner);
-            let forgotten = whole.and_then(|whole| {
-                // Noticed here that its time is over, it is nobody's any more.
-                let _is_lost = whole.loss();
-                let watched = whole.see(|state, _| state.forgotten.pop())?;
-                Some(Arc::new(Claimed::new(whole, watched)))
-            });
-            match forgotten {
-                Some(claim) => claim.unlock().await,
-                None => Err(NotHeld::nothing(self.lock.name(), &owner.to_string()).into()),
-            }
-        })
-    }
-}
-
-impl fmt::Debug for UnlockAllRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UnlockAllRequest")
-            .field("lock", &self.lock.name())
-            .field("owner", &self.owner)
-            .finish()
+        let forgotten = self.known(owner).and_then(|whole| {
+            // Noticed here that its time is over, it is nobody's any more.
+            let _is_lost = whole.loss();
+            let watched = whole.see(|state, _| state.forgotten.pop())?;
+            Some(Arc::new(Claimed::new(whole, watched)))
+        });
+        match forgotten {
+            Some(claim) => claim.unlock().await,
+            None => Err(NotHeld::nothing(&self.name, &owner.to_string()).into()),
+        }
     }
 }

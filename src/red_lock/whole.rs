@@ -21,6 +21,7 @@ use crate::session::{Claim, Turn};
 ///
 /// Lock order: its state before anything of a client's.
 pub(super) struct Whole {
+    pub(super) me: Weak<Self>,
     pub(super) lock: Arc<Inner>,
     pub(super) owner: Owner,
     terms: Terms,
@@ -64,7 +65,8 @@ impl Whole {
         let max_until = terms.max_hold.map_or(Moment::NEVER, |bound| now + bound);
         let rules = lock.rules(terms, max_until);
         let (quorum, actions) = Quorum::begin(rules, now);
-        let whole = Arc::new(Self {
+        let whole = Arc::new_cyclic(|me| Self {
+            me: me.clone(),
             lock: lock.clone(),
             owner,
             terms: Terms {
@@ -163,8 +165,7 @@ impl Whole {
     pub(super) fn take_in(self: &Arc<Self>, member: usize, round: u32, told: Told) -> Vec<Order> {
         if let Some(claim) = &told.claim {
             // Not under the state's lock: it may be told at once.
-            let whole: Weak<Self> = Arc::downgrade(self);
-            claim.hold().tell(whole);
+            claim.hold().add_dependant(self.me.clone());
         }
         let mut state = self.state();
         if told.claim.is_some() {
@@ -179,10 +180,8 @@ impl Whole {
             answer: told.answer,
         };
         let mut orders = self.step_in(&mut state, event);
-        if !state.quorum.has(member)
-            && let Some(unwanted) = state.claims[member].take()
-        {
-            orders.push(Order::GiveBack(unwanted));
+        if !state.quorum.has(member) {
+            orders.extend(self.give_up(&mut state, member));
         }
         orders
     }
@@ -262,6 +261,13 @@ impl Whole {
         }
     }
 
+    /// What is held on an instance is to be given back.
+    fn give_up(&self, state: &mut State, member: usize) -> Option<Order> {
+        let claim = state.claims[member].take()?;
+        claim.hold().remove_dependant(self.me.as_ptr().cast());
+        Some(Order::GiveBack(claim))
+    }
+
     /// What the quorum's actions mean here.
     pub(super) fn orders(&self, state: &mut State, actions: Actions) -> Vec<Order> {
         let mut orders = Vec::with_capacity(actions.len());
@@ -281,7 +287,7 @@ impl Whole {
                     None => continue,
                 },
                 Action::Release { member } => {
-                    orders.extend(state.claims[member].take().map(Order::GiveBack));
+                    orders.extend(self.give_up(state, member));
                     continue;
                 }
             };

@@ -1,6 +1,7 @@
 //! One typed call for each Lua file; the only place that says `EVALSHA`.
 
 mod lock;
+mod multi_lock;
 mod red_lock;
 
 use std::time::Duration;
@@ -13,6 +14,7 @@ pub(crate) use lock::{
     Acquired, Renewed, Settled, Transferred, Unlocked, acquire, force_unlock, renew, settle,
     transfer, unlock,
 };
+pub(crate) use multi_lock::{AllAcquired, Wanted, acquire_all};
 
 pub(crate) use red_lock::provision;
 /// The acquire of a quorum's member; that of the plain lock is [`acquire`].

@@ -104,7 +104,7 @@ impl From<Failure> for Error {
         match failure {
             Failure::Broken(cause) | Failure::Unsent(cause) => Self::Unavailable { cause },
             Failure::Refused { code, message } => Self::Refused { code, message },
-            Failure::Silent(waited) => Self::Timeout { waited },
+            Failure::Silent(waited) => Self::timeout(waited),
         }
     }
 }

@@ -52,6 +52,14 @@ pub(crate) struct Sent {
     pub(crate) repeated: bool,
 }
 
+impl Sent {
+    /// The answer is that of the only sending: what it says is all that happened. A refused
+    /// reconnect says nothing of the sending before it.
+    pub(crate) fn is_answered(&self) -> bool {
+        !self.repeated && !self.unanswered
+    }
+}
+
 impl Server {
     pub(crate) fn new(source: Source, clock: Clock, command_timeout: Duration) -> Self {
         Self {

@@ -83,7 +83,7 @@ impl Acquiring {
             None => {
                 let waited = until.since(now);
                 let command = tokio::time::timeout(waited, hold.command()).await;
-                command.map_err(|_| Error::Timeout { waited })?
+                command.map_err(|_| Error::timeout(waited))?
             }
         };
         Ok(Self::new(session, hold, Some(command), false))
@@ -112,8 +112,8 @@ impl Acquiring {
         &self.hold
     }
 
-    /// A hand-over asked for this hold, and did not get it as far as is known.
-    pub(super) fn undo(&mut self, sent: &Sent, refused: bool) {
+    /// A command for this hold and others was sent so; with a clear no as its answer if `refused`.
+    pub(super) fn note(&mut self, sent: &Sent, refused: bool) {
         self.sent = sent.clone();
         self.refused = refused;
     }
@@ -142,10 +142,14 @@ impl Acquiring {
         now: Moment,
         until: Moment,
     ) -> Result<Attempt, Error> {
-        let Some(target) = self.target(terms, now, until)? else {
+        let core = self.session.core();
+        // Looked at after the hold was entered: the end of the client misses neither.
+        core.open()?;
+        let Some(target) = self.target(terms.lease, now, until) else {
             return Ok(self.gone());
         };
-        let core = self.session.core();
+        self.sent = Sent::default();
+        self.refused = false;
         let acquired = script::acquire(
             &core.server,
             self.hold.key(),
@@ -174,10 +178,13 @@ impl Acquiring {
         if guards.is_none() {
             return Ok(self.attempt(terms, now, until).await?.into());
         }
-        let Some(target) = self.target(terms, now, until)? else {
+        let core = self.session.core();
+        core.open()?;
+        let Some(target) = self.target(terms.lease, now, until) else {
             return Ok(self.gone().into());
         };
-        let core = self.session.core();
+        self.sent = Sent::default();
+        self.refused = false;
         let taken = script::acquire_member(
             &core.server,
             self.hold.key(),
@@ -200,26 +207,6 @@ impl Acquiring {
         })
     }
 
-    /// The count to ask for; `None` if the hold is gone meanwhile.
-    fn target(&mut self, terms: &Terms, now: Moment, until: Moment) -> Result<Option<u32>, Error> {
-        let core = self.session.core();
-        // Looked at after the hold was entered: the end of the client misses neither.
-        core.open()?;
-        let target = {
-            let mut state = self.hold.state();
-            if !matches!(state.phase, Phase::Pending | Phase::Held | Phase::Jeopardy) {
-                drop(state);
-                return Ok(None);
-            }
-            // The longest that the command may still be sent.
-            state.sending(until.min(now + core.server.command_timeout()), terms.lease);
-            state.target() + 1
-        };
-        self.sent = Sent::default();
-        self.refused = false;
-        Ok(Some(target))
-    }
-
     /// Takes in what the server answered.
     fn answered(
         &mut self,
@@ -231,8 +218,7 @@ impl Acquiring {
             &acquired,
             Ok(Acquired::Busy(_) | Acquired::Gone) | Err(Failure::Refused { .. })
         );
-        // A refused reconnect says nothing of the sending before it.
-        self.refused = is_no && !self.sent.repeated && !self.sent.unanswered;
+        self.refused = is_no && self.sent.is_answered();
         match acquired? {
             Acquired::Granted => self.take_in(terms),
             Acquired::Busy(ttl) => Ok(Attempt::Busy(ttl)),
@@ -241,6 +227,19 @@ impl Acquiring {
                 Ok(self.gone())
             }
         }
+    }
+
+    /// The count that a command between `now` and `until` is to ask for, which is about to leave;
+    /// `None` if the hold was given up.
+    pub(super) fn target(&self, lease: Duration, now: Moment, until: Moment) -> Option<u32> {
+        let mut state = self.hold.state();
+        if !matches!(state.phase, Phase::Pending | Phase::Held | Phase::Jeopardy) {
+            return None;
+        }
+        // The longest that the command may still be sent.
+        let patience = now + self.session.core().server.command_timeout();
+        state.sending(until.min(patience), lease);
+        Some(state.target() + 1)
     }
 
     /// A repeated command's answer says nothing of its earlier sendings: the hold is spent.
@@ -288,7 +287,7 @@ impl Acquiring {
         Ok(Attempt::Granted(claim))
     }
 
-    fn gone(&self) -> Attempt {
+    pub(super) fn gone(&self) -> Attempt {
         let now = self.session.core().clock.now();
         if self.hold.state().phase == Phase::Ended {
             return Attempt::Ended;

@@ -4,6 +4,7 @@ mod acquire;
 mod reentry;
 mod release;
 mod settle;
+mod together;
 mod transfer;
 mod upkeep;
 
@@ -28,6 +29,7 @@ pub use reentry::Reentry;
 pub(crate) use release::Claim;
 pub use release::Unlocked;
 pub(crate) use settle::{Job, settle};
+pub(crate) use together::{AllTaken, Together};
 pub(crate) use upkeep::{Extension, Kept, Turn, Upkeep};
 
 /// One client's settings, checked.

@@ -7,7 +7,7 @@ use super::transfer::Transfer;
 use super::{Core, Session};
 use crate::clock::Moment;
 use crate::error::{Error, LostReason, UnlockUnconfirmed};
-use crate::hold::{Command, Dropped, Hold, Share, State};
+use crate::hold::{Command, Dropped, Hold, Share, State, Terms};
 use crate::owner::Owner;
 use crate::script::{self, Transferred, Unlocked as Answer};
 use crate::server::{Failure, Sent};
@@ -60,6 +60,22 @@ impl Claim {
         self.share.part = true;
         self.hold.state().parts += 1;
         self
+    }
+
+    /// Makes it a claim for good, on these terms, that was taken without a watchdog or a bound.
+    pub(crate) fn confirm(&mut self, terms: &Terms, bound: Moment) {
+        if self.share.local {
+            // Nothing was left out for it.
+            return;
+        }
+        self.share.watched = terms.watched;
+        let confirm = |state: &mut State| state.confirm(terms, bound);
+        self.session.core().holds.change(&self.hold, confirm);
+    }
+
+    /// Gives the claim back on behalf of its owner, wherever this is called.
+    pub(crate) fn give_back(mut self) {
+        self.warned = true;
     }
 
     /// Leaves the claim to a later unlock by its owner.
@@ -116,7 +132,7 @@ impl Claim {
         let command = tokio::time::timeout(waited, self.hold.command()).await;
         command.map_err(|_| {
             // The drop puts this unlock behind it.
-            let cause = Some(Error::Timeout { waited });
+            let cause = Some(Error::timeout(waited));
             UnlockUnconfirmed::new(self.hold.key().name(), cause).into()
         })
     }

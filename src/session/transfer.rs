@@ -93,8 +93,7 @@ impl Transfer {
         self.finished = true;
         let Ok(Transferred::Handed(listening)) = *answer else {
             let is_no = matches!(answer, Ok(_) | Err(Failure::Refused { .. }));
-            let is_certain = !sent.repeated && !sent.unanswered;
-            self.next.undo(sent, is_no && is_certain);
+            self.next.note(sent, is_no && sent.is_answered());
             hold.state().handing_on = false;
             return false;
         };
@@ -126,7 +125,7 @@ impl Transfer {
     /// Nobody saw the answer, if it was not finished.
     pub(super) fn abandon(&mut self, hold: &Hold, sent: &Sent) {
         if !self.finished {
-            self.next.undo(sent, false);
+            self.next.note(sent, false);
             hold.state().handing_on = false;
         }
     }

@@ -100,6 +100,11 @@ impl Waiters {
         })
     }
 
+    /// Whether anybody of this client waits for the lock.
+    pub(crate) fn is_awaited(&self, key: &LockKey) -> bool {
+        self.queues.lock().by_key.contains_key(key)
+    }
+
     /// Lets the lock's contender try: it may have become free.
     pub(crate) fn wake(&self, key: &LockKey) {
         if let Some(queue) = self.queues.lock().by_key.get(key) {

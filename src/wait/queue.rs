@@ -133,6 +133,10 @@ impl Queue {
             // It asks Redis already, and may get the lock by that.
             return None;
         }
+        if contender.asks_for_itself(overdue) {
+            // It is its turn.
+            return None;
+        }
         let can_take = |ticket: &&Arc<Ticket>| ticket.expect(now, overdue, until);
         let next = Some(contender)
             .filter(can_take)

@@ -16,7 +16,8 @@ use crate::server::Sent;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wish {
     pub(crate) owner: Owner,
-    /// The hold it wants; none if it only waits for the end of a release.
+    /// The hold it wants; none if the lock cannot be handed to it, because it wants others at the
+    /// same time, or only waits for the end of a release.
     pub(crate) terms: Option<Terms>,
     /// When it will have gone, if it does not wait for ever.
     pub(crate) deadline: Option<Moment>,
@@ -152,6 +153,11 @@ impl Ticket {
         self.tell();
     }
 
+    /// It is there, and the lock cannot be handed to it.
+    pub(super) fn asks_for_itself(&self, overdue: Moment) -> bool {
+        self.wish.terms.is_none() && self.outlook.lock().is_there(overdue)
+    }
+
     /// Lets it expect the lock, if it wants it, is there, and has no command of its own under way.
     pub(super) fn expect(&self, now: Moment, overdue: Moment, until: Moment) -> bool {
         let in_time = self.wish.deadline.is_none_or(|deadline| deadline > now);
@@ -159,9 +165,11 @@ impl Ticket {
             return false;
         }
         let mut outlook = self.outlook.lock();
-        let is_there = !outlook.absent && outlook.promised > overdue;
         let is_idle = outlook.acquire.is_none() && outlook.failure.is_none();
-        if !is_there || !is_idle || !matches!(outlook.reception, Reception::Nothing) {
+        if !outlook.is_there(overdue)
+            || !is_idle
+            || !matches!(outlook.reception, Reception::Nothing)
+        {
             return false;
         }
         outlook.reception = Reception::Expected;
@@ -230,6 +238,11 @@ impl Ticket {
 }
 
 impl Outlook {
+    /// It looked after `overdue`, as it had promised.
+    fn is_there(&self, overdue: Moment) -> bool {
+        !self.absent && self.promised > overdue
+    }
+
     fn receive(&mut self) -> Option<Handed> {
         let reception = std::mem::replace(&mut self.reception, Reception::Nothing);
         if !matches!(reception, Reception::Nothing) {

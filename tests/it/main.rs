@@ -12,6 +12,7 @@ mod harness;
 mod interop;
 mod lock;
 mod model;
+mod multi_lock;
 mod red_lock;
 mod redisson_driver;
 mod regressions;

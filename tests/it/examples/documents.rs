@@ -165,7 +165,7 @@ fn root() -> &'static Path {
 }
 
 /// The modules with tests.
-const TOPS: [&str; 10] = [
+const TOPS: [&str; 11] = [
     "examples",
     "faults",
     "hand_over",
@@ -173,6 +173,7 @@ const TOPS: [&str; 10] = [
     "interop",
     "lock",
     "model",
+    "multi_lock",
     "regressions",
     "simulation",
     "watchdog",

@@ -1,0 +1,169 @@
+//! One call to acquire a multi lock: a single attempt, or a wait.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::{Instrument, Span};
+
+use super::members::{Member, Members};
+use super::round::{Blocked, Round, Trouble};
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::hold::{Standing, Terms};
+use crate::lock::released;
+use crate::owner::Owner;
+use crate::request::{Wait, Wish};
+use crate::session::{Claim, Core};
+
+/// One call to acquire a multi lock.
+///
+/// The clients of the members may have clocks of their own, so moments do not go from one to another:
+/// the call's are of the first member's client.
+pub(super) struct Call<'a> {
+    name: &'a str,
+    pub(super) members: &'a Members,
+    pub(super) owner: Owner,
+    /// For each group.
+    pub(super) terms: Vec<Terms>,
+    wait: Wait,
+    pub(super) began: Moment,
+    pub(super) deadline: Option<Moment>,
+}
+
+impl<'a> Call<'a> {
+    /// Checks everything that can be checked before a command is sent.
+    pub(super) fn new(
+        name: &'a str,
+        members: &'a Members,
+        owner: Owner,
+        wish: &Wish,
+        wait: Wait,
+    ) -> Result<Self> {
+        let mut terms = Vec::with_capacity(members.groups().len());
+        for group in members.groups() {
+            let core = members.list()[group.start].core();
+            core.open()?;
+            terms.push(wish.terms(&core.settings)?);
+        }
+        let core = members.list()[0].core();
+        let began = core.clock.now();
+        Ok(Self {
+            name,
+            members,
+            owner,
+            terms,
+            wait,
+            began,
+            deadline: match wait {
+                Wait::ForEver => None,
+                Wait::AtMost(wait) => Some(began + wait),
+                Wait::Not => Some(began + core.server.command_timeout()),
+            },
+        })
+    }
+
+    pub(super) async fn acquire(&self) -> Result<Option<Vec<Claim>>> {
+        let span = self.span();
+        let outcome = self.attempts().instrument(span.clone()).await;
+        let waited = self.now().since(self.began);
+        span.record("waited_ms", waited.as_millis() as u64);
+        span.record(
+            "outcome",
+            match &outcome {
+                Ok(Some(_)) => "acquired",
+                Ok(None) => "busy",
+                Err(_) => "failed",
+            },
+        );
+        outcome
+    }
+
+    async fn attempts(&self) -> Result<Option<Vec<Claim>>> {
+        let claims = match self.wait {
+            Wait::Not => self.try_once().await?,
+            Wait::ForEver | Wait::AtMost(_) => self.wait().await?,
+        };
+        if claims.is_some() {
+            for member in self.members.list() {
+                member.core().waiters.wake_owner(&member.key, self.owner);
+            }
+        }
+        Ok(claims)
+    }
+
+    fn span(&self) -> Span {
+        tracing::debug_span!(
+            "acquire",
+            lock = self.name,
+            owner = %self.owner,
+            outcome = tracing::field::Empty,
+            waited_ms = tracing::field::Empty,
+        )
+    }
+
+    /// One attempt, beside whoever else of these clients contends.
+    async fn try_once(&self) -> Result<Option<Vec<Claim>>> {
+        for member in self.members.list() {
+            // A guard dropped just now must not look like somebody else's lock.
+            self.released(member).await?;
+        }
+        loop {
+            let round = self.round(None, None).await;
+            match round.map_err(|trouble| self.named(trouble))? {
+                Round::Taken(claims) => return Ok(Some(claims)),
+                // Meanwhile another branch of this owner may have got it.
+                Round::Blocked(Blocked { member, .. }) if self.holds(member) => {}
+                Round::Blocked(_) => return Ok(None),
+                Round::Again => {}
+                Round::TooLate => return Err(self.too_late()),
+            }
+        }
+    }
+
+    /// Waits until what its client gave up on a member is settled, or the deadline has come.
+    async fn released(&self, member: &Member) -> Result<()> {
+        let core = member.core();
+        let Some(releasing) = core.holds.releasing(&member.key) else {
+            return Ok(());
+        };
+        let now = core.clock.now();
+        let deadline = self.left().map(|left| now + left);
+        released(core, &releasing, self.owner, deadline, now).await
+    }
+
+    /// The failure, with the names of those that it is about.
+    pub(super) fn named(&self, trouble: Trouble) -> Error {
+        self.members.about(trouble.about, trouble.error)
+    }
+
+    /// The owner holds this member.
+    pub(super) fn holds(&self, member: usize) -> bool {
+        let member = &self.members.list()[member];
+        let standing = member.core().holds.standing(&member.key, self.owner);
+        matches!(standing, Standing::Holding(_) | Standing::Lost(_))
+    }
+
+    pub(super) fn now(&self) -> Moment {
+        self.members.list()[0].core().clock.now()
+    }
+
+    /// The time that is left to the call; `None` if it waits for ever.
+    pub(super) fn left(&self) -> Option<Duration> {
+        let now = self.now();
+        self.deadline.map(|deadline| deadline.since(now))
+    }
+
+    /// Up to when, on the clock of this client, one attempt may go on that begins now.
+    pub(super) fn until(&self, core: &Arc<Core>, now: Moment) -> Moment {
+        let patience = core.server.command_timeout();
+        let left = self.left().map(|left| left.max(GRACE));
+        now + left.map_or(patience, |left| left.min(patience))
+    }
+
+    pub(super) fn too_late(&self) -> Error {
+        Error::timeout(self.now().since(self.began))
+    }
+}
+
+/// An attempt that begins within the caller's wait may take this long, even if the wait ends before.
+const GRACE: Duration = Duration::from_millis(100);

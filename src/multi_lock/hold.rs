@@ -1,0 +1,289 @@
+//! What a guard of a multi lock stands for: one claim on each member.
+
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::members::Member;
+use crate::error::{Error, Instance, Lost, LostReason, Result};
+use crate::guard::Several;
+use crate::hold::{Dependant, Hold};
+use crate::owner::Owner;
+use crate::session::{Claim, Unlocked};
+
+/// One guard's claims on the members of a multi lock.
+///
+/// Counting is left to the members: a further acquire of the same owner is a claim more on each.
+pub(super) struct MultiHold {
+    name: Arc<str>,
+    owner: Owner,
+    /// In the order in which they were given.
+    parts: Vec<(Member, Arc<Hold>)>,
+    told: CancellationToken,
+    standing: Mutex<Standing>,
+}
+
+enum Standing {
+    /// Left by a loss of one member to Lost, by the guard's end to Ended or Forgotten.
+    Held(Vec<Claim>),
+    /// The members' own holds have the claims. Left by a loss.
+    Forgotten,
+    /// One member is lost. The claims on those that are lost stay until the guard ends, so that its
+    /// owner is told at its next acquire, too. Left to Ended.
+    Lost(Lost, Vec<Claim>),
+    /// The guard has ended. Never left.
+    Ended,
+}
+
+impl MultiHold {
+    /// A claim on each member, in the order of `members`.
+    pub(super) fn new(
+        name: &Arc<str>,
+        owner: Owner,
+        members: &[Member],
+        claims: Vec<Claim>,
+    ) -> Arc<Self> {
+        let holds = claims.iter().map(|claim| claim.hold().clone());
+        let mut parts: Vec<(Member, Arc<Hold>)> = members.iter().cloned().zip(holds).collect();
+        parts.sort_by_key(|(member, _)| member.given);
+        let hold = Arc::new(Self {
+            name: name.clone(),
+            owner,
+            parts,
+            told: CancellationToken::new(),
+            standing: Mutex::new(Standing::Held(claims)),
+        });
+        for (_, part) in &hold.parts {
+            let dependant: Weak<Self> = Arc::downgrade(&hold);
+            part.add_dependant(dependant);
+        }
+        hold
+    }
+
+    /// Notes that it is lost, tells, and then gives back what it still has.
+    fn lose(&self, lost: Lost) {
+        let left = {
+            let mut standing = self.standing.lock();
+            let claims = match &mut *standing {
+                Standing::Held(claims) => std::mem::take(claims),
+                Standing::Forgotten => Vec::new(),
+                Standing::Lost(..) | Standing::Ended => return,
+            };
+            let is_left = |claim: &Claim| claim.hold().state().is_living();
+            let (left, gone): (Vec<Claim>, Vec<Claim>) = claims.into_iter().partition(is_left);
+            *standing = Standing::Lost(lost, gone);
+            left
+        };
+        self.told.cancel();
+        left.into_iter().for_each(Claim::give_back);
+    }
+
+    /// Ends it for its guard: the claims, if it was not lost.
+    fn end(&self) -> Result<Vec<Claim>> {
+        let standing = std::mem::replace(&mut *self.standing.lock(), Standing::Ended);
+        match standing {
+            Standing::Held(claims) => Ok(claims),
+            Standing::Lost(lost, _) => Err(Error::Lost(lost)),
+            Standing::Forgotten | Standing::Ended => Err(Error::Lost(self.released())),
+        }
+    }
+
+    /// What a view is told that outlived its guard.
+    fn released(&self) -> Lost {
+        let (member, hold) = &self.parts[0];
+        hold.lost_as(LostReason::Released, member.core().clock.now())
+    }
+
+    /// Whether the guard, or the members' forgotten claims, still stand for it.
+    fn is_standing(&self) -> bool {
+        matches!(
+            *self.standing.lock(),
+            Standing::Held(_) | Standing::Forgotten
+        )
+    }
+}
+
+impl Several for MultiHold {
+    fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn is_valid(&self) -> bool {
+        let is_valid =
+            |(member, hold): &(Member, Arc<Hold>)| hold.state().is_valid(member.core().clock.now());
+        self.is_standing() && self.parts.iter().all(is_valid)
+    }
+
+    fn remaining(&self) -> Duration {
+        if !self.is_standing() {
+            return Duration::ZERO;
+        }
+        let remaining =
+            |(member, hold): &(Member, Arc<Hold>)| hold.remaining(member.core().clock.now());
+        self.parts.iter().map(remaining).min().unwrap_or_default()
+    }
+
+    fn hold_count(&self) -> u32 {
+        if !self.is_standing() {
+            return 0;
+        }
+        let counts = self.parts.iter().map(|(_, hold)| hold.state().claims());
+        counts.min().unwrap_or_default()
+    }
+
+    fn loss(&self, early: Duration) -> Option<Lost> {
+        match &*self.standing.lock() {
+            Standing::Lost(lost, _) => return Some(lost.clone()),
+            Standing::Ended => return Some(self.released()),
+            Standing::Held(_) | Standing::Forgotten => {}
+        }
+        for (member, hold) in &self.parts {
+            let core = member.core();
+            if let Some(lost) = hold.loss(core.clock.now() + early) {
+                // What is said stays true: no renewal may come in after it.
+                if core.lose_quietly(hold, lost.reason()) {
+                    core.report_lost(hold);
+                }
+                self.lose(lost.clone());
+                return Some(lost);
+            }
+        }
+        None
+    }
+
+    fn lost_token(&self) -> CancellationToken {
+        self.told.clone()
+    }
+
+    fn token(&self) -> Option<u64> {
+        None
+    }
+
+    fn instances(&self) -> Vec<Instance> {
+        let instance = |(member, hold): &(Member, Arc<Hold>)| member.instance(hold);
+        self.parts.iter().map(instance).collect()
+    }
+
+    fn margin(&self) -> u32 {
+        0
+    }
+
+    fn unlock(self: Arc<Self>) -> Pin<Box<dyn Future<Output = Result<Unlocked>> + Send>> {
+        let claims = self.end();
+        Box::pin(async move {
+            let unlocked = join_all(claims?.into_iter().map(Claim::unlock)).await;
+            whole(unlocked)
+        })
+    }
+
+    fn drop_claim(&self) {
+        drop(self.end());
+    }
+
+    fn forget(&self) {
+        let claims = {
+            let mut standing = self.standing.lock();
+            match &mut *standing {
+                Standing::Held(claims) => {
+                    let claims = std::mem::take(claims);
+                    *standing = Standing::Forgotten;
+                    claims
+                }
+                Standing::Lost(_, claims) => std::mem::take(claims),
+                Standing::Forgotten | Standing::Ended => return,
+            }
+        };
+        claims.into_iter().for_each(Claim::forget);
+    }
+}
+
+impl Dependant for MultiHold {
+    fn hold_lost(&self) {
+        let loss = |(member, hold): &(Member, Arc<Hold>)| hold.loss(member.core().clock.now());
+        if let Some(lost) = self.parts.iter().find_map(loss) {
+            self.lose(lost);
+        }
+    }
+}
+
+impl Drop for MultiHold {
+    fn drop(&mut self) {
+        let this: *const Self = self;
+        for (_, hold) in &self.parts {
+            hold.remove_dependant(this.cast());
+        }
+    }
+}
+
+/// What unlocking all members comes to: the worst of it, and else the least count that is left.
+pub(super) fn whole(unlocked: Vec<Result<Unlocked>>) -> Result<Unlocked> {
+    let mut counts = Vec::with_capacity(unlocked.len());
+    let mut worst: Option<Error> = None;
+    for outcome in unlocked {
+        match outcome {
+            Ok(Unlocked::Released) => counts.push(0),
+            Ok(Unlocked::StillHeld { count }) => counts.push(count),
+            Err(error)
+                if worst
+                    .as_ref()
+                    .is_none_or(|worst| rank(&error) > rank(worst)) =>
+            {
+                worst = Some(error);
+            }
+            Err(_) => {}
+        }
+    }
+    if let Some(worst) = worst {
+        return Err(worst);
+    }
+    Ok(match counts.into_iter().min() {
+        None | Some(0) => Unlocked::Released,
+        Some(count) => Unlocked::StillHeld { count },
+    })
+}
+
+/// A loss says more than that something was not confirmed.
+fn rank(error: &Error) -> u8 {
+    match error {
+        Error::Lost(_) => 3,
+        Error::NotHeld(_) => 2,
+        Error::UnlockUnconfirmed(_) => 1,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::{NotHeld, UnlockUnconfirmed};
+
+    #[test]
+    fn the_whole_is_as_its_worst_part_and_held_as_often_as_the_least() {
+        let kept = |count| Ok(Unlocked::StillHeld { count });
+        let whole_of = |outcomes: Vec<Result<Unlocked>>| whole(outcomes);
+        assert!(matches!(
+            whole_of(vec![kept(3), kept(2)]),
+            Ok(Unlocked::StillHeld { count: 2 })
+        ));
+        assert!(matches!(
+            whole_of(vec![kept(3), Ok(Unlocked::Released)]),
+            Ok(Unlocked::Released)
+        ));
+        let not_held = || Err(NotHeld::nothing("a", "1").into());
+        let unconfirmed = || Err(UnlockUnconfirmed::new("a", None).into());
+        for outcomes in [
+            vec![not_held(), unconfirmed(), kept(1)],
+            vec![kept(1), unconfirmed(), not_held()],
+        ] {
+            assert!(matches!(whole_of(outcomes), Err(Error::NotHeld(_))));
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The locks that a multi lock is made of, checked and in order.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::error::{Error, Instance, InstanceState, Result};
+use crate::hold::Hold;
+use crate::key::LockKey;
+use crate::lock::Lock;
+use crate::session::{Core, Session};
+
+/// The members by client and name, the same for every multi lock of this process that has them. All
+/// of one client are acquired by one command.
+pub(super) struct Members {
+    list: Vec<Member>,
+    groups: Vec<Range<usize>>,
+}
+
+/// One lock among others.
+#[derive(Clone)]
+pub(super) struct Member {
+    pub(super) session: Arc<Session>,
+    pub(super) key: Arc<LockKey>,
+    /// Its place among the locks as they were given.
+    pub(super) given: usize,
+}
+
+impl Members {
+    pub(super) fn of(locks: &[Lock]) -> Result<Self> {
+        let member = |(given, lock): (usize, &Lock)| {
+            let key = lock.key().map_err(|error| nth(error, given))?;
+            Ok(Member {
+                session: lock.session().clone(),
+                key: key.clone(),
+                given,
+            })
+        };
+        let list: Result<Vec<Member>> = locks.iter().enumerate().map(member).collect();
+        let mut list = list?;
+        if list.is_empty() {
+            return Err(Error::invalid("members", "there are none".to_owned()));
+        }
+        list.sort_by(|one, other| one.order().cmp(&other.order()));
+        if let Some(pair) = list
+            .windows(2)
+            .find(|pair| pair[0].order() == pair[1].order())
+        {
+            let name = pair[0].key.name();
+            let why = format!("one lock is given twice, lock={name:?}");
+            return Err(Error::invalid("members", why));
+        }
+        let mut groups: Vec<Range<usize>> = Vec::new();
+        for (at, member) in list.iter().enumerate() {
+            match groups.last_mut() {
+                Some(last) if list[last.start].may_share_a_command(member) => last.end = at + 1,
+                _ => groups.push(at..at + 1),
+            }
+        }
+        Ok(Self { list, groups })
+    }
+
+    pub(super) fn list(&self) -> &[Member] {
+        &self.list
+    }
+
+    /// Those that are acquired by one command, as places in the list; there is one group at least.
+    pub(super) fn groups(&self) -> &[Range<usize>] {
+        &self.groups
+    }
+
+    pub(super) fn group_of(&self, member: usize) -> usize {
+        let found = self.groups.iter().position(|group| group.contains(&member));
+        found.unwrap_or_default()
+    }
+
+    /// Says of a failure which members it is about: one, or a whole group.
+    pub(super) fn about(&self, members: Range<usize>, error: Error) -> Error {
+        let members = &self.list[members];
+        let names: Vec<String> = members
+            .iter()
+            .map(|member| format!("{:?}", member.key.name()))
+            .collect();
+        let server = members.first().map(Member::server).unwrap_or_default();
+        error.of_part(&names.join(","), &server)
+    }
+}
+
+impl Member {
+    pub(super) fn core(&self) -> &Arc<Core> {
+        self.session.core()
+    }
+
+    fn order(&self) -> (uuid::Uuid, &str) {
+        (self.core().id, self.key.key())
+    }
+
+    /// A client has one standalone server, where every script may touch every key.
+    fn may_share_a_command(&self, other: &Self) -> bool {
+        self.core().id == other.core().id
+    }
+
+    fn server(&self) -> String {
+        self.core().server.address()
+    }
+
+    /// What it is to the whole, of which this is its hold.
+    pub(super) fn instance(&self, hold: &Hold) -> Instance {
+        let is_held = hold.state().is_valid(self.core().clock.now());
+        Instance {
+            lock: self.key.name().to_owned(),
+            server: self.server(),
+            state: if is_held {
+                InstanceState::Acquired
+            } else {
+                InstanceState::Lost
+            },
+        }
+    }
+}
+
+/// Says which lock a bad name was given to.
+fn nth(error: Error, given: usize) -> Error {
+    match error {
+        Error::Invalid { what, why } => Error::Invalid {
+            what,
+            why: format!("{why}, member={}", given + 1),
+        },
+        other => other,
+    }
+}

@@ -1,0 +1,58 @@
+//! What a multi lock does with a request.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+
+use super::Inner;
+use super::acquire::Call;
+use super::hold::{MultiHold, whole};
+use crate::error::{Error, Result};
+use crate::guard::Guard;
+use crate::owner::Owner;
+use crate::request::{Acquire, Boxed, Wait, Wish};
+use crate::session::Unlocked;
+
+impl Acquire for Inner {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn lock(self: Arc<Self>, wish: Wish) -> Boxed<Guard> {
+        Box::pin(async move {
+            let guard = self.acquired(wish, Wait::ForEver).await?;
+            // A wait without end ends with a guard or an error.
+            guard.ok_or(Error::Closed)
+        })
+    }
+
+    fn acquire(self: Arc<Self>, wish: Wish, wait: Wait) -> Boxed<Option<Guard>> {
+        Box::pin(async move { self.acquired(wish, wait).await })
+    }
+
+    fn unlock(self: Arc<Self>, owner: Option<Owner>) -> Boxed<Unlocked> {
+        Box::pin(async move {
+            self.members()?;
+            let owner = owner.unwrap_or_else(Owner::current);
+            let ends = self
+                .locks
+                .iter()
+                .map(|lock| lock.unlock().owner(&owner).into_future());
+            whole(join_all(ends).await)
+        })
+    }
+}
+
+impl Inner {
+    async fn acquired(&self, wish: Wish, wait: Wait) -> Result<Option<Guard>> {
+        let owner = wish.owner();
+        let members = self.members()?;
+        let call = Call::new(&self.name, members, owner, &wish, wait)?;
+        // A loop of calls that wait for nothing must let other tasks run, too.
+        tokio::task::consume_budget().await;
+        let claims = call.acquire().await?;
+        Ok(claims.map(|claims| {
+            Guard::several(MultiHold::new(&self.name, owner, members.list(), claims))
+        }))
+    }
+}

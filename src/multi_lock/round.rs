@@ -1,0 +1,219 @@
+//! One round: an attempt to acquire every member, at which all are held or none is.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
+use super::acquire::Call;
+use super::members::Member;
+use super::wait::Seat;
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::hold::Standing;
+use crate::session::{Acquiring, AllTaken, Claim, Together};
+
+/// What a round came to; without all, nothing of it is held.
+pub(super) enum Round {
+    /// A claim on each member, in their order, for good.
+    Taken(Vec<Claim>),
+    Blocked(Blocked),
+    /// A hold was given up by others while it was being acquired: as if it had not been asked for.
+    Again,
+    /// All was granted, and part of it over again by then.
+    TooLate,
+}
+
+/// A member that somebody else has.
+pub(super) struct Blocked {
+    pub(super) member: usize,
+    /// How long that one's lock lives on, if it has an end.
+    pub(super) ttl: Option<Duration>,
+    /// Others were acquired and given back for it.
+    pub(super) collided: bool,
+}
+
+/// A failure, and the members that it is about.
+pub(super) struct Trouble {
+    pub(super) about: Range<usize>,
+    pub(super) error: Error,
+}
+
+impl Call<'_> {
+    /// Asks the `lead` group, and all others once that is granted; without a lead all at the same
+    /// time.
+    ///
+    /// # Cancel safety
+    ///
+    /// What was acquired is given back in the background.
+    pub(super) async fn round(
+        &self,
+        lead: Option<usize>,
+        seat: Option<&Seat>,
+    ) -> Result<Round, Trouble> {
+        let began = self.now();
+        let mut taken: Vec<Option<Claim>> = Vec::new();
+        taken.resize_with(self.members.list().len(), || None);
+        let (first, rest): (Vec<usize>, Vec<usize>) =
+            (0..self.members.groups().len()).partition(|group| lead.is_none_or(|l| l == *group));
+        for groups in [first, rest] {
+            if let Some(end) = self.take(&groups, &mut taken, seat).await? {
+                return Ok(end);
+            }
+        }
+        Ok(self.confirm(taken.into_iter().flatten().collect(), began))
+    }
+
+    /// Acquires these groups, all at the same time. What the round has come to, if it ends here.
+    async fn take(
+        &self,
+        groups: &[usize],
+        taken: &mut [Option<Claim>],
+        seat: Option<&Seat>,
+    ) -> Result<Option<Round>, Trouble> {
+        let mut under_way = FuturesUnordered::new();
+        for group in groups {
+            let (places, acquires) = self.prepare(*group, taken, seat).await?;
+            if !acquires.is_empty() {
+                under_way.push(self.send(*group, places, acquires));
+            }
+        }
+        while let Some((group, places, outcome)) = under_way.next().await {
+            if let Some(seat) = seat
+                && self.members.groups()[group].contains(&seat.member)
+            {
+                seat.place.attempted();
+            }
+            let others = !under_way.is_empty() || taken.iter().any(Option::is_some);
+            match outcome? {
+                AllTaken::Granted(claims) => {
+                    for (place, claim) in places.into_iter().zip(claims) {
+                        taken[place] = Some(claim);
+                    }
+                }
+                AllTaken::Busy(which, ttl) => {
+                    return Ok(Some(Round::Blocked(Blocked {
+                        member: places[which],
+                        ttl,
+                        collided: others,
+                    })));
+                }
+                AllTaken::Ended => return Ok(Some(Round::Again)),
+                AllTaken::TooLate => return Ok(Some(Round::TooLate)),
+                AllTaken::Lost(lost) => {
+                    return Err(Trouble {
+                        about: self.members.groups()[group].clone(),
+                        error: Error::Lost(lost),
+                    });
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// What there is to ask for in a group, and for which members; others are counted here at once.
+    async fn prepare(
+        &self,
+        group: usize,
+        taken: &mut [Option<Claim>],
+        seat: Option<&Seat>,
+    ) -> Result<(Vec<usize>, Vec<Acquiring>), Trouble> {
+        let range = self.members.groups()[group].clone();
+        let mut places = Vec::with_capacity(range.len());
+        let mut acquires = Vec::with_capacity(range.len());
+        for place in range {
+            let member = &self.members.list()[place];
+            let acquiring = match self.begin(member, group).await {
+                Ok(Begun::Counted(claim)) => {
+                    taken[place] = Some(claim);
+                    continue;
+                }
+                Ok(Begun::Asking(acquiring)) => acquiring,
+                Err(error) => {
+                    let about = place..place + 1;
+                    return Err(Trouble { about, error });
+                }
+            };
+            if let Some(seat) = seat
+                && seat.member == place
+            {
+                let now = member.core().clock.now();
+                seat.place.attempting(acquiring.hold(), now);
+            }
+            places.push(place);
+            acquires.push(acquiring);
+        }
+        Ok((places, acquires))
+    }
+
+    async fn begin(&self, member: &Member, group: usize) -> Result<Begun> {
+        let Member { session, key, .. } = member;
+        let core = member.core();
+        let hold = match core.holds.standing(key, self.owner) {
+            Standing::Holding(hold) => hold,
+            Standing::Lost(lost) => return Err(Error::Lost(lost)),
+            Standing::Forgotten(hold) => {
+                core.report_lost(&hold);
+                let acquiring = Acquiring::first(session, key, self.owner);
+                return Ok(Begun::Asking(acquiring));
+            }
+            Standing::Acquiring | Standing::Nothing => {
+                let acquiring = Acquiring::first(session, key, self.owner);
+                return Ok(Begun::Asking(acquiring));
+            }
+        };
+        if let Some(claim) = Claim::again(session, key, self.owner, &self.terms[group]) {
+            return Ok(Begun::Counted(claim));
+        }
+        let now = core.clock.now();
+        let until = self.until(core, now);
+        let acquiring = Acquiring::again(session, hold, now, until).await?;
+        Ok(Begun::Asking(acquiring))
+    }
+
+    async fn send(
+        &self,
+        group: usize,
+        places: Vec<usize>,
+        acquires: Vec<Acquiring>,
+    ) -> (usize, Vec<usize>, Result<AllTaken, Trouble>) {
+        let range = self.members.groups()[group].clone();
+        let member = &self.members.list()[range.start];
+        let core = member.core();
+        let now = core.clock.now();
+        let until = self.until(core, now);
+        let together = Together::new(&member.session, acquires);
+        let taken = together.attempt(self.terms[group].lease, now, until).await;
+        let taken = taken.map_err(|(which, error)| {
+            let about = which.map_or(range, |which| places[which]..places[which] + 1);
+            Trouble { about, error }
+        });
+        (group, places, taken)
+    }
+
+    /// Makes the claims of a round that `began` then ones for good, if all are still valid.
+    fn confirm(&self, mut claims: Vec<Claim>, began: Moment) -> Round {
+        let age = self.now().since(began);
+        let members = self.members.list();
+        let is_over = |(claim, member): (&Claim, &Member)| {
+            !claim.hold().state().is_valid(member.core().clock.now())
+        };
+        if claims.len() < members.len() || claims.iter().zip(members).any(is_over) {
+            return Round::TooLate;
+        }
+        for (place, claim) in claims.iter_mut().enumerate() {
+            let terms = &self.terms[self.members.group_of(place)];
+            let then = members[place].core().clock.now().minus(age);
+            let bound = terms.max_hold.map_or(Moment::NEVER, |bound| then + bound);
+            claim.confirm(terms, bound);
+        }
+        Round::Taken(claims)
+    }
+}
+
+/// How the acquire of a member begins.
+enum Begun {
+    /// It is done: nobody has to be asked.
+    Counted(Claim),
+    Asking(Acquiring),
+}

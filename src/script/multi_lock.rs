@@ -1,0 +1,124 @@
+//! Acquiring several locks at once.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use redis::Value;
+
+use super::{Arg, Call, Script, unexpected};
+use crate::key::LockKey;
+use crate::lease;
+use crate::server::{Allotted, Failure, Sent, Server};
+
+/// One of the holds that are to be acquired together.
+pub(crate) struct Wanted<'a> {
+    pub(crate) key: &'a LockKey,
+    pub(crate) field: String,
+    pub(crate) target: u32,
+}
+
+/// What an acquire of several came to. Holds are named by their places in the list.
+#[derive(Debug)]
+pub(crate) enum AllAcquired {
+    Granted,
+    /// Somebody else has this one; its TTL, if it has one.
+    Busy(usize, Option<Duration>),
+    /// A re-entry found that this hold is gone.
+    Gone(usize),
+}
+
+/// Raises the counts of all holds to their targets, or of none. See `lua/multi_lock/acquire.lua`.
+/// A failure comes with the hold that it is about, where the server says so.
+pub(crate) async fn acquire_all(
+    server: &Server,
+    wanted: &[Wanted<'_>],
+    lease: Duration,
+    time: Allotted,
+    sent: &mut Sent,
+) -> Result<AllAcquired, (Option<usize>, Failure)> {
+    static SCRIPT: LazyLock<Script> =
+        LazyLock::new(|| Script::new(include_str!("../../lua/multi_lock/acquire.lua")));
+    let keys: Vec<&str> = wanted.iter().map(|hold| hold.key.key()).collect();
+    let mut args = Vec::with_capacity(1 + 2 * wanted.len());
+    args.push(Arg::Number(lease::millis(lease)));
+    for hold in wanted {
+        args.push(Arg::Text(&hold.field));
+        args.push(Arg::Number(hold.target.into()));
+    }
+    let call = Call {
+        script: &SCRIPT,
+        keys: &keys,
+        args: &args,
+    };
+    let answer = call.through(server, time, sent).await;
+    let answer = answer.map_err(|failure| about(failure, wanted.len()))?;
+    match answer {
+        Value::Nil => return Ok(AllAcquired::Granted),
+        Value::Array(ref answers) => {
+            if let [Value::Int(which), Value::Int(ttl)] = answers[..]
+                && let Some(which) = place(which, wanted.len())
+            {
+                match ttl {
+                    -3 => return Ok(AllAcquired::Gone(which)),
+                    -1 => return Ok(AllAcquired::Busy(which, None)),
+                    0.. => {
+                        let ttl = Duration::from_millis(ttl as u64);
+                        return Ok(AllAcquired::Busy(which, Some(ttl)));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        _ => {}
+    }
+    Err((None, unexpected(&answer)))
+}
+
+/// Takes the name of a key off the end of a refusal.
+fn about(failure: Failure, holds: usize) -> (Option<usize>, Failure) {
+    let Failure::Refused { code, message } = failure else {
+        return (None, failure);
+    };
+    let named = message.rsplit_once(" KEYS[").and_then(|(words, key)| {
+        let which = key.strip_suffix(']')?.parse().ok()?;
+        Some((words.to_owned(), place(which, holds)?))
+    });
+    match named {
+        Some((message, which)) => (Some(which), Failure::Refused { code, message }),
+        None => (None, Failure::Refused { code, message }),
+    }
+}
+
+/// Lua counts from 1.
+fn place(number: i64, holds: usize) -> Option<usize> {
+    let which = usize::try_from(number).ok()?.checked_sub(1)?;
+    (which < holds).then_some(which)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_which_key_it_is_about_if_that_is_one_of_them() {
+        let refused = |message: &str| {
+            let code = "WRONGTYPE".to_owned();
+            let message = message.to_owned();
+            let (which, failure) = about(Failure::Refused { code, message }, 2);
+            let Failure::Refused { message, .. } = failure else {
+                panic!("it stays a refusal");
+            };
+            (which, message)
+        };
+        assert_eq!(refused("no hash KEYS[2]"), (Some(1), "no hash".to_owned()));
+        for other in [
+            "no hash",
+            "no hash KEYS[3]",
+            "no KEYS[0]",
+            "KEYS[x]",
+            " KEYS[1",
+        ] {
+            assert_eq!(refused(other), (None, other.to_owned()));
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Several locks as one, on real servers: all or none, whatever goes wrong.
+
+mod basics;
+mod conflicts;
+mod exclusion;
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use lockdog::{Client, ClientBuilder, Guard, Lock, MultiLock, Owner};
+
+use crate::support::{Redis, RedisServer, eventually};
+
+/// Servers, one client of each, and the test's own view.
+struct Fixture {
+    servers: Vec<RedisServer>,
+    redis: Vec<Redis>,
+    clients: Vec<Client>,
+}
+
+impl Fixture {
+    async fn start(servers: usize) -> Self {
+        let servers = join_all((0..servers).map(|_| RedisServer::start())).await;
+        let redis = join_all(servers.iter().map(RedisServer::redis)).await;
+        let clients = clients(&servers, |client| client).await;
+        Self {
+            servers,
+            redis,
+            clients,
+        }
+    }
+
+    /// Another process: a client of each server.
+    async fn others(&self) -> Vec<Client> {
+        clients(&self.servers, |client| client).await
+    }
+
+    /// A multi lock of locks of this fixture's clients, by the number of the client and the name.
+    fn multi(&self, members: &[(usize, &str)]) -> MultiLock {
+        multi(&self.clients, members)
+    }
+
+    /// The lock in another client's hands, for longer than the test lasts.
+    async fn held_elsewhere(&self, server: usize, name: &str) -> Guard {
+        let lock = self.others().await[server].lock(name);
+        lock.lock().lease(LONG).await.expect("it is free")
+    }
+
+    /// The counts of a lock's holders; there should be one at most.
+    async fn counts(&self, server: usize, name: &str) -> Vec<String> {
+        self.redis[server].hash(name).await.into_values().collect()
+    }
+
+    async fn is_free(&self, server: usize, name: &str) -> bool {
+        !self.redis[server].exists(name).await
+    }
+
+    /// Nothing is left on any server, but for what the test itself put there.
+    async fn assert_clean(&self) {
+        for redis in &self.redis {
+            redis.assert_clean().await;
+            // The end of a lease, and a release in the background, come a moment later.
+            eventually(SOON, "no key is left", async || {
+                redis.keys().await.is_empty()
+            })
+            .await;
+        }
+    }
+
+    /// Lets the servers know every script of a plain cycle, and forgets what that cost.
+    async fn warm_up(&self, clients: &[Client]) {
+        let locks = clients.iter().map(|client| client.lock("warm-up"));
+        let lock = MultiLock::new(locks);
+        let guard = lock.lock().await.expect("it is free");
+        guard.unlock().await.expect("it is held");
+        for redis in &self.redis {
+            redis.reset_stats().await;
+        }
+    }
+
+    /// How often scripts were called since the last reset.
+    async fn scripts(&self, server: usize) -> u64 {
+        let stats = self.redis[server].commandstats().await;
+        ["evalsha", "eval"]
+            .map(|name| stats.get(name).copied().unwrap_or(0))
+            .into_iter()
+            .sum()
+    }
+}
+
+async fn clients(
+    servers: &[RedisServer],
+    set: impl Fn(ClientBuilder) -> ClientBuilder,
+) -> Vec<Client> {
+    let builders = servers
+        .iter()
+        .map(|server| Client::builder().url(server.url()));
+    let clients = join_all(builders.map(|client| set(client).build())).await;
+    clients
+        .into_iter()
+        .map(|client| client.expect("it runs"))
+        .collect()
+}
+
+fn multi(clients: &[Client], members: &[(usize, &str)]) -> MultiLock {
+    let locks = members
+        .iter()
+        .map(|(client, name)| clients[*client].lock(name));
+    MultiLock::new(locks.collect::<Vec<Lock>>())
+}
+
+/// Starts a task that waits for the lock as an owner of its own and tells when it has it.
+fn waiter(lock: &MultiLock) -> tokio::task::JoinHandle<Guard> {
+    let request = lock.lock().owner(&Owner::new());
+    tokio::spawn(async move { request.await.expect("nothing is wrong with the servers") })
+}
+
+fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+/// A safety net for what takes milliseconds on an idle machine.
+const SOON: Duration = Duration::from_secs(30);
+
+/// A lease that outlives every test.
+const LONG: Duration = Duration::from_secs(300);

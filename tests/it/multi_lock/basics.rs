@@ -1,0 +1,397 @@
+//! Lock and unlock of several as one, on healthy servers.
+
+use lockdog::{Error, InstanceState, MultiLock, Owner, Reentry, Ttl, Unlocked};
+
+use super::{Fixture, SOON, ms, multi};
+use crate::support::eventually;
+
+/// M01
+#[tokio::test]
+async fn all_are_held_by_the_owner_until_the_unlock() {
+    let test = Fixture::start(2).await;
+    for members in [
+        [(0, "a"), (0, "b"), (0, "c")],
+        [(1, "c"), (0, "b"), (1, "a")],
+    ] {
+        let lock = test.multi(&members);
+        let owner = Owner::current();
+        assert!(!lock.is_held().await.unwrap() && !lock.is_held_by(&owner).await.unwrap());
+        assert_eq!(lock.hold_count().await.unwrap(), 0);
+        let guard = lock.lock().lease(ms(10_000)).await.unwrap();
+        assert!(lock.is_held().await.unwrap() && lock.is_held_by(&owner).await.unwrap());
+        assert!(!lock.is_held_by(&Owner::new()).await.unwrap());
+        assert_eq!(lock.hold_count().await.unwrap(), 1);
+        for (server, name) in members {
+            assert_eq!(test.counts(server, name).await, ["1"]);
+            let ttl = test.redis[server].pttl(name).await;
+            assert!((8_000..=10_000).contains(&ttl), "{ttl}");
+            assert!(test.clients[server].lock(name).is_held().await.unwrap());
+        }
+        assert!(guard.is_valid() && guard.remaining() > ms(8_000));
+        assert_eq!((guard.owner(), guard.hold_count()), (owner, 1));
+        assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+        assert!(!lock.is_held().await.unwrap() && !lock.is_held_by(&owner).await.unwrap());
+        test.assert_clean().await;
+    }
+}
+
+/// Design: "members of one client are acquired by one command".
+#[tokio::test]
+async fn each_client_sends_one_command_to_acquire_its_members() {
+    let test = Fixture::start(2).await;
+    test.warm_up(&test.clients).await;
+    let lock = test.multi(&[(0, "a"), (1, "b"), (0, "c"), (0, "d")]);
+    let outer = lock.lock().await.unwrap();
+    assert_eq!((test.scripts(0).await, test.scripts(1).await), (1, 1));
+    let inner = lock.lock().await.unwrap();
+    assert_eq!((test.scripts(0).await, test.scripts(1).await), (2, 2));
+    drop(inner);
+    outer.unlock().await.unwrap();
+    test.assert_clean().await;
+}
+
+/// M01, and the catalogue's L21 for several: the hold counts.
+#[tokio::test]
+async fn its_owner_acquires_it_again_and_the_last_unlock_frees_it() {
+    let test = Fixture::start(2).await;
+    let lock = test.multi(&[(0, "a"), (0, "b"), (1, "c")]);
+    let outer = lock.lock().await.unwrap();
+    let inner = lock.try_lock().await.unwrap().expect("it is ours");
+    assert_eq!(
+        (outer.hold_count(), lock.hold_count().await.unwrap()),
+        (2, 2)
+    );
+    let others = test.multi(&[(1, "c"), (0, "a")]);
+    assert!(
+        others
+            .try_lock()
+            .owner(&Owner::new())
+            .await
+            .unwrap()
+            .is_none()
+    );
+    let kept = Unlocked::StillHeld { count: 1 };
+    assert_eq!(inner.unlock().await.unwrap(), kept);
+    assert_eq!(
+        (outer.hold_count(), lock.hold_count().await.unwrap()),
+        (1, 1)
+    );
+    assert_eq!(outer.unlock().await.unwrap(), Unlocked::Released);
+    let other = others.try_lock().owner(&Owner::new()).await.unwrap();
+    other.expect("it is free").unlock().await.unwrap();
+    test.assert_clean().await;
+}
+
+/// A guard of one member, and one of all, of one owner: each ends for itself.
+#[tokio::test]
+async fn a_member_that_its_owner_has_locked_by_itself_counts_for_itself() {
+    let test = Fixture::start(2).await;
+    let lock = test.multi(&[(0, "a"), (0, "b"), (1, "c")]);
+    let single = test.clients[0].lock("a").lock().await.unwrap();
+    let guard = lock.lock().await.unwrap();
+    assert_eq!(test.counts(0, "a").await, ["2"]);
+    assert_eq!(test.counts(0, "b").await, ["1"]);
+    assert_eq!((single.hold_count(), guard.hold_count()), (2, 1));
+    assert_eq!(lock.hold_count().await.unwrap(), 1);
+    // The whole is not held any more, though one of its members is.
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    assert_eq!(test.counts(0, "a").await, ["1"]);
+    assert!(test.is_free(0, "b").await && test.is_free(1, "c").await);
+    assert!(single.is_valid());
+
+    let guard = lock.lock().await.unwrap();
+    assert_eq!(
+        single.unlock().await.unwrap(),
+        Unlocked::StillHeld { count: 1 }
+    );
+    assert!(guard.is_valid() && lock.is_held().await.unwrap());
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    test.assert_clean().await;
+}
+
+/// The count that was there before comes back where the whole is not to be had.
+#[tokio::test]
+async fn a_failed_attempt_leaves_a_member_as_its_owner_had_it() {
+    let test = Fixture::start(2).await;
+    for busy in [(0, "b"), (1, "c")] {
+        let elsewhere = test.held_elsewhere(busy.0, busy.1).await;
+        let lease = ms(60_000);
+        let single = test.clients[0].lock("a").lock().lease(lease).await.unwrap();
+        let lock = test.multi(&[(0, "a"), (0, "b"), (1, "c")]);
+        let bounded = lock.try_lock().wait(ms(50)).max_hold(ms(20_000));
+        assert!(bounded.await.unwrap().is_none());
+        assert!(lock.try_lock().await.unwrap().is_none());
+        eventually(SOON, "the count is as before", async || {
+            test.counts(0, "a").await == ["1"]
+        })
+        .await;
+        assert_eq!(single.hold_count(), 1);
+        assert!(single.remaining() > ms(50_000), "{:?}", single.remaining());
+        elsewhere.unlock().await.unwrap();
+        single.unlock().await.unwrap();
+        test.assert_clean().await;
+    }
+}
+
+/// What cannot be a multi lock is an error of each request, and nothing is sent.
+#[tokio::test]
+async fn members_that_cannot_be_used_are_an_error_of_each_request() {
+    let test = Fixture::start(1).await;
+    test.warm_up(&test.clients).await;
+    let client = &test.clients[0];
+    let mapped = lockdog::Client::builder()
+        .url(test.servers[0].url())
+        .name_mapper(|_| "one".to_owned())
+        .build()
+        .await
+        .unwrap();
+    let bad = [
+        (MultiLock::new([]), "there are none"),
+        (
+            MultiLock::new([client.lock("a"), client.lock("b"), client.lock("a")]),
+            "lock=\"a\"",
+        ),
+        (
+            MultiLock::new([mapped.lock("a"), mapped.lock("b")]),
+            "one lock is given twice",
+        ),
+        (
+            MultiLock::new([client.lock("a"), client.lock("")]),
+            "empty, member=2",
+        ),
+    ];
+    for (lock, why) in bad {
+        let errors = [
+            lock.lock().await.unwrap_err(),
+            lock.try_lock().await.unwrap_err(),
+            lock.try_lock().wait(SOON).await.unwrap_err(),
+            lock.with(|_| async {}).await.unwrap_err(),
+            lock.unlock().await.unwrap_err(),
+            lock.is_held().await.unwrap_err(),
+            lock.hold_count().await.unwrap_err(),
+        ];
+        for error in errors {
+            assert!(matches!(error, Error::Invalid { .. }), "{error}");
+            assert!(error.to_string().contains(why), "{error}");
+        }
+    }
+    assert_eq!(test.scripts(0).await, 0);
+    // One name on two servers, or through two clients, is two locks.
+    let two = MultiLock::new([client.lock("a"), mapped.lock("b")]);
+    two.lock().await.unwrap().unlock().await.unwrap();
+}
+
+/// Bad terms are refused, as a plain lock does it.
+#[tokio::test]
+async fn terms_that_cannot_be_used_are_refused() {
+    let test = Fixture::start(2).await;
+    let short = lockdog::Client::builder()
+        .url(test.servers[1].url())
+        .watchdog_lease(ms(1_000))
+        .max_lease(ms(1_000))
+        .build()
+        .await
+        .unwrap();
+    let lock = MultiLock::new([test.clients[0].lock("a"), short.lock("b")]);
+    for refused in [
+        lock.lock().lease(ms(1)),
+        lock.lock().max_hold(ms(1)),
+        // Each member's client bounds it.
+        lock.lock().lease(ms(2_000)),
+    ] {
+        let error = refused.await.unwrap_err();
+        assert!(matches!(error, Error::Invalid { .. }), "{error}");
+    }
+    lock.lock()
+        .lease(ms(1_000))
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+    test.assert_clean().await;
+}
+
+/// Forgotten holds: code that locks and unlocks in different places.
+#[tokio::test]
+async fn forgotten_holds_are_ended_by_the_locks_own_unlock() {
+    let test = Fixture::start(2).await;
+    let lock = test.multi(&[(0, "a"), (0, "b"), (1, "c")]);
+    for _ in 0..2 {
+        lock.lock().await.unwrap().forget();
+    }
+    assert_eq!(lock.hold_count().await.unwrap(), 2);
+    assert_eq!(
+        lock.unlock().await.unwrap(),
+        Unlocked::StillHeld { count: 1 }
+    );
+    let error = lock.unlock().owner(&Owner::new()).await.unwrap_err();
+    assert!(matches!(error, Error::NotHeld(_)), "{error}");
+    assert_eq!(lock.unlock().await.unwrap(), Unlocked::Released);
+    let error = lock.unlock().await.unwrap_err();
+    assert!(matches!(error, Error::NotHeld(_)), "{error}");
+    test.assert_clean().await;
+
+    // A living guard is the one to unlock.
+    let guard = lock.lock().await.unwrap();
+    let error = lock.unlock().await.unwrap_err();
+    assert!(matches!(error, Error::NotHeld(_)), "{error}");
+    guard.unlock().await.unwrap();
+
+    // A member that went for itself does not keep the others.
+    lock.lock().await.unwrap().forget();
+    test.clients[0].lock("b").unlock().await.unwrap();
+    let error = lock.unlock().await.unwrap_err();
+    let Error::NotHeld(not_held) = &error else {
+        panic!("{error}")
+    };
+    assert_eq!(not_held.lock(), "b");
+    test.assert_clean().await;
+
+    // And a throttle: one that is forgotten for good.
+    lock.lock().lease(ms(100)).await.unwrap().forget();
+    assert!(
+        lock.try_lock()
+            .owner(&Owner::new())
+            .await
+            .unwrap()
+            .is_none()
+    );
+    let next = lock
+        .try_lock()
+        .owner(&Owner::new())
+        .wait(SOON)
+        .await
+        .unwrap();
+    next.expect("its lease is over").unlock().await.unwrap();
+    test.assert_clean().await;
+}
+
+/// `with` holds all while the work is done.
+#[tokio::test]
+async fn the_work_is_done_while_all_are_held() {
+    let test = Fixture::start(2).await;
+    let lock = test.multi(&[(0, "a"), (1, "b")]);
+    let work = async |held: lockdog::Held| {
+        let counts = (test.counts(0, "a").await, test.counts(1, "b").await);
+        (held.is_valid(), held.lock_name().to_owned(), counts)
+    };
+    let (valid, name, counts) = lock.with(work).await.unwrap();
+    assert!(valid);
+    assert_eq!(name, "[a, b]");
+    assert_eq!(counts, (vec!["1".to_owned()], vec!["1".to_owned()]));
+    let busy = test.held_elsewhere(1, "b").await;
+    let untouched = lock.try_lock().with(async |_| unreachable!("it is taken"));
+    assert!(untouched.await.unwrap().is_none());
+    busy.unlock().await.unwrap();
+    test.assert_clean().await;
+}
+
+/// The guard tells of each member, and has no token and nothing to spare.
+#[tokio::test]
+async fn a_guard_reports_each_member_in_the_order_in_which_it_was_given() {
+    let test = Fixture::start(2).await;
+    let lock = test.multi(&[(1, "c"), (0, "a"), (0, "b")]);
+    let guard = lock.lock().await.unwrap();
+    let report = guard.instances();
+    let found: Vec<(&str, String)> = report
+        .iter()
+        .map(|instance| (&*instance.lock, instance.server.clone()))
+        .collect();
+    let server = |number: usize| format!("127.0.0.1:{}", test.servers[number].port());
+    assert_eq!(
+        found,
+        [("c", server(1)), ("a", server(0)), ("b", server(0))]
+    );
+    let is_acquired = |state: &InstanceState| matches!(state, InstanceState::Acquired);
+    assert!(report.iter().all(|instance| is_acquired(&instance.state)));
+    assert_eq!((guard.token(), guard.margin()), (None, 0));
+    let names: Vec<&str> = lock.locks().iter().map(lockdog::Lock::name).collect();
+    assert_eq!(names, ["c", "a", "b"]);
+    let plain = test.clients[0].lock("x").lock().await.unwrap();
+    assert!(plain.instances().is_empty());
+    assert_eq!((plain.token(), plain.margin()), (None, 0));
+}
+
+/// Re-entries counted locally send nothing, and outlive each other in any order.
+#[tokio::test]
+async fn a_re_entry_may_be_counted_locally() {
+    let test = Fixture::start(2).await;
+    test.warm_up(&test.clients).await;
+    let lock = test.multi(&[(0, "a"), (0, "b"), (1, "c")]);
+    let outer = lock.lock().await.unwrap();
+    let sent = (test.scripts(0).await, test.scripts(1).await);
+    let inner = lock.lock().reentry(Reentry::Local).await.unwrap();
+    assert_eq!((test.scripts(0).await, test.scripts(1).await), sent);
+    assert_eq!(
+        (inner.hold_count(), lock.hold_count().await.unwrap()),
+        (2, 1)
+    );
+    assert_eq!(
+        outer.unlock().await.unwrap(),
+        Unlocked::StillHeld { count: 1 }
+    );
+    assert_eq!((test.scripts(0).await, test.scripts(1).await), sent);
+    assert!(inner.is_valid());
+    // One more that has to be asked for on one server only: there the owner holds nothing yet.
+    let more = test.multi(&[(0, "a"), (1, "c"), (1, "d")]);
+    let more = more.lock().reentry(Reentry::Local).await.unwrap();
+    assert_eq!(
+        (test.scripts(0).await, test.scripts(1).await),
+        (sent.0, sent.1 + 1)
+    );
+    more.unlock().await.unwrap();
+    assert_eq!(inner.unlock().await.unwrap(), Unlocked::Released);
+    test.assert_clean().await;
+}
+
+/// Two tasks of one scope are one owner; a child that awaits the lock of its parent gets it.
+#[tokio::test]
+async fn tasks_of_one_scope_re_enter_while_strangers_wait() {
+    let test = Fixture::start(2).await;
+    let lock = test.multi(&[(0, "a"), (1, "b")]);
+    let owner = Owner::new();
+    let guard = lock.lock().owner(&owner).await.unwrap();
+    let stranger = super::waiter(&lock);
+    let child = lock.clone();
+    let child = tokio::spawn(owner.scope(async move { child.lock().await }));
+    let inner = tokio::time::timeout(SOON, child).await.unwrap().unwrap();
+    inner.unwrap().unlock().await.unwrap();
+    assert!(!stranger.is_finished());
+    guard.unlock().await.unwrap();
+    stranger.await.unwrap().unlock().await.unwrap();
+    test.assert_clean().await;
+}
+
+/// `max_hold` ends the whole.
+#[tokio::test]
+async fn a_bounded_hold_is_lost_at_its_bound() {
+    let test = Fixture::start(2).await;
+    let clients = super::clients(&test.servers, |client| client.watchdog_lease(ms(200))).await;
+    let lock = multi(&clients, &[(0, "a"), (1, "b")]);
+    let guard = lock.lock().max_hold(ms(700)).await.unwrap();
+    tokio::time::sleep(ms(400)).await;
+    assert!(guard.is_valid(), "it is renewed up to its bound");
+    let lost = tokio::time::timeout(SOON, guard.lost()).await.unwrap();
+    assert_eq!(lost.reason(), lockdog::LostReason::MaxHold);
+    assert!(lost.held_for() <= ms(700), "{:?}", lost.held_for());
+    drop(guard);
+    test.assert_clean().await;
+}
+
+/// A lease of its own is not renewed.
+#[tokio::test]
+async fn a_lease_ends_by_itself() {
+    let test = Fixture::start(2).await;
+    let lock = test.multi(&[(0, "a"), (1, "b")]);
+    let guard = lock.lock().lease(ms(150)).await.unwrap();
+    let Some(Ttl::Expires(left)) = lock.locks()[1].remaining_ttl().await.unwrap() else {
+        panic!("it is held")
+    };
+    assert!(left <= ms(150), "{left:?}");
+    let lost = tokio::time::timeout(SOON, guard.lost()).await.unwrap();
+    assert_eq!(lost.reason(), lockdog::LostReason::Deadline);
+    assert!(!guard.is_valid() && guard.remaining().is_zero());
+    assert!(guard.unlock().await.unwrap_err().is_lost());
+    test.assert_clean().await;
+}

@@ -1,0 +1,188 @@
+//! One member is somebody else's: nothing is held, and the wait is for that one.
+
+use std::time::Instant;
+
+use lockdog::{Owner, Unlocked};
+use tokio::task::JoinSet;
+
+use super::{Fixture, LONG, SOON, clients, ms, multi, waiter};
+use crate::support::{eventually, timed};
+
+/// A wait of zero is one attempt, and what it took is given back.
+#[tokio::test]
+async fn an_attempt_that_fails_takes_nothing_and_does_not_wait() {
+    let test = Fixture::start(3).await;
+    for busy in [(0, "a"), (1, "b"), (2, "c")] {
+        let elsewhere = test.held_elsewhere(busy.0, busy.1).await;
+        let lock = test.multi(&[(0, "a"), (0, "x"), (1, "b"), (2, "c")]);
+        for request in [lock.try_lock(), lock.try_lock().wait(ms(0))] {
+            let (taken, took) = timed(request.into_future()).await;
+            assert!(taken.unwrap().is_none());
+            assert!(took < ms(1_000), "{took:?}");
+        }
+        assert!(!lock.is_held().await.unwrap());
+        elsewhere.unlock().await.unwrap();
+        test.assert_clean().await;
+    }
+}
+
+/// While it waits for one member, the others are everybody's.
+#[tokio::test]
+async fn a_wait_holds_nothing_and_ends_in_time() {
+    let test = Fixture::start(2).await;
+    let lock = test.multi(&[(0, "a"), (0, "b"), (1, "c")]);
+    let others = test.others().await;
+    for busy in [(0, "b"), (1, "c")] {
+        let elsewhere = test.held_elsewhere(busy.0, busy.1).await;
+        let (waiting, free) =
+            tokio::join!(timed(lock.try_lock().wait(ms(600)).into_future()), async {
+                tokio::time::sleep(ms(150)).await;
+                let mut taken = 0;
+                for _ in 0..20 {
+                    let a = others[0].lock("a").try_lock().await.unwrap();
+                    taken += i32::from(a.is_some());
+                    drop(a);
+                    tokio::time::sleep(ms(10)).await;
+                }
+                taken
+            });
+        let (outcome, took) = waiting;
+        assert!(outcome.unwrap().is_none());
+        assert!((ms(600)..ms(2_000)).contains(&took), "{took:?}");
+        assert!(free >= 15, "it was free at {free} of 20 looks");
+        elsewhere.unlock().await.unwrap();
+        test.assert_clean().await;
+    }
+}
+
+/// A message of the member that blocks wakes the waiter: every timer is a minute long.
+#[tokio::test]
+async fn the_message_of_the_member_that_blocks_wakes_the_waiter() {
+    let test = Fixture::start(2).await;
+    for busy in [(0, "a"), (0, "b"), (1, "c")] {
+        let patient = clients(&test.servers, |client| client.poll_cap(ms(60_000))).await;
+        let lock = multi(&patient, &[(0, "a"), (0, "b"), (1, "c")]);
+        let elsewhere = test.held_elsewhere(busy.0, busy.1).await;
+        let waiting = waiter(&lock);
+        let channel = format!("redisson_lock__channel:{{{}}}", busy.1);
+        eventually(SOON, "it listens for the one that blocks", async || {
+            test.redis[busy.0].channels().await == [channel.clone()]
+        })
+        .await;
+        tokio::time::sleep(ms(100)).await;
+        assert!(!waiting.is_finished());
+        let released = Instant::now();
+        elsewhere.unlock().await.unwrap();
+        let guard = tokio::time::timeout(SOON, waiting).await;
+        let guard = guard.expect("it is woken").unwrap();
+        assert!(released.elapsed() < ms(5_000), "{:?}", released.elapsed());
+        guard.unlock().await.unwrap();
+        drop((lock, patient));
+        test.assert_clean().await;
+    }
+}
+
+/// Two members one after the other: it is woken by each.
+#[tokio::test]
+async fn a_waiter_goes_from_one_member_that_blocks_to_the_next() {
+    let test = Fixture::start(2).await;
+    let patient = clients(&test.servers, |client| client.poll_cap(ms(60_000))).await;
+    let lock = multi(&patient, &[(0, "a"), (0, "b"), (1, "c")]);
+    let mut elsewhere = Vec::new();
+    for (server, name) in [(0, "a"), (0, "b"), (1, "c")] {
+        elsewhere.push(test.held_elsewhere(server, name).await);
+    }
+    let waiting = waiter(&lock);
+    let released = Instant::now();
+    for guard in elsewhere {
+        tokio::time::sleep(ms(200)).await;
+        assert!(!waiting.is_finished());
+        guard.unlock().await.unwrap();
+    }
+    let guard = tokio::time::timeout(SOON, waiting).await;
+    guard.expect("it is woken").unwrap().unlock().await.unwrap();
+    assert!(released.elapsed() < ms(5_000), "{:?}", released.elapsed());
+    drop((lock, patient));
+    test.assert_clean().await;
+}
+
+/// A lease that runs out wakes it without a message.
+#[tokio::test]
+async fn the_ttl_of_the_member_that_blocks_wakes_the_waiter() {
+    let test = Fixture::start(2).await;
+    let patient = clients(&test.servers, |client| client.poll_cap(ms(60_000))).await;
+    let lock = multi(&patient, &[(0, "a"), (1, "c")]);
+    let elsewhere = test.others().await[1].lock("c");
+    elsewhere.lock().lease(ms(500)).await.unwrap().forget();
+    let (guard, took) = timed(tokio::time::timeout(SOON, lock.lock().into_future())).await;
+    let guard = guard.expect("its timers are a minute long").unwrap();
+    assert!((ms(300)..ms(5_000)).contains(&took), "{took:?}");
+    guard.unlock().await.unwrap();
+    test.assert_clean().await;
+}
+
+/// M03
+#[tokio::test]
+async fn a_second_owner_waits_for_the_first() {
+    let test = Fixture::start(2).await;
+    let lock = test.multi(&[(0, "a"), (0, "b"), (1, "c")]);
+    // One owner of the same clients, and one of others.
+    let others = multi(&test.others().await, &[(1, "c"), (0, "b"), (0, "a")]);
+    for second in [&lock, &others] {
+        let guard = lock.lock().lease(LONG).await.unwrap();
+        let waiting = waiter(second);
+        tokio::time::sleep(ms(300)).await;
+        assert!(!waiting.is_finished());
+        assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+        let next = tokio::time::timeout(SOON, waiting).await;
+        next.expect("it gets it").unwrap().unlock().await.unwrap();
+    }
+    test.assert_clean().await;
+}
+
+/// A guard that was dropped just now does not look like somebody else's lock.
+#[tokio::test]
+async fn an_attempt_right_after_a_drop_succeeds() {
+    let test = Fixture::start(2).await;
+    let lock = test.multi(&[(0, "a"), (0, "b"), (1, "c")]);
+    for _ in 0..50 {
+        let guard = lock.try_lock().await.unwrap().expect("it was dropped");
+        drop(guard);
+        let single = test.clients[0].lock("b").try_lock().await.unwrap();
+        drop(single.expect("it was dropped"));
+    }
+    test.assert_clean().await;
+}
+
+/// Behind the waiters of one member that came before it, and before those that come later.
+#[tokio::test]
+async fn a_waiter_takes_its_turn_in_the_queue_of_the_member_that_blocks() {
+    let test = Fixture::start(1).await;
+    let single = test.clients[0].lock("a");
+    let lock = test.multi(&[(0, "a"), (0, "b")]);
+    let first = single.lock().owner(&Owner::new()).await.unwrap();
+    let (told, mut order) = tokio::sync::mpsc::unbounded_channel();
+    let mut tasks = JoinSet::new();
+    for number in 0..6 {
+        let (single, lock, told) = (single.clone(), lock.clone(), told.clone());
+        tasks.spawn(async move {
+            let guard = if number % 2 == 0 {
+                single.lock().owner(&Owner::new()).await
+            } else {
+                lock.lock().owner(&Owner::new()).await
+            };
+            told.send(number).unwrap();
+            // A drop sets it free: nothing is handed over that only plain waiters can take.
+            drop(guard.unwrap());
+        });
+        tokio::time::sleep(ms(60)).await;
+    }
+    drop(first);
+    drop(told);
+    let mut seen = Vec::new();
+    while let Some(number) = order.recv().await {
+        seen.push(number);
+    }
+    assert_eq!(seen, [0, 1, 2, 3, 4, 5]);
+    test.assert_clean().await;
+}

@@ -1,0 +1,223 @@
+//! Never two owners inside, and everybody gets in: whatever the order of the members, and however
+//! sets overlap.
+
+use std::time::{Duration, Instant};
+
+use lockdog::{Client, MultiLock, Owner};
+use tokio::task::JoinSet;
+
+use super::{Fixture, SOON, clients, ms, multi};
+use crate::support::Cell;
+
+/// M03, and last list: 9. Two processes, each with clients of its own, name two servers' locks in
+/// opposite orders.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn opposite_orders_from_two_processes_neither_overlap_nor_block_each_other() {
+    let test = Fixture::start(2).await;
+    let cell = Cell::new();
+    let one = multi(&test.others().await, &[(0, "a"), (1, "b")]);
+    let other = multi(&test.others().await, &[(1, "b"), (0, "a")]);
+    let began = Instant::now();
+    let mut tasks = JoinSet::new();
+    for lock in [one.clone(), other.clone(), one, other] {
+        tasks.spawn(rounds(lock, cell.clone(), 50));
+    }
+    tokio::time::timeout(SOON * 2, tasks.join_all())
+        .await
+        .expect("nobody waits for ever");
+    cell.assert_exclusive(200);
+    println!("200 rounds in {:?}", began.elapsed());
+    test.assert_clean().await;
+}
+
+/// Last list: 9. Sets that overlap in a ring: each name's cell is nobody else's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn overlapping_sets_neither_overlap_nor_block_each_other() {
+    let test = Fixture::start(3).await;
+    let cells = [Cell::new(), Cell::new(), Cell::new()];
+    let names = ["a", "b", "c"];
+    let mut tasks = JoinSet::new();
+    for number in 0..6 {
+        let pair = [number % 3, (number + 1) % 3];
+        let clients = test.others().await;
+        let lock = MultiLock::new(pair.map(|i| clients[i].lock(names[i])));
+        let cells = pair.map(|i| cells[i].clone());
+        tasks.spawn(async move {
+            for _ in 0..30 {
+                let guard = lock
+                    .lock()
+                    .await
+                    .expect("nothing is wrong with the servers");
+                tokio::join!(cells[0].bump(ms(1)), cells[1].bump(ms(1)));
+                guard.unlock().await.expect("it is held");
+            }
+        });
+    }
+    tokio::time::timeout(SOON * 2, tasks.join_all())
+        .await
+        .expect("nobody waits for ever");
+    for cell in cells {
+        cell.assert_exclusive(4 * 30);
+    }
+    test.assert_clean().await;
+}
+
+/// The same on one server, where each set is one command.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sets_on_one_server_and_their_members_exclude_each_other() {
+    let test = Fixture::start(1).await;
+    let cell = Cell::new();
+    let mut tasks = JoinSet::new();
+    for number in 0..4 {
+        let clients = test.others().await;
+        let names: &[(usize, &str)] = match number {
+            0 => &[(0, "a"), (0, "b")],
+            1 => &[(0, "c"), (0, "a")],
+            2 => &[(0, "b"), (0, "a"), (0, "c")],
+            _ => &[(0, "a")],
+        };
+        for _ in 0..2 {
+            tasks.spawn(rounds(multi(&clients, names), cell.clone(), 40));
+        }
+        // And one who knows only the member that all share.
+        tasks.spawn(single_rounds(clients[0].clone(), cell.clone(), 20));
+    }
+    tokio::time::timeout(SOON * 2, tasks.join_all())
+        .await
+        .expect("nobody waits for ever");
+    cell.assert_exclusive(8 * 40 + 4 * 20);
+    test.assert_clean().await;
+}
+
+/// Last list: 9. Every way to ask and to end, with a good part of it cancelled.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_that_are_cancelled_or_run_out_of_time_let_nobody_in_beside() {
+    let test = Fixture::start(2).await;
+    let cell = Cell::new();
+    let mut tasks = JoinSet::new();
+    for number in 0..6 {
+        let clients = test.others().await;
+        let members = if number % 2 == 0 {
+            [(0, "a"), (0, "b"), (1, "c")]
+        } else {
+            [(1, "c"), (0, "b"), (0, "a")]
+        };
+        tasks.spawn(restless(multi(&clients, &members), cell.clone(), number));
+    }
+    let entered: i64 = tasks.join_all().await.into_iter().sum();
+    assert!(entered >= 6 * 10, "only {entered} entries");
+    cell.assert_exclusive(entered);
+    test.assert_clean().await;
+}
+
+/// Leases far shorter than the test: who is inside is renewed or gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn renewed_holds_exclude_for_longer_than_their_lease() {
+    let test = Fixture::start(2).await;
+    let cell = Cell::new();
+    let mut tasks = JoinSet::new();
+    for _ in 0..3 {
+        let short = clients(&test.servers, |client| client.watchdog_lease(ms(300))).await;
+        let (lock, cell) = (multi(&short, &[(0, "a"), (1, "b")]), cell.clone());
+        tasks.spawn(async move {
+            let guard = lock
+                .lock()
+                .await
+                .expect("nothing is wrong with the servers");
+            cell.bump(ms(1_000)).await;
+            guard.unlock().await.expect("it was renewed")
+        });
+    }
+    tasks.join_all().await;
+    cell.assert_exclusive(3);
+    test.assert_clean().await;
+}
+
+/// Beside a crowd that takes the members one by one, on the same client.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_on_one_member_does_not_keep_the_whole_out() {
+    let test = Fixture::start(1).await;
+    let (client, cell) = (test.clients[0].clone(), Cell::new());
+    let end = Instant::now() + ms(2_000);
+    let mut crowd = JoinSet::new();
+    for _ in 0..6 {
+        let (client, cell) = (client.clone(), cell.clone());
+        crowd.spawn(async move {
+            let mut entered = 0;
+            while Instant::now() < end {
+                entered += single_rounds(client.clone(), cell.clone(), 1).await;
+            }
+            entered
+        });
+    }
+    let lock = test.multi(&[(0, "a"), (0, "b")]);
+    let mut entered = 0;
+    while Instant::now() < end {
+        entered += rounds(lock.clone(), cell.clone(), 1).await;
+    }
+    let crowded: i64 = crowd.join_all().await.into_iter().sum();
+    println!("{entered} beside {crowded}");
+    assert!(entered >= 3, "only {entered} beside {crowded}");
+    cell.assert_exclusive(entered + crowded);
+    test.assert_clean().await;
+}
+
+async fn rounds(lock: MultiLock, cell: Cell, rounds: i64) -> i64 {
+    for _ in 0..rounds {
+        let owner = Owner::new();
+        let guard = lock
+            .lock()
+            .owner(&owner)
+            .await
+            .expect("nothing is wrong with the servers");
+        cell.bump(ms(1)).await;
+        guard.unlock().await.expect("it is held");
+    }
+    rounds
+}
+
+async fn single_rounds(client: Client, cell: Cell, rounds: i64) -> i64 {
+    for _ in 0..rounds {
+        let request = client.lock("a").lock().owner(&Owner::new());
+        let guard = request.await.expect("nothing is wrong with the server");
+        cell.bump(ms(1)).await;
+        guard.unlock().await.expect("it is held");
+    }
+    rounds
+}
+
+/// Waits, waits for a little, does not wait, is cancelled; unlocks or drops. How often it was inside.
+async fn restless(lock: MultiLock, cell: Cell, number: u64) -> i64 {
+    let mut entered = 0;
+    for round in 0..60 {
+        let patience = Duration::from_millis((round * 7 + number * 3) % 20);
+        let guard = match round % 4 {
+            0 => lock.try_lock().await.expect("nothing is wrong"),
+            1 => lock
+                .try_lock()
+                .wait(patience)
+                .await
+                .expect("nothing is wrong"),
+            2 => {
+                let request = lock.lock().into_future();
+                match tokio::time::timeout(patience, request).await {
+                    Ok(guard) => Some(guard.expect("nothing is wrong")),
+                    Err(_) => None,
+                }
+            }
+            _ => {
+                let request = lock.lock().lease(ms(10_000));
+                Some(request.await.expect("nothing is wrong"))
+            }
+        };
+        let Some(guard) = guard else { continue };
+        cell.bump(ms(1)).await;
+        entered += 1;
+        if round % 3 == 0 {
+            drop(guard);
+        } else {
+            guard.unlock().await.expect("it is held");
+        }
+    }
+    entered
+}
