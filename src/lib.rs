@@ -97,6 +97,8 @@ mod hold;
 mod key;
 mod lease;
 mod lock;
+#[cfg(test)]
+mod on_servers;
 mod owner;
 mod quorum;
 mod red_lock;
@@ -106,6 +108,11 @@ mod server;
 mod session;
 #[cfg(test)]
 mod simulation;
+/// Private servers and faulty networks, the integration tests' own.
+#[cfg(test)]
+#[allow(dead_code, unused_imports, unreachable_pub, reason = "not all of it is needed here")]
+#[path = "../tests/it/support/mod.rs"]
+mod support;
 mod wait;
 mod watchdog;
 
