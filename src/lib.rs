@@ -110,7 +110,12 @@ mod session;
 mod simulation;
 /// Private servers and faulty networks, the integration tests' own.
 #[cfg(test)]
-#[allow(dead_code, unused_imports, unreachable_pub, reason = "not all of it is needed here")]
+#[allow(
+    dead_code,
+    unused_imports,
+    unreachable_pub,
+    reason = "not all of it is needed here"
+)]
 #[path = "../tests/it/support/mod.rs"]
 mod support;
 mod wait;
