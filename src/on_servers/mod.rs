@@ -7,6 +7,7 @@ mod member;
 mod register;
 mod suspicion;
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,40 +19,35 @@ use crate::server::{Failure, Sent};
 use crate::session::Core;
 use crate::support::{Proxy, Redis, RedisServer};
 
-/// A client of one server, seen from within, through a network that can fail.
-struct Member {
-    /// Ends first, on a server that is still there.
+/// A client of one server, as the driver of a quorum sees it.
+struct Caller {
     client: Client,
     core: Arc<Core>,
     key: LockKey,
+}
+
+/// A caller, its server, and a network between them that can fail.
+struct Member {
+    /// Ends first, on a server that is still there.
+    caller: Caller,
     proxy: Proxy,
     redis: Redis,
     server: RedisServer,
 }
 
-impl Member {
-    async fn start() -> Self {
-        Self::with(|client| client).await
-    }
-
-    /// With settings of its own for the client.
-    async fn with(set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Self {
-        Self::on(RedisServer::start().await, set).await
-    }
-
-    async fn on(server: RedisServer, set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Self {
-        let proxy = Proxy::start(&server).await;
-        let redis = server.redis().await;
-        let client = set(Client::builder().url(proxy.url())).build().await;
-        let client = client.expect("the server is reachable");
+impl Caller {
+    /// Of the lock with this name.
+    fn new(client: Client, name: &str) -> Self {
         Self {
-            core: client.lock("l").session().core().clone(),
+            core: client.lock(name).session().core().clone(),
             client,
-            key: LockKey::new("l", None).expect("it is a name"),
-            proxy,
-            redis,
-            server,
+            key: LockKey::new(name, None).expect("it is a name"),
         }
+    }
+
+    async fn connect(url: String) -> Self {
+        let client = Client::connect(url).await;
+        Self::new(client.expect("the server is reachable"), "l")
     }
 
     fn now(&self) -> Moment {
@@ -96,10 +92,47 @@ impl Member {
         let locked = self.client.lock("other").is_locked().await;
         locked.expect("nothing is wrong with the server");
     }
+}
+
+impl Member {
+    async fn start() -> Self {
+        Self::with(|client| client).await
+    }
+
+    /// With settings of its own for the client.
+    async fn with(set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Self {
+        Self::on(RedisServer::start().await, set).await
+    }
+
+    async fn on(server: RedisServer, set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Self {
+        let proxy = Proxy::start(&server).await;
+        let redis = server.redis().await;
+        let client = set(Client::builder().url(proxy.url())).build().await;
+        let client = client.expect("the server is reachable");
+        Self {
+            caller: Caller::new(client, "l"),
+            proxy,
+            redis,
+            server,
+        }
+    }
 
     /// A further view of the server, which may have been away.
     async fn look_again(&mut self) {
         self.redis = self.server.redis().await;
+    }
+
+    async fn server_us(&self) -> u64 {
+        let (seconds, micros): (u64, u64) = self.redis.ask(&["TIME"]).await;
+        seconds * 1_000_000 + micros
+    }
+}
+
+impl Deref for Member {
+    type Target = Caller;
+
+    fn deref(&self) -> &Caller {
+        &self.caller
     }
 }
 
@@ -132,3 +165,9 @@ const LONG: Duration = Duration::from_secs(300);
 
 /// A safety net for what takes milliseconds on an idle machine.
 const SOON: Duration = Duration::from_secs(30);
+
+/// A quarantine that outlives every test.
+const LONGEST: Duration = Duration::from_secs(120);
+
+const EPOCH: &str = "lockdog:epoch";
+const REGISTER: &str = "lockdog_token:{l}";
