@@ -149,6 +149,20 @@ async fn a_connection_that_is_silent_on_its_own_is_given_up() {
 }
 
 #[tokio::test]
+async fn a_pool_of_two_has_room_for_the_question() {
+    let server = RedisServer::start().await;
+    let config = deadpool_redis::Config::from_url(server.url());
+    let pool = config.builder().unwrap().max_size(2).build().unwrap();
+    let client = Client::builder().pool(pool).build().await.unwrap();
+    let core = client.lock("l").session().core().clone();
+    for _ in 0..2 {
+        core.server.suspect(&Failure::Silent(ms(20)));
+        let cleared = async || core.server.suspected().is_none();
+        eventually(ms(2000), "it is cleared", cleared).await;
+    }
+}
+
+#[tokio::test]
 async fn the_first_reason_stands_until_it_is_cleared() {
     let member = Member::start().await;
     member.server.pause();

@@ -13,11 +13,11 @@ pub(crate) use lock::{
     Acquired, Renewed, Settled, Transferred, Unlocked, acquire, force_unlock, renew, settle,
     transfer, unlock,
 };
-
-pub(crate) use red_lock::provision;
+#[cfg(test)]
+pub(crate) use red_lock::Taken;
 /// The acquire of a quorum's member; that of the plain lock is [`acquire`].
-#[allow(unused_imports, reason = "the quorum's driver calls it")]
-pub(crate) use red_lock::{Guards, Marked, Register, Taken, acquire as acquire_member, mark};
+pub(crate) use red_lock::acquire as acquire_member;
+pub(crate) use red_lock::{Guards, Marked, Register, mark, provision};
 
 /// A Lua file and its digest.
 pub(crate) struct Script {
