@@ -98,6 +98,8 @@ mod key;
 mod lease;
 mod lock;
 mod multi_lock;
+#[cfg(test)]
+mod on_servers;
 mod owner;
 mod quorum;
 mod red_lock;
@@ -107,6 +109,16 @@ mod server;
 mod session;
 #[cfg(test)]
 mod simulation;
+/// Private servers and faulty networks, the integration tests' own.
+#[cfg(test)]
+#[allow(
+    dead_code,
+    unused_imports,
+    unreachable_pub,
+    reason = "not all of it is needed here"
+)]
+#[path = "../tests/it/support/mod.rs"]
+mod support;
 mod wait;
 mod watchdog;
 

@@ -201,6 +201,7 @@ impl Caller<'_> {
             return Ok(Round::Won(Guard::several(Arc::new(claim))));
         }
         drop(attempt);
+        whole.tell_round_lost();
         Ok(Round::Lost(whole))
     }
 

@@ -70,6 +70,13 @@ impl Whole {
         }
     }
 
+    /// Says that a round of acquiring it reached no quorum.
+    pub(super) fn tell_round_lost(&self) {
+        let instances = self.outcomes(&self.state());
+        let hash = self.lock.home().key().fingerprint();
+        tracing::debug!(lock.hash = %hash, owner = %self.owner, ?instances, "round lost");
+    }
+
     fn outcomes(&self, state: &State) -> Vec<Outcome> {
         let parts = 0..self.lock.parts().len();
         parts.map(|member| state.quorum.outcome(member)).collect()

@@ -15,11 +15,11 @@ pub(crate) use lock::{
     transfer, unlock,
 };
 pub(crate) use multi_lock::{AllAcquired, Wanted, acquire_all};
-
-pub(crate) use red_lock::provision;
+#[cfg(test)]
+pub(crate) use red_lock::Taken;
 /// The acquire of a quorum's member; that of the plain lock is [`acquire`].
-#[allow(unused_imports, reason = "the quorum's driver calls it")]
-pub(crate) use red_lock::{Guards, Marked, Register, Taken, acquire as acquire_member, mark};
+pub(crate) use red_lock::acquire as acquire_member;
+pub(crate) use red_lock::{Guards, Marked, Register, mark, provision};
 
 /// A Lua file and its digest.
 pub(crate) struct Script {

@@ -71,25 +71,21 @@ impl Connection {
     }
 
     /// Names the connection, learns its id and who the server is, as far as the server permits any
-    /// of it, in one round trip. Fails where it may do nothing at all, since redis-rs connects without
-    /// a password gladly, and where the connection does not answer: nothing may be sent on it before
-    /// it is known who would execute it.
+    /// of it, in one round trip that the caller limits. Fails where it may do nothing at all, since
+    /// redis-rs connects without a password gladly, and where the connection breaks: nothing may be
+    /// sent on it before it is known who would execute it.
     pub(super) async fn introduce(
         &self,
         name: Option<&str>,
         limit: Duration,
     ) -> Result<(), Failure> {
-        let said = async {
-            let mut id = redis::cmd("CLIENT");
-            id.arg("ID");
-            tokio::join!(
-                self.set_name(name, limit),
-                self.ask(&id, limit),
-                self.look(limit)
-            )
-        };
-        let said = tokio::time::timeout(limit, said).await;
-        let ((), id, looked) = said.map_err(|_| Failure::Silent(limit))?;
+        let mut id = redis::cmd("CLIENT");
+        id.arg("ID");
+        let ((), id, looked) = tokio::join!(
+            self.set_name(name, limit),
+            self.ask(&id, limit),
+            self.look(limit)
+        );
         match id {
             Ok(Value::Int(id)) => {
                 let id = u64::try_from(id).ok();
@@ -106,7 +102,9 @@ impl Connection {
                 self.inner.identity.doubt();
                 Ok(())
             }
-            looked => looked,
+            // No command of a caller's was sent.
+            Err(failure) => Err(Failure::Unsent(format!("{failure:?}").into())),
+            Ok(()) => Ok(()),
         }
     }
 

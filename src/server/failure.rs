@@ -56,7 +56,7 @@ impl Failure {
         } else {
             error.code()?
         };
-        let (code, message) = unwrapped(message).unwrap_or((code, message));
+        let (code, message) = unwrapped(code, message).unwrap_or((code, message));
         Some(Self::Refused {
             code: code.to_owned(),
             message: message.to_owned(),
@@ -110,19 +110,33 @@ impl From<Failure> for Error {
 }
 
 /// The error inside a script's error. Later servers wrap only a missing permission; those before 7.0
-/// everything, as in `ERR Error running script (call to f_..): @user_script: 18: -OOM no memory`.
-fn unwrapped(message: &str) -> Option<(&str, &str)> {
-    if message.starts_with("The user executing the script can't") {
-        return Some(("NOPERM", message));
-    }
-    let (_, inner) = message
-        .strip_prefix("Error running script")?
-        .rsplit_once("@user_script:")?;
+/// everything, as in `ERR Error running script (call to f_..): @user_script: 18: -OOM no memory`, or
+/// `@user_script: 18: ..` where the script caught it and gave it back.
+fn unwrapped<'a>(code: &'a str, message: &'a str) -> Option<(&'a str, &'a str)> {
+    let inner = if code == SCRIPT {
+        message
+    } else if message.starts_with("Error running script") {
+        message.rsplit_once(SCRIPT)?.1
+    } else {
+        return is_denial(message).then_some(("NOPERM", message));
+    };
     let (_line, error) = inner.trim_start().split_once(' ')?;
+    if is_denial(error) {
+        return Some(("NOPERM", error));
+    }
     let (code, message) = error.trim_start_matches('-').split_once(' ')?;
     let is_code = code.bytes().all(|byte| byte.is_ascii_uppercase());
     is_code.then_some((code, message))
 }
+
+/// What servers say inside of scripts instead of `NOPERM`: up to 7.0, and since.
+fn is_denial(message: &str) -> bool {
+    let starts = |text| message.starts_with(text);
+    starts("The user executing the script can't") || starts("ACL failure in script:")
+}
+
+/// How servers before 7.0 name a script.
+const SCRIPT: &str = "@user_script:";
 
 #[cfg(test)]
 mod tests {
@@ -131,15 +145,30 @@ mod tests {
     #[test]
     fn the_error_inside_a_scripts_error_is_found() {
         let script = "Error running script (call to f_0): @user_script:18: @user_script: 18: ";
-        let met = |error| unwrapped(error).map(|(code, _)| code.to_owned());
+        let met = |error| unwrapped("ERR", error).map(|(code, _)| code.to_owned());
         let oom = format!("{script}-OOM command not allowed");
         assert_eq!(met(&oom).as_deref(), Some("OOM"));
         let wrong_type = format!("{script}WRONGTYPE Operation against");
         assert_eq!(met(&wrong_type).as_deref(), Some("WRONGTYPE"));
-        let denied = "The user executing the script can't run this command or subcommand";
-        assert_eq!(met(denied).as_deref(), Some("NOPERM"));
         let own = "Error running script (call to f_0): @user_script:1: user_script:1: no way";
         assert_eq!(met(own), None);
         assert_eq!(met("unknown command"), None);
+    }
+
+    #[test]
+    fn a_permission_that_a_script_misses_is_named_as_one() {
+        let denied = "The user executing the script can't run this command or subcommand";
+        let since = "ACL failure in script: User ann has no permissions to run the 'time' command";
+        let script = "Error running script (call to f_0): @user_script:18: @user_script: 18: ";
+        for (code, message, inner) in [
+            ("ERR", denied.to_owned(), denied),
+            ("ERR", since.to_owned(), since),
+            ("ERR", format!("{script}{denied}"), denied),
+            ("@user_script:", format!("103: {denied}"), denied),
+        ] {
+            assert_eq!(unwrapped(code, &message), Some(("NOPERM", inner)));
+        }
+        let caught = unwrapped("@user_script:", "18: -READONLY You can't write");
+        assert_eq!(caught, Some(("READONLY", "You can't write")));
     }
 }

@@ -75,7 +75,8 @@ fn is_test(name: &str) -> bool {
 }
 
 fn exists(name: &str) -> bool {
-    let base = if name.starts_with("simulation::") {
+    let in_src = ["on_servers::", "simulation::"];
+    let base = if in_src.iter().any(|module| name.starts_with(module)) {
         "src"
     } else {
         "tests/it"
@@ -165,7 +166,7 @@ fn root() -> &'static Path {
 }
 
 /// The modules with tests.
-const TOPS: [&str; 11] = [
+const TOPS: [&str; 13] = [
     "examples",
     "faults",
     "hand_over",
@@ -174,6 +175,8 @@ const TOPS: [&str; 11] = [
     "lock",
     "model",
     "multi_lock",
+    "on_servers",
+    "red_lock",
     "regressions",
     "simulation",
     "watchdog",

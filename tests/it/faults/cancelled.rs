@@ -195,7 +195,7 @@ async fn a_dropped_shutdown_releases_every_hold() {
             }
             let before = proxy.commands().len();
             let done = poll_n_times(client.shutdown(), n, linger).await;
-            stages.insert(sent(&proxy, before, &["client"]));
+            stages.insert(sent(&proxy, before, &["client", "info"]));
             let refused = client.lock(NAME).lock().await.unwrap_err();
             assert!(matches!(refused, Error::Closed), "{refused}");
             assert!(guards.iter().all(|guard| !guard.is_valid()));
@@ -240,10 +240,10 @@ async fn a_dropped_connect_leaves_nothing() {
         }
     }
     let stages = Stages(stages);
-    // Before the connection was there, when it introduced itself, and with its id.
+    // Before the connection was there, when redis-rs introduced itself, and when we did.
     stages.assert_seen("");
     stages.assert_seen("client client");
-    stages.assert_seen("client client client");
+    stages.assert_seen("client client client info info");
 }
 
 /// What the client had sent when a future was dropped.
@@ -277,7 +277,7 @@ async fn everywhere(call: impl AsyncFn(&Stand, usize, Duration) -> Option<()>) -
 
 /// Without what the background sends, and without opening connections.
 fn stages_of(stand: &Stand, before: usize) -> String {
-    let background = ["client", "settle", "unsubscribe", "hello"];
+    let background = ["client", "info", "settle", "unsubscribe", "hello"];
     sent(&stand.proxy, before, &background)
 }
 

@@ -33,6 +33,7 @@ async fn every_needed_permission_is_missed_when_it_is_not_there() {
         "client|id",
         "client|kill",
         "client|setname",
+        "info",
         "ping",
         "publish",
         "pubsub|numsub",
@@ -98,6 +99,17 @@ async fn without_any_client_command_everything_else_works() {
     );
     let names = redis.clients().await.into_iter().map(|client| client.name);
     assert!(!names.collect::<Vec<_>>().contains(&"billing".to_owned()));
+}
+
+#[tokio::test]
+async fn without_a_permission_to_ask_who_the_server_is_everything_else_works() {
+    let rules: Vec<String> = documented()
+        .into_iter()
+        .filter(|rule| rule != "+info")
+        .collect();
+    let (server, redis) = with_user(&rules).await;
+    scenario(&server, &redis, ms(60_000)).await;
+    assert!(refused(&redis).await.contains("info"));
 }
 
 #[tokio::test]

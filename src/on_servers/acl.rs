@@ -1,0 +1,71 @@
+//! What a server has to permit to the member of a quorum: `docs/security.md`.
+
+use super::{Caller, FENCED, PLAIN, ms, wary};
+use crate::client::Client;
+use crate::error::Error;
+use crate::script::{Guards, Marked};
+use crate::support::{Redis, RedisServer};
+
+#[tokio::test]
+async fn a_quorums_member_needs_what_is_documented() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let fenced = ["+time", "+get", "+set", "~lockdog_token:{orders:*}"];
+    let remembering = ["+time", "+hset", "+hmget", "+info", "~lockdog:epoch"];
+    for rule in fenced.iter().chain(&remembering) {
+        let names = SECURITY.split(['`', ' ']);
+        assert!(names.clone().any(|name| name == *rule), "{rule}");
+    }
+    let both = [&fenced[..], &remembering].concat();
+    for (guards, needed) in [(PLAIN, &[][..]), (FENCED, &fenced), (wary(ms(1)), &both)] {
+        let outcome = by(&server, &redis, needed, guards).await;
+        assert!(outcome.is_ok(), "{needed:?}: {outcome:?}");
+        for missing in needed {
+            let mut rules = needed.to_vec();
+            rules.retain(|rule| rule != missing);
+            if *missing == "+info" {
+                // The plain lock's line has it.
+                rules.push("-info");
+            }
+            let outcome = by(&server, &redis, &rules, guards).await;
+            let is_denied =
+                matches!(&outcome, Err(Error::Refused { code, .. }) if code == "NOPERM");
+            assert!(is_denied, "without {missing}: {outcome:?}");
+        }
+    }
+}
+
+/// A quorum's commands, by a user with these permissions and the plain lock's.
+async fn by(
+    server: &RedisServer,
+    redis: &Redis,
+    rules: &[&str],
+    guards: Guards,
+) -> Result<(), Error> {
+    redis.cmd(&["FLUSHALL"]).await;
+    redis.cmd(&["SCRIPT", "FLUSH"]).await;
+    let user = ["ACL", "SETUSER", "lockdog", "reset", "on", ">secret"];
+    redis.cmd(&[&user[..], &plain(), rules].concat()).await;
+    let url = format!("redis://lockdog:secret@127.0.0.1:{}", server.port());
+    let caller = Caller::new(Client::connect(url).await?, "orders:42");
+    if guards.quarantine.is_some() {
+        caller.client.provision().await?;
+    }
+    let taken = caller.acquire("f", guards).await?;
+    assert_eq!(taken.quarantined, None);
+    if guards.register {
+        let marked = caller.mark("f", 7).await?;
+        assert_eq!(marked, Marked::Done);
+    }
+    Ok(())
+}
+
+/// The rules of the ACL line in the documentation, without name and password.
+fn plain() -> Vec<&'static str> {
+    let mut lines = SECURITY.lines();
+    let line = lines.find(|line| line.starts_with("ACL SETUSER lockdog "));
+    let line = line.expect("the page has the line");
+    line.split(' ').skip(5).collect()
+}
+
+const SECURITY: &str = include_str!("../../docs/security.md");

@@ -1,0 +1,180 @@
+//! A server remembers that it lost its data, for clients too that never saw it before.
+
+use std::time::Duration;
+
+use super::identity::master;
+use super::{Caller, EPOCH, FENCED, LONGEST, Member, PLAIN, ms, wary};
+use crate::script::{Acquired, Taken};
+use crate::support::{Action, Data};
+
+#[tokio::test]
+async fn a_server_that_nobody_vouched_for_counts_after_the_quarantine() {
+    let member = Member::start().await;
+    let left = quarantined(member.acquire("f", wary(ms(700))).await.unwrap());
+    assert_eq!(left, ms(700), "it begins when somebody asks");
+    assert_eq!(member.redis.keys().await, [EPOCH], "nothing is taken");
+    tokio::time::sleep(ms(300)).await;
+    let left = quarantined(member.acquire("f", wary(ms(700))).await.unwrap());
+    assert!(left <= ms(400), "{left:?}");
+    tokio::time::sleep(left).await;
+    let taken = granted(member.acquire("f", wary(ms(700))).await.unwrap());
+    let register = taken.register.expect("it was asked for");
+    assert!(register.fresh, "it may have forgotten tokens");
+    // Who asks with a longer lease in mind waits longer.
+    quarantined(member.acquire("f", wary(ms(60_000))).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_server_that_somebody_vouched_for_counts_at_once_and_for_everybody() {
+    let member = Member::start().await;
+    member.client.provision().await.unwrap();
+    let id = member.id().await;
+    let epoch = member.redis.hash(EPOCH).await;
+    assert_eq!((&*epoch["id"], &*epoch["since"]), (&*id, "0"));
+    let taken = granted(member.acquire("f", wary(LONGEST)).await.unwrap());
+    assert!(!taken.register.expect("it was asked for").fresh);
+    // Also in the middle of its quarantine.
+    member.redis.cmd(&["FLUSHALL"]).await;
+    quarantined(member.acquire("f", wary(LONGEST)).await.unwrap());
+    let other = Caller::connect(member.server.url()).await;
+    other.client.provision().await.unwrap();
+    let taken = granted(member.acquire("f", wary(LONGEST)).await.unwrap());
+    assert!(!taken.register.expect("it was asked for").fresh);
+}
+
+#[tokio::test]
+async fn every_way_to_lose_data_begins_a_quarantine() {
+    for how in [
+        "a flush",
+        "an empty start",
+        // It may have lost what it had not saved.
+        "a start with data",
+        "another's data",
+    ] {
+        let mut member = Member::start().await;
+        member.client.provision().await.unwrap();
+        granted(member.acquire("f", wary(LONGEST)).await.unwrap());
+        match how {
+            "a flush" => drop(member.redis.cmd(&["FLUSHALL"]).await),
+            "an empty start" => member.server.restart(Data::Lost).await,
+            "a start with data" => member.server.restart(Data::Kept).await,
+            _ => member.flip().await,
+        }
+        member.look_again().await;
+        // For one that was never there before, too.
+        let other = Caller::connect(member.server.url()).await;
+        for one in [&other, &member.caller] {
+            let left = quarantined(one.acquire("g", wary(LONGEST)).await.unwrap());
+            assert!(left > LONGEST - ms(20_000), "{how}: {left:?}");
+        }
+        assert!(!member.redis.exists("l").await || how == "a start with data");
+        granted(member.acquire("f", wary(ms(1))).await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn a_quarantine_is_not_prolonged_by_a_clock_that_was_put_back() {
+    let member = Member::start().await;
+    quarantined(member.acquire("f", wary(LONGEST)).await.unwrap());
+    // As if the clock had been an hour ahead when the epoch was written.
+    let ahead = member.server_us().await / 1000 + 3_600_000;
+    member.set_since(ahead).await;
+    let left = quarantined(member.acquire("f", wary(LONGEST)).await.unwrap());
+    assert_eq!(left, LONGEST);
+    let since = member.since().await;
+    assert!(since < ahead);
+    // And what follows counts from there.
+    quarantined(member.acquire("f", wary(LONGEST)).await.unwrap());
+    assert_eq!(member.since().await, since);
+}
+
+#[tokio::test]
+async fn an_epoch_that_is_not_ours_is_written_anew() {
+    let member = Member::start().await;
+    let id = member.id().await;
+    for fields in [
+        &["id", &*id][..],
+        &["id", &id, "since", "soon"],
+        &["since", "0"],
+    ] {
+        member.redis.cmd(&["DEL", EPOCH]).await;
+        member.redis.cmd(&[&["HSET", EPOCH], fields].concat()).await;
+        quarantined(member.acquire("f", wary(LONGEST)).await.unwrap());
+        assert_eq!(member.redis.hash(EPOCH).await["id"], id);
+        assert!(member.since().await > 0);
+    }
+    member.redis.cmd(&["DEL", EPOCH]).await;
+    member.redis.cmd(&["SET", EPOCH, "x"]).await;
+    let failure = member.acquire("f", wary(LONGEST)).await.unwrap_err();
+    assert!(format!("{failure:?}").contains("WRONGTYPE"), "{failure:?}");
+    assert_eq!(member.redis.keys().await, [EPOCH]);
+}
+
+#[tokio::test]
+async fn who_does_not_ask_for_the_epoch_leaves_none() {
+    let member = Member::start().await;
+    granted(member.acquire("f", PLAIN).await.unwrap());
+    granted(member.acquire("f", FENCED).await.unwrap());
+    assert_eq!(member.redis.keys().await, ["l"]);
+    let monitor = member.redis.monitor().await;
+    granted(member.acquire("f", PLAIN).await.unwrap());
+    let seen = monitor.seen().concat().to_lowercase();
+    assert!(seen.contains("hget") && !seen.contains("info"), "{seen}");
+    // Somebody else's does not concern it.
+    quarantined(member.acquire("f", wary(LONGEST)).await.unwrap());
+    let taken = granted(member.acquire("f", FENCED).await.unwrap());
+    assert!(!taken.register.expect("it was asked for").fresh);
+}
+
+#[tokio::test]
+async fn an_acquire_that_comes_twice_begins_one_quarantine() {
+    let member = Member::start().await;
+    let evaluates = |args: &[String]| args[0] == "EVAL";
+    let rule = member.proxy.on(evaluates, Action::Twice);
+    quarantined(member.acquire("f", wary(LONGEST)).await.unwrap());
+    rule.wait_hits(1).await;
+    let since = member.since().await;
+    quarantined(member.acquire("f", wary(LONGEST)).await.unwrap());
+    assert_eq!(member.since().await, since);
+    assert_eq!(member.redis.keys().await, [EPOCH]);
+}
+
+impl Member {
+    /// Takes over another server's data, without losing a connection.
+    async fn flip(&self) {
+        let other = master().await;
+        self.follow(&other).await;
+        self.redis.cmd(&["REPLICAOF", "NO", "ONE"]).await;
+    }
+
+    /// Who the server is, as it says itself.
+    async fn id(&self) -> String {
+        let info: String = self.redis.ask(&["INFO"]).await;
+        let part = |name: &str| {
+            let value = info.lines().find_map(|line| line.strip_prefix(name));
+            value.expect("the server has one").to_owned()
+        };
+        format!("{}:{}", part("run_id:"), part("master_replid:"))
+    }
+
+    async fn since(&self) -> u64 {
+        self.redis.ask(&["HGET", EPOCH, "since"]).await
+    }
+
+    async fn set_since(&self, since: u64) {
+        let since = since.to_string();
+        self.redis.cmd(&["HSET", EPOCH, "since", &since]).await;
+    }
+}
+
+pub(super) fn granted(taken: Taken) -> Taken {
+    assert!(matches!(taken.acquired, Acquired::Granted), "{taken:?}");
+    assert_eq!(taken.quarantined, None);
+    taken
+}
+
+pub(super) fn quarantined(taken: Taken) -> Duration {
+    assert!(matches!(taken.acquired, Acquired::Busy(None)), "{taken:?}");
+    assert_eq!(taken.register, None, "what it says would not count");
+    taken.quarantined.expect("it may have lost its data")
+}

@@ -1,0 +1,299 @@
+//! A client knows that its server is another than before, before it counts what that one answers.
+
+use tracing::Level;
+
+use super::{LONG, Member, PLAIN, SOON, ms};
+use crate::client::Client;
+use crate::clock::Moment;
+use crate::script::Acquired;
+use crate::server::Failure;
+use crate::support::{Action, Data, Gate, Logs, RedisServer, eventually, named};
+
+#[tokio::test]
+async fn the_first_server_is_trusted_and_another_connection_to_it_changes_nothing() {
+    let member = Member::start().await;
+    assert_eq!(member.reborn(), None);
+    for _ in 0..3 {
+        assert!(member.proxy.cut_all() >= 1);
+        member.ask().await;
+    }
+    assert!(member.proxy.count(named("INFO")) >= 8);
+    assert_eq!(member.reborn(), None);
+}
+
+#[tokio::test]
+async fn who_the_server_is_is_asked_before_the_first_command_of_each_connection() {
+    let member = Member::start().await;
+    assert!(member.proxy.cut_all() >= 1);
+    let taken = member.acquire("f", PLAIN).await.unwrap();
+    assert!(matches!(taken.acquired, Acquired::Granted), "{taken:?}");
+    // The background's, too.
+    member.core.server.suspect(&Failure::Silent(ms(20)));
+    let cleared = async || member.core.server.suspected().is_none();
+    eventually(SOON, "it is cleared", cleared).await;
+    let commands = member.proxy.commands();
+    for connection in 1..=3 {
+        let mut sent: Vec<String> = commands
+            .iter()
+            .filter(|seen| seen.connection == connection)
+            .map(|seen| seen.args.join(" "))
+            .collect();
+        sent.retain(|text| !text.starts_with("CLIENT"));
+        assert_eq!(sent[..2], ["INFO server", "INFO replication"], "{sent:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_was_started_anew_is_known_before_its_answer_counts() {
+    for data in [Data::Kept, Data::Lost] {
+        let member = Member::start().await;
+        let before = member.now();
+        member.server.restart(data).await;
+        member.acquire("f", PLAIN).await.unwrap();
+        let reborn = member.reborn().expect("it is another");
+        assert!((before..=member.now()).contains(&reborn), "{data:?}");
+        // Once only.
+        assert!(member.proxy.cut_all() >= 1);
+        member.ask().await;
+        assert_eq!(member.reborn(), Some(reborn));
+        // The latest counts.
+        member.server.restart(data).await;
+        member.ask().await;
+        assert!(member.reborn() > Some(reborn));
+    }
+}
+
+#[tokio::test]
+async fn a_replica_that_became_the_master_is_another_server() {
+    let master = master().await;
+    let member = Member::start().await;
+    member.follow(&master).await;
+    member.ask().await;
+    assert!(member.proxy.cut_all() >= 1);
+    member.ask().await;
+    let following = member.reborn().expect("it took the master's data over");
+    member.redis.cmd(&["REPLICAOF", "NO", "ONE"]).await;
+    assert!(member.proxy.cut_all() >= 1);
+    member.ask().await;
+    assert!(member.reborn() > Some(following));
+}
+
+#[tokio::test]
+async fn a_client_that_is_not_refused_anything_sees_no_change_on_a_living_connection() {
+    // What the server's own epoch is for: see `on_servers::epoch`.
+    let member = Member::start().await;
+    let other = master().await;
+    member.redis.cmd(&["FLUSHALL"]).await;
+    member.follow(&other).await;
+    member.redis.cmd(&["REPLICAOF", "NO", "ONE"]).await;
+    member.acquire("f", PLAIN).await.unwrap();
+    assert_eq!(member.reborn(), None);
+}
+
+#[tokio::test]
+async fn after_readonly_no_answer_counts_before_the_server_is_known() {
+    let member = Member::with(|client| client.command_timeout(SOON)).await;
+    let other = master().await;
+    // It has to be another server when it answers, though it was the old one when it was connected
+    // to: the first look at a connection clears up nothing.
+    let line = "-READONLY You can't write against a read only replica.".to_owned();
+    let evaluates = |args: &[String]| args[0].starts_with("EVAL");
+    member.proxy.on(evaluates, Action::ReplyWith(line));
+    let gate = Gate::new();
+    let held = member
+        .proxy
+        .on(evaluates, Action::HoldRequest(gate.clone()));
+    let change = async {
+        gate.wait_reached().await;
+        assert_eq!(member.reborn(), None);
+        member.follow(&other).await;
+        member.redis.cmd(&["REPLICAOF", "NO", "ONE"]).await;
+        gate.open();
+    };
+    let (taken, ()) = tokio::join!(member.acquire("f", PLAIN), change);
+    let taken = taken.unwrap();
+    assert!(matches!(taken.acquired, Acquired::Granted), "{taken:?}");
+    assert!(member.reborn().is_some(), "it counts already");
+    assert_eq!(held.hits(), 1);
+}
+
+#[tokio::test]
+async fn after_loading_no_answer_counts_before_the_server_is_known() {
+    for line in [
+        "-LOADING Redis is loading the dataset in memory",
+        "-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+        "-MOVED 1 127.0.0.1:1",
+        "-CLUSTERDOWN The cluster is down",
+    ] {
+        let member = Member::with(|client| client.command_timeout(SOON)).await;
+        let other = master().await;
+        let evaluates = |args: &[String]| args[0].starts_with("EVAL");
+        member
+            .proxy
+            .on(evaluates, Action::ReplyWith(line.to_owned()))
+            .times(3);
+        member.follow(&other).await;
+        member.redis.cmd(&["REPLICAOF", "NO", "ONE"]).await;
+        member.acquire("f", PLAIN).await.unwrap();
+        let reborn = member.reborn();
+        assert!(reborn.is_some(), "{line}");
+        // On the same connection, and once.
+        let asked = member.proxy.count(named("INFO"));
+        assert_eq!(asked, 4, "{line}");
+        member.acquire("f", PLAIN).await.unwrap();
+        assert_eq!(member.proxy.count(named("INFO")), asked, "{line}");
+        assert_eq!(member.reborn(), reborn);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_is_none_where_it_cannot_be_known_whose_it_is() {
+    let member = Member::with(|client| client.command_timeout(ms(500))).await;
+    let evaluates = |args: &[String]| args[0].starts_with("EVAL");
+    let refuse = |line: &str| Action::ReplyWith(line.to_owned());
+    // A first acquire, so that the server knows the script.
+    member.acquire("f", PLAIN).await.unwrap();
+    for (action, is_expected) in [
+        (
+            Action::DropReply,
+            (|failure| matches!(failure, Failure::Silent(_))) as fn(&Failure) -> bool,
+        ),
+        (refuse("-BUSY Redis is busy running a script"), |failure| {
+            matches!(failure, Failure::Silent(_) | Failure::Broken(_))
+        }),
+    ] {
+        member.proxy.on(evaluates, refuse("-LOADING loading"));
+        let rule = member.proxy.on(named("INFO"), action);
+        let rule = rule.always();
+        let failure = member.acquire("f", PLAIN).await.unwrap_err();
+        assert!(is_expected(&failure), "{failure:?}");
+        rule.remove();
+        assert!(rule.hits() >= 1);
+        member.proxy.cut_all();
+        let taken = member.acquire("f", PLAIN).await.unwrap();
+        assert!(matches!(taken.acquired, Acquired::Granted), "{taken:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_on_which_nobody_says_who_it_is_carries_no_command() {
+    let member = Member::with(|client| client.command_timeout(ms(400))).await;
+    let rule = member.proxy.on(named("INFO"), Action::DropReply);
+    assert!(member.proxy.cut_all() >= 1);
+    let failure = member.acquire("f", PLAIN).await.unwrap_err();
+    assert!(matches!(failure, Failure::Unsent(_)), "{failure:?}");
+    assert_eq!(rule.hits(), 1);
+    let evaluates = |args: &[String]| args[0].starts_with("EVAL");
+    assert_eq!(member.proxy.count(evaluates), 0);
+    // The next one is as good as any.
+    member.acquire("f", PLAIN).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_is_busy_at_first_is_known_before_its_answer_counts() {
+    let member = Member::start().await;
+    let busy = Action::ReplyWith("-BUSY Redis is busy running a script".to_owned());
+    let rule = member.proxy.on(named("INFO"), busy).times(2);
+    member.server.restart(Data::Lost).await;
+    member.acquire("f", PLAIN).await.unwrap();
+    assert_eq!(rule.hits(), 2);
+    assert!(member.reborn().is_some());
+}
+
+#[tokio::test]
+async fn where_info_is_not_permitted_everything_else_works_and_it_is_said_once() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let rules = ["on", ">p", "~*", "&*", "+@all", "-info"];
+    redis
+        .cmd(&[&["ACL", "SETUSER", "ann"][..], &rules].concat())
+        .await;
+    let (logs, _recording) = Logs::of_this_thread();
+    let client = Client::connect(format!("redis://ann:p@127.0.0.1:{}", server.port())).await;
+    let client = client.unwrap();
+    let lock = client.lock("l");
+    let reborn = || lock.session().core().server.reborn();
+    for _ in 0..3 {
+        let guard = lock.lock().lease(LONG).await.unwrap();
+        guard.unlock().await.unwrap();
+        let kill = ["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"];
+        redis.cmd(&kill).await;
+    }
+    let lines = logs.at_least(Level::DEBUG);
+    let said = lines
+        .iter()
+        .filter(|line| line.text.contains("does not tell who it is"));
+    assert_eq!(said.count(), 1, "{lines:#?}");
+    assert_eq!(reborn(), None);
+    // What it sees then is the first that it sees.
+    redis.cmd(&["ACL", "SETUSER", "ann", "+info"]).await;
+    redis
+        .cmd(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])
+        .await;
+    lock.lock()
+        .lease(LONG)
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+    assert_eq!(reborn(), None);
+}
+
+#[tokio::test]
+async fn a_change_is_a_warning_that_names_the_server_once() {
+    let member = Member::start().await;
+    let (logs, _recording) = Logs::of_this_thread();
+    member.server.restart(Data::Lost).await;
+    member.ask().await;
+    assert!(member.proxy.cut_all() >= 1);
+    member.ask().await;
+    let warnings = logs.at_least(Level::WARN);
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    let text = &warnings[0].text;
+    assert!(text.contains("the server is another than before"), "{text}");
+    let there = format!("127.0.0.1:{}", member.proxy.port());
+    assert!(text.contains(&there), "{text}");
+}
+
+#[tokio::test]
+async fn somebody_who_vouches_for_the_server_ends_its_quarantine() {
+    let member = Member::start().await;
+    member.server.restart(Data::Lost).await;
+    member.ask().await;
+    assert!(member.reborn().is_some());
+    member.client.provision().await.unwrap();
+    assert_eq!(member.reborn(), None);
+    assert!(member.proxy.cut_all() >= 1);
+    member.ask().await;
+    assert_eq!(
+        member.reborn(),
+        None,
+        "what was vouched for is what is there"
+    );
+    member.server.restart(Data::Lost).await;
+    member.ask().await;
+    assert!(member.reborn() > Some(Moment(0)));
+    member.client.shutdown().await;
+    let refused = member.client.provision().await.unwrap_err();
+    assert!(matches!(refused, crate::Error::Closed), "{refused}");
+}
+
+/// A server that sends its data to a replica at once.
+pub(super) async fn master() -> RedisServer {
+    let server = RedisServer::builder();
+    server.arg("--repl-diskless-sync-delay", "0").start().await
+}
+
+impl Member {
+    /// Lets the server take over all data of another.
+    pub(super) async fn follow(&self, other: &RedisServer) {
+        let port = other.port().to_string();
+        self.redis.cmd(&["REPLICAOF", "127.0.0.1", &port]).await;
+        eventually(SOON, "it has the other's data", async || {
+            let info: String = self.redis.ask(&["INFO", "replication"]).await;
+            info.contains("master_link_status:up")
+        })
+        .await;
+    }
+}

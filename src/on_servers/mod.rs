@@ -1,0 +1,173 @@
+//! Tests on real servers, of what one server of a quorum does and no public call shows by itself.
+
+mod acl;
+mod epoch;
+mod identity;
+mod member;
+mod register;
+mod suspicion;
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::client::{Client, ClientBuilder};
+use crate::clock::Moment;
+use crate::key::LockKey;
+use crate::script::{self, Guards, Marked, Taken};
+use crate::server::{Failure, Sent};
+use crate::session::Core;
+use crate::support::{Proxy, Redis, RedisServer};
+
+/// A client of one server, as the driver of a quorum sees it.
+struct Caller {
+    client: Client,
+    core: Arc<Core>,
+    key: LockKey,
+}
+
+/// A caller, its server, and a network between them that can fail.
+struct Member {
+    /// Ends first, on a server that is still there.
+    caller: Caller,
+    proxy: Proxy,
+    redis: Redis,
+    server: RedisServer,
+}
+
+impl Caller {
+    /// Of the lock with this name.
+    fn new(client: Client, name: &str) -> Self {
+        Self {
+            core: client.lock(name).session().core().clone(),
+            client,
+            key: LockKey::new(name, None).expect("it is a name"),
+        }
+    }
+
+    async fn connect(url: String) -> Self {
+        let client = Client::connect(url).await;
+        Self::new(client.expect("the server is reachable"), "l")
+    }
+
+    fn now(&self) -> Moment {
+        self.core.clock.now()
+    }
+
+    fn reborn(&self) -> Option<Moment> {
+        self.core.server.reborn()
+    }
+
+    /// A first acquire by this field, for a lease that outlives the test.
+    async fn acquire(&self, field: &str, guards: Guards) -> Result<Taken, Failure> {
+        self.acquire_to(field, 1, LONG, guards).await
+    }
+
+    async fn acquire_to(
+        &self,
+        field: &str,
+        target: u32,
+        lease: Duration,
+        guards: Guards,
+    ) -> Result<Taken, Failure> {
+        let server = &self.core.server;
+        let time = server.allot(self.now());
+        let sent = &mut Sent::default();
+        script::acquire_member(server, &self.key, field, target, lease, guards, time, sent).await
+    }
+
+    async fn mark(&self, field: &str, token: u64) -> Result<Marked, Failure> {
+        self.mark_for(field, token, LONG).await
+    }
+
+    async fn mark_for(&self, field: &str, token: u64, lease: Duration) -> Result<Marked, Failure> {
+        let server = &self.core.server;
+        let time = server.allot(self.now());
+        let sent = &mut Sent::default();
+        script::mark(server, &self.key, field, token, lease, time, sent).await
+    }
+
+    /// Any command of the client's: a fair question on the callers' connection.
+    async fn ask(&self) {
+        let locked = self.client.lock("other").is_locked().await;
+        locked.expect("nothing is wrong with the server");
+    }
+}
+
+impl Member {
+    async fn start() -> Self {
+        Self::with(|client| client).await
+    }
+
+    /// With settings of its own for the client.
+    async fn with(set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Self {
+        Self::on(RedisServer::start().await, set).await
+    }
+
+    async fn on(server: RedisServer, set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Self {
+        let proxy = Proxy::start(&server).await;
+        let redis = server.redis().await;
+        let client = set(Client::builder().url(proxy.url())).build().await;
+        let client = client.expect("the server is reachable");
+        Self {
+            caller: Caller::new(client, "l"),
+            proxy,
+            redis,
+            server,
+        }
+    }
+
+    /// A further view of the server, which may have been away.
+    async fn look_again(&mut self) {
+        self.redis = self.server.redis().await;
+    }
+
+    async fn server_us(&self) -> u64 {
+        let (seconds, micros): (u64, u64) = self.redis.ask(&["TIME"]).await;
+        seconds * 1_000_000 + micros
+    }
+}
+
+impl Deref for Member {
+    type Target = Caller;
+
+    fn deref(&self) -> &Caller {
+        &self.caller
+    }
+}
+
+fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+/// Nothing but the lock.
+const PLAIN: Guards = Guards {
+    quarantine: None,
+    register: false,
+};
+
+/// The lock and its register.
+const FENCED: Guards = Guards {
+    quarantine: None,
+    register: true,
+};
+
+/// The lock, its register and the server's epoch.
+fn wary(quarantine: Duration) -> Guards {
+    Guards {
+        quarantine: Some(quarantine),
+        register: true,
+    }
+}
+
+/// A lease that outlives every test.
+const LONG: Duration = Duration::from_secs(300);
+
+/// A safety net for what takes milliseconds on an idle machine.
+const SOON: Duration = Duration::from_secs(30);
+
+/// A quarantine that outlives every test.
+const LONGEST: Duration = Duration::from_secs(120);
+
+const EPOCH: &str = "lockdog:epoch";
+const REGISTER: &str = "lockdog_token:{l}";

@@ -1,0 +1,235 @@
+//! The register of one lock's fencing tokens: it only grows, and says when it cannot know.
+
+use super::epoch::granted;
+use super::{FENCED, LONG, Member, PLAIN, REGISTER, ms, wary};
+use crate::script::{Acquired, Marked, Register};
+use crate::server::Failure;
+use crate::support::{Action, Data, Gate, RedisServer};
+
+#[tokio::test]
+async fn an_acquire_tells_the_token_and_the_servers_clock_whoever_has_the_lock() {
+    let member = Member::start().await;
+    let before = member.server_us().await;
+    let register = member.look("f").await;
+    assert_eq!((register.value, register.fresh), (None, false));
+    let after = member.server_us().await;
+    assert!((before..=after).contains(&register.time), "{register:?}");
+    assert_eq!(member.mark("f", 41).await.unwrap(), Marked::Done);
+    assert_eq!(member.look("f").await.value, Some(41));
+    let busy = member.acquire("g", FENCED).await.unwrap();
+    assert!(matches!(busy.acquired, Acquired::Busy(Some(_))), "{busy:?}");
+    assert_eq!(busy.register.and_then(|register| register.value), Some(41));
+    let gone = member.acquire_to("g", 2, LONG, FENCED).await.unwrap();
+    assert!(matches!(gone.acquired, Acquired::Gone), "{gone:?}");
+    assert_eq!(gone.register.and_then(|register| register.value), Some(41));
+    let unasked = granted(member.acquire("f", PLAIN).await.unwrap());
+    assert_eq!(unasked.register, None);
+}
+
+#[tokio::test]
+async fn a_register_only_grows_and_only_for_whoever_has_the_lock() {
+    let member = Member::start().await;
+    assert_eq!(member.mark("f", 9).await.unwrap(), Marked::Lost);
+    assert!(member.redis.keys().await.is_empty());
+    member.acquire("f", PLAIN).await.unwrap();
+    assert_eq!(member.mark("g", 9).await.unwrap(), Marked::Lost);
+    assert_eq!(member.mark("f", 9).await.unwrap(), Marked::Done);
+    for smaller in [0, 1, 8] {
+        assert_eq!(
+            member.mark("f", smaller).await.unwrap(),
+            Marked::Conflict(9)
+        );
+    }
+    assert_eq!(member.mark("f", 10).await.unwrap(), Marked::Done);
+    assert_eq!(member.look("f").await.value, Some(10));
+    // Whose it was does not matter, but that it was somebody else's.
+    member.redis.cmd(&["DEL", "l"]).await;
+    member.acquire("g", PLAIN).await.unwrap();
+    assert_eq!(member.mark("f", 11).await.unwrap(), Marked::Lost);
+    assert_eq!(member.mark("g", 10).await.unwrap(), Marked::Conflict(10));
+    assert_eq!(member.mark("g", 11).await.unwrap(), Marked::Done);
+}
+
+#[tokio::test]
+async fn a_mark_that_comes_twice_has_the_effect_and_the_answer_of_once() {
+    let member = Member::start().await;
+    member.acquire("f", PLAIN).await.unwrap();
+    member.mark("f", 1).await.unwrap();
+    let evaluates = |args: &[String]| args[0] == "EVALSHA";
+    let rule = member.proxy.on(evaluates, Action::Twice);
+    assert_eq!(member.mark("f", 7).await.unwrap(), Marked::Done);
+    rule.wait_hits(1).await;
+    let first = member.text().await;
+    // Sent again by somebody who saw no answer.
+    assert_eq!(member.mark("f", 7).await.unwrap(), Marked::Done);
+    assert_eq!(member.text().await, first);
+    // And late, after a larger one of the same hold, and after the next holder's.
+    let gate = Gate::new();
+    member.proxy.on(evaluates, Action::TwiceLate(gate.clone()));
+    assert_eq!(member.mark("f", 8).await.unwrap(), Marked::Done);
+    member.redis.cmd(&["DEL", "l"]).await;
+    member.acquire("g", PLAIN).await.unwrap();
+    assert_eq!(member.mark("g", 9).await.unwrap(), Marked::Done);
+    let last = member.text().await;
+    gate.open();
+    gate.wait_passed().await;
+    assert_eq!(member.text().await, last);
+}
+
+#[tokio::test]
+async fn a_mark_lengthens_the_lease_and_never_shortens_it() {
+    let member = Member::start().await;
+    member.acquire_to("f", 1, ms(5_000), PLAIN).await.unwrap();
+    member.mark_for("f", 1, ms(60_000)).await.unwrap();
+    let left = member.redis.pttl("l").await;
+    assert!((50_000..=60_000).contains(&left), "{left}");
+    member.mark_for("f", 2, ms(5_000)).await.unwrap();
+    assert!(member.redis.pttl("l").await > 40_000);
+    // The second time too, as the first may have come before somebody else's.
+    member.redis.cmd(&["PEXPIRE", "l", "1000"]).await;
+    member.mark_for("f", 2, ms(60_000)).await.unwrap();
+    assert!(member.redis.pttl("l").await > 40_000);
+    // What is refused lengthens nothing.
+    member.redis.cmd(&["PEXPIRE", "l", "20000"]).await;
+    let refused = member.mark_for("f", 1, ms(60_000)).await.unwrap();
+    assert_eq!(refused, Marked::Conflict(2));
+    assert!(member.redis.pttl("l").await <= 20_000);
+}
+
+#[tokio::test]
+async fn a_register_outlives_its_lock_by_thirty_days() {
+    let member = Member::start().await;
+    member.acquire("f", PLAIN).await.unwrap();
+    member.mark("f", 5).await.unwrap();
+    let month = 30 * 24 * 60 * 60 * 1000;
+    let left = member.redis.pttl(REGISTER).await;
+    assert!((month - 60_000..=month).contains(&left), "{left}");
+    member.redis.cmd(&["DEL", "l"]).await;
+    assert_eq!(member.look("g").await.value, Some(5));
+    // Renewed by use.
+    member.redis.cmd(&["PEXPIRE", REGISTER, "90000"]).await;
+    member.mark("g", 6).await.unwrap();
+    assert!(member.redis.pttl(REGISTER).await > month - 60_000);
+}
+
+#[tokio::test]
+async fn numbers_of_the_size_of_clocks_and_beyond_are_exact() {
+    let member = Member::start().await;
+    member.acquire("f", PLAIN).await.unwrap();
+    let largest = (1 << 53) - 1;
+    // The largest first of each pair that doubles of seven digits would take for one.
+    for token in [
+        1_795_162_285_104_501,
+        1_795_162_285_104_502,
+        1_799_999_999_999_999,
+        1_800_000_000_000_000,
+        9_007_199_254_740_990,
+        largest,
+    ] {
+        assert_eq!(member.mark("f", token).await.unwrap(), Marked::Done);
+        let smaller = member.mark("f", token - 1).await.unwrap();
+        assert_eq!(smaller, Marked::Conflict(token));
+        assert_eq!(member.look("f").await.value, Some(token));
+        assert!(member.text().await.starts_with(&format!("{token} ")));
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_register_is_refused_and_changes_nothing() {
+    let member = Member::start().await;
+    for text in ["", "7", "x 1 f", "-7 1 f", "1.5 1 f", "7 f"] {
+        member.redis.cmd(&["SET", REGISTER, text]).await;
+        let failure = member.acquire("f", FENCED).await.unwrap_err();
+        assert!(code(&failure) == "WRONGTYPE", "{text:?}: {failure:?}");
+        assert!(!member.redis.exists("l").await, "{text:?}");
+        member.acquire("f", PLAIN).await.unwrap();
+        let failure = member.mark("f", 8).await.unwrap_err();
+        assert!(code(&failure) == "WRONGTYPE", "{text:?}: {failure:?}");
+        assert_eq!(member.text().await, text);
+        member.redis.cmd(&["DEL", "l"]).await;
+    }
+    // What nobody can count exactly is no number of ours.
+    for token in ["9007199254740992", "99999999999999999999999"] {
+        let text = format!("{token} 1 f");
+        member.redis.cmd(&["SET", REGISTER, &text]).await;
+        let failure = member.acquire("g", FENCED).await.unwrap_err();
+        assert!(matches!(failure, Failure::Broken(_)), "{failure:?}");
+        member.redis.cmd(&["DEL", "l"]).await;
+    }
+    member.redis.cmd(&["DEL", REGISTER]).await;
+    member.redis.cmd(&["HSET", REGISTER, "a", "1"]).await;
+    let failure = member.acquire("f", FENCED).await.unwrap_err();
+    assert!(code(&failure) == "WRONGTYPE", "{failure:?}");
+    assert!(!member.redis.exists("l").await);
+}
+
+#[tokio::test]
+async fn a_server_without_memory_refuses_a_mark_that_would_write_and_no_other() {
+    let member = Member::start().await;
+    member.acquire_to("f", 1, ms(60_000), PLAIN).await.unwrap();
+    member.mark_for("f", 3, ms(60_000)).await.unwrap();
+    let text = member.text().await;
+    member.redis.cmd(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let failure = member.mark("f", 4).await.unwrap_err();
+    assert!(failure.is_out_of_memory(), "{failure:?}");
+    assert_eq!(member.text().await, text);
+    assert!(member.redis.pttl("l").await <= 60_000);
+    assert_eq!(member.mark("f", 3).await.unwrap(), Marked::Done);
+    let register = member.acquire("g", FENCED).await.unwrap().register;
+    assert_eq!(register.and_then(|register| register.value), Some(3));
+}
+
+#[tokio::test]
+async fn a_register_from_before_a_loss_says_too_little_until_it_is_written() {
+    let server = RedisServer::builder().persistent().start().await;
+    let mut member = Member::on(server, |client| client).await;
+    member.client.provision().await.unwrap();
+    granted(member.acquire("f", wary(ms(1))).await.unwrap());
+    member.mark("f", 20).await.unwrap();
+    assert!(!member.look_warily("f").await.fresh);
+    // As an older copy of the data: with the lock, and with a smaller token.
+    member.server.restart(Data::Kept).await;
+    member.look_again().await;
+    let _quarantine = member.acquire("f", wary(ms(1))).await;
+    tokio::time::sleep(ms(20)).await;
+    let old = member.look_warily("f").await;
+    assert_eq!((old.value, old.fresh), (Some(20), true));
+    // Another lock has nothing to say either.
+    assert!(member.redis.exists("lockdog:epoch").await);
+    assert_eq!(member.mark("f", 20).await.unwrap(), Marked::Done);
+    assert!(member.look_warily("f").await.fresh, "nothing was written");
+    assert_eq!(member.mark("f", 21).await.unwrap(), Marked::Done);
+    let new = member.look_warily("f").await;
+    assert_eq!((new.value, new.fresh), (Some(21), false));
+    // Or until somebody vouches for it.
+    member.redis.cmd(&["DEL", REGISTER]).await;
+    assert!(member.look_warily("f").await.fresh);
+    member.client.provision().await.unwrap();
+    assert!(!member.look_warily("f").await.fresh);
+}
+
+impl Member {
+    /// The register, as this field's acquire sees it.
+    async fn look(&self, field: &str) -> Register {
+        let taken = granted(self.acquire(field, FENCED).await.unwrap());
+        taken.register.expect("it was asked for")
+    }
+
+    /// The same, with a look at the epoch.
+    async fn look_warily(&self, field: &str) -> Register {
+        let taken = granted(self.acquire(field, wary(ms(1))).await.unwrap());
+        taken.register.expect("it was asked for")
+    }
+
+    /// The register as it stands there.
+    async fn text(&self) -> String {
+        self.redis.ask(&["GET", REGISTER]).await
+    }
+}
+
+fn code(failure: &Failure) -> &str {
+    match failure {
+        Failure::Refused { code, .. } => code,
+        _ => "",
+    }
+}

@@ -1,0 +1,237 @@
+//! A server that fell silent is asked one question at a time, and only then.
+
+use std::time::Duration;
+
+use super::{Member, SOON, ms};
+use crate::client::Client;
+use crate::server::Failure;
+use crate::support::{Action, Data, RedisServer, eventually, named};
+
+#[tokio::test]
+async fn without_suspicion_nobody_is_asked() {
+    let member = Member::start().await;
+    let before = member.proxy.commands().len();
+    assert!(member.core.server.suspected().is_none());
+    tokio::time::sleep(ms(700)).await;
+    assert_eq!(member.proxy.commands().len(), before);
+}
+
+#[tokio::test]
+async fn a_frozen_server_has_one_question_to_answer() {
+    let member = Member::start().await;
+    member.clear_one().await;
+    member.redis.reset_stats().await;
+    let before = member.proxy.commands().len();
+    member.server.pause();
+    member.suspect();
+    // Many pauses long, and shorter than one question may take.
+    tokio::time::sleep(ms(1500)).await;
+    assert!(member.suspected());
+    member.server.resume();
+    eventually(ms(1000), "it is cleared at once", async || {
+        !member.suspected()
+    })
+    .await;
+    tokio::time::sleep(ms(700)).await;
+    assert_eq!(member.sent_since(before), ["PING"]);
+    assert_eq!(member.redis.commandstats().await["ping"], 1);
+}
+
+#[tokio::test]
+async fn a_frozen_server_that_has_to_be_connected_to_has_one_greeting_to_answer() {
+    let member = Member::start().await;
+    let before = member.proxy.commands().len();
+    member.server.pause();
+    member.suspect();
+    tokio::time::sleep(ms(1500)).await;
+    assert!(member.suspected());
+    // Redis-rs's, two commands in one.
+    let waiting = member.sent_since(before);
+    assert_eq!(count(&waiting, GREETING), 1, "{waiting:?}");
+    assert_eq!(waiting.len(), 2, "{waiting:?}");
+    member.server.resume();
+    eventually(ms(1000), "it is cleared", async || !member.suspected()).await;
+    assert_eq!(count(&member.sent_since(before), "PING"), 1);
+}
+
+#[tokio::test]
+async fn questions_to_a_server_that_stays_silent_follow_each_other() {
+    let timeout = ms(300);
+    let member = Member::with(|client| client.command_timeout(timeout)).await;
+    member.clear_one().await;
+    let before = member.proxy.commands().len();
+    member.server.pause();
+    member.suspect();
+    let frozen = ms(2000);
+    tokio::time::sleep(frozen).await;
+    let sent = member.sent_since(before);
+    // Each goes over a connection of its own, since the one before was given up.
+    let asked = count(&sent, "PING") + count(&sent, GREETING);
+    let most = frozen.div_duration_f64(timeout).ceil() as usize;
+    assert!((2..=most).contains(&asked), "{asked} of {most}: {sent:?}");
+    assert_eq!(count(&sent, "PING"), 1, "only the first had a connection");
+    assert!(member.suspected());
+    member.server.resume();
+    eventually(ms(1500), "it is cleared", async || !member.suspected()).await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_is_suspect_until_it_is_back_and_known() {
+    let member = Member::start().await;
+    member.server.kill();
+    member.suspect();
+    tokio::time::sleep(ms(700)).await;
+    assert!(member.suspected());
+    member.server.restart(Data::Lost).await;
+    eventually(ms(2000), "it is cleared", async || !member.suspected()).await;
+    assert!(
+        member.reborn().is_some(),
+        "it answers, and it is not known to be another"
+    );
+}
+
+#[tokio::test]
+async fn a_state_that_passes_is_no_answer_and_is_asked_about_less_and_less() {
+    for line in [
+        "-LOADING Redis is loading the dataset in memory",
+        "-BUSY Redis is busy running a script",
+        "-MASTERDOWN Link with MASTER is down",
+        "-ERR max number of clients reached",
+    ] {
+        let member = Member::start().await;
+        let rule = member
+            .proxy
+            .on(named("PING"), Action::ReplyWith(line.to_owned()));
+        let rule = rule.always();
+        member.suspect();
+        tokio::time::sleep(ms(1300)).await;
+        assert!(member.suspected(), "{line}");
+        let pings: Vec<_> = member
+            .proxy
+            .commands()
+            .into_iter()
+            .filter(|seen| seen.args == ["PING"])
+            .map(|seen| seen.at)
+            .collect();
+        // 0, 20, 60, 140, 300, 620, 1120 ms.
+        assert!((4..=7).contains(&pings.len()), "{line}: {}", pings.len());
+        let pauses: Vec<Duration> = pings.windows(2).map(|two| two[1] - two[0]).collect();
+        assert!(pauses[0] >= ms(20), "{line}: {pauses:?}");
+        assert!(pauses[pauses.len() - 1] >= ms(160), "{line}: {pauses:?}");
+        rule.remove();
+        eventually(ms(1500), "it is cleared", async || !member.suspected()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_answers() {
+    let member = Member::start().await;
+    let line = "-NOPERM this user has no permissions to run the 'ping' command";
+    let rule = member
+        .proxy
+        .on(named("PING"), Action::ReplyWith(line.to_owned()));
+    member.suspect();
+    eventually(SOON, "it is cleared", async || !member.suspected()).await;
+    assert_eq!(rule.hits(), 1);
+}
+
+#[tokio::test]
+async fn a_connection_that_is_silent_on_its_own_is_given_up() {
+    let member = Member::with(|client| client.command_timeout(ms(300))).await;
+    member.clear_one().await;
+    let rule = member.proxy.on(named("PING"), Action::DropReply);
+    member.suspect();
+    eventually(ms(2000), "it is cleared over another", async || {
+        !member.suspected()
+    })
+    .await;
+    assert_eq!(rule.hits(), 1);
+}
+
+#[tokio::test]
+async fn a_pool_of_two_has_room_for_the_question() {
+    let server = RedisServer::start().await;
+    let config = deadpool_redis::Config::from_url(server.url());
+    let pool = config.builder().unwrap().max_size(2).build().unwrap();
+    let client = Client::builder().pool(pool).build().await.unwrap();
+    let core = client.lock("l").session().core().clone();
+    for _ in 0..2 {
+        core.server.suspect(&Failure::Silent(ms(20)));
+        let cleared = async || core.server.suspected().is_none();
+        eventually(ms(2000), "it is cleared", cleared).await;
+    }
+}
+
+#[tokio::test]
+async fn the_first_reason_stands_until_it_is_cleared() {
+    let member = Member::start().await;
+    member.server.pause();
+    let server = &member.core.server;
+    server.suspect(&Failure::Silent(ms(20)));
+    server.suspect(&Failure::Unsent("later".into()));
+    let why = server.suspected();
+    assert!(
+        matches!(why, Some(Failure::Silent(limit)) if limit == ms(20)),
+        "{why:?}"
+    );
+    member.server.resume();
+    eventually(SOON, "it is cleared", async || !member.suspected()).await;
+    server.suspect(&Failure::Unsent("again".into()));
+    let why = server.suspected();
+    assert!(
+        matches!(&why, Some(Failure::Unsent(cause)) if &**cause == "again"),
+        "{why:?}"
+    );
+    eventually(SOON, "it is cleared again", async || !member.suspected()).await;
+}
+
+#[tokio::test]
+async fn an_address_names_no_user_and_no_password() {
+    let server = RedisServer::builder()
+        .password("secret")
+        .unix_socket()
+        .start()
+        .await;
+    let address = async |client: Client| client.lock("l").session().core().server.address();
+    let client = Client::connect(server.url()).await.unwrap();
+    let there = format!("127.0.0.1:{}", server.port());
+    assert_eq!(address(client).await, there);
+    let socket = server.socket().expect("it was asked for");
+    let socket = socket.to_str().expect("it is plain");
+    let url = format!("unix://{socket}?pass=secret");
+    let client = Client::connect(url).await.unwrap();
+    assert_eq!(address(client).await, socket);
+    let config = deadpool_redis::Config::from_url(server.url());
+    let pool = config.create_pool(None).unwrap();
+    let client = Client::builder().pool(pool).build().await.unwrap();
+    assert_eq!(address(client).await, "pool");
+}
+
+impl Member {
+    fn suspect(&self) {
+        self.core.server.suspect(&Failure::Silent(ms(20)));
+    }
+
+    fn suspected(&self) -> bool {
+        self.core.server.suspected().is_some()
+    }
+
+    /// Lets the background connect, by a suspicion that is unfounded.
+    async fn clear_one(&self) {
+        self.suspect();
+        eventually(SOON, "it is cleared", async || !self.suspected()).await;
+    }
+
+    fn sent_since(&self, before: usize) -> Vec<String> {
+        let commands = self.proxy.commands();
+        let sent = commands[before..].iter();
+        sent.map(|seen| seen.args.join(" ")).collect()
+    }
+}
+
+fn count(sent: &[String], start: &str) -> usize {
+    sent.iter().filter(|text| text.starts_with(start)).count()
+}
+
+/// The first that redis-rs sends on a connection.
+const GREETING: &str = "CLIENT SETINFO LIB-NAME";
