@@ -47,8 +47,7 @@ impl Quorum {
                 self.token = self.largest_register();
                 return self.win(now, actions);
             }
-            let trusted = |member: &&Member| member.register.is_some_and(|it| it.is_trusted());
-            if self.members.iter().filter(trusted).count() >= self.rules.reads {
+            if self.has_read_enough() {
                 let token = (self.largest_register() + 1).max(self.middle_time());
                 return self.begin_marking(token, now, actions);
             }
@@ -129,6 +128,23 @@ impl Quorum {
         } else {
             Moment::NEVER
         };
+    }
+
+    /// The latest token was seen for certain; or so many instances lost it that it cannot be, and the
+    /// instances' clocks have to do.
+    fn has_read_enough(&self) -> bool {
+        let registers = self.members.iter().filter_map(|member| member.register);
+        let (mut trusted, mut untrusted) = (0, 0);
+        for register in registers {
+            if register.is_trusted() {
+                trusted += 1;
+            } else {
+                untrusted += 1;
+            }
+        }
+        let reads = self.rules.reads;
+        let is_hopeless = self.rules.members - untrusted < reads;
+        trusted >= reads || (is_hopeless && trusted + untrusted >= reads)
     }
 
     fn largest_register(&self) -> u64 {

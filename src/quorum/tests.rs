@@ -253,6 +253,24 @@ fn an_instance_that_lost_its_register_is_no_look_at_it() {
 }
 
 #[test]
+fn where_most_registers_may_be_lost_the_clocks_make_the_token() {
+    let (mut quorum, _) = Quorum::begin(rules(3, 2), START);
+    answer(
+        &mut quorum,
+        0,
+        Answer::Taken(register(None, 800, true)),
+        START,
+    );
+    answer(
+        &mut quorum,
+        1,
+        Answer::Taken(register(None, 900, true)),
+        START,
+    );
+    assert_eq!((quorum.phase(), quorum.token), (Phase::Marking, 900));
+}
+
+#[test]
 fn masking_wants_more_and_looks_at_enough_registers() {
     let both = |members, masked| (Rules::need(members, masked), Rules::reads(members, masked));
     assert_eq!(both(1, 0), (1, 1));

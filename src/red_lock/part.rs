@@ -180,6 +180,9 @@ impl Part {
         until: Moment,
     ) -> Told {
         let core = self.core();
+        if let Err(error) = self.has_answered() {
+            return Told::failed(error);
+        }
         let now = core.clock.now();
         hold.state().sending(until, lease);
         let mut sent = Sent::default();
