@@ -88,6 +88,8 @@ pub struct RedLock {
 pub(crate) struct Inner {
     /// In the order of their clients and names, whatever order they were given in.
     parts: Arc<[Part]>,
+    /// Which of the parts was given first, second, and so on.
+    given: Arc<[usize]>,
     /// Parts that cannot be used are an error of each request.
     refused: Option<Error>,
     name: Arc<str>,
@@ -103,10 +105,14 @@ impl RedLock {
     /// The lock that these locks make together. No locks, or the same one twice, is an error of each
     /// request. Corresponds to Redisson's `new RedissonRedLock(a, b, c)`.
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Self {
-        let mut locks: Vec<Lock> = locks.into_iter().collect();
-        locks.sort_by_cached_key(|lock| (lock.session().core().id, lock.name().to_owned()));
+        let mut locks: Vec<(usize, Lock)> = locks.into_iter().enumerate().collect();
+        locks.sort_by_cached_key(|(_, lock)| (lock.session().core().id, lock.name().to_owned()));
+        let mut given: Vec<usize> = (0..locks.len()).collect();
+        given.sort_by_key(|part| locks[*part].0);
+        let locks: Vec<Lock> = locks.into_iter().map(|(_, lock)| lock).collect();
         let mut inner = Inner {
             parts: Arc::new([]),
+            given: given.into(),
             refused: None,
             name: "".into(),
             id: "".into(),

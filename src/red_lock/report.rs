@@ -43,8 +43,15 @@ impl Whole {
         })
     }
 
-    /// What became of each instance.
+    /// What became of each instance, in the order in which they were given.
     pub(super) fn instances(&self) -> Vec<Instance> {
+        let members = self.members();
+        let given = self.lock.given.iter();
+        given.map(|member| members[*member].clone()).collect()
+    }
+
+    /// What became of each instance, in the order of the parts.
+    pub(super) fn members(&self) -> Vec<Instance> {
         let now = self.clock.now();
         let state = self.state();
         let parts = self.lock.parts().iter().enumerate();

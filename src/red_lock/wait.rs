@@ -129,7 +129,7 @@ impl<'a> Waiting<'a> {
         let clock = &whole.clock;
         let now = clock.now();
         let (mut acquired, mut busy) = (false, false);
-        for (member, instance) in whole.instances().into_iter().enumerate() {
+        for (member, instance) in whole.members().into_iter().enumerate() {
             match instance.state {
                 InstanceState::Acquired => {
                     acquired = true;

@@ -2,6 +2,7 @@
 
 mod demo;
 mod documents;
+mod fenced_table;
 mod leader;
 mod lost_lock;
 mod nested_handlers;

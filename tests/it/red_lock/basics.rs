@@ -17,11 +17,14 @@ async fn it_is_taken_on_every_server_and_given_back_on_every_server() {
     })
     .await;
     eventually(SOON, "all count", || async { guard.margin() == 2 }).await;
-    for instance in guard.instances() {
+    let instances = guard.instances();
+    for (instance, server) in instances.iter().zip(&servers.all) {
         assert!(
             matches!(instance.state, InstanceState::Acquired),
             "{instance}"
         );
+        // In the order in which they were given.
+        assert_eq!(instance.server, format!("127.0.0.1:{}", server.port()));
     }
     assert!(guard.is_valid() && guard.remaining() > ms(29_000));
     assert_eq!(

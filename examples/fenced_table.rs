@@ -1,0 +1,131 @@
+//! A table that refuses the write of somebody who lost the lock without noticing.
+//!
+//! ```text
+//! cargo run --example fenced_table -- redis://127.0.0.1:6379 redis://127.0.0.1:6380 redis://127.0.0.1:6381
+//! ```
+//!
+//! Alice takes a lock on three servers, reads a row, and is stopped for longer than her lease: by a
+//! page fault, a debugger, a virtual machine that is moved. Bob takes the lock after her and writes.
+//! Then Alice goes on, and writes what she computed from what she read. No lock can prevent that; the
+//! table can, by the fencing token that comes with each acquire.
+//!
+//! It ends with a failure at the first thing that is not as told.
+
+use std::error::Error;
+use std::path::Path;
+use std::time::Duration;
+
+use lockdog::{Client, Guard, RedLock};
+use rusqlite::{Connection, params};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let mut urls: Vec<String> = std::env::args().skip(1).collect();
+    if urls.is_empty() {
+        urls = [6379, 6380, 6381]
+            .map(|port| format!("redis://127.0.0.1:{port}"))
+            .into();
+    }
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("stock.db");
+    Connection::open(&file)?.execute_batch(
+        "CREATE TABLE stock (id INTEGER PRIMARY KEY, pieces INTEGER, token INTEGER NOT NULL);
+         INSERT INTO stock VALUES (42, 10, 0);",
+    )?;
+    let alice = Service::start(&urls, &file).await?;
+    let bob = Service::start(&urls, &file).await?;
+
+    let guard = alice.lock.lock().lease(LEASE).await?;
+    let early = token(&guard)?;
+    let pieces = alice.pieces()?;
+    println!("alice: token {early}, reads {pieces} pieces, and is stopped");
+
+    // Nothing of Alice's runs now. Bob waits until her lease is over.
+    let bobs = bob.lock.lock().lease(LEASE).await?;
+    let late = token(&bobs)?;
+    let left = bob.pieces()? - 3;
+    check(bob.write(left, late)?, "bob was refused, and has the lock")?;
+    println!("bob:   token {late}, sells 3, writes {left} pieces");
+    bobs.unlock().await?;
+    check(late > early, "the later token is not the larger one")?;
+
+    // Alice goes on. She could ask `guard.is_valid()`, but might be stopped after that as well.
+    let refused = !alice.write(pieces - 1, early)?;
+    check(refused, "the table took a write that came too late")?;
+    check(!guard.is_valid(), "two believed that they had the lock")?;
+    println!(
+        "alice: goes on, sells 1, writes {} pieces: refused",
+        pieces - 1
+    );
+    drop(guard);
+
+    let guard = alice.lock.lock().lease(LEASE).await?;
+    let last = token(&guard)?;
+    let pieces = alice.pieces()?;
+    check(
+        alice.write(pieces - 1, last)?,
+        "alice was refused, and has the lock",
+    )?;
+    println!(
+        "alice: token {last}, reads {pieces}, sells 1, writes {} pieces",
+        pieces - 1
+    );
+    guard.unlock().await?;
+    check(last > late, "the last token is not the largest one")?;
+
+    let pieces = bob.pieces()?;
+    check(pieces == 10 - 3 - 1, "a sale is missing")?;
+    println!("stock: {pieces} pieces, no sale is missing");
+    for client in alice.clients.iter().chain(&bob.clients) {
+        client.shutdown().await;
+    }
+    Ok(())
+}
+
+/// One of the services that sell from the same stock.
+struct Service {
+    clients: Vec<Client>,
+    lock: RedLock,
+    table: Connection,
+}
+
+impl Service {
+    async fn start(urls: &[String], file: &Path) -> Result<Self, Box<dyn Error>> {
+        let mut clients = Vec::new();
+        for url in urls {
+            clients.push(Client::connect(url).await?);
+        }
+        let locks = clients.iter().map(|client| client.lock("stock:42"));
+        let lock = RedLock::new(locks).fenced();
+        let table = Connection::open(file)?;
+        Ok(Self {
+            clients,
+            lock,
+            table,
+        })
+    }
+
+    fn pieces(&self) -> rusqlite::Result<i64> {
+        let sql = "SELECT pieces FROM stock WHERE id = 42";
+        self.table.query_row(sql, [], |row| row.get(0))
+    }
+
+    /// False if the table has seen a larger token: somebody had the lock after us.
+    fn write(&self, pieces: i64, token: i64) -> rusqlite::Result<bool> {
+        let sql = "UPDATE stock SET pieces = ?2, token = ?1 WHERE id = 42 AND token <= ?1";
+        Ok(self.table.execute(sql, params![token, pieces])? == 1)
+    }
+}
+
+/// Tokens are below 2^53, which every database can hold and compare.
+fn token(guard: &Guard) -> Result<i64, Box<dyn Error>> {
+    let token = guard.token().ok_or("a fenced lock brings a token")?;
+    Ok(i64::try_from(token)?)
+}
+
+fn check(so: bool, what: &str) -> Result<(), Box<dyn Error>> {
+    if so { Ok(()) } else { Err(what.into()) }
+}
+
+/// Fixed, so that it ends while Alice is stopped, and short, so that nobody waits for long.
+const LEASE: Duration = Duration::from_secs(1);
