@@ -2,6 +2,7 @@
 //! them are gone.
 
 mod basics;
+mod faults;
 
 use std::time::Duration;
 

@@ -2,7 +2,6 @@
 //! time.
 
 mod batches;
-mod child;
 mod clean_end;
 mod cycles;
 mod drops;

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use lockdog::{Client, Error, LostReason, Owner};
 use tokio::time::{sleep, timeout};
 
-use super::child::is_alone;
 use super::{LEASE, SAFETY, builder, connect, connected, hold_many, is_acquire};
+use crate::support::child::is_alone;
 use crate::support::{Action, Gate, Proxy, Redis, RedisServer, eventually};
 
 #[tokio::test]

@@ -5,9 +5,9 @@ use std::time::Duration;
 use tokio::runtime::Builder;
 use tokio::time::sleep;
 
-use super::child::is_alone;
 use super::clean_end::{no_connection_is_left, threads};
 use super::{LEASE, SAFETY, builder, connect, connected};
+use crate::support::child::is_alone;
 use crate::support::{RedisServer, eventually};
 
 #[tokio::test]

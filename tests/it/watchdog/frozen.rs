@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 
-use super::child::{Copy, argument, await_go_ahead, tell};
 use super::{LEASE, SAFETY, connect};
 use crate::support::RedisServer;
+use crate::support::child::{Copy, argument, await_go_ahead, tell};
 
 #[tokio::test]
 async fn a_holder_stopped_for_longer_than_its_lease_knows_at_its_first_look() {

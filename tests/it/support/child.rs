@@ -6,17 +6,17 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use crate::support::process;
 
 /// The arguments that the test was given by its parent process; `None` in the test runner.
-pub(super) fn argument() -> Option<String> {
+pub(crate) fn argument() -> Option<String> {
     std::env::var(ARGUMENT).ok()
 }
 
 /// What a child tells its parent.
-pub(super) fn tell(word: &str) {
+pub(crate) fn tell(word: &str) {
     println!("\n{MARK}{word}");
 }
 
 /// Waits for the parent's go-ahead, with the whole runtime standing still.
-pub(super) fn await_go_ahead() {
+pub(crate) fn await_go_ahead() {
     let mut line = String::new();
     std::io::stdin()
         .read_line(&mut line)
@@ -25,7 +25,7 @@ pub(super) fn await_go_ahead() {
 
 /// True in a process that runs nothing but this test; false, after that one has succeeded, in the
 /// test runner.
-pub(super) fn is_alone(test: &str) -> bool {
+pub(crate) fn is_alone(test: &str) -> bool {
     if argument().is_some() {
         return true;
     }
@@ -41,14 +41,14 @@ pub(super) fn is_alone(test: &str) -> bool {
 }
 
 /// A copy of this process that runs one test only; killed when dropped.
-pub(super) struct Copy {
+pub(crate) struct Copy {
     child: Option<Child>,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
 }
 
 impl Copy {
-    pub(super) fn run(test: &str, argument: &str) -> Self {
+    pub(crate) fn run(test: &str, argument: &str) -> Self {
         let mut child = command(test, argument)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -62,7 +62,7 @@ impl Copy {
     }
 
     /// The next word that it tells. Blocks: it is for tests that have nothing else to do.
-    pub(super) fn hear(&mut self) -> String {
+    pub(crate) fn hear(&mut self) -> String {
         let mut all = String::new();
         loop {
             let mut line = String::new();
@@ -75,20 +75,20 @@ impl Copy {
         }
     }
 
-    pub(super) fn go_ahead(&mut self) {
+    pub(crate) fn go_ahead(&mut self) {
         self.input.write_all(b"go\n").expect("it is there");
     }
 
-    pub(super) fn pause(&self) {
+    pub(crate) fn pause(&self) {
         process::pause(self.child());
     }
 
-    pub(super) fn resume(&self) {
+    pub(crate) fn resume(&self) {
         process::resume(self.child());
     }
 
     /// Ends it as a crash does.
-    pub(super) fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         process::end(self.child.take().expect("it is not dropped"));
     }
 

@@ -1,0 +1,32 @@
+//! Servers, networks, clocks and holders that fail while a lock on many servers is taken, held and
+//! given back.
+//!
+//! Each test proves that its fault took place, and then: nobody was inside beside a holder, a loser
+//! was told by its deadline, the lock can be had again, and nothing stays behind.
+
+mod crowd;
+mod killed;
+mod stand;
+mod story;
+
+use std::time::Duration;
+
+const NAME: &str = "orders:42";
+
+/// Long enough for a busy machine to extend it in time, short enough to run out in a test.
+const LEASE: Duration = Duration::from_millis(1200);
+
+/// How long a server that came back does not count, for locks with [`LEASE`] as the longest.
+const QUARANTINE: Duration = Duration::from_millis(1212 + 2000);
+
+/// The plain acquire of a member, by its script's digest or text.
+fn is_acquire(args: &[String]) -> bool {
+    const TEXT: &str = include_str!("../../../lua/lock/acquire.lua");
+    is_script(args, TEXT)
+}
+
+fn is_script(args: &[String], text: &'static str) -> bool {
+    let digest = redis::Script::new(text);
+    args.get(1)
+        .is_some_and(|given| given == digest.get_hash() || given == text)
+}

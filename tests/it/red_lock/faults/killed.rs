@@ -1,0 +1,127 @@
+//! Servers that are killed before, during and after an acquire.
+
+use std::future::IntoFuture;
+use std::time::Instant;
+
+use lockdog::{Error, LostReason, Unlocked};
+
+use super::crowd::Crowd;
+use super::stand::{Stand, assert_busy, letters, take};
+use super::story::Watched;
+use super::{LEASE, QUARANTINE};
+use crate::red_lock::faults::is_acquire;
+use crate::red_lock::{SOON, ms};
+use crate::support::{Action, Data, Gate, eventually};
+
+/// Matrix: server kill -9.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_or_two_of_five_killed_before_an_acquire_keep_nobody_from_it() {
+    let stand = Stand::start(5).await;
+    let (mine, yours) = (stand.lock().await, stand.lock().await);
+    let crowd = Crowd::start(&[mine.clone(), yours.clone()]);
+    crowd.await_visits(10).await;
+    for (dead, margin) in [(0, 1), (1, 0)] {
+        stand.servers[dead].kill();
+        crowd.await_visits(20).await;
+        let guard = take(&mine).await;
+        eventually(SOON, "the others are all acquired", async || {
+            guard.margin() == margin
+        })
+        .await;
+        let found = letters(&guard.instances(), &stand);
+        assert_eq!(found, if dead == 0 { "UAAAA" } else { "UUAAA" });
+        assert_busy(&yours).await;
+        assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    }
+    crowd.end().await;
+    stand.assert_nothing_stays().await;
+    // With the third, no quorum is left, and that is an error and no `None`.
+    stand.servers[2].kill();
+    for lock in [&mine, &yours] {
+        let error = lock.try_lock().wait(ms(300)).await.unwrap_err();
+        let Error::NoQuorum(none) = &error else {
+            panic!("{error}");
+        };
+        assert_eq!(none.need(), 3, "{error}");
+        assert_eq!(&letters(none.instances(), &stand)[..3], "UUU", "{error}");
+        let (error, waited) = crate::support::timed(lock.lock().into_future()).await;
+        assert!(matches!(error, Err(Error::NoQuorum(_))), "{error:?}");
+        assert!(waited < SOON, "{waited:?}");
+    }
+    stand.assert_nothing_stays().await;
+}
+
+/// Matrix: server kill -9. When they die, one of them has not got the command, one has executed it,
+/// and the acquire has two of the three answers that it needs.
+#[tokio::test]
+async fn two_of_five_killed_during_an_acquire_do_not_end_it() {
+    let stand = Stand::proxied(5).await;
+    let (mine, yours) = (stand.lock().await, stand.lock().await);
+    // Every server knows the script by then.
+    take(&mine).await.unlock().await.unwrap();
+    stand.await_taken(0).await;
+    let gates = [Gate::new(), Gate::new(), Gate::new()];
+    let [unsent, unheard, late] = &gates;
+    stand.proxies[0].on(is_acquire, Action::HoldRequest(unsent.clone()));
+    let executed = stand.proxies[1].on(is_acquire, Action::HoldReply(unheard.clone()));
+    stand.proxies[2].on(is_acquire, Action::HoldReply(late.clone()));
+    // Long enough to be waited for by hand.
+    let call = tokio::spawn(mine.lock().lease(LEASE).into_future());
+    unsent.wait_reached().await;
+    executed.wait_hits(1).await;
+    late.wait_reached().await;
+    assert!(stand.is_taken(1).await && !stand.is_taken(0).await);
+    assert!(!call.is_finished(), "two answers are enough");
+    stand.servers[0].kill();
+    stand.servers[1].kill();
+    late.open();
+    let guard = call.await.unwrap().unwrap();
+    let mut watched = Watched::new(guard);
+    assert!(watched.look());
+    assert_busy(&yours).await;
+    let guard = watched.into_guard();
+    eventually(SOON, "it has the three that live", async || {
+        letters(&guard.instances(), &stand) == "UUAAA"
+    })
+    .await;
+    guard.unlock().await.unwrap();
+    let next = take(&yours).await;
+    assert_busy(&mine).await;
+    next.unlock().await.unwrap();
+    stand.assert_nothing_stays().await;
+}
+
+/// Matrix: server kill -9, restart with data.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hold_outlives_two_of_five_killed_and_not_a_third() {
+    let stand = Stand::persistent(5).await;
+    let (mine, yours) = (stand.lock().await, stand.lock().await);
+    let guard = take(&mine).await;
+    eventually(SOON, "it has all", async || guard.margin() == 2).await;
+    let crowd = Crowd::start(&[yours.clone()]);
+    let mut watched = Watched::new(guard);
+    stand.servers[3].kill();
+    watched.stays_valid(LEASE / 2).await;
+    stand.servers[4].kill();
+    watched.stays_valid(LEASE * 3 / 2).await;
+    assert_eq!(watched.guard().margin(), 0);
+    assert_eq!(crowd.visits(), 0, "somebody got in beside the holder");
+    assert_busy(&yours).await;
+    stand.servers[2].kill();
+    let loss = watched.to_the_end().await;
+    assert_eq!(loss.reason, LostReason::Deadline);
+    assert_eq!(crowd.visits(), 0, "two of five are no quorum");
+    for dead in 2..5 {
+        stand.servers[dead].restart(Data::Kept).await;
+    }
+    let healed = Instant::now();
+    crowd.await_visits(5).await;
+    println!(
+        "they went on after {:?} of {QUARANTINE:?}",
+        healed.elapsed()
+    );
+    crowd.end().await;
+    assert!(loss.last_valid < healed);
+    take(&mine).await.unlock().await.unwrap();
+    stand.assert_nothing_stays().await;
+}

@@ -1,0 +1,196 @@
+//! Some servers, each behind a network of its own that can be told to fail.
+
+use lockdog::{Client, ClientBuilder, Error, Guard, Instance, InstanceState, RedLock};
+
+use super::{LEASE, NAME};
+use crate::red_lock::{SOON, lock_of, ms};
+use crate::support::{Proxy, RedisServer, eventually};
+
+pub(super) struct Stand {
+    pub(super) servers: Vec<RedisServer>,
+    /// One for each server, or none at all.
+    pub(super) proxies: Vec<Proxy>,
+}
+
+impl Stand {
+    /// Servers that are reached directly.
+    pub(super) async fn start(n: usize) -> Self {
+        let mut servers = Vec::new();
+        for _ in 0..n {
+            servers.push(RedisServer::start().await);
+        }
+        Self::of(servers)
+    }
+
+    /// Servers that keep their data when they are killed.
+    pub(super) async fn persistent(n: usize) -> Self {
+        let mut servers = Vec::new();
+        for _ in 0..n {
+            servers.push(RedisServer::builder().persistent().start().await);
+        }
+        Self::of(servers)
+    }
+
+    /// Servers with a proxy before each.
+    pub(super) async fn proxied(n: usize) -> Self {
+        let mut stand = Self::start(n).await;
+        for server in &stand.servers {
+            stand.proxies.push(Proxy::start(server).await);
+        }
+        stand
+    }
+
+    pub(super) fn of(servers: Vec<RedisServer>) -> Self {
+        Self {
+            servers,
+            proxies: Vec::new(),
+        }
+    }
+
+    /// A client for each server, behind the proxies if there are any.
+    pub(super) async fn clients(&self) -> Vec<Client> {
+        self.clients_with(|builder| builder).await
+    }
+
+    pub(super) async fn clients_with(
+        &self,
+        settings: impl Fn(ClientBuilder) -> ClientBuilder,
+    ) -> Vec<Client> {
+        let mut clients = Vec::new();
+        for (member, server) in self.servers.iter().enumerate() {
+            let proxy = self.proxies.get(member);
+            let url = proxy.map_or_else(|| server.url(), |proxy| proxy.url().to_owned());
+            clients.push(client(&url, &settings).await);
+        }
+        clients
+    }
+
+    /// A lock on all servers, of clients that nobody else uses.
+    pub(super) async fn lock(&self) -> RedLock {
+        red_lock(&self.clients().await)
+    }
+
+    /// As [`Stand::lock`], past the proxies.
+    pub(super) async fn direct_lock(&self) -> RedLock {
+        let mut clients = Vec::new();
+        for server in &self.servers {
+            clients.push(client(&server.url(), &|builder| builder).await);
+        }
+        red_lock(&clients)
+    }
+
+    /// Whether something stands under the lock's name on a server that runs.
+    pub(super) async fn is_taken(&self, member: usize) -> bool {
+        self.servers[member].redis().await.exists(NAME).await
+    }
+
+    /// On how many of the servers that run the lock is taken.
+    pub(super) async fn taken(&self) -> usize {
+        let mut taken = 0;
+        for member in 0..self.servers.len() {
+            taken += usize::from(self.runs(member) && self.is_taken(member).await);
+        }
+        taken
+    }
+
+    /// Waits until the lock is taken on so many servers.
+    pub(super) async fn await_taken(&self, n: usize) {
+        let what = format!("it stands on {n} servers");
+        eventually(SOON, &what, async || self.taken().await == n).await;
+    }
+
+    /// Whatever is left on the servers that run is given back, or ends with its one lease: nobody
+    /// keeps it alive.
+    pub(super) async fn assert_nothing_stays(&self) {
+        for (member, server) in self.servers.iter().enumerate() {
+            if !self.runs(member) {
+                continue;
+            }
+            let redis = server.redis().await;
+            let mut most = LEASE.as_millis() as i64;
+            loop {
+                let left = redis.pttl(NAME).await;
+                if left == -2 {
+                    break;
+                }
+                assert!(
+                    (0..=most).contains(&left),
+                    "server {member} has it for {left} ms, after {most} ms"
+                );
+                most = left;
+                tokio::time::sleep(ms(10)).await;
+            }
+            redis.assert_clean().await;
+        }
+    }
+
+    fn runs(&self, member: usize) -> bool {
+        self.servers[member].is_running()
+    }
+}
+
+async fn client(url: &str, settings: impl Fn(ClientBuilder) -> ClientBuilder) -> Client {
+    let builder = Client::builder()
+        .url(url)
+        .watchdog_lease(LEASE)
+        .command_timeout(ms(400))
+        .poll_cap(ms(200));
+    settings(builder).build().await.expect("the server answers")
+}
+
+/// With a quarantine short enough for a test.
+pub(super) fn red_lock(clients: &[Client]) -> RedLock {
+    lock_of(clients, NAME).max_lease(LEASE)
+}
+
+/// Takes a lock that is free, or about to be.
+pub(super) async fn take(lock: &RedLock) -> Guard {
+    let taken = lock.try_lock().wait(SOON * 2).await;
+    taken.expect("enough servers answer").expect("it gets free")
+}
+
+/// Somebody has the lock on a quorum, and whoever asks is told so.
+pub(super) async fn assert_busy(lock: &RedLock) {
+    let taken = lock.try_lock().owner(&lockdog::Owner::new()).await;
+    match taken {
+        Ok(None) => {}
+        // A busy machine may well be late.
+        Err(Error::NoQuorum(_)) => {}
+        Ok(Some(_)) => panic!("two have it"),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// What each instance is, in one letter, for a comparison that reads well: acquired, held by
+/// another, quarantined, unreachable, or something else.
+pub(super) fn letters(instances: &[Instance], stand: &Stand) -> String {
+    let mut letters = vec!['?'; instances.len()];
+    for instance in instances {
+        let member = stand.member(instance);
+        letters[member] = match instance.state {
+            InstanceState::Acquired => 'A',
+            InstanceState::HeldByAnother { .. } => 'H',
+            InstanceState::Quarantined { .. } => 'Q',
+            InstanceState::Unreachable { .. } => 'U',
+            InstanceState::Late => 'L',
+            InstanceState::Lost => 'X',
+            _ => '-',
+        };
+    }
+    letters.into_iter().collect()
+}
+
+impl Stand {
+    /// Which server this instance is on: their order is that of the clients' ids.
+    pub(super) fn member(&self, instance: &Instance) -> usize {
+        let is_at = |port: u16| instance.server.ends_with(&format!(":{port}"));
+        let at = (0..self.servers.len()).find(|member| {
+            is_at(self.servers[*member].port())
+                || self
+                    .proxies
+                    .get(*member)
+                    .is_some_and(|proxy| is_at(proxy.port()))
+        });
+        at.expect("it is one of these servers")
+    }
+}

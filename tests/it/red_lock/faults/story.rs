@@ -1,0 +1,88 @@
+//! What a guard says of itself, moment by moment, until it is told that it is lost.
+
+use std::time::{Duration, Instant};
+
+use lockdog::{Guard, LostReason};
+
+use crate::red_lock::{SOON, ms};
+
+/// A guard that somebody watches.
+pub(super) struct Watched {
+    guard: Guard,
+    last_valid: Instant,
+    /// The latest moment up to which it said that it would be valid.
+    deadline: Instant,
+}
+
+/// How it ended.
+#[derive(Debug)]
+pub(super) struct Loss {
+    /// It said that it was valid, at this moment or a little later.
+    pub(super) last_valid: Instant,
+    pub(super) reason: LostReason,
+}
+
+impl Watched {
+    pub(super) fn new(guard: Guard) -> Self {
+        let now = Instant::now();
+        Self {
+            guard,
+            last_valid: now,
+            deadline: now,
+        }
+    }
+
+    /// Looks at it: whether it is valid.
+    pub(super) fn look(&mut self) -> bool {
+        let before = Instant::now();
+        let valid = self.guard.is_valid();
+        if valid {
+            self.last_valid = before;
+            self.deadline = Instant::now() + self.guard.remaining();
+        }
+        valid
+    }
+
+    /// It stays valid for so long.
+    pub(super) async fn stays_valid(&mut self, time: Duration) {
+        let until = Instant::now() + time;
+        while Instant::now() < until {
+            assert!(self.look(), "lost: {:?}", self.guard.instances());
+            tokio::time::sleep(ms(5)).await;
+        }
+    }
+
+    /// Watches it to its end, which comes by its deadline.
+    pub(super) async fn to_the_end(mut self) -> Loss {
+        let watch = async {
+            while self.look() {
+                tokio::select! {
+                    lost = self.guard.lost() => return lost,
+                    () = tokio::time::sleep(ms(5)) => {}
+                }
+            }
+            self.guard.lost().await
+        };
+        let lost = tokio::time::timeout(SOON, watch).await;
+        let lost = lost.expect("the loser is told");
+        let told = Instant::now();
+        assert!(!self.guard.is_valid());
+        let late = told.saturating_duration_since(self.deadline);
+        assert!(late < A_MOMENT, "told {late:?} after its deadline");
+        Loss {
+            last_valid: self.last_valid,
+            reason: lost.reason(),
+        }
+    }
+
+    pub(super) fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
+    pub(super) fn into_guard(self) -> Guard {
+        self.guard
+    }
+}
+
+/// What a busy machine may take to run a task.
+const A_MOMENT: Duration = Duration::from_secs(1);
