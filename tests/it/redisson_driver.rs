@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use redis::Commands;
 
-use crate::support::redisson::Redisson;
+use crate::support::redisson::{JavaLock, Redisson};
 
 #[tokio::test]
 async fn a_lock_is_held_under_the_predicted_field() {
@@ -60,6 +60,47 @@ async fn reentry_is_counted() {
     assert_eq!(server.hash("lock"), HashMap::from([(field, 1)]));
     t1.unlock("lock").await.unwrap();
     assert_eq!(t1.hold_count("lock").await, 0);
+}
+
+#[tokio::test]
+async fn locks_of_several_are_held_on_each_server_and_by_quorum_or_all() {
+    let servers = [Server::start(), Server::start(), Server::start()];
+    let java = Redisson::builder(&servers[0].url)
+        .server(&servers[1].url)
+        .server(&servers[2].url)
+        .start()
+        .await;
+    let (t1, t2) = (java.thread("t1"), java.thread("t2"));
+    let red = JavaLock::red((0..3).map(|server| (server, "lock")));
+    let multi = JavaLock::multi([(0, "lock"), (2, "lock"), (2, "other")]);
+
+    t1.lock(&red).await;
+    for (number, server) in servers.iter().enumerate() {
+        let field = t1.field_on(number).await;
+        assert_eq!(server.hash("lock"), HashMap::from([(field, 1)]));
+    }
+    assert!(!t2.try_lock(&red).await);
+    t1.unlock(&red).await.unwrap();
+
+    t1.lock(&multi).await;
+    assert_eq!(servers[1].hash("lock"), HashMap::new());
+    for name in ["lock", "other"] {
+        let field = t1.field_on(2).await;
+        assert_eq!(servers[2].hash(name), HashMap::from([(field, 1)]));
+    }
+    // One of three is held by another.
+    assert!(
+        !t2.try_lock(&JavaLock::multi((0..3).map(|server| (server, "other"))))
+            .await
+    );
+    let quorum = JavaLock::red((0..3).map(|server| (server, "other")));
+    assert!(t2.try_lock(&quorum).await);
+    t2.unlock(&quorum).await.unwrap();
+    t1.unlock(&multi).await.unwrap();
+    for server in &servers {
+        assert_eq!(server.hash("lock"), HashMap::new());
+        assert_eq!(server.hash("other"), HashMap::new());
+    }
 }
 
 #[tokio::test]

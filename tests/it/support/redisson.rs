@@ -5,6 +5,7 @@
 //! a client does not depend on the runtime of one test.
 
 mod driver;
+mod java_lock;
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -14,12 +15,13 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use driver::{Driver, Jvm};
+pub(crate) use java_lock::JavaLock;
 
-/// A running client; dropping it is a crash (SIGKILL), as is [`Redisson::kill`].
+/// A running client, or one for each of several servers in one JVM; dropping it is a crash (SIGKILL), as is [`Redisson::kill`].
 pub(crate) struct Redisson {
     jvm: Jvm,
     driver: Arc<Driver>,
-    uuid: String,
+    uuids: Vec<String>,
 }
 
 impl Redisson {
@@ -30,7 +32,7 @@ impl Redisson {
 
     pub(crate) fn builder(url: &str) -> Builder {
         Builder {
-            settings: json!({ "url": url }),
+            settings: json!({ "urls": [url] }),
         }
     }
 
@@ -38,14 +40,14 @@ impl Redisson {
     pub(crate) fn thread(&self, name: &str) -> JavaThread {
         JavaThread {
             driver: Arc::clone(&self.driver),
-            uuid: self.uuid.clone(),
+            uuids: self.uuids.clone(),
             name: name.to_owned(),
         }
     }
 
-    /// The client's id, the first half of every [`JavaThread::field`].
+    /// The first client's id, the first half of every [`JavaThread::field`].
     pub(crate) fn uuid(&self) -> &str {
-        &self.uuid
+        &self.uuids[0]
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -75,6 +77,13 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
+    /// One more server, and a client of its own for it: for locks of several.
+    pub(crate) fn server(mut self, url: &str) -> Self {
+        let urls = self.settings["urls"].as_array_mut().expect("a list");
+        urls.push(url.into());
+        self
+    }
+
     /// `lockWatchdogTimeout`: the lease of a lock without one. Defaults to 30 s.
     pub(crate) fn watchdog_timeout(self, timeout: Duration) -> Self {
         self.set("watchdogTimeoutMs", millis(timeout))
@@ -106,9 +115,9 @@ impl Builder {
     /// With everything the JVM said on stderr, if it is not ready within 60 s.
     pub(crate) async fn start(self) -> Redisson {
         let launched = tokio::task::spawn_blocking(move || driver::launch(&self.settings)).await;
-        let (jvm, driver, uuid) =
+        let (jvm, driver, uuids) =
             launched.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()));
-        Redisson { jvm, driver, uuid }
+        Redisson { jvm, driver, uuids }
     }
 
     fn set(mut self, key: &str, value: impl Into<Value>) -> Self {
@@ -123,117 +132,141 @@ impl Builder {
 #[derive(Clone)]
 pub(crate) struct JavaThread {
     driver: Arc<Driver>,
-    uuid: String,
+    uuids: Vec<String>,
     name: String,
 }
 
 impl JavaThread {
-    /// The hash field under which this thread holds a lock: `<uuid>:<thread id>`.
+    /// The hash field under which this thread holds a lock of the first server:
+    /// `<uuid>:<thread id>`.
     pub(crate) async fn field(&self) -> String {
+        self.field_on(0).await
+    }
+
+    /// As `field`, on the server with this number.
+    pub(crate) async fn field_on(&self, server: usize) -> String {
         let id = self.call::<u64>("threadId", json!({})).value().await;
-        format!("{}:{id}", self.uuid)
+        format!("{}:{id}", self.uuids[server])
     }
 
     /// `lock()`: waits for ever, kept alive by the watchdog.
-    pub(crate) async fn lock(&self, name: &str) {
-        self.start_lock(name).value().await;
+    pub(crate) async fn lock(&self, lock: impl Into<JavaLock>) {
+        self.start_lock(lock).value().await;
     }
 
-    pub(crate) fn start_lock(&self, name: &str) -> PendingCall<()> {
-        self.call("lock", json!({ "name": name }))
+    pub(crate) fn start_lock(&self, lock: impl Into<JavaLock>) -> PendingCall<()> {
+        self.call("lock", lock.into().with(json!({})))
     }
 
     /// `lock(lease, unit)`: waits for ever, ends with the lease.
-    pub(crate) async fn lock_for(&self, name: &str, lease: Duration) {
-        self.start_lock_for(name, lease).value().await;
+    pub(crate) async fn lock_for(&self, lock: impl Into<JavaLock>, lease: Duration) {
+        self.start_lock_for(lock, lease).value().await;
     }
 
-    pub(crate) fn start_lock_for(&self, name: &str, lease: Duration) -> PendingCall<()> {
-        self.call("lock", json!({ "name": name, "leaseMs": millis(lease) }))
+    pub(crate) fn start_lock_for(
+        &self,
+        lock: impl Into<JavaLock>,
+        lease: Duration,
+    ) -> PendingCall<()> {
+        self.call(
+            "lock",
+            lock.into().with(json!({ "leaseMs": millis(lease) })),
+        )
     }
 
     /// `tryLock()`: one attempt, kept alive by the watchdog.
-    pub(crate) async fn try_lock(&self, name: &str) -> bool {
-        self.call("tryLock", json!({ "name": name })).value().await
+    pub(crate) async fn try_lock(&self, lock: impl Into<JavaLock>) -> bool {
+        self.call("tryLock", lock.into().with(json!({})))
+            .value()
+            .await
     }
 
     /// `tryLock(wait, lease, unit)`, or `tryLock(wait, unit)` with the watchdog if there is no lease.
     pub(crate) async fn try_lock_for(
         &self,
-        name: &str,
+        lock: impl Into<JavaLock>,
         wait: Duration,
         lease: Option<Duration>,
     ) -> bool {
-        self.start_try_lock_for(name, wait, lease).value().await
+        self.start_try_lock_for(lock, wait, lease).value().await
     }
 
     pub(crate) fn start_try_lock_for(
         &self,
-        name: &str,
+        lock: impl Into<JavaLock>,
         wait: Duration,
         lease: Option<Duration>,
     ) -> PendingCall<bool> {
-        let mut arguments = json!({ "name": name, "waitMs": millis(wait) });
+        let mut arguments = lock.into().with(json!({ "waitMs": millis(wait) }));
         if let Some(lease) = lease {
             arguments["leaseMs"] = millis(lease).into();
         }
         self.call("tryLock", arguments)
     }
 
-    pub(crate) async fn unlock(&self, name: &str) -> Result<(), JavaError> {
-        self.start_unlock(name).answer().await.result
+    pub(crate) async fn unlock(&self, lock: impl Into<JavaLock>) -> Result<(), JavaError> {
+        self.start_unlock(lock).answer().await.result
     }
 
-    pub(crate) fn start_unlock(&self, name: &str) -> PendingCall<()> {
-        self.call("unlock", json!({ "name": name }))
+    pub(crate) fn start_unlock(&self, lock: impl Into<JavaLock>) -> PendingCall<()> {
+        self.call("unlock", lock.into().with(json!({})))
     }
 
-    pub(crate) async fn force_unlock(&self, name: &str) -> bool {
-        self.call("forceUnlock", json!({ "name": name }))
+    pub(crate) async fn force_unlock(&self, lock: impl Into<JavaLock>) -> bool {
+        self.call("forceUnlock", lock.into().with(json!({})))
             .value()
             .await
     }
 
-    pub(crate) async fn is_locked(&self, name: &str) -> bool {
-        self.call("isLocked", json!({ "name": name })).value().await
+    pub(crate) async fn is_locked(&self, lock: impl Into<JavaLock>) -> bool {
+        self.call("isLocked", lock.into().with(json!({})))
+            .value()
+            .await
     }
 
     /// `isHeldByCurrentThread()`.
-    pub(crate) async fn is_held(&self, name: &str) -> bool {
-        self.call("isHeldByCurrentThread", json!({ "name": name }))
+    pub(crate) async fn is_held(&self, lock: impl Into<JavaLock>) -> bool {
+        self.call("isHeldByCurrentThread", lock.into().with(json!({})))
             .value()
             .await
     }
 
-    pub(crate) async fn hold_count(&self, name: &str) -> u64 {
-        self.call("holdCount", json!({ "name": name }))
+    pub(crate) async fn hold_count(&self, lock: impl Into<JavaLock>) -> u64 {
+        self.call("holdCount", lock.into().with(json!({})))
             .value()
             .await
     }
 
     /// `remainTimeToLive()`: -2 = no such key, -1 = a key without TTL.
-    pub(crate) async fn remaining_ttl_ms(&self, name: &str) -> i64 {
-        self.call("remainTimeToLive", json!({ "name": name }))
+    pub(crate) async fn remaining_ttl_ms(&self, lock: impl Into<JavaLock>) -> i64 {
+        self.call("remainTimeToLive", lock.into().with(json!({})))
             .value()
             .await
     }
 
-    /// Counts the string `key` up by one in each of `rounds` rounds, under the lock `name`, with
-    /// `pause` between reading and writing.
-    pub(crate) async fn cell(&self, name: &str, key: &str, rounds: u32, pause: Duration) {
-        self.start_cell(name, key, rounds, pause).value().await;
+    /// Counts the string `key` of the first server up by one in each of `rounds` rounds, under the
+    /// lock, with `pause` between reading and writing.
+    pub(crate) async fn cell(
+        &self,
+        lock: impl Into<JavaLock>,
+        key: &str,
+        rounds: u32,
+        pause: Duration,
+    ) {
+        self.start_cell(lock, key, rounds, pause).value().await;
     }
 
     pub(crate) fn start_cell(
         &self,
-        name: &str,
+        lock: impl Into<JavaLock>,
         key: &str,
         rounds: u32,
         pause: Duration,
     ) -> PendingCall<()> {
         self.call(
             "cell",
-            json!({ "name": name, "key": key, "rounds": rounds, "pauseMs": millis(pause) }),
+            lock.into()
+                .with(json!({ "key": key, "rounds": rounds, "pauseMs": millis(pause) })),
         )
     }
 

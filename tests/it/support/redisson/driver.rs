@@ -103,11 +103,11 @@ impl Driver {
     }
 }
 
-/// Starts a JVM and waits until its client is connected, whose uuid comes last.
+/// Starts a JVM and waits until its clients are connected, whose uuids come last.
 ///
 /// # Panics
 /// With everything the JVM said, if it is not ready within 60 s.
-pub(crate) fn launch(settings: &Value) -> (Jvm, Arc<Driver>, String) {
+pub(crate) fn launch(settings: &Value) -> (Jvm, Arc<Driver>, Vec<String>) {
     let mut child = Command::new(java())
         // Starting fast matters more here than running fast.
         .args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"])
@@ -153,8 +153,9 @@ pub(crate) fn launch(settings: &Value) -> (Jvm, Arc<Driver>, String) {
 
     match is_ready.recv_timeout(READY_WITHIN) {
         Ok(ready) => {
-            let uuid = ready["uuid"].as_str().expect("the client's uuid");
-            (jvm, driver, uuid.to_owned())
+            let uuids = ready["uuids"].as_array().expect("the clients' uuids");
+            let text = |uuid: &Value| uuid.as_str().expect("a uuid").to_owned();
+            (jvm, driver, uuids.iter().map(text).collect())
         }
         Err(_) => {
             drop(jvm);

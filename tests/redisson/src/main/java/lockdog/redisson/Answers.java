@@ -7,6 +7,7 @@ import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.time.Instant;
 import java.time.temporal.ChronoUnit;
+import java.util.List;
 
 /**
  * Writes answers, one JSON object a line:
@@ -22,9 +23,9 @@ final class Answers {
         this.stdout = stdout;
     }
 
-    void ready(String uuid) {
+    void ready(List<String> uuids) {
         JsonObject ready = new JsonObject();
-        ready.addProperty("uuid", uuid);
+        ready.add("uuids", gson.toJsonTree(uuids));
         write(ready);
     }
 

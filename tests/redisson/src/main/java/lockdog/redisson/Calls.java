@@ -2,24 +2,33 @@ package lockdog.redisson;
 
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
 
+import com.google.gson.JsonArray;
 import com.google.gson.JsonObject;
+import java.util.List;
+import org.redisson.RedissonMultiLock;
+import org.redisson.RedissonRedLock;
 import org.redisson.api.RBucket;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
 
-/** The calls that a logical thread makes; {@code name} is the lock's name before any prefix. */
+/**
+ * The calls that a logical thread makes on a lock: {@code name} on the first server, or all of
+ * {@code locks}, each a {@code name} on a {@code server}, as one of the {@code kind} "multi" or "red".
+ * A name is the lock's before any prefix.
+ */
 final class Calls {
-    private final RedissonClient client;
+    private final List<RedissonClient> clients;
 
-    Calls(RedissonClient client) {
-        this.client = client;
+    /** One client for each server. */
+    Calls(List<RedissonClient> clients) {
+        this.clients = clients;
     }
 
     Object perform(JsonObject call) throws InterruptedException {
         // A new lock object each time: Redisson keeps an explicit lease in the object, from where
         // it would leak into the next lock().
-        RLock lock = client.getLock(call.get("name").getAsString());
+        RLock lock = lockOf(call);
         String what = call.get("call").getAsString();
         return switch (what) {
             case "lock" -> lock(lock, call);
@@ -35,6 +44,27 @@ final class Calls {
             case "remainTimeToLive" -> lock.remainTimeToLive();
             case "cell" -> cell(lock, call);
             default -> throw new IllegalArgumentException("unknown call " + what);
+        };
+    }
+
+    // RedissonRedLock is deprecated, and in use.
+    @SuppressWarnings("deprecation")
+    private RLock lockOf(JsonObject call) {
+        if (!call.has("locks")) {
+            return clients.get(0).getLock(call.get("name").getAsString());
+        }
+        JsonArray parts = call.getAsJsonArray("locks");
+        RLock[] locks = new RLock[parts.size()];
+        for (int i = 0; i < locks.length; i++) {
+            JsonObject part = parts.get(i).getAsJsonObject();
+            RedissonClient client = clients.get(part.get("server").getAsInt());
+            locks[i] = client.getLock(part.get("name").getAsString());
+        }
+        String kind = call.get("kind").getAsString();
+        return switch (kind) {
+            case "multi" -> new RedissonMultiLock(locks);
+            case "red" -> new RedissonRedLock(locks);
+            default -> throw new IllegalArgumentException("unknown kind " + kind);
         };
     }
 
@@ -61,11 +91,12 @@ final class Calls {
     }
 
     /**
-     * {@code rounds} times: lock, read the string {@code key}, sleep {@code pauseMs}, write the number
+     * {@code rounds} times: lock, read the string {@code key} of the first server, sleep {@code pauseMs}, write the number
      * plus one, unlock. Two holders at a time lose a count, which no atomic increment would show.
      */
     private Object cell(RLock lock, JsonObject call) throws InterruptedException {
-        RBucket<String> cell = client.getBucket(call.get("key").getAsString(), StringCodec.INSTANCE);
+        RBucket<String> cell =
+                clients.get(0).getBucket(call.get("key").getAsString(), StringCodec.INSTANCE);
         long pause = call.get("pauseMs").getAsLong();
         for (int round = call.get("rounds").getAsInt(); round > 0; round--) {
             lock.lock();

@@ -1,24 +1,35 @@
 package lockdog.redisson;
 
+import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
+import java.util.ArrayList;
+import java.util.List;
 import org.redisson.config.Config;
 import org.redisson.config.NameMapper;
 import org.redisson.config.SingleServerConfig;
 
 /**
- * The first line: {@code url}, and optionally {@code watchdogTimeoutMs}, {@code namePrefix},
+ * The first line: {@code urls}, one for each server, and optionally {@code watchdogTimeoutMs}, {@code namePrefix},
  * {@code timeoutMs}, {@code connectTimeoutMs} and {@code retryAttempts}. Whatever is not given has
  * Redisson's default.
  */
 final class Settings {
     private Settings() {}
 
-    static Config parse(String line) {
+    /** One client's settings for each server. */
+    static List<Config> parse(String line) {
         JsonObject settings = JsonParser.parseString(line).getAsJsonObject();
+        List<Config> configs = new ArrayList<>();
+        for (JsonElement url : settings.getAsJsonArray("urls")) {
+            configs.add(client(url.getAsString(), settings));
+        }
+        return configs;
+    }
+
+    private static Config client(String url, JsonObject settings) {
         Config config = new Config();
-        SingleServerConfig server =
-                config.useSingleServer().setAddress(settings.get("url").getAsString());
+        SingleServerConfig server = config.useSingleServer().setAddress(url);
         if (settings.has("watchdogTimeoutMs")) {
             config.setLockWatchdogTimeout(settings.get("watchdogTimeoutMs").getAsLong());
         }
