@@ -190,6 +190,11 @@ impl Quorum {
         self.next = Moment::NEVER;
     }
 
+    /// When it is lost, if nothing prolongs it.
+    pub(crate) fn told_at(&self) -> Moment {
+        self.deadline.minus(TOLD_EARLY)
+    }
+
     /// When [`Event::Tick`] is wanted at the latest.
     pub(crate) fn wake_at(&self) -> Moment {
         match self.phase {
@@ -200,7 +205,7 @@ impl Quorum {
                 } else {
                     self.next
                 };
-                next.min(self.deadline.minus(TOLD_EARLY))
+                next.min(self.told_at())
             }
             Phase::Failed | Phase::Lost(_) | Phase::Ended => Moment::NEVER,
         }

@@ -18,7 +18,12 @@ impl Whole {
         match state.quorum.phase() {
             Phase::Held | Phase::Jeopardy if state.count > 0 => {
                 self.tell_jeopardy(state);
-                let at = state.quorum.wake_at();
+                let mut at = state.quorum.wake_at();
+                if state.quorum.phase() == Phase::Jeopardy {
+                    // Those that failed together shall not all come again together.
+                    let later = self.clock.some_of(state.quorum.rules().lease / 50);
+                    at = (at + later).min(state.quorum.told_at());
+                }
                 self.be_kept(state, at);
             }
             Phase::Lost(reason) => {
