@@ -9,6 +9,8 @@
 -- ARGV[3]  the lease in milliseconds
 -- ARGV[4]  for how many milliseconds after a loss of its data the server grants nothing; 0: never mind
 -- ARGV[5]  1 to be told of the register
+-- ARGV[6]  since when the data may have been lost, as far as the client knows: this server's clock in
+--          milliseconds, 0 if never
 --
 -- Returns { what, milliseconds, time, fresh, token }
 --   what          1   granted: the field stands at the target or above, the TTL is the lease or longer
@@ -59,6 +61,7 @@ if period > 0 then
     end
 end
 
+since = math.max(since, tonumber(ARGV[6]))
 local token, is_fresh = false, since > 0
 if is_fenced then
     local register = redis.call('get', KEYS[2])

@@ -33,7 +33,7 @@ pub enum InstanceState {
     Late,
     /// It was held, and is no more.
     Lost,
-    /// Nobody asked it: the outcome was known before.
+    /// Its answer was not waited for: the outcome was known before.
     NotAsked,
     /// It may have come back without its data, so it does not count yet.
     Quarantined {

@@ -144,12 +144,14 @@ fn ms(milliseconds: u64) -> Duration {
 const PLAIN: Guards = Guards {
     quarantine: None,
     register: false,
+    reborn: 0,
 };
 
 /// The lock and its register.
 const FENCED: Guards = Guards {
     quarantine: None,
     register: true,
+    reborn: 0,
 };
 
 /// The lock, its register and the server's epoch.
@@ -157,6 +159,7 @@ fn wary(quarantine: Duration) -> Guards {
     Guards {
         quarantine: Some(quarantine),
         register: true,
+        reborn: 0,
     }
 }
 

@@ -165,13 +165,14 @@ impl Quorum {
     }
 
     /// Notes whom the round did not wait for any longer.
-    fn note_late(&mut self) {
+    pub(super) fn note_late(&mut self) {
         if !self.round.is_over {
             return;
         }
         let round = self.round.number;
         for member in &mut self.members {
-            if member.asked_in == round && member.answered_in != round {
+            let is_owed = member.asked_in == round && member.answered_in != round;
+            if is_owed || member.stand == Stand::Asked {
                 member.outcome = Outcome::Late;
             }
         }

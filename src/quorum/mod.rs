@@ -215,7 +215,9 @@ impl Quorum {
     fn expire(&mut self, now: Moment, actions: &mut Actions) {
         match self.phase {
             Phase::Acquiring | Phase::Marking if now >= self.deadline => {
+                self.round.is_over = true;
                 self.end(Phase::Failed, actions);
+                self.note_late();
             }
             Phase::Held | Phase::Jeopardy if now + TOLD_EARLY >= self.deadline => {
                 let reason = if self.is_as_long_as_allowed() {
@@ -234,6 +236,10 @@ impl Quorum {
         if matches!(self.phase, Phase::Failed | Phase::Lost(_) | Phase::Ended) {
             return;
         }
+        if !self.is_living() {
+            // Too few instances know the token: another acquisition may come to the same one.
+            self.token = 0;
+        }
         self.phase = phase;
         for (index, member) in self.members.iter_mut().enumerate() {
             let only_acquired = mutant!("quorum_releases_acquired_only");
@@ -242,6 +248,9 @@ impl Quorum {
             }
             if member.stand == Stand::Held {
                 member.stand = Stand::Nothing;
+                if phase != Phase::Failed {
+                    member.outcome = Outcome::Gone;
+                }
             }
         }
     }

@@ -9,7 +9,7 @@ use super::whole::{State, Whole};
 use crate::clock::Moment;
 use crate::error::LostReason;
 use crate::hold::Dependant;
-use crate::quorum::{Event, Outcome, Phase};
+use crate::quorum::{Event, Phase};
 use crate::session::Kept;
 
 impl Whole {
@@ -69,7 +69,7 @@ impl Whole {
         let hash = self.lock.home().key().fingerprint();
         if in_jeopardy {
             let instances = self.outcomes(state);
-            tracing::warn!(lock.hash = %hash, owner = %self.owner, ?instances, "quorum in jeopardy");
+            tracing::warn!(lock.hash = %hash, owner = %self.owner, instances, "quorum in jeopardy");
         } else {
             tracing::debug!(lock.hash = %hash, owner = %self.owner, "quorum extended again");
         }
@@ -79,12 +79,17 @@ impl Whole {
     pub(super) fn tell_round_lost(&self) {
         let instances = self.outcomes(&self.state());
         let hash = self.lock.home().key().fingerprint();
-        tracing::debug!(lock.hash = %hash, owner = %self.owner, ?instances, "round lost");
+        tracing::debug!(lock.hash = %hash, owner = %self.owner, instances, "round lost");
     }
 
-    fn outcomes(&self, state: &State) -> Vec<Outcome> {
-        let parts = 0..self.lock.parts().len();
-        parts.map(|member| state.quorum.outcome(member)).collect()
+    /// What became of each instance, without the locks' names.
+    fn outcomes(&self, state: &State) -> String {
+        let instances = self.members(state);
+        let said: Vec<String> = instances
+            .iter()
+            .map(|instance| format!("{}: {}", instance.server, instance.state))
+            .collect();
+        said.join("; ")
     }
 
     fn tell_lost(&self, state: &mut State, reason: LostReason) {
@@ -97,7 +102,7 @@ impl Whole {
             owner = %self.owner,
             ?reason,
             held_ms = self.clock.now().since(self.acquired).as_millis() as u64,
-            instances = ?self.outcomes(state),
+            instances = self.outcomes(state),
             "quorum lost"
         );
     }

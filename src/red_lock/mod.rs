@@ -324,9 +324,9 @@ impl Inner {
         }
         let terms = shortest.ok_or(Error::Closed)?;
         lease::check("lease", terms.lease, self.max_lease)?;
-        if self.min_validity >= terms.lease {
+        if self.min_validity + lease::drift(terms.lease) >= terms.lease {
             let why = format!(
-                "it must be less than the lease={:?}, got={:?}",
+                "it must be less than the lease={:?} and what clocks take of it, got={:?}",
                 terms.lease, self.min_validity
             );
             return Err(Error::invalid("min_validity", why));

@@ -80,14 +80,16 @@ impl Part {
     async fn try_take(&self, taking: &Taking) -> Result<Told, Error> {
         let core = self.core();
         self.has_answered()?;
-        let guards = Guards {
-            quarantine: core
-                .settings
-                .quarantine_on_server
-                .then(|| quarantine::period(taking.max_lease)),
-            register: taking.is_fenced,
-        };
         loop {
+            // The server may be another than at the last look.
+            let guards = Guards {
+                quarantine: core
+                    .settings
+                    .quarantine_on_server
+                    .then(|| quarantine::period(taking.max_lease)),
+                register: taking.is_fenced,
+                reborn: core.server.reborn_since(),
+            };
             if let Some(left) = self.quarantined(taking) {
                 return Ok(Told::from(Answer::Quarantined(left)));
             }
@@ -109,7 +111,12 @@ impl Part {
             let looked = acquiring
                 .attempt_as_member(&taking.terms, guards, now, until)
                 .await?;
-            let register = looked.register.map(|register| self.register(register));
+            let register = looked.register.map(|register| Register {
+                value: register.value,
+                time: register.time,
+                // Asked as one that it is no more, it said nothing that counts.
+                reborn: register.fresh || core.server.reborn_since() != guards.reborn,
+            });
             if let Some(left) = looked.quarantined {
                 return Ok(Told::from(Answer::Quarantined(left)));
             }
@@ -226,16 +233,6 @@ impl Part {
     fn quarantined(&self, taking: &Taking) -> Option<Duration> {
         let core = self.core();
         quarantine::left(core.server.reborn(), taking.max_lease, core.clock.now())
-    }
-
-    /// An instance that is another than before may have lost its registers, whatever its epoch says.
-    fn register(&self, register: script::Register) -> Register {
-        let is_unsure = register.value.is_none() && self.core().server.reborn().is_some();
-        Register {
-            value: register.value,
-            time: register.time,
-            reborn: register.fresh || is_unsure,
-        }
     }
 
     /// Asks it nothing more until it has answered a probe, if it did not answer.

@@ -45,15 +45,14 @@ impl Whole {
 
     /// What became of each instance, in the order in which they were given.
     pub(super) fn instances(&self) -> Vec<Instance> {
-        let members = self.members();
+        let members = self.members(&self.state());
         let given = self.lock.given.iter();
         given.map(|member| members[*member].clone()).collect()
     }
 
     /// What became of each instance, in the order of the parts.
-    pub(super) fn members(&self) -> Vec<Instance> {
+    pub(super) fn members(&self, state: &State) -> Vec<Instance> {
         let now = self.clock.now();
-        let state = self.state();
         let parts = self.lock.parts().iter().enumerate();
         parts
             .map(|(member, part)| {

@@ -7,6 +7,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
 use super::acquire::{Caller, Round};
+use super::part::Part;
 use super::whole::Whole;
 use crate::clock::Moment;
 use crate::error::{Error, InstanceState, Result};
@@ -18,13 +19,15 @@ use crate::wait::{Place, Wake, Wish};
 /// queue of the lock's home.
 pub(super) struct Waiting<'a> {
     caller: &'a Caller<'a>,
-    /// A place in the queue of each instance's client, for the sake of its messages; the home's comes
-    /// first, and the others are taken when the lock is found busy.
-    places: Vec<Place>,
+    /// Places in the queues of the instances' clients, for the sake of their messages. The first one
+    /// says whose turn it is; the others are taken when the lock is found busy.
+    places: Vec<(usize, Place)>,
     patience: Patience,
     /// Subscriptions were asked for.
     listens: bool,
     rounds: u32,
+    /// Up to when what an instance says does not count.
+    quarantined: Vec<Moment>,
     /// Since when too few instances can be asked, and what the last round said of them.
     outage: Option<(Moment, Error)>,
 }
@@ -39,16 +42,23 @@ impl<'a> Waiting<'a> {
             patience: Patience::new(members, need),
             listens: false,
             rounds: 0,
+            quarantined: vec![Moment(0); members],
             outage: None,
         };
-        waiting.enter()?;
-        Ok(waiting)
+        let mut entered = Err(Error::Closed);
+        for member in 0..members {
+            entered = waiting.enter(member);
+            if entered.is_ok() {
+                break;
+            }
+        }
+        entered.map(|()| waiting)
     }
 
-    /// Takes a place in the next queue.
-    fn enter(&mut self) -> Result<()> {
+    /// Takes a place in the queue of one instance's client.
+    fn enter(&mut self, member: usize) -> Result<()> {
         let Caller { lock, owner, .. } = *self.caller;
-        let part = &lock.parts()[self.places.len()];
+        let part = &lock.parts()[member];
         let wish = Wish {
             owner,
             terms: None,
@@ -56,13 +66,13 @@ impl<'a> Waiting<'a> {
         };
         let core = part.core();
         let place = core.waiters.enter(part.key(), wish, core.clock.now())?;
-        self.places.push(place);
+        self.places.push((member, place));
         Ok(())
     }
 
     pub(super) async fn wait(mut self) -> Result<Option<Guard>> {
         let caller = self.caller;
-        let core = caller.lock.home().core();
+        let core = self.part().core();
         let mut looked = false;
         loop {
             core.open()?;
@@ -105,9 +115,14 @@ impl<'a> Waiting<'a> {
         }
     }
 
+    /// The instance in whose client's queue it waits for its turn.
+    fn part(&self) -> &'a Part {
+        &self.caller.lock.parts()[self.places[0].0]
+    }
+
     /// The longest wait for the next round.
     fn pause(&mut self) -> Duration {
-        let core = self.caller.lock.home().core();
+        let core = self.part().core();
         let cap = core.settings.poll_cap;
         match core.settings.wake {
             Wake::PubSub => core.clock.sooner(cap),
@@ -120,8 +135,8 @@ impl<'a> Waiting<'a> {
     }
 
     fn is_contender(&self, now: Moment) -> bool {
-        let home = &self.places[0];
-        home.look(now).is_contender || home.take_over(now).is_some()
+        let (_, place) = &self.places[0];
+        place.look(now).is_contender || place.take_over(now).is_some()
     }
 
     /// Draws the lesson from a lost round.
@@ -129,7 +144,11 @@ impl<'a> Waiting<'a> {
         let clock = &whole.clock;
         let now = clock.now();
         let (mut acquired, mut busy) = (false, false);
-        for (member, instance) in whole.members().into_iter().enumerate() {
+        for (member, instance) in whole
+            .see(|state, _| whole.members(state))
+            .into_iter()
+            .enumerate()
+        {
             match instance.state {
                 InstanceState::Acquired => {
                     acquired = true;
@@ -141,6 +160,10 @@ impl<'a> Waiting<'a> {
                     // A TTL of n ms is over when n + 1 ms have passed for certain.
                     let until = ttl.map(|ttl| now + ttl + Duration::from_millis(1));
                     self.patience.busy(member, until);
+                }
+                InstanceState::Quarantined { left } => {
+                    self.quarantined[member] = now + left;
+                    self.patience.out_of_reach(member);
                 }
                 _ => self.patience.out_of_reach(member),
             }
@@ -155,7 +178,7 @@ impl<'a> Waiting<'a> {
             None => self.outage = None,
             Some(error) => {
                 let since = self.outage.as_ref().map_or(now, |(since, _)| *since);
-                let patience = self.caller.lock.home().core().server.command_timeout();
+                let patience = self.part().core().server.command_timeout();
                 if self.caller.deadline.is_none() && now.since(since) >= patience {
                     return Err(error);
                 }
@@ -169,27 +192,28 @@ impl<'a> Waiting<'a> {
     /// released before.
     async fn listen(&mut self) -> Result<bool> {
         let caller = self.caller;
-        let home = caller.lock.home().core();
+        if self.places.len() == 1 {
+            // Told of an instance that answers again, too. One whose client was shut down is not there.
+            for member in self.places[0].0 + 1..caller.lock.parts().len() {
+                let _entered = self.enter(member);
+            }
+        }
         if self.listens || self.outage.is_some() {
             return Ok(false);
         }
         self.listens = true;
-        while self.places.len() < caller.lock.parts().len() {
-            self.enter()?;
-        }
         let subscriptions: FuturesUnordered<_> = self
             .places
             .iter()
-            .zip(caller.lock.parts())
-            .filter(|(_, part)| matches!(part.core().settings.wake, Wake::PubSub))
-            .map(|(place, part)| {
-                let core = part.core();
+            .map(|(member, place)| (caller.lock.parts()[*member].core(), place))
+            .filter(|(core, _)| matches!(core.settings.wake, Wake::PubSub))
+            .map(|(core, place)| {
                 place.subscribed(core.server.source(), core.server.command_timeout())
             })
             .collect();
         // An instance that does not answer is not waited for.
         let limit = caller.deadline.map_or(LISTENING_SOON, |deadline| {
-            LISTENING_SOON.min(deadline.since(home.clock.now()))
+            LISTENING_SOON.min(deadline.since(caller.lock.clock().now()))
         });
         let all = subscriptions.collect::<Vec<()>>();
         let _all_in_time = tokio::time::timeout(limit, all).await;
@@ -204,24 +228,32 @@ impl<'a> Waiting<'a> {
         let mut waits: FuturesUnordered<_> = self
             .places
             .iter()
-            .enumerate()
-            .map(|(member, place)| async move { (member, place.wait(until).await) })
+            .map(|(member, place)| async move { (*member, place.wait(until).await) })
             .collect();
         let Some((member, ended)) = waits.next().await else {
             return Ok(false);
         };
         drop(waits);
+        if ended.is_err() && member != self.places[0].0 {
+            // Its client was shut down: the others go on without it.
+            self.places.retain(|(other, _)| *other != member);
+            self.patience.out_of_reach(member);
+            return Ok(true);
+        }
         ended?;
-        if clock.now() >= until {
+        let now = clock.now();
+        if now >= until {
             return Ok(false);
         }
-        self.patience.free(member);
+        if now >= self.quarantined[member] {
+            self.patience.free(member);
+        }
         Ok(true)
     }
 
     /// The next in line has nothing to look at.
     fn has_lock(&self) {
-        self.places[0].has_lock();
+        self.places[0].1.has_lock();
     }
 }
 

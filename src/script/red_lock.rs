@@ -17,6 +17,9 @@ pub(crate) struct Guards {
     pub(crate) quarantine: Option<Duration>,
     /// The register of the fencing tokens.
     pub(crate) register: bool,
+    /// Since when its data may have been lost, as far as this client knows, by the server's clock in
+    /// milliseconds: what was written before is out of date, perhaps.
+    pub(crate) reborn: u64,
 }
 
 impl Guards {
@@ -90,6 +93,7 @@ pub(crate) async fn acquire(
             Arg::Number(lease::millis(lease)),
             Arg::Number(period),
             Arg::Number(guards.register.into()),
+            Arg::Number(guards.reborn),
         ],
     };
     let answer = call.through(server, time, sent).await?;

@@ -21,6 +21,8 @@ pub(super) struct Identity {
     known: Mutex<Option<String>>,
     /// When the latest change was seen, as a [`Moment`]; [`Moment::NEVER`] if there was none.
     reborn: AtomicU64,
+    /// The same by the server's clock, in milliseconds; 0 if there was none.
+    reborn_since: AtomicU64,
     /// How often the server said something that may come with a loss of its data.
     doubts: AtomicU64,
     /// So many of the doubts are cleared up.
@@ -36,6 +38,7 @@ impl Identity {
             address,
             known: Mutex::default(),
             reborn: AtomicU64::new(Moment::NEVER.0),
+            reborn_since: AtomicU64::new(0),
             doubts: AtomicU64::new(0),
             cleared: AtomicU64::new(0),
             told: AtomicBool::new(false),
@@ -48,11 +51,17 @@ impl Identity {
         (reborn != Moment::NEVER).then_some(reborn)
     }
 
+    /// When that was by the server's clock, in milliseconds; 0 if it never was.
+    pub(super) fn reborn_since(&self) -> u64 {
+        self.reborn_since.load(Ordering::Acquire)
+    }
+
     /// Somebody vouches for this identity, and for the data that goes with it.
     pub(super) fn trust(&self, who: String) {
         let mut known = self.known.lock();
         *known = Some(who);
         self.reborn.store(Moment::NEVER.0, Ordering::Release);
+        self.reborn_since.store(0, Ordering::Release);
     }
 
     /// An answer came after which the server may be another.
@@ -101,6 +110,9 @@ impl Identity {
             Some(known) if *known == who => return,
             Some(_) => {
                 let now = self.clock.now();
+                let time = part(server, "server_time_usec").and_then(|time| time.parse().ok());
+                let since = time.map_or(FOR_EVER, |time: u64| time / 1000 + 1);
+                self.reborn_since.store(since, Ordering::Release);
                 self.reborn.store(now.0, Ordering::Release);
                 tracing::warn!(
                     server = self.address,
@@ -134,3 +146,6 @@ fn part<'a>(info: &'a Value, name: &str) -> Option<&'a str> {
 }
 
 const LONGEST_ID: usize = 64;
+
+/// Later than any server's clock in milliseconds, and exact in a script.
+const FOR_EVER: u64 = 1 << 52;

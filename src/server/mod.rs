@@ -109,6 +109,11 @@ impl Server {
         self.source.identity().reborn()
     }
 
+    /// When that was by the server's own clock, in milliseconds; 0 if it never was.
+    pub(crate) fn reborn_since(&self) -> u64 {
+        self.source.identity().reborn_since()
+    }
+
     /// The server is this one, as it says itself, and its data is what it should be.
     pub(crate) fn trust(&self, who: String) {
         self.source.identity().trust(who);

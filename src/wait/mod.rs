@@ -112,6 +112,13 @@ impl Waiters {
         }
     }
 
+    /// Lets the contender of every lock try.
+    pub(crate) fn wake_all(&self) {
+        for queue in self.queues.lock().by_key.values() {
+            queue.wake_contender();
+        }
+    }
+
     /// Lets the lock's contender try, unless this message is one that it leaves to other clients.
     pub(crate) fn hear(&self, key: &LockKey) {
         if let Some(queue) = self.queues.lock().by_key.get_mut(key) {

@@ -16,6 +16,8 @@ pub(super) async fn keep_probing(core: &Core, own: &Private) {
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
         core.server.answered();
+        // What they met with is over.
+        core.waiters.wake_all();
     }
 }
 

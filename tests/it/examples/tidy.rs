@@ -253,7 +253,7 @@ const REVIEWED: [(&str, &str); 10] = [
     ),
     (
         "lua/red_lock/acquire.lua",
-        "af146e6641004683b4bed479c3291aabbae18b07",
+        "2c3fd7ede567513bfac666ab588c20134787c6c0",
     ),
     (
         "lua/red_lock/mark.lua",
