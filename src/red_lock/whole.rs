@@ -15,7 +15,7 @@ use crate::error::{Error, Instance, InstanceState, Lost, LostFacts, LostReason};
 use crate::hold::Terms;
 use crate::lease;
 use crate::owner::Owner;
-use crate::quorum::{Action, Actions, Answer, Event, Outcome, Phase, Quorum};
+use crate::quorum::{Action, Actions, Answer, Event, Outcome, Phase, Quorum, Rules};
 use crate::session::{Claim, Turn};
 
 /// One owner's hold on a lock of many instances.
@@ -216,6 +216,18 @@ impl Whole {
             }
             Question::Extend(hold) => part.extend(hold, lease, until).await,
             Question::Mark(hold, token) => part.mark(hold, *token, lease, until).await,
+        }
+    }
+
+    /// Has nobody ask those anything more who were silent for the whole round. Known here and now: the
+    /// next attempt may begin before their own calls notice that their time is over.
+    pub(super) fn suspect_late(&self) {
+        let state = self.state();
+        let waited = Rules::patience(state.quorum.rules().lease);
+        for (member, part) in self.lock.parts().iter().enumerate() {
+            if state.quorum.outcome(member) == Outcome::Late {
+                part.suspect(&Error::Timeout { waited });
+            }
         }
     }
 
