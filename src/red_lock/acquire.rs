@@ -190,6 +190,7 @@ impl Caller<'_> {
             };
             orders.give(more);
         }
+        whole.suspect_late();
         orders.finish_behind();
         let won = whole.claim_first(self.terms);
         if won {
