@@ -10,13 +10,15 @@
 
 mod first;
 mod second;
+#[path = "../support/server.rs"]
 mod server;
+#[path = "../support/stage.rs"]
 mod stage;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
-use stage::Stage;
+use stage::{BLUE, GREY, Stage, Voice, YELLOW};
 
 /// Why the demo stopped.
 type Failure = Box<dyn std::error::Error>;
@@ -40,6 +42,36 @@ async fn main() -> ExitCode {
         }
     }
 }
+
+impl Stage {
+    /// What this process does.
+    fn first(&self, text: &str) {
+        self.voice(&FIRST, text);
+    }
+
+    /// What the second process says that it does.
+    fn second(&self, text: &str) {
+        self.voice(&SECOND, text);
+    }
+
+    /// What the server says, asked on a connection that has nothing to do with lockdog.
+    fn redis(&self, text: &str) {
+        self.voice(&REDIS, text);
+    }
+}
+
+const FIRST: Voice = Voice {
+    name: "first",
+    colour: BLUE,
+};
+const SECOND: Voice = Voice {
+    name: "second",
+    colour: YELLOW,
+};
+const REDIS: Voice = Voice {
+    name: "redis",
+    colour: GREY,
+};
 
 /// Nobody waits for a demo that hangs.
 const CURFEW: Duration = Duration::from_secs(19);

@@ -8,5 +8,6 @@ mod lost_lock;
 mod nested_handlers;
 mod porting;
 mod program;
+mod redlock;
 mod tidy;
 mod tls;

@@ -29,8 +29,8 @@ impl Server {
     }
 
     /// `None` if another process took the port between our look and the server's start.
-    async fn start_on(port: u16) -> Result<Option<Self>, Failure> {
-        let data = TempDir::with_prefix("lockdog-demo-")?;
+    pub(crate) async fn start_on(port: u16) -> Result<Option<Self>, Failure> {
+        let data = TempDir::with_prefix("lockdog-")?;
         let mut child = Command::new("redis-server")
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
             .args(["--save", "", "--dir"])
@@ -55,7 +55,7 @@ impl Server {
                 };
                 // Whoever answers on this port shall be the server that we started.
                 let info: String = server.ask(&["INFO", "server"]).await?;
-                let ours = format!("process_id:{}\r\n", server.child.id());
+                let ours = format!("process_id:{}\r\n", server.process().id());
                 return Ok(info.contains(&ours).then_some(server));
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -63,6 +63,10 @@ impl Server {
         child.kill()?;
         child.wait()?;
         Ok(None)
+    }
+
+    pub(crate) fn process(&self) -> &Child {
+        &self.child
     }
 
     pub(crate) fn url(&self) -> &str {

@@ -21,19 +21,9 @@ impl Stage {
         self.say(BOLD, &format!("\n{text}"));
     }
 
-    /// What this process does.
-    pub(crate) fn first(&self, text: &str) {
-        self.say(BLUE, &format!("  first   | {text}"));
-    }
-
-    /// What the second process says that it does.
-    pub(crate) fn second(&self, text: &str) {
-        self.say(YELLOW, &format!("  second  | {text}"));
-    }
-
-    /// What the server says, asked on a connection that has nothing to do with lockdog.
-    pub(crate) fn redis(&self, text: &str) {
-        self.say(GREY, &format!("  redis   | {text}"));
+    /// What one of them does or says.
+    pub(crate) fn voice(&self, voice: &Voice, text: &str) {
+        self.say(voice.colour, &format!("  {:7} | {text}", voice.name));
     }
 
     pub(crate) fn wrong(&self, text: &str) {
@@ -51,7 +41,13 @@ impl Stage {
     }
 }
 
-/// Stops the demo unless this is so.
+/// Somebody whose words the stage tells.
+pub(crate) struct Voice {
+    pub(crate) name: &'static str,
+    pub(crate) colour: &'static str,
+}
+
+/// Stops the program unless this is so.
 pub(crate) fn check(so: bool, what: &str) -> Result<(), Failure> {
     if so { Ok(()) } else { Err(what.into()) }
 }
@@ -61,9 +57,9 @@ pub(crate) fn ms(time: Duration) -> String {
     format!("{:.1} ms", time.as_secs_f64() * 1000.0)
 }
 
-const BLUE: &str = "\x1b[34m";
+pub(crate) const BLUE: &str = "\x1b[34m";
+pub(crate) const GREY: &str = "\x1b[90m";
+pub(crate) const YELLOW: &str = "\x1b[33m";
 const BOLD: &str = "\x1b[1m";
-const GREY: &str = "\x1b[90m";
 const PLAIN: &str = "\x1b[0m";
 const RED: &str = "\x1b[1;31m";
-const YELLOW: &str = "\x1b[33m";

@@ -1,0 +1,59 @@
+//! The story of five servers is true, and fails where it would not be.
+
+use std::net::TcpStream;
+use std::process::Command;
+
+use super::program::{self, Program};
+
+#[tokio::test]
+async fn a_lock_on_five_servers_outlives_two_and_its_loss_is_told_when_a_third_stands_still() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let path = folder.path().to_str().expect("it has a plain name");
+    let program = Program::start_with("redlock", &[], &[("TMPDIR", path)]);
+    let (status, said) = program.end().await;
+    assert!(status.success(), "{status}:\n{said:#?}");
+    let mut lines = said.iter();
+    for wanted in [
+        "acquired on all five; margin 2",
+        "4 and 5 are killed",
+        "worked on for more than a lease",
+        "report  | 4: unreachable",
+        "acquired on 1, 2 and 3; margin 0",
+        "second  | had waited; acquired",
+        "the dead are not waited for",
+        "3 is frozen",
+        "told that the lock is lost: its deadline passed",
+        "first   | tried it: no quorum",
+        "second  | tried it: no quorum",
+        "3 goes on",
+        "first   | acquired on 1, 2 and 3",
+        "report  | 5: quarantined",
+        "acquired on all five again",
+        "no key and no channel is left",
+        "Everything was as told.",
+    ] {
+        let told = lines.any(|line| line.contains(wanted));
+        assert!(told, "{wanted:?} was not told, or out of order:\n{said:#?}");
+    }
+    let left = std::fs::read_dir(path).expect("it is still there");
+    assert_eq!(left.count(), 0, "the servers' data is still there");
+    let ports = said[0].split("127.0.0.1:").skip(1);
+    let ports = ports.map(|rest| rest.split(',').next().unwrap_or(rest));
+    let ports: Vec<u16> = ports.map(|port| port.parse().expect("a port")).collect();
+    assert_eq!(ports.len(), 5, "{said:#?}");
+    for port in ports {
+        let answer = TcpStream::connect(("127.0.0.1", port));
+        assert!(answer.is_err(), "a server still answers at {port}");
+    }
+}
+
+#[test]
+fn the_story_fails_without_a_server_to_start() {
+    let program = Command::new(program::path("redlock"))
+        .env("PATH", "/nowhere")
+        .output()
+        .expect("it starts");
+    let said = String::from_utf8_lossy(&program.stdout);
+    assert_eq!(program.status.code(), Some(1), "{said}");
+    assert!(said.contains("redis-server does not start"), "{said}");
+}
