@@ -28,7 +28,7 @@ pub(crate) use messages::{Line, Messages, open as open_messages};
 use queue::{Queue, Retreat};
 pub(crate) use subscriptions::{Heard, Subscription, Subscriptions};
 use ticket::Ticket;
-pub(crate) use ticket::{Found, Handed, Wish};
+pub(crate) use ticket::{Found, Handed, Receiver, Wish};
 
 /// Every waiter of one client.
 pub(crate) struct Waiters {
@@ -133,7 +133,7 @@ impl Waiters {
         let mut queues = self.queues.lock();
         let queue = queues.by_key.get_mut(key)?;
         let ticket = queue.receiver(now, overdue, now + self.answer_time())?;
-        Some(Receiver { ticket })
+        Some(Receiver::new(ticket))
     }
 
     /// Leaves a lock that is about to be released to other clients, so many if their number is known:
@@ -170,33 +170,6 @@ impl Waiters {
         for queue in queues.by_key.values() {
             queue.fail(&Error::Closed);
         }
-    }
-}
-
-/// The waiter that a lock is handed to. Dropped, it contends for itself.
-pub(crate) struct Receiver {
-    ticket: Arc<Ticket>,
-}
-
-impl Receiver {
-    pub(crate) fn wish(&self) -> &Wish {
-        &self.ticket.wish
-    }
-
-    /// Says which hold it will be. False if it does not wait for it any more.
-    pub(crate) fn announce(&self, hold: &Arc<Hold>) -> bool {
-        self.ticket.announce(hold)
-    }
-
-    /// Hands the lock to it, or gives it back if it does not wait for it any more.
-    pub(crate) fn deliver(&self, handed: Handed, now: Moment) -> Option<Handed> {
-        self.ticket.deliver(handed, now)
-    }
-}
-
-impl Drop for Receiver {
-    fn drop(&mut self) {
-        self.ticket.disappoint();
     }
 }
 

@@ -254,3 +254,34 @@ impl Outlook {
         }
     }
 }
+
+/// The waiter that a lock is handed to. Dropped, it contends for itself.
+pub(crate) struct Receiver {
+    ticket: Arc<Ticket>,
+}
+
+impl Receiver {
+    pub(super) fn new(ticket: Arc<Ticket>) -> Self {
+        Self { ticket }
+    }
+
+    pub(crate) fn wish(&self) -> &Wish {
+        &self.ticket.wish
+    }
+
+    /// Says which hold it will be. False if it does not wait for it any more.
+    pub(crate) fn announce(&self, hold: &Arc<Hold>) -> bool {
+        self.ticket.announce(hold)
+    }
+
+    /// Hands the lock to it, or gives it back if it does not wait for it any more.
+    pub(crate) fn deliver(&self, handed: Handed, now: Moment) -> Option<Handed> {
+        self.ticket.deliver(handed, now)
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        self.ticket.disappoint();
+    }
+}
