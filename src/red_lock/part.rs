@@ -236,7 +236,7 @@ impl Part {
     }
 
     /// Asks it nothing more until it has answered a probe, if it did not answer.
-    fn suspect(&self, error: &Error) {
+    pub(super) fn suspect(&self, error: &Error) {
         let failure = match error {
             Error::Timeout { waited, .. } => Failure::Silent(*waited),
             Error::Unavailable { cause } => Failure::Unsent(cause.clone()),
