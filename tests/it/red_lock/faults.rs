@@ -5,7 +5,9 @@
 //! was told by its deadline, the lock can be had again, and nothing stays behind.
 
 mod crowd;
+mod frozen;
 mod killed;
+mod restarted;
 mod stand;
 mod story;
 

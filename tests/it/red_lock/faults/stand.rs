@@ -72,11 +72,18 @@ impl Stand {
 
     /// As [`Stand::lock`], past the proxies.
     pub(super) async fn direct_lock(&self) -> RedLock {
+        red_lock(&self.direct_clients_with(|builder| builder).await)
+    }
+
+    pub(super) async fn direct_clients_with(
+        &self,
+        settings: impl Fn(ClientBuilder) -> ClientBuilder,
+    ) -> Vec<Client> {
         let mut clients = Vec::new();
         for server in &self.servers {
-            clients.push(client(&server.url(), &|builder| builder).await);
+            clients.push(client(&server.url(), &settings).await);
         }
-        red_lock(&clients)
+        clients
     }
 
     /// Whether something stands under the lock's name on a server that runs.

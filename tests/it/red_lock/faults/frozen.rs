@@ -1,0 +1,209 @@
+//! Servers that stand still (SIGSTOP) for less and for more than the lease.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use lockdog::{Error, LostReason, Owner};
+
+use super::crowd::Crowd;
+use super::stand::{Stand, assert_busy, letters, red_lock, take};
+use super::story::Watched;
+use super::{LEASE, is_acquire};
+use crate::red_lock::{SOON, ms};
+use crate::support::{eventually, timed};
+
+/// Matrix: server SIGSTOP, shorter and longer than the lease.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_of_five_frozen_for_longer_than_the_lease_and_three_for_a_part_of_it_lose_nothing() {
+    let stand = Stand::start(5).await;
+    let (mine, yours) = (stand.lock().await, stand.lock().await);
+    let guard = take(&mine).await;
+    eventually(SOON, "it has all", async || guard.margin() == 2).await;
+    let crowd = Crowd::start(&[yours.clone()]);
+    let mut watched = Watched::new(guard);
+    for frozen in &stand.servers[..2] {
+        frozen.pause();
+    }
+    watched.stays_valid(LEASE * 3 / 2).await;
+    assert_eq!(watched.guard().margin(), 0);
+    assert_busy(&yours).await;
+    for frozen in &stand.servers[..2] {
+        frozen.resume();
+    }
+    eventually(SOON, "it has all again", async || {
+        watched.look() && watched.guard().margin() == 2
+    })
+    .await;
+    // A part that a hold has at any time.
+    for frozen in &stand.servers[..3] {
+        frozen.pause();
+    }
+    watched.stays_valid(LEASE / 4).await;
+    for frozen in &stand.servers[..3] {
+        frozen.resume();
+    }
+    watched.stays_valid(LEASE).await;
+    assert_eq!(crowd.visits(), 0, "somebody got in beside the holder");
+    watched.into_guard().unlock().await.unwrap();
+    crowd.await_visits(5).await;
+    crowd.end().await;
+    stand.assert_nothing_stays().await;
+}
+
+/// Matrix: server SIGSTOP longer than the lease.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_is_told_when_three_of_five_are_frozen_for_longer_than_the_lease() {
+    let stand = Stand::start(5).await;
+    let (mine, yours) = (stand.lock().await, stand.lock().await);
+    let watched = Watched::new(take(&mine).await);
+    let crowd = Crowd::start(&[yours.clone()]);
+    for frozen in &stand.servers[2..] {
+        frozen.pause();
+    }
+    let loss = watched.to_the_end().await;
+    assert_eq!(loss.reason, LostReason::Deadline);
+    assert_eq!(crowd.visits(), 0, "two of five are no quorum");
+    let error = mine.try_lock().await.expect_err("two of five answer");
+    assert!(matches!(error, Error::NoQuorum(_)), "{error}");
+    let healed = Instant::now();
+    for frozen in &stand.servers[2..] {
+        frozen.resume();
+    }
+    crowd.await_visits(5).await;
+    println!("they went on after {:?}", healed.elapsed());
+    crowd.end().await;
+    assert!(loss.last_valid < healed);
+    stand.assert_nothing_stays().await;
+}
+
+/// An unlock that a majority does not confirm ends all the same, says so, and is made good.
+#[tokio::test]
+async fn an_unlock_with_three_of_five_frozen_is_unconfirmed_and_made_good() {
+    let stand = Stand::start(5).await;
+    let (mine, yours) = (stand.lock().await, stand.lock().await);
+    let guard = mine.lock().lease(LEASE).await.unwrap();
+    stand.await_taken(5).await;
+    for frozen in &stand.servers[..3] {
+        frozen.pause();
+    }
+    let (unlocked, waited) = timed(guard.unlock()).await;
+    let error = unlocked.expect_err("two of five are no quorum");
+    assert!(matches!(error, Error::UnlockUnconfirmed(_)), "{error}");
+    assert!(waited < SOON, "{waited:?}");
+    for frozen in &stand.servers[..3] {
+        frozen.resume();
+    }
+    take(&yours).await.unlock().await.unwrap();
+    stand.assert_nothing_stays().await;
+}
+
+/// Catalogue, last list: 8. Whoever did not answer once is asked again by one question at a time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hardly_anything_is_sent_to_a_frozen_instance_while_the_others_work() {
+    let stand = Stand::proxied(5).await;
+    let locks = [stand.lock().await, stand.lock().await];
+    let crowd = Crowd::start(&locks);
+    crowd.await_visits(20).await;
+    let [frozen, well] = [&stand.proxies[4], &stand.proxies[0]];
+    stand.servers[4].pause();
+    let paused = Instant::now();
+    let before = [frozen, well].map(|proxy| proxy.commands().len());
+    let known: BTreeSet<u64> = (frozen.commands().iter())
+        .map(|seen| seen.connection)
+        .collect();
+    crowd.await_visits(150).await;
+    tokio::time::sleep(LEASE).await;
+    let sent = [(frozen, before[0]), (well, before[1])]
+        .map(|(proxy, before)| proxy.commands().split_off(before));
+    let acquires = sent.each_ref().map(|sent| {
+        let acquires = sent.iter().filter(|seen| is_acquire(&seen.args));
+        acquires.count()
+    });
+    let opened: BTreeSet<u64> = sent[0].iter().map(|seen| seen.connection).collect();
+    let opened = opened.difference(&known).count();
+    println!(
+        "{} to the frozen one, {} of them acquires, on {} connections; {} and {} to another",
+        sent[0].len(),
+        acquires[0],
+        opened,
+        sent[1].len(),
+        acquires[1]
+    );
+    // Those that were under way before anybody could know.
+    assert!(acquires[0] * 4 < acquires[1], "{acquires:?}");
+    // An attempt to connect takes a sixth of a lease; whoever owes something shares it.
+    let attempts = paused.elapsed().as_millis() / (LEASE / 6).as_millis();
+    let most = (attempts as usize + 2) * locks.len() * 3 / 2;
+    assert!(opened <= most, "{opened} connections, {most} are enough");
+    stand.servers[4].resume();
+    let guard = take(&locks[0]).await;
+    drop(guard);
+    crowd.await_visits(20).await;
+    crowd.end().await;
+    stand.assert_nothing_stays().await;
+}
+
+/// Catalogue, last list: 8. A timeout is waited for once.
+#[tokio::test]
+async fn an_acquire_does_not_wait_for_who_was_silent_before() {
+    let stand = Stand::proxied(5).await;
+    let patient = |builder: lockdog::ClientBuilder| builder.command_timeout(SOON);
+    let lock = red_lock(&stand.clients_with(patient).await).max_lease(LONG);
+    let own = Owner::new();
+    // One that is silent is never waited for: the others decide.
+    stand.servers[0].pause();
+    let ((), pairs) = timed(async {
+        for _ in 0..20 {
+            let guard = lock.lock().lease(LONG).owner(&own).await.unwrap();
+            guard.unlock().await.unwrap();
+        }
+    })
+    .await;
+    println!("20 pairs took {pairs:?}");
+    assert!(pairs < PATIENCE * 10, "{pairs:?}");
+    // Three that are silent might have changed the outcome: once.
+    stand.servers[1].pause();
+    stand.servers[2].pause();
+    let asked = || [1, 2].map(|frozen| stand.proxies[frozen].count(is_acquire));
+    let before = asked();
+    let attempt = || lock.try_lock().lease(LONG).owner(&own).into_future();
+    let (first, waited) = timed(attempt()).await;
+    let first = first.expect_err("no quorum answers");
+    assert!(waited >= PATIENCE, "{waited:?}");
+    let Error::NoQuorum(none) = &first else {
+        panic!("{first}");
+    };
+    println!("{first}");
+    assert_eq!(
+        letters(none.instances(), &stand).matches('A').count(),
+        2,
+        "{first}"
+    );
+    let ((), rest) = timed(async {
+        for _ in 0..20 {
+            let error = attempt().await.expect_err("no quorum answers");
+            assert!(matches!(error, Error::NoQuorum(_)), "{error}");
+        }
+    })
+    .await;
+    println!("20 attempts took {rest:?}");
+    assert!(rest < PATIENCE * 10, "{rest:?}");
+    assert_eq!(asked(), before.map(|asked| asked + 1), "asked again");
+    for frozen in &stand.servers[..3] {
+        frozen.resume();
+    }
+    take(&lock).await.unlock().await.unwrap();
+    for server in &stand.servers {
+        let redis = server.redis().await;
+        eventually(SOON, "it is nowhere", async || {
+            redis.keys().await.is_empty()
+        })
+        .await;
+    }
+}
+
+/// So long that the time for one instance is the longest.
+const LONG: Duration = Duration::from_secs(20);
+
+/// The time for one instance.
+const PATIENCE: Duration = Duration::from_millis(500);

@@ -1,0 +1,219 @@
+//! Servers that come back empty, or with their data, while somebody has the lock.
+
+use std::time::Instant;
+
+use lockdog::{Error, LostReason, RedLock};
+
+use super::crowd::Crowd;
+use super::stand::{Stand, assert_busy, letters, red_lock, take};
+use super::story::Watched;
+use super::{LEASE, NAME, QUARANTINE};
+use crate::red_lock::{SOON, ms};
+use crate::support::{Data, Redis, RedisServer, eventually};
+
+/// Matrix: server kill -9, restart without data. Catalogue, last list: 8.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_instance_that_came_back_empty_is_not_taken_again_before_its_quarantine_is_over() {
+    let stand = Stand::start(3).await;
+    let (mine, yours) = (stand.lock().await, stand.lock().await);
+    let guard = take(&mine).await;
+    eventually(SOON, "it has all", async || guard.margin() == 1).await;
+    let crowd = Crowd::start(&[yours.clone()]);
+    let before = Instant::now();
+    empty(&stand.servers[0], Emptied::Restart).await;
+    let mut watched = Watched::new(guard);
+    let mut found = String::new();
+    loop {
+        // Looked at after the time was: it stood there at that moment at the earliest.
+        let is_taken = stand.is_taken(0).await;
+        let since = before.elapsed();
+        assert!(watched.look(), "two of three are a quorum");
+        if is_taken {
+            assert!(since >= QUARANTINE, "taken again after {since:?}");
+            break;
+        }
+        assert!(since < QUARANTINE + SOON, "not taken again");
+        found = letters(&watched.guard().instances(), &stand);
+        if since < QUARANTINE / 2 {
+            assert_busy(&yours).await;
+        }
+        tokio::time::sleep(ms(20)).await;
+    }
+    assert_eq!(found, "QAA");
+    eventually(SOON, "it has all again", async || {
+        watched.guard().margin() == 1
+    })
+    .await;
+    assert_eq!(crowd.visits(), 0, "somebody got in beside the holder");
+    watched.into_guard().unlock().await.unwrap();
+    crowd.await_visits(5).await;
+    crowd.end().await;
+    stand.assert_nothing_stays().await;
+}
+
+/// Matrix: server kill -9, restart without data. The first holder has two of three; whoever took the
+/// emptied one and the third would be another.
+#[tokio::test]
+async fn an_emptied_instance_makes_no_second_quorum_for_clients_that_knew_it() {
+    second_quorum(Emptied::Restart, false).await;
+}
+
+/// Matrix: server kill -9, restart without data. As before, but the second client connects
+/// afterwards: only the server can know.
+#[tokio::test]
+async fn an_emptied_instance_makes_no_second_quorum_for_clients_that_never_saw_it() {
+    second_quorum(Emptied::Restart, true).await;
+}
+
+/// A flushed server shows no change but that its epoch is gone.
+#[tokio::test]
+async fn a_flushed_instance_makes_no_second_quorum_if_the_server_remembers() {
+    second_quorum(Emptied::Flush, true).await;
+}
+
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Emptied {
+    Flush,
+    Restart,
+}
+
+async fn second_quorum(emptied: Emptied, on_server: bool) {
+    let stand = Stand::proxied(3).await;
+    let remembers = |builder: lockdog::ClientBuilder| builder.quarantine_on_server(on_server);
+    let clients = stand.clients_with(remembers).await;
+    let direct = async || red_lock(&stand.direct_clients_with(remembers).await);
+    if on_server {
+        for client in &clients {
+            client.provision().await.unwrap();
+        }
+    }
+    // One of the three is out of the first one's reach.
+    stand.proxies[2].refuse();
+    assert!(stand.proxies[2].cut_all() > 0);
+    let mine = red_lock(&clients);
+    let knew = direct().await;
+    let guard = take_for_a_lease(&mine).await;
+    assert!(stand.is_taken(0).await && stand.is_taken(1).await && !stand.is_taken(2).await);
+    assert_busy(&knew).await;
+    empty(&stand.servers[0], emptied).await;
+    assert!(!stand.is_taken(0).await);
+    let yours = if on_server { direct().await } else { knew };
+    let next = tokio::spawn(async move {
+        let guard = take(&yours).await;
+        let granted = Instant::now();
+        (guard, granted)
+    });
+    let loss = Watched::new(guard).to_the_end().await;
+    assert_eq!(loss.reason, LostReason::Deadline);
+    let (next, granted) = next.await.unwrap();
+    assert!(
+        loss.last_valid < granted,
+        "two have it: {loss:?}, {granted:?}"
+    );
+    assert!(next.is_valid());
+    next.unlock().await.unwrap();
+    for server in &stand.servers {
+        server.redis().await.cmd(&["DEL", "lockdog:epoch"]).await;
+    }
+    stand.assert_nothing_stays().await;
+}
+
+/// Matrix: server kill -9, restart with data.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_instance_that_came_back_with_its_data_goes_on_where_it_was() {
+    let stand = Stand::persistent(3).await;
+    let (mine, yours) = (stand.lock().await, stand.lock().await);
+    let guard = take(&mine).await;
+    eventually(SOON, "it has all", async || guard.margin() == 1).await;
+    let crowd = Crowd::start(&[yours.clone()]);
+    let mut watched = Watched::new(guard);
+    for (member, server) in stand.servers.iter().enumerate() {
+        let field = server.redis().await.hash(NAME).await;
+        restart(server, Data::Kept).await;
+        watched.stays_valid(LEASE / 2).await;
+        eventually(SOON, "it counts again", async || {
+            letters(&watched.guard().instances(), &stand) == "AAA" && watched.guard().margin() == 1
+        })
+        .await;
+        let redis = server.redis().await;
+        assert_eq!(redis.hash(NAME).await, field, "{member} was taken anew");
+        assert!(watched.look());
+    }
+    assert_eq!(crowd.visits(), 0, "somebody got in beside the holder");
+    watched.into_guard().unlock().await.unwrap();
+    // For a new acquire they do not count yet: nobody knows that they lost nothing.
+    crowd.await_visits(5).await;
+    crowd.end().await;
+    stand.assert_nothing_stays().await;
+}
+
+/// Matrix: server kill -9, restart without data, all of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_lost_with_the_data_of_all_is_told_and_not_had_before_the_quarantine_is_over() {
+    let stand = Stand::start(3).await;
+    let (mine, yours) = (stand.lock().await, stand.lock().await);
+    let guard = take(&mine).await;
+    let watched = Watched::new(guard);
+    assert_busy(&yours).await;
+    let before = Instant::now();
+    for server in &stand.servers {
+        empty(server, Emptied::Restart).await;
+    }
+    let loss = watched.to_the_end().await;
+    println!("told after {:?}: {:?}", before.elapsed(), loss.reason);
+    let crowd = Crowd::start(&[mine.clone(), yours.clone()]);
+    let found = loop {
+        // Those who do not know yet ask, and may find each other's attempts.
+        match yours.try_lock().await {
+            Ok(Some(_)) => panic!("none of them counts"),
+            Err(Error::NoQuorum(none)) => {
+                let found = letters(none.instances(), &stand);
+                if found == "QQQ" || before.elapsed() >= QUARANTINE {
+                    break found;
+                }
+            }
+            Ok(None) => {}
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert_eq!(found, "QQQ");
+    crowd.await_visits(1).await;
+    let again = before.elapsed();
+    assert!(again >= QUARANTINE, "{again:?}");
+    crowd.await_visits(5).await;
+    crowd.end().await;
+    stand.assert_nothing_stays().await;
+}
+
+/// Ends what a server knows.
+async fn empty(server: &RedisServer, emptied: Emptied) {
+    match emptied {
+        Emptied::Restart => restart(server, Data::Lost).await,
+        Emptied::Flush => {
+            let was = run_id(&server.redis().await).await;
+            server.redis().await.cmd(&["FLUSHALL"]).await;
+            assert_eq!(run_id(&server.redis().await).await, was);
+        }
+    }
+    let keys = server.redis().await.keys().await;
+    assert!(emptied == Emptied::Flush || !keys.contains(&NAME.to_owned()));
+}
+
+async fn restart(server: &RedisServer, data: Data) {
+    let was = run_id(&server.redis().await).await;
+    server.restart(data).await;
+    let is = run_id(&server.redis().await).await;
+    assert_ne!(was, is, "it is the same process");
+}
+
+async fn run_id(redis: &Redis) -> String {
+    let info: String = redis.ask(&["INFO", "server"]).await;
+    let line = info.lines().find(|line| line.starts_with("run_id:"));
+    line.expect("it has one").to_owned()
+}
+
+/// Takes the lock for a fixed lease.
+async fn take_for_a_lease(lock: &RedLock) -> lockdog::Guard {
+    let taken = lock.try_lock().wait(SOON).lease(LEASE).await;
+    taken.expect("enough servers answer").expect("it is free")
+}
