@@ -4,10 +4,14 @@
 //! Each test proves that its fault took place, and then: nobody was inside beside a holder, a loser
 //! was told by its deadline, the lock can be had again, and nothing stays behind.
 
+mod clocks;
 mod crowd;
 mod frozen;
 mod killed;
+mod partitions;
+mod refusals;
 mod restarted;
+mod slow;
 mod stand;
 mod story;
 

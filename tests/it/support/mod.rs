@@ -5,6 +5,7 @@ pub(crate) mod background;
 pub(crate) mod binary;
 pub(crate) mod cell;
 pub(crate) mod child;
+pub(crate) mod clock;
 pub(crate) mod heartbeat;
 pub(crate) mod logs;
 pub(crate) mod port;

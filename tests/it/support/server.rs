@@ -11,6 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::support::binary::Binary;
+use crate::support::clock;
 use crate::support::port::free_port;
 use crate::support::process;
 use crate::support::redis::Redis;
@@ -44,6 +45,7 @@ impl RedisServer {
         ServerBuilder {
             args: Vec::new(),
             binary: Binary::under_test(),
+            own_clock: false,
             password: None,
             persistent: false,
             socket: false,
@@ -111,6 +113,11 @@ impl RedisServer {
 
     pub(crate) fn resume(&self) {
         self.with_child(process::resume);
+    }
+
+    /// Sets the clock of a server built with `own_clock` ahead of this machine's, or behind it.
+    pub(crate) fn set_clock(&self, seconds: i64) {
+        clock::set(self.folder.path(), seconds);
     }
 
     /// Ends the process as a crash does: nothing is written, no connection is closed in good order.
@@ -199,6 +206,9 @@ impl RedisServer {
         if let Some(socket) = self.socket() {
             command.args(["--unixsocket", path(&socket)]);
         }
+        if self.builder.own_clock {
+            command.envs(clock::install(self.folder.path()));
+        }
         let errors = log.try_clone().expect("the log can be shared");
         command
             .args(&self.builder.args)
@@ -237,6 +247,7 @@ impl Drop for RedisServer {
 pub(crate) struct ServerBuilder {
     args: Vec<String>,
     binary: Binary,
+    own_clock: bool,
     password: Option<String>,
     persistent: bool,
     socket: bool,
@@ -253,6 +264,12 @@ impl ServerBuilder {
     /// Defaults to `Binary::under_test()`.
     pub(crate) fn binary(mut self, binary: Binary) -> Self {
         self.binary = binary;
+        self
+    }
+
+    /// Gives it a wall clock of its own, see `set_clock`. Defaults to this machine's.
+    pub(crate) fn own_clock(mut self) -> Self {
+        self.own_clock = true;
         self
     }
 

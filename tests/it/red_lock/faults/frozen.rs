@@ -9,7 +9,7 @@ use super::crowd::Crowd;
 use super::stand::{Stand, assert_busy, letters, red_lock, take};
 use super::story::Watched;
 use super::{LEASE, is_acquire};
-use crate::red_lock::{SOON, ms};
+use crate::red_lock::SOON;
 use crate::support::{eventually, timed};
 
 /// Matrix: server SIGSTOP, shorter and longer than the lease.

@@ -1,0 +1,117 @@
+//! One server's wall clock is set ahead, or back.
+
+use lockdog::Guard;
+
+use super::crowd::Crowd;
+use super::stand::{Stand, assert_busy, letters, take};
+use super::story::Watched;
+use super::{LEASE, NAME};
+use crate::red_lock::{SOON, ms};
+use crate::support::{Redis, RedisServer, eventually};
+
+/// Matrix: clock step on one server. Its keys are over at once, and taken again where they were.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_set_ahead_by_a_minute_costs_a_holder_one_of_five_for_a_moment() {
+    let stand = stand().await;
+    let (mine, yours) = (stand.lock().await, stand.lock().await);
+    let guard = take(&mine).await;
+    eventually(SOON, "it has all", async || guard.margin() == 2).await;
+    let crowd = Crowd::start(&[yours.clone()]);
+    let redis = stand.servers[0].redis().await;
+    let field = redis.hash(NAME).await;
+    let mut watched = Watched::new(guard);
+    set_clock(&stand, 60).await;
+    eventually(SOON, "it was taken there again", async || {
+        assert!(watched.look());
+        let found = redis.hash(NAME).await;
+        !found.is_empty() && found != field
+    })
+    .await;
+    watched.stays_valid(LEASE).await;
+    eventually(SOON, "it has all again", async || {
+        watched.guard().margin() == 2
+    })
+    .await;
+    assert_busy(&yours).await;
+    assert_eq!(crowd.visits(), 0, "somebody got in beside the holder");
+    // Back where it was, what stands there lives a minute longer, and is given back all the same.
+    set_clock(&stand, 0).await;
+    assert!(redis.pttl(NAME).await > 50_000);
+    watched.stays_valid(LEASE).await;
+    unlock(watched.into_guard()).await;
+    crowd.await_visits(5).await;
+    crowd.end().await;
+    stand.assert_nothing_stays().await;
+}
+
+/// Matrix: clock step on one server. What a dead holder left there lives on for a minute.
+#[tokio::test]
+async fn a_clock_set_back_by_a_minute_keeps_nobody_out() {
+    let stand = stand().await;
+    let lock = stand.lock().await;
+    for server in &stand.servers {
+        let redis = server.redis().await;
+        redis.cmd(&["HSET", NAME, "dead:1.1", "1"]).await;
+        let lease = LEASE.as_millis().to_string();
+        redis.cmd(&["PEXPIRE", NAME, &lease]).await;
+    }
+    set_clock(&stand, -60).await;
+    let redis = stand.servers[0].redis().await;
+    assert!(redis.pttl(NAME).await > 50_000);
+    let guard = take(&lock).await;
+    eventually(SOON, "it has the others", async || guard.margin() == 1).await;
+    assert_eq!(letters(&guard.instances(), &stand), "HAAAA");
+    assert!(redis.pttl(NAME).await > 40_000, "it is still taken there");
+    unlock(guard).await;
+    let crowd = Crowd::start(&[lock, stand.lock().await]);
+    crowd.await_visits(20).await;
+    assert!(redis.pttl(NAME).await > 20_000);
+    crowd.end().await;
+    set_clock(&stand, 0).await;
+    stand.assert_nothing_stays().await;
+}
+
+/// Matrix: clock step on one server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_jumps_to_and_fro_lets_no_two_in() {
+    let stand = stand().await;
+    let crowd = Crowd::start(&[stand.lock().await, stand.lock().await]);
+    for seconds in [60, 0, -60, 0, 60, -60, 60, 0] {
+        set_clock(&stand, seconds).await;
+        crowd.await_visits(10).await;
+        tokio::time::sleep(ms(100)).await;
+    }
+    crowd.end().await;
+    // What an attempt left there that gave up may stay for as long as the clock was set back.
+    set_clock(&stand, 120).await;
+    stand.assert_nothing_stays().await;
+}
+
+/// Five servers, the first with a clock of its own.
+async fn stand() -> Stand {
+    let mut servers = vec![RedisServer::builder().own_clock().start().await];
+    for _ in 1..5 {
+        servers.push(RedisServer::start().await);
+    }
+    Stand::of(servers)
+}
+
+/// Sets the first server's clock off the others' by so many seconds.
+async fn set_clock(stand: &Stand, seconds: i64) {
+    stand.servers[0].set_clock(seconds);
+    let [its, others] = [0, 1].map(|member| &stand.servers[member]);
+    let ahead = time(&its.redis().await).await - time(&others.redis().await).await;
+    assert!(
+        (ahead - seconds).abs() <= 5,
+        "{ahead} s instead of {seconds}"
+    );
+}
+
+async fn time(redis: &Redis) -> i64 {
+    let (seconds, _): (i64, i64) = redis.ask(&["TIME"]).await;
+    seconds
+}
+
+async fn unlock(guard: Guard) {
+    guard.unlock().await.expect("it is held");
+}

@@ -1,0 +1,99 @@
+//! Networks between one holder and its servers that carry nothing, in one direction or in both.
+
+use std::time::Instant;
+
+use lockdog::{Error, LostReason};
+
+use super::LEASE;
+use super::crowd::Crowd;
+use super::stand::{Stand, assert_busy, letters, take};
+use super::story::Watched;
+use crate::red_lock::SOON;
+use crate::support::{Direction, eventually};
+
+/// Matrix: partition of a minority and a majority, half-open.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_whose_commands_get_lost_keeps_a_majority_and_is_told_without_one() {
+    minority_then_majority(&[Direction::ToServer]).await;
+}
+
+/// Matrix: partition of a minority and a majority, half-open.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_whose_answers_get_lost_keeps_a_majority_and_is_told_without_one() {
+    minority_then_majority(&[Direction::ToClient]).await;
+}
+
+/// Matrix: partition of a minority and a majority. Catalogue, last list: 8.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_that_is_cut_off_keeps_a_majority_and_is_told_without_one() {
+    minority_then_majority(&[Direction::ToServer, Direction::ToClient]).await;
+}
+
+/// The first set of clients is cut off, the second is not.
+async fn minority_then_majority(lost: &[Direction]) {
+    let stand = Stand::proxied(5).await;
+    let (mine, yours) = (stand.lock().await, stand.direct_lock().await);
+    let guard = take(&mine).await;
+    eventually(SOON, "it has all", async || guard.margin() == 2).await;
+    let mut watched = Watched::new(guard);
+    let crowd = Crowd::start(&[yours.clone()]);
+    cut_off(&stand, 2, lost);
+    watched.stays_valid(LEASE * 3 / 2).await;
+    assert_lost(&stand, 2);
+    assert_eq!(letters(&watched.guard().instances(), &stand), "UUAAA");
+    assert_busy(&yours).await;
+    heal(&stand);
+    eventually(SOON, "it has all again", async || {
+        watched.look() && watched.guard().margin() == 2
+    })
+    .await;
+    assert_eq!(crowd.visits(), 0, "somebody got in beside the holder");
+    crowd.end().await;
+
+    cut_off(&stand, 3, lost);
+    let next = tokio::spawn(async move {
+        let guard = take(&yours).await;
+        (guard, Instant::now())
+    });
+    let loss = watched.to_the_end().await;
+    assert_eq!(loss.reason, LostReason::Deadline);
+    assert_lost(&stand, 3);
+    let (next, granted) = next.await.unwrap();
+    assert!(
+        loss.last_valid < granted,
+        "two have it: {loss:?}, {granted:?}"
+    );
+    let error = mine.try_lock().await.expect_err("two of five answer");
+    assert!(matches!(error, Error::NoQuorum(_)), "{error}");
+    heal(&stand);
+    // What was held back arrives now, and harms nobody.
+    let mut next = Watched::new(next);
+    next.stays_valid(LEASE).await;
+    assert_busy(&mine).await;
+    next.into_guard().unlock().await.unwrap();
+    let crowd = Crowd::start(&[mine]);
+    crowd.await_visits(5).await;
+    crowd.end().await;
+    stand.assert_nothing_stays().await;
+}
+
+fn cut_off(stand: &Stand, n: usize, lost: &[Direction]) {
+    for proxy in &stand.proxies[..n] {
+        for direction in lost {
+            proxy.blackhole(*direction);
+        }
+    }
+}
+
+/// Something got lost on the way to or from each of them.
+fn assert_lost(stand: &Stand, n: usize) {
+    for proxy in &stand.proxies[..n] {
+        assert!(proxy.counts().blackholed > 0, "{:?}", proxy.counts());
+    }
+}
+
+fn heal(stand: &Stand) {
+    for proxy in &stand.proxies {
+        proxy.heal();
+    }
+}

@@ -1,0 +1,190 @@
+//! Servers that answer, and refuse.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lockdog::{Error, Guard, Instance, InstanceState};
+
+use super::crowd::Crowd;
+use super::stand::{Stand, assert_busy, letters, take};
+use super::story::Watched;
+use super::{LEASE, NAME};
+use crate::red_lock::{SOON, ms};
+use crate::support::eventually;
+
+/// Matrix: NOSCRIPT.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn scripts_flushed_all_the_time_hinder_nobody() {
+    let stand = Stand::start(3).await;
+    let (mine, yours) = (stand.lock().await, stand.lock().await);
+    let over = Arc::new(AtomicBool::new(false));
+    let mut flushing = tokio::task::JoinSet::new();
+    for server in &stand.servers {
+        let (redis, over) = (server.redis().await, over.clone());
+        flushing.spawn(async move {
+            while !over.load(Ordering::Relaxed) {
+                redis.cmd(&["SCRIPT", "FLUSH"]).await;
+                tokio::time::sleep(ms(1)).await;
+            }
+        });
+    }
+    let crowd = Crowd::start(&[mine.clone(), yours.clone()]);
+    crowd.await_visits(50).await;
+    crowd.end().await;
+    let guard = take(&mine).await;
+    eventually(SOON, "it has all", async || guard.margin() == 1).await;
+    for server in &stand.servers {
+        let counts: Vec<String> = server
+            .redis()
+            .await
+            .hash(NAME)
+            .await
+            .into_values()
+            .collect();
+        assert_eq!(counts, ["1"]);
+    }
+    let mut watched = Watched::new(guard);
+    watched.stays_valid(LEASE * 3 / 2).await;
+    assert_busy(&yours).await;
+    watched.into_guard().unlock().await.unwrap();
+    over.store(true, Ordering::Relaxed);
+    while let Some(flushed) = flushing.join_next().await {
+        flushed.unwrap();
+    }
+    for server in &stand.servers {
+        let missed = server.redis().await.errorstats().await;
+        assert!(missed["NOSCRIPT"] > 10, "{missed:?}");
+    }
+    stand.assert_nothing_stays().await;
+}
+
+/// Matrix: OOM. What stands there already is extended and given back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_instance_without_memory_keeps_what_it_has_and_takes_nothing_new() {
+    let stand = Stand::start(5).await;
+    let (mine, yours) = (stand.lock().await, stand.lock().await);
+    let redis = stand.servers[0].redis().await;
+    let guard = take(&mine).await;
+    eventually(SOON, "it has all", async || guard.margin() == 2).await;
+    let field = redis.hash(NAME).await;
+    redis.cmd(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let mut watched = Watched::new(guard);
+    watched.stays_valid(LEASE * 3 / 2).await;
+    assert_eq!(watched.guard().margin(), 2);
+    assert_eq!(redis.hash(NAME).await, field, "it was not taken anew");
+    watched.into_guard().unlock().await.unwrap();
+    let crowd = Crowd::start(&[yours]);
+    crowd.await_visits(10).await;
+    crowd.end().await;
+    let guard = refused_by_the_first(&stand, &mine, "OOM").await;
+    assert!(redis.errorstats().await["OOM"] > 0);
+    redis.cmd(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    heals(&stand, guard).await;
+}
+
+/// A key of another type under the lock's name.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_instance_with_a_key_of_another_type_does_not_count_and_keeps_its_key() {
+    let stand = Stand::start(5).await;
+    let (mine, yours) = (stand.lock().await, stand.lock().await);
+    let redis = stand.servers[0].redis().await;
+    redis.cmd(&["SET", NAME, "foreign"]).await;
+    let crowd = Crowd::start(&[mine.clone(), yours]);
+    crowd.await_visits(20).await;
+    crowd.end().await;
+    let guard = refused_by_the_first(&stand, &mine, "WRONGTYPE").await;
+    let found: String = redis.ask(&["GET", NAME]).await;
+    assert_eq!(found, "foreign");
+    redis.cmd(&["DEL", NAME]).await;
+    heals(&stand, guard).await;
+}
+
+/// Matrix: AUTH/NOPERM change mid-run.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_instance_that_withdraws_its_permission_is_lost_and_had_again() {
+    let stand = Stand::start(5).await;
+    let (mine, yours) = (stand.lock().await, stand.lock().await);
+    let redis = stand.servers[0].redis().await;
+    let guard = take(&mine).await;
+    eventually(SOON, "it has all", async || guard.margin() == 2).await;
+    let crowd = Crowd::start(&[yours.clone()]);
+    let acl = |rights: &'static [&'static str]| {
+        let redis = redis.clone();
+        async move {
+            redis
+                .cmd(&[&["ACL", "SETUSER", "default"], rights].concat())
+                .await
+        }
+    };
+    acl(&["-evalsha", "-eval"]).await;
+    let mut watched = Watched::new(guard);
+    watched.stays_valid(LEASE * 3 / 2).await;
+    assert_eq!(watched.guard().margin(), 1);
+    assert_refused(&watched.guard().instances(), &stand, "NOPERM");
+    assert!(!stand.is_taken(0).await, "it ended there");
+    assert_eq!(crowd.visits(), 0, "somebody got in beside the holder");
+    assert!(redis.errorstats().await["NOPERM"] > 0);
+    acl(&["+@all"]).await;
+    crowd.end().await;
+    heals(&stand, watched.into_guard()).await;
+    take(&yours).await.unlock().await.unwrap();
+    stand.assert_nothing_stays().await;
+}
+
+/// Matrix: AUTH/NOPERM change mid-run.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_instance_that_wants_a_password_is_lost_and_had_again() {
+    let stand = Stand::start(5).await;
+    let (mine, yours) = (stand.lock().await, stand.lock().await);
+    let redis = stand.servers[0].redis().await;
+    let guard = take(&mine).await;
+    eventually(SOON, "it has all", async || guard.margin() == 2).await;
+    redis.cmd(&["CONFIG", "SET", "requirepass", "s3cret"]).await;
+    let killed: u64 = redis
+        .ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])
+        .await;
+    assert!(killed > 0);
+    let mut watched = Watched::new(guard);
+    watched.stays_valid(LEASE * 3 / 2).await;
+    assert_eq!(watched.guard().margin(), 1);
+    assert_refused(&watched.guard().instances(), &stand, "NOAUTH");
+    assert_busy(&yours).await;
+    redis.cmd(&["CONFIG", "SET", "requirepass", ""]).await;
+    heals(&stand, watched.into_guard()).await;
+    take(&yours).await.unlock().await.unwrap();
+    stand.assert_nothing_stays().await;
+}
+
+/// Takes the lock from the four others: the report says why.
+async fn refused_by_the_first(stand: &Stand, lock: &lockdog::RedLock, code: &str) -> Guard {
+    let guard = take(lock).await;
+    eventually(SOON, "it has the others", async || guard.margin() == 1).await;
+    assert_eq!(letters(&guard.instances(), stand), "UAAAA");
+    assert_refused(&guard.instances(), stand, code);
+    guard
+}
+
+/// The first server refused, with this code.
+fn assert_refused(instances: &[Instance], stand: &Stand, code: &str) {
+    let first = instances
+        .iter()
+        .find(|instance| stand.member(instance) == 0);
+    let first = first.expect("it is there");
+    let InstanceState::Unreachable { cause } = &first.state else {
+        panic!("{first}");
+    };
+    let refused = matches!(cause, Error::Refused { code: found, .. } if found == code);
+    assert!(refused, "{cause}");
+}
+
+/// The first server counts again, and the lock is given back everywhere.
+async fn heals(stand: &Stand, guard: Guard) {
+    eventually(SOON, "it has all again", async || {
+        assert!(guard.is_valid());
+        guard.margin() == 2
+    })
+    .await;
+    assert_eq!(letters(&guard.instances(), stand), "AAAAA");
+    guard.unlock().await.unwrap();
+    stand.assert_nothing_stays().await;
+}

@@ -1,0 +1,189 @@
+//! Answers that come late, or never, and connections that break in the middle of one.
+
+use std::time::{Duration, Instant};
+
+use lockdog::{Owner, Unlocked};
+
+use super::crowd::Crowd;
+use super::stand::{Stand, assert_busy, letters, red_lock, take};
+use super::story::Watched;
+use super::{LEASE, NAME, is_acquire};
+use crate::red_lock::{SOON, ms};
+use crate::support::{Action, Direction, Gate, eventually, timed};
+
+/// Catalogue, last list: 8.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_instance_that_takes_five_seconds_slows_nobody_down() {
+    let stand = Stand::proxied(5).await;
+    let lock = stand.lock().await;
+    let slow = Duration::from_secs(5);
+    stand.proxies[0].delay(Direction::ToClient, slow);
+    let own = Owner::new();
+    let ((), pairs) = timed(async {
+        for _ in 0..10 {
+            let guard = lock.lock().owner(&own).await.unwrap();
+            guard.unlock().await.unwrap();
+        }
+    })
+    .await;
+    println!("ten pairs took {pairs:?}");
+    assert!(pairs < slow, "{pairs:?}");
+    assert!(stand.proxies[0].counts().delayed > 0);
+    let guard = take(&lock).await;
+    let yours = stand.direct_lock().await;
+    let crowd = Crowd::start(&[yours]);
+    let mut watched = Watched::new(guard);
+    watched.stays_valid(LEASE * 3 / 2).await;
+    assert_eq!(&letters(&watched.guard().instances(), &stand)[1..], "AAAA");
+    assert_eq!(crowd.visits(), 0, "somebody got in beside the holder");
+    watched.into_guard().unlock().await.unwrap();
+    crowd.await_visits(5).await;
+    crowd.end().await;
+    stand.proxies[0].heal();
+    stand.assert_nothing_stays().await;
+}
+
+/// Matrix: lost reply. The instance has it, and nobody knows: it is given back at once where the
+/// connection still works.
+#[tokio::test]
+async fn what_an_instance_granted_unheard_is_given_back_long_before_its_lease_is_over() {
+    let stand = Stand::proxied(3).await;
+    let lock = long(&stand).await;
+    warm_up(&stand, &lock).await;
+    let gate = Gate::new();
+    let held = stand.proxies[0].on(is_acquire, Action::HoldReply(gate.clone()));
+    let guard = lock.lock().lease(LONG).await.unwrap();
+    held.wait_hits(1).await;
+    assert!(stand.is_taken(0).await, "it was granted there");
+    // The call for it gives up, and what it may have done is undone behind the answer.
+    eventually(SOON, "it is not waited for any more", async || {
+        letters(&guard.instances(), &stand).starts_with('U')
+    })
+    .await;
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    let redis = stand.servers[0].redis().await;
+    gate.open();
+    let since = Instant::now();
+    eventually(SOON, "it is given back", async || !redis.exists(NAME).await).await;
+    assert!(since.elapsed() < LONG / 2, "{:?}", since.elapsed());
+    stand.assert_nothing_stays().await;
+}
+
+/// Matrix: lost reply. The connection hears nothing any more: another one gives it back.
+#[tokio::test]
+async fn what_an_instance_granted_on_a_dead_connection_is_given_back_on_another() {
+    let stand = Stand::proxied(3).await;
+    let lock = long(&stand).await;
+    warm_up(&stand, &lock).await;
+    let dropped = stand.proxies[0].on(is_acquire, Action::DropReply);
+    let guard = lock.lock().lease(LONG).await.unwrap();
+    dropped.wait_hits(1).await;
+    assert!(stand.is_taken(0).await, "it was granted there");
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    let redis = stand.servers[0].redis().await;
+    let since = Instant::now();
+    eventually(SOON, "it is given back", async || !redis.exists(NAME).await).await;
+    println!("given back after {:?}", since.elapsed());
+    assert!(since.elapsed() < LONG / 2);
+    let guard = take(&lock).await;
+    eventually(SOON, "it has all", async || guard.margin() == 1).await;
+    guard.unlock().await.unwrap();
+    stand.assert_nothing_stays().await;
+}
+
+/// Matrix: late acquire. It arrives after its lock was given back and its connection given up.
+#[tokio::test]
+async fn an_acquire_that_arrives_after_everything_is_an_orphan_of_one_lease() {
+    let stand = Stand::proxied(3).await;
+    let (mine, yours) = (stand.lock().await, stand.direct_lock().await);
+    warm_up(&stand, &mine).await;
+    let gate = Gate::new();
+    stand.proxies[0].on(is_acquire, Action::HoldRequest(gate.clone()));
+    let guard = mine.lock().lease(LEASE).await.unwrap();
+    gate.wait_reached().await;
+    guard.unlock().await.unwrap();
+    assert!(!stand.is_taken(0).await, "it did not arrive");
+    let before = stand.proxies[0].connections();
+    eventually(SOON, "its connection is given up", async || {
+        stand.proxies[0].connections() != before
+    })
+    .await;
+    let next = take(&yours).await;
+    eventually(SOON, "it has all", async || next.margin() == 1).await;
+    next.unlock().await.unwrap();
+    stand.await_taken(0).await;
+    gate.open();
+    gate.wait_passed().await;
+    assert!(stand.is_taken(0).await, "it arrived");
+    // Nobody takes it for a hold, and nobody is kept from the lock.
+    let next = take(&yours).await;
+    assert_eq!(letters(&next.instances(), &stand), "HAA");
+    assert_busy(&mine).await;
+    let mut watched = Watched::new(next);
+    watched.stays_valid(LEASE).await;
+    eventually(SOON, "it has all", async || watched.guard().margin() == 1).await;
+    watched.into_guard().unlock().await.unwrap();
+    stand.assert_nothing_stays().await;
+}
+
+/// Matrix: latency 0 to 2 t, RST in the middle of an answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn delays_about_the_time_for_one_instance_and_broken_answers_let_no_two_in() {
+    let stand = Stand::proxied(5).await;
+    let crowd = Crowd::start(&[stand.lock().await, stand.lock().await]);
+    crowd.await_visits(10).await;
+    let patience = LEASE / 20;
+    let before = crowd.visits();
+    for step in 0..24_u32 {
+        for (member, proxy) in (0_u32..).zip(&stand.proxies) {
+            // Two at a time are slow, up to twice the time for one instance; the others hardly.
+            let most = if (step / 4 + member) % 5 < 2 { 2 } else { 0 };
+            let part = (step * 3 + member * 5) % 9;
+            let direction = if (step + member) % 2 == 0 {
+                Direction::ToClient
+            } else {
+                Direction::ToServer
+            };
+            proxy.delay(direction, patience * part * most / 8 + ms(1));
+        }
+        let broken = &stand.proxies[step as usize % 5];
+        broken.cut_after_bytes(Direction::ToClient, 7);
+        tokio::time::sleep(ms(60)).await;
+        broken.reset_all();
+        for proxy in &stand.proxies {
+            proxy.heal();
+        }
+    }
+    let during = crowd.visits() - before;
+    for proxy in &stand.proxies {
+        proxy.heal();
+        let counts = proxy.counts();
+        assert!(counts.delayed > 0 && counts.reset > 0, "{counts:?}");
+    }
+    let cut = stand
+        .proxies
+        .iter()
+        .map(|proxy| proxy.counts().cut_after_bytes);
+    let cut: u64 = cut.sum();
+    assert!(cut > 5, "{cut} answers were cut");
+    println!("{during} visits with {cut} answers cut");
+    assert!(during > 0, "nobody got in");
+    crowd.await_visits(20).await;
+    crowd.end().await;
+    stand.assert_nothing_stays().await;
+}
+
+/// Every server knows the script, so that a rule on it meets its first sending.
+async fn warm_up(stand: &Stand, lock: &lockdog::RedLock) {
+    let guard = take(lock).await;
+    stand.await_taken(3).await;
+    guard.unlock().await.unwrap();
+    stand.await_taken(0).await;
+}
+
+async fn long(stand: &Stand) -> lockdog::RedLock {
+    red_lock(&stand.clients().await).max_lease(LONG)
+}
+
+/// Far longer than anything takes.
+const LONG: Duration = Duration::from_secs(30);
