@@ -14,7 +14,7 @@ use crate::error::{Error, InstanceState, NoQuorum, Result};
 use crate::guard::Guard;
 use crate::hold::Terms;
 use crate::owner::Owner;
-use crate::quorum::{Event, Phase};
+use crate::quorum::{Event, Outcome, Phase, Rules};
 use crate::request::{Acquire, Boxed, Wait, Wish};
 use crate::session::Unlocked;
 
@@ -190,7 +190,7 @@ impl Caller<'_> {
             };
             orders.give(more);
         }
-        whole.suspect_late();
+        self.suspect_late(&whole);
         orders.finish_behind();
         let won = whole.claim_first(self.terms);
         if won {
@@ -204,6 +204,17 @@ impl Caller<'_> {
         drop(attempt);
         whole.tell_round_lost();
         Ok(Round::Lost(whole))
+    }
+
+    /// Has nobody ask those anything more who were silent for the whole round. Known here and now: the
+    /// next attempt may begin before their own calls notice that their time is over.
+    fn suspect_late(&self, whole: &Whole) {
+        let waited = Rules::patience(self.terms.lease);
+        for (member, part) in self.lock.parts().iter().enumerate() {
+            if whole.see(|state, _| state.quorum.outcome(member)) == Outcome::Late {
+                part.suspect(&Error::timeout(waited));
+            }
+        }
     }
 
     /// The error of a lost round, if it was lost for want of instances rather than to others.

@@ -14,7 +14,7 @@ use crate::clock::{Clock, Moment};
 use crate::error::Error;
 use crate::hold::Terms;
 use crate::owner::Owner;
-use crate::quorum::{Action, Actions, Answer, Event, Outcome, Quorum, Rules};
+use crate::quorum::{Action, Actions, Answer, Event, Quorum};
 use crate::session::{Claim, Turn};
 
 /// One owner's hold on a lock of many instances.
@@ -266,18 +266,6 @@ impl Whole {
         let claim = state.claims[member].take()?;
         claim.hold().remove_dependant(self.me.as_ptr().cast());
         Some(Order::GiveBack(claim))
-    }
-
-    /// Has nobody ask those anything more who were silent for the whole round. Known here and now: the
-    /// next attempt may begin before their own calls notice that their time is over.
-    pub(super) fn suspect_late(&self) {
-        let state = self.state();
-        let waited = Rules::patience(state.quorum.rules().lease);
-        for (member, part) in self.lock.parts().iter().enumerate() {
-            if state.quorum.outcome(member) == Outcome::Late {
-                part.suspect(&Error::timeout(waited));
-            }
-        }
     }
 
     /// What the quorum's actions mean here.
