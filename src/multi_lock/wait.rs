@@ -322,10 +322,12 @@ impl Call<'_> {
         let unreleased = course
             .release_awaited
             .is_some_and(|since| now.since(since) >= SILENCE);
-        if unreleased || course.too_late {
-            return Err(Error::timeout(waited));
+        match &course.seat {
+            // It sits where the release is awaited.
+            Some(seat) if unreleased => Err(self.about(seat, Error::timeout(waited))),
+            _ if course.too_late => Err(Error::timeout(waited)),
+            _ => Ok(None),
         }
-        Ok(None)
     }
 
     fn about(&self, seat: &Seat, error: Error) -> Error {

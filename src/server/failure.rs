@@ -56,7 +56,7 @@ impl Failure {
         } else {
             error.code()?
         };
-        let (code, message) = unwrapped(message).unwrap_or((code, message));
+        let (code, message) = unwrapped(code, message).unwrap_or((code, message));
         Some(Self::Refused {
             code: code.to_owned(),
             message: message.to_owned(),
@@ -94,14 +94,18 @@ impl From<Failure> for Error {
 }
 
 /// The error inside a script's error. Later servers wrap only a missing permission; those before 7.0
-/// everything, as in `ERR Error running script (call to f_..): @user_script: 18: -OOM no memory`.
-fn unwrapped(message: &str) -> Option<(&str, &str)> {
+/// everything, as in `ERR Error running script (call to f_..): @user_script: 18: -OOM no memory`, or
+/// `@user_script: 18: -OOM no memory` where the script itself gave it back.
+fn unwrapped<'a>(code: &str, message: &'a str) -> Option<(&'a str, &'a str)> {
     if message.starts_with("The user executing the script can't") {
         return Some(("NOPERM", message));
     }
-    let (_, inner) = message
-        .strip_prefix("Error running script")?
-        .rsplit_once("@user_script:")?;
+    let inner = if code == "@user_script:" {
+        message
+    } else {
+        let raised = message.strip_prefix("Error running script")?;
+        raised.rsplit_once("@user_script:")?.1
+    };
     let (_line, error) = inner.trim_start().split_once(' ')?;
     let (code, message) = error.trim_start_matches('-').split_once(' ')?;
     let is_code = code.bytes().all(|byte| byte.is_ascii_uppercase());
@@ -115,7 +119,7 @@ mod tests {
     #[test]
     fn the_error_inside_a_scripts_error_is_found() {
         let script = "Error running script (call to f_0): @user_script:18: @user_script: 18: ";
-        let met = |error| unwrapped(error).map(|(code, _)| code.to_owned());
+        let met = |error| unwrapped("ERR", error).map(|(code, _)| code.to_owned());
         let oom = format!("{script}-OOM command not allowed");
         assert_eq!(met(&oom).as_deref(), Some("OOM"));
         let wrong_type = format!("{script}WRONGTYPE Operation against");
@@ -125,5 +129,7 @@ mod tests {
         let own = "Error running script (call to f_0): @user_script:1: user_script:1: no way";
         assert_eq!(met(own), None);
         assert_eq!(met("unknown command"), None);
+        let given_back = unwrapped("@user_script:", "45: -OOM command not allowed");
+        assert_eq!(given_back, Some(("OOM", "command not allowed")));
     }
 }
