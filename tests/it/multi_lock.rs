@@ -5,6 +5,7 @@ mod cancelled;
 mod conflicts;
 mod exclusion;
 mod faults;
+mod interop;
 mod lost;
 
 use std::time::Duration;

@@ -5,6 +5,7 @@
 //! a client does not depend on the runtime of one test.
 
 mod driver;
+mod several;
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -78,6 +79,15 @@ impl Builder {
     /// `lockWatchdogTimeout`: the lease of a lock without one. Defaults to 30 s.
     pub(crate) fn watchdog_timeout(self, timeout: Duration) -> Self {
         self.set("watchdogTimeoutMs", millis(timeout))
+    }
+
+    /// A further client in the same JVM, of this server: for locks of several.
+    pub(crate) fn and(mut self, url: &str) -> Self {
+        match &mut self.settings["more"] {
+            Value::Array(more) => more.push(url.into()),
+            none => *none = json!([url]),
+        }
+        self
     }
 
     /// A name mapper that puts this before every name, the cell's key included. Defaults to none.

@@ -2,24 +2,32 @@ package lockdog.redisson;
 
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
 
+import com.google.gson.JsonArray;
 import com.google.gson.JsonObject;
+import java.util.List;
+import org.redisson.RedissonMultiLock;
 import org.redisson.api.RBucket;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
 
-/** The calls that a logical thread makes; {@code name} is the lock's name before any prefix. */
+/**
+ * The calls that a logical thread makes. {@code name} is the lock's name before any prefix; or {@code
+ * several} is how the locks of {@code members} become one, each a {@code [client, name]}.
+ */
 final class Calls {
-    private final RedissonClient client;
+    private final List<RedissonClient> clients;
 
-    Calls(RedissonClient client) {
-        this.client = client;
+    Calls(List<RedissonClient> clients) {
+        this.clients = clients;
     }
 
     Object perform(JsonObject call) throws InterruptedException {
         // A new lock object each time: Redisson keeps an explicit lease in the object, from where
         // it would leak into the next lock().
-        RLock lock = client.getLock(call.get("name").getAsString());
+        RLock lock = call.has("several")
+                ? several(call)
+                : clients.get(0).getLock(call.get("name").getAsString());
         String what = call.get("call").getAsString();
         return switch (what) {
             case "lock" -> lock(lock, call);
@@ -35,6 +43,21 @@ final class Calls {
             case "remainTimeToLive" -> lock.remainTimeToLive();
             case "cell" -> cell(lock, call);
             default -> throw new IllegalArgumentException("unknown call " + what);
+        };
+    }
+
+    private RLock several(JsonObject call) {
+        JsonArray members = call.get("members").getAsJsonArray();
+        RLock[] locks = new RLock[members.size()];
+        for (int i = 0; i < locks.length; i++) {
+            JsonArray member = members.get(i).getAsJsonArray();
+            RedissonClient client = clients.get(member.get(0).getAsInt());
+            locks[i] = client.getLock(member.get(1).getAsString());
+        }
+        String kind = call.get("several").getAsString();
+        return switch (kind) {
+            case "multi" -> new RedissonMultiLock(locks);
+            default -> throw new IllegalArgumentException("unknown kind " + kind);
         };
     }
 
@@ -65,7 +88,7 @@ final class Calls {
      * plus one, unlock. Two holders at a time lose a count, which no atomic increment would show.
      */
     private Object cell(RLock lock, JsonObject call) throws InterruptedException {
-        RBucket<String> cell = client.getBucket(call.get("key").getAsString(), StringCodec.INSTANCE);
+        RBucket<String> cell = clients.get(0).getBucket(call.get("key").getAsString(), StringCodec.INSTANCE);
         long pause = call.get("pauseMs").getAsLong();
         for (int round = call.get("rounds").getAsInt(); round > 0; round--) {
             lock.lock();

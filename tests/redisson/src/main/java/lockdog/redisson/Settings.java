@@ -1,24 +1,38 @@
 package lockdog.redisson;
 
+import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
+import java.util.ArrayList;
+import java.util.List;
 import org.redisson.config.Config;
 import org.redisson.config.NameMapper;
 import org.redisson.config.SingleServerConfig;
 
 /**
- * The first line: {@code url}, and optionally {@code watchdogTimeoutMs}, {@code namePrefix},
- * {@code timeoutMs}, {@code connectTimeoutMs} and {@code retryAttempts}. Whatever is not given has
- * Redisson's default.
+ * The first line: {@code url}, and optionally {@code more}, the URLs of further servers, for a client
+ * each, {@code watchdogTimeoutMs}, {@code namePrefix}, {@code timeoutMs}, {@code connectTimeoutMs} and
+ * {@code retryAttempts}. Whatever is not given has Redisson's default.
  */
 final class Settings {
     private Settings() {}
 
-    static Config parse(String line) {
+    /** One for each server. */
+    static List<Config> parse(String line) {
         JsonObject settings = JsonParser.parseString(line).getAsJsonObject();
+        List<Config> configs = new ArrayList<>();
+        configs.add(config(settings.get("url").getAsString(), settings));
+        if (settings.has("more")) {
+            for (JsonElement url : settings.get("more").getAsJsonArray()) {
+                configs.add(config(url.getAsString(), settings));
+            }
+        }
+        return configs;
+    }
+
+    private static Config config(String url, JsonObject settings) {
         Config config = new Config();
-        SingleServerConfig server =
-                config.useSingleServer().setAddress(settings.get("url").getAsString());
+        SingleServerConfig server = config.useSingleServer().setAddress(url);
         if (settings.has("watchdogTimeoutMs")) {
             config.setLockWatchdogTimeout(settings.get("watchdogTimeoutMs").getAsLong());
         }
