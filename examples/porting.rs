@@ -1,4 +1,5 @@
-//! Every method of Redisson's `RLock`, Java on the left and Rust on the right.
+//! Every method of Redisson's `RLock`, and those that `RedissonMultiLock` has, Java on the left and
+//! Rust on the right.
 //!
 //! ```text
 //! cargo run --example porting -- redis://127.0.0.1:6379
@@ -9,7 +10,7 @@
 
 use std::time::Duration;
 
-use lockdog::{Client, Error, Lock, Owner, Result, Ttl};
+use lockdog::{Client, Error, Lock, MultiLock, Owner, Result, Ttl};
 
 /// The way of new code: a guard stands for each acquire, and ends it.
 #[rustfmt::skip]
@@ -118,6 +119,28 @@ async fn with_thread_ids(redisson: &Client) -> Result<()> {
     .await
 }
 
+/// Several locks as one.
+#[rustfmt::skip]
+async fn with_several(redisson: &Client) -> Result<()> {
+    let (a, b) = (redisson.lock("account:1"), redisson.lock("account:2"));
+    /* RLock all = new RedissonMultiLock(a, b); */ let all = MultiLock::new([a.clone(), b.clone()]);
+    /* all.lock();                              */ let guard = all.lock().await?;
+    /* all.isHeldByCurrentThread();             */ is("multi isHeldByCurrentThread", all.is_held().await?, true);
+    /* a.isLocked() && b.isLocked();            */ is("multi, members", a.is_locked().await? && b.is_locked().await?, true);
+    /* all.unlock();                            */ guard.unlock().await?;
+
+    // One member that somebody else has is enough, and then the others stay free.
+    /* b.lock(); // another thread              */ let busy = b.lock().owner(&Owner::new()).await?;
+    /* all.tryLock(1, 10, SECONDS);             */ let none = all.try_lock().wait(secs(1)).lease(secs(10)).await?;
+    /*                                          */ is("multi tryLock", none.is_none() && !a.is_locked().await?, true);
+    /* b.unlock();                              */ busy.unlock().await?;
+
+    /* all.lock(10, SECONDS);                   */ all.lock().lease(secs(10)).await?.forget();
+    /* all.isHeldByThread(7);                   */ is("multi isHeldByThread", all.is_held_by(&Owner::from_id(7)).await?, false);
+    /* all.unlock();                            */ all.unlock().await?;
+    Ok(())
+}
+
 #[tokio::main]
 async fn main() -> Result<()> {
     let url = std::env::args().nth(1);
@@ -127,6 +150,7 @@ async fn main() -> Result<()> {
     with_guards(&redisson).await?;
     without_guards(&redisson).await?;
     with_thread_ids(&redisson).await?;
+    with_several(&redisson).await?;
     /* redisson.shutdown(); */
     redisson.shutdown().await;
     println!("every call did what the Java call does");

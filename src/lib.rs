@@ -29,6 +29,7 @@
 //! | Redisson | lockdog |
 //! | --- | --- |
 //! | `RedissonClient` | [`Client`] |
+//! | `RedissonMultiLock` | [`MultiLock`] |
 //! | `RLock` | [`Lock`] and, for each acquire, a [`Guard`] |
 //! | the thread, `threadId` | [`Owner`] |
 //! | `lock(lease, unit)` | [`lock.lock()`](Lock::lock)[`.lease(d)`](LockRequest::lease) |

@@ -13,7 +13,8 @@ use crate::lease;
 use crate::owner::Owner;
 use crate::session::{Reentry, Settings, Unlocked};
 
-/// A wish to hold a lock, from [`Lock::lock`](crate::Lock::lock). Await it.
+/// A wish to hold a lock, from [`Lock::lock`](crate::Lock::lock) or
+/// [`MultiLock::lock`](crate::MultiLock::lock). Await it.
 ///
 /// Where a `Future` is asked for, as by `tokio::spawn`, write `lock.lock().into_future()`.
 #[derive(Clone)]
@@ -24,7 +25,8 @@ pub struct LockRequest {
 }
 
 /// A wish to hold a lock if it can be had in time, from
-/// [`Lock::try_lock`](crate::Lock::try_lock). Await it.
+/// [`Lock::try_lock`](crate::Lock::try_lock) or
+/// [`MultiLock::try_lock`](crate::MultiLock::try_lock). Await it.
 ///
 /// Where a `Future` is asked for, as by `tokio::spawn`, write `lock.try_lock().into_future()`.
 #[derive(Clone)]
@@ -35,7 +37,8 @@ pub struct TryLockRequest {
     wait: Option<Duration>,
 }
 
-/// A wish to end a forgotten hold, from [`Lock::unlock`](crate::Lock::unlock). Await it.
+/// A wish to end a forgotten hold, from [`Lock::unlock`](crate::Lock::unlock) or
+/// [`MultiLock::unlock`](crate::MultiLock::unlock). Await it.
 #[derive(Clone)]
 #[must_use = "a request does nothing unless it is awaited"]
 pub struct UnlockRequest {

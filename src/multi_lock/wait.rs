@@ -175,7 +175,7 @@ impl Call<'_> {
                 Ok(Step::Taken(claims))
             }
             Round::Blocked(blocked) if self.holds(blocked.member) => Ok(Step::Again),
-            Round::Blocked(blocked) if blocked.collided => {
+            Round::Blocked(blocked) if self.note(&blocked).collided => {
                 let took = self.now().since(began);
                 Ok(Step::Wait(self.get_out_of_the_way(course, &blocked, took)))
             }
@@ -188,6 +188,16 @@ impl Call<'_> {
                 Ok(Step::Again)
             }
         }
+    }
+
+    fn note<'b>(&self, blocked: &'b Blocked) -> &'b Blocked {
+        tracing::debug!(
+            lock = self.members.list()[blocked.member].key.name(),
+            ttl_ms = blocked.ttl.map(|ttl| ttl.as_millis() as u64),
+            given_back = blocked.collided,
+            "a member is held by another"
+        );
+        blocked
     }
 
     /// While a client itself keeps a member, or gives it back, nobody is asked.
@@ -322,10 +332,12 @@ impl Call<'_> {
         let unreleased = course
             .release_awaited
             .is_some_and(|since| now.since(since) >= SILENCE);
-        if unreleased || course.too_late {
-            return Err(Error::timeout(waited));
+        match &course.seat {
+            // It sits where the release is awaited.
+            Some(seat) if unreleased => Err(self.about(seat, Error::timeout(waited))),
+            _ if course.too_late => Err(Error::timeout(waited)),
+            _ => Ok(None),
         }
-        Ok(None)
     }
 
     fn about(&self, seat: &Seat, error: Error) -> Error {

@@ -153,6 +153,8 @@ mod tests {
         let own = "Error running script (call to f_0): @user_script:1: user_script:1: no way";
         assert_eq!(met(own), None);
         assert_eq!(met("unknown command"), None);
+        let given_back = unwrapped("@user_script:", "45: -OOM command not allowed");
+        assert_eq!(given_back, Some(("OOM", "command not allowed")));
     }
 
     #[test]

@@ -9,7 +9,7 @@ mod lost_replies;
 mod messages;
 mod nemesis;
 mod passing_states;
-mod poll;
+pub(crate) mod poll;
 mod refusals;
 mod relock;
 mod repeated;

@@ -1,8 +1,12 @@
 //! Several locks as one, on real servers: all or none, whatever goes wrong.
 
 mod basics;
+mod cancelled;
 mod conflicts;
 mod exclusion;
+mod faults;
+mod interop;
+mod lost;
 
 use std::time::Duration;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// Polls a future whenever it asks to be polled, `n` times at most, and drops it `linger` later.
 /// Its output, if it had one by then.
-pub(super) async fn poll_n_times<T>(
+pub(crate) async fn poll_n_times<T>(
     future: impl Future<Output = T>,
     n: usize,
     linger: Duration,
@@ -31,4 +31,4 @@ pub(super) async fn poll_n_times<T>(
 }
 
 /// None at all, and long enough for a command to be sent, run and answered.
-pub(super) const LINGERS: [Duration; 2] = [Duration::ZERO, Duration::from_millis(30)];
+pub(crate) const LINGERS: [Duration; 2] = [Duration::ZERO, Duration::from_millis(30)];

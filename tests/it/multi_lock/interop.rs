@@ -1,0 +1,321 @@
+//! Beside real `RedissonMultiLock`s of two servers, in both directions.
+
+use std::time::{Duration, SystemTime};
+
+use lockdog::{Owner, Unlocked};
+
+use super::{Fixture, LONG, SOON, clients, ms, multi, waiter};
+use crate::support::eventually;
+use crate::support::redisson::{JavaError, JavaLock, JavaThread, PendingCall, Redisson};
+
+/// Two servers, our clients without timers, and Java's.
+struct Scene {
+    test: Fixture,
+    patient: Vec<lockdog::Client>,
+    java: Redisson,
+}
+
+impl Scene {
+    async fn start() -> Self {
+        let test = Fixture::start(2).await;
+        let patient = clients(&test.servers, |client| {
+            client.watchdog_lease(NEVER).poll_cap(NEVER)
+        })
+        .await;
+        let java = Redisson::builder(&test.servers[0].url()).server(&test.servers[1].url());
+        let java = java.start().await;
+        Self {
+            test,
+            patient,
+            java,
+        }
+    }
+
+    fn ours(&self) -> lockdog::MultiLock {
+        multi(&self.patient, &MEMBERS)
+    }
+
+    fn thread(&self) -> JavaThread {
+        self.java.thread("t1")
+    }
+
+    /// Somebody listens for this member, and has had time for the look that follows.
+    async fn somebody_waits(&self, (server, name): (usize, &str)) {
+        let channel = format!("redisson_lock__channel:{{{name}}}");
+        eventually(SOON, "somebody listens", async || {
+            self.test.redis[server].channels().await.contains(&channel)
+        })
+        .await;
+        tokio::time::sleep(ms(150)).await;
+    }
+
+    async fn end(self) {
+        drop(self.patient);
+        drop(self.java);
+        self.test.assert_clean().await;
+    }
+}
+
+/// A `RedissonMultiLock` of the members, for one Java thread.
+struct Theirs {
+    thread: JavaThread,
+    lock: JavaLock,
+}
+
+impl Theirs {
+    fn of(thread: &JavaThread) -> Self {
+        Self {
+            thread: thread.clone(),
+            lock: JavaLock::multi(MEMBERS),
+        }
+    }
+
+    fn start_lock(&self) -> PendingCall<()> {
+        self.thread.start_lock(&self.lock)
+    }
+
+    fn start_lock_for(&self, lease: Duration) -> PendingCall<()> {
+        self.thread.start_lock_for(&self.lock, lease)
+    }
+
+    fn start_try_lock(&self, wait: Duration, lease: Option<Duration>) -> PendingCall<bool> {
+        self.thread.start_try_lock_for(&self.lock, wait, lease)
+    }
+
+    async fn try_lock(&self) -> bool {
+        self.thread.try_lock(&self.lock).await
+    }
+
+    fn start_unlock(&self) -> PendingCall<()> {
+        self.thread.start_unlock(&self.lock)
+    }
+
+    async fn unlock(&self) -> Result<(), JavaError> {
+        self.thread.unlock(&self.lock).await
+    }
+
+    async fn is_held(&self) -> bool {
+        self.thread.is_held(&self.lock).await
+    }
+
+    fn start_cell(&self, key: &str, rounds: u32, pause: Duration) -> PendingCall<()> {
+        self.thread.start_cell(&self.lock, key, rounds, pause)
+    }
+}
+
+/// Catalogue, last list: 13.
+#[tokio::test]
+async fn a_java_unlock_wakes_our_waiter() {
+    let scene = Scene::start().await;
+    let theirs = Theirs::of(&scene.thread());
+    theirs.start_lock_for(LONG).value().await;
+    assert!(theirs.is_held().await);
+    let ours = scene.ours();
+    assert!(ours.try_lock().await.unwrap().is_none());
+    assert!(ours.try_lock().wait(ms(200)).await.unwrap().is_none());
+    let waiting = waiter(&ours);
+    // Every member blocks; it waits for one of them.
+    eventually(SOON, "it waits", async || {
+        let channels = [
+            scene.test.redis[0].channels().await,
+            scene.test.redis[1].channels().await,
+        ];
+        channels.concat().len() == 1
+    })
+    .await;
+    tokio::time::sleep(ms(150)).await;
+    assert!(!waiting.is_finished());
+    let unlocked = theirs.start_unlock().answer().await;
+    unlocked.result.unwrap();
+    let guard = tokio::time::timeout(SOON, waiting)
+        .await
+        .expect("it is woken")
+        .unwrap();
+    let took = SystemTime::now()
+        .duration_since(unlocked.at)
+        .unwrap_or_default();
+    assert!(took < ms(5_000), "{took:?}");
+    assert!(!theirs.is_held().await);
+    guard.unlock().await.unwrap();
+    drop(ours);
+    scene.end().await;
+}
+
+/// Catalogue, last list: 13.
+#[tokio::test]
+async fn our_unlock_wakes_a_java_waiter() {
+    let scene = Scene::start().await;
+    let theirs = Theirs::of(&scene.thread());
+    let ours = scene.ours();
+    let guard = ours.lock().await.unwrap();
+    assert!(!theirs.try_lock().await);
+    let waiting = theirs.start_try_lock(ms(20_000), Some(LONG));
+    // Java takes them in the order of its list, and waits for the first.
+    scene.somebody_waits(MEMBERS[0]).await;
+    assert!(!waiting.is_finished());
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    let released = SystemTime::now();
+    let locked = tokio::time::timeout(SOON, waiting.answer())
+        .await
+        .expect("it is woken");
+    assert!(locked.result.unwrap());
+    let took = locked.at.duration_since(released).unwrap_or_default();
+    assert!(took < ms(5_000), "{took:?}");
+    assert!(ours.try_lock().await.unwrap().is_none());
+    theirs.unlock().await.unwrap();
+    drop(ours);
+    scene.end().await;
+}
+
+/// A member is an ordinary lock, for either side.
+#[tokio::test]
+async fn a_member_that_is_locked_by_itself_blocks_the_other_side() {
+    let scene = Scene::start().await;
+    let (thread, other) = (scene.thread(), scene.java.thread("t2"));
+    let theirs = Theirs::of(&thread);
+    let ours = scene.ours();
+    // Java's single lock, our multi lock.
+    other.lock_for("b", LONG).await;
+    assert!(ours.try_lock().await.unwrap().is_none());
+    let waiting = waiter(&ours);
+    scene.somebody_waits((0, "b")).await;
+    assert!(!waiting.is_finished());
+    other.unlock("b").await.unwrap();
+    let guard = tokio::time::timeout(SOON, waiting)
+        .await
+        .expect("it is woken")
+        .unwrap();
+    // Our multi lock, Java's single lock.
+    assert!(!other.try_lock("a").await);
+    guard.unlock().await.unwrap();
+    assert!(other.try_lock("a").await);
+    other.unlock("a").await.unwrap();
+    // Our single lock, Java's multi lock.
+    let single = scene.patient[1].lock("c").lock().await.unwrap();
+    assert!(!theirs.try_lock().await);
+    assert!(!theirs.is_held().await);
+    single.unlock().await.unwrap();
+    // Java's multi lock, our single lock.
+    assert!(theirs.try_lock().await);
+    assert!(
+        scene.patient[1]
+            .lock("c")
+            .try_lock()
+            .await
+            .unwrap()
+            .is_none()
+    );
+    theirs.unlock().await.unwrap();
+    drop(ours);
+    scene.end().await;
+}
+
+/// What stands in Redis is the same on both sides: a count and a TTL for each member, and no more.
+#[tokio::test]
+async fn each_side_sees_the_others_holds_as_plain_locks() {
+    let scene = Scene::start().await;
+    let theirs = Theirs::of(&scene.thread());
+    let ours = scene.ours();
+    for _ in 0..2 {
+        theirs.start_lock().value().await;
+    }
+    for lock in ours.locks() {
+        let holder = lock.holder().await.unwrap().expect("Java has it");
+        assert_eq!((holder.count, holder.ours), (2, false));
+    }
+    for _ in 0..2 {
+        theirs.unlock().await.unwrap();
+    }
+    let owner = Owner::from_id(7);
+    let mut guards = Vec::new();
+    for _ in 0..2 {
+        guards.push(ours.lock().lease(ms(60_000)).owner(&owner).await.unwrap());
+    }
+    for (server, name) in MEMBERS {
+        let redis = &scene.test.redis[server];
+        let hash = redis.hash(name).await;
+        let (field, count) = hash.iter().next().expect("it is held");
+        let client = scene.patient[server].id();
+        assert!(field.starts_with(&format!("{client}:7.")), "{field}");
+        assert_eq!((hash.len(), &**count), (1, "2"));
+        assert!((50_000..=60_000).contains(&redis.pttl(name).await));
+    }
+    assert_eq!(scene.test.redis[0].keys().await, ["a", "b"]);
+    assert_eq!(scene.test.redis[1].keys().await, ["c"]);
+    assert!(scene.thread().is_locked("a").await);
+    drop((guards, ours));
+    scene.end().await;
+}
+
+/// Catalogue, last list: 13. Both sides on a value that shows every lost update, in opposite orders.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn both_sides_lose_no_update() {
+    let test = Fixture::start(2).await;
+    let java = Redisson::builder(&test.servers[0].url()).server(&test.servers[1].url());
+    let java = java.start().await;
+    let redis = test.redis[0].clone();
+    let pause = ms(1);
+    let theirs: Vec<_> = (0..3)
+        .map(|n| {
+            let thread = java.thread(&format!("t{n}"));
+            Theirs::of(&thread).start_cell("cell", ROUNDS, pause)
+        })
+        .collect();
+    let ours: Vec<_> = (0..3)
+        .map(|_| {
+            let lock = test.multi(&[(1, "c"), (0, "b"), (0, "a")]);
+            let redis = redis.clone();
+            tokio::spawn(async move {
+                for _ in 0..ROUNDS {
+                    let guard = lock.lock().await.unwrap();
+                    let value: Option<u64> = redis.ask(&["GET", "cell"]).await;
+                    tokio::time::sleep(pause).await;
+                    let next = value.unwrap_or(0) + 1;
+                    redis.cmd(&["SET", "cell", &next.to_string()]).await;
+                    guard.unlock().await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for task in ours {
+        tokio::time::timeout(SOON * 4, task)
+            .await
+            .expect("it gets in")
+            .unwrap();
+    }
+    for call in theirs {
+        tokio::time::timeout(SOON * 4, call.value())
+            .await
+            .expect("it gets in");
+    }
+    let value: u32 = redis.ask(&["GET", "cell"]).await;
+    assert_eq!(value, 6 * ROUNDS);
+    redis.cmd(&["DEL", "cell"]).await;
+    drop(java);
+    test.assert_clean().await;
+}
+
+/// A Java process that dies with it.
+#[tokio::test]
+async fn we_get_the_lock_of_a_killed_java_process_when_its_leases_are_over() {
+    let test = Fixture::start(2).await;
+    let java = Redisson::builder(&test.servers[0].url()).server(&test.servers[1].url());
+    let java = java.watchdog_timeout(ms(1_500)).start().await;
+    let theirs = Theirs::of(&java.thread("t1"));
+    theirs.start_lock().value().await;
+    java.kill();
+    let lock = test.multi(&MEMBERS);
+    let guard = lock
+        .try_lock()
+        .wait(SOON)
+        .await
+        .unwrap()
+        .expect("its leases are over");
+    guard.unlock().await.unwrap();
+    drop(theirs);
+    test.assert_clean().await;
+}
+
+const MEMBERS: [(usize, &str); 3] = [(0, "a"), (0, "b"), (1, "c")];
+const NEVER: Duration = Duration::from_secs(60);
+const ROUNDS: u32 = 60;

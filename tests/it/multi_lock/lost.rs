@@ -1,0 +1,322 @@
+//! The loss of one member is the loss of the whole.
+
+use std::time::Duration;
+
+use lockdog::{Client, Error, Guard, InstanceState, LostReason, MultiLock, Owner, Unlocked};
+
+use super::{Fixture, SOON, clients, ms, multi};
+use crate::support::{eventually, timed};
+
+/// Two servers whose locks are renewed every 200 ms, and a multi lock of three members.
+struct Scene {
+    test: Fixture,
+    clients: Vec<Client>,
+    lock: MultiLock,
+}
+
+impl Scene {
+    async fn start() -> Self {
+        let test = Fixture::start(2).await;
+        let clients = clients(&test.servers, |client| client.watchdog_lease(LEASE)).await;
+        let lock = multi(&clients, &MEMBERS);
+        Self {
+            test,
+            clients,
+            lock,
+        }
+    }
+
+    /// The whole is lost because of this member, and says so everywhere; what is left of it is given
+    /// back though the guard lives on.
+    async fn assert_lost(&self, guard: &Guard, member: (usize, &str), reason: LostReason) {
+        let lost = tokio::time::timeout(SOON, guard.lost())
+            .await
+            .expect("it is told");
+        assert_eq!((lost.lock(), lost.reason()), (member.1, reason));
+        assert!(guard.lost_token().is_cancelled());
+        assert!(!guard.is_valid() && guard.remaining().is_zero());
+        assert_eq!(guard.hold_count(), 0);
+        let is_lost = |state: &InstanceState| matches!(state, InstanceState::Lost);
+        assert!(
+            guard
+                .instances()
+                .iter()
+                .any(|instance| { instance.lock == member.1 && is_lost(&instance.state) })
+        );
+        for (server, name) in MEMBERS {
+            if (server, name) != member {
+                eventually(SOON, "the others are given back", async || {
+                    self.test.is_free(server, name).await
+                })
+                .await;
+            }
+        }
+    }
+}
+
+/// Renewed for as long as it is held.
+#[tokio::test]
+async fn all_members_are_renewed() {
+    let scene = Scene::start().await;
+    let guard = scene.lock.lock().await.unwrap();
+    let token = guard.lost_token();
+    for _ in 0..30 {
+        tokio::time::sleep(LEASE / 10).await;
+        assert!(guard.is_valid() && !token.is_cancelled());
+        for (server, name) in MEMBERS {
+            let ttl = scene.test.redis[server].pttl(name).await;
+            assert!((100..=600).contains(&ttl), "{name} {ttl}");
+        }
+    }
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    scene.test.assert_clean().await;
+}
+
+/// A member that is deleted: told at the next renewal, and nobody has to ask.
+#[tokio::test]
+async fn a_member_that_is_deleted_is_the_end_of_the_whole() {
+    let scene = Scene::start().await;
+    for member in MEMBERS {
+        let guard = scene.lock.lock().await.unwrap();
+        let token = guard.lost_token();
+        scene.test.redis[member.0].cmd(&["DEL", member.1]).await;
+        let (told, took) = timed(tokio::time::timeout(SOON, token.cancelled())).await;
+        told.expect("the token tells without being asked");
+        assert!(took < LEASE, "{took:?}");
+        scene.assert_lost(&guard, member, LostReason::NotOurs).await;
+        // As long as the guard lives its owner has lost the lock, and is given no fresh one.
+        let error = scene.lock.lock().await.unwrap_err();
+        assert!(error.is_lost(), "{error}");
+        let error = guard.unlock().await.unwrap_err();
+        let Error::Lost(lost) = error else {
+            panic!("{error}")
+        };
+        assert_eq!(lost.lock(), member.1);
+        let next = scene.lock.try_lock().await.unwrap().expect("all are free");
+        next.unlock().await.unwrap();
+        scene.test.assert_clean().await;
+    }
+}
+
+/// The others can be had although the guard is still there.
+#[tokio::test]
+async fn others_get_the_members_that_are_left() {
+    let scene = Scene::start().await;
+    let guard = scene.lock.lock().await.unwrap();
+    let others = multi(&scene.test.others().await, &[(0, "b"), (1, "c")]);
+    scene.test.redis[0].cmd(&["DEL", "a"]).await;
+    let (next, took) = timed(others.try_lock().wait(SOON).into_future()).await;
+    let next = next.unwrap().expect("they are given back");
+    assert!(took < LEASE, "{took:?}");
+    assert!(!guard.is_valid(), "it was told before");
+    // The end of the guard is no harm to them.
+    assert!(guard.unlock().await.unwrap_err().is_lost());
+    assert!(next.is_valid() && others.locks()[0].is_locked().await.unwrap());
+    next.unlock().await.unwrap();
+    scene.test.assert_clean().await;
+}
+
+/// A loss that nobody has noticed yet is told by the unlock, which releases the others.
+#[tokio::test]
+async fn the_unlock_tells_of_a_loss_and_releases_the_others() {
+    let test = Fixture::start(2).await;
+    let lock = test.multi(&MEMBERS);
+    for member in MEMBERS {
+        let guard = lock.lock().await.unwrap();
+        test.redis[member.0].cmd(&["DEL", member.1]).await;
+        assert!(guard.is_valid(), "the next renewal is far away");
+        let error = guard.unlock().await.unwrap_err();
+        let Error::Lost(lost) = error else {
+            panic!("{error}")
+        };
+        assert_eq!(
+            (lost.lock(), lost.reason()),
+            (member.1, LostReason::NotOurs)
+        );
+        for (server, name) in MEMBERS {
+            assert!(test.is_free(server, name).await, "{name} is released");
+        }
+        test.assert_clean().await;
+    }
+}
+
+/// Of a member that is another's by now, nothing is touched.
+#[tokio::test]
+async fn a_member_that_another_took_is_left_to_that_one() {
+    let scene = Scene::start().await;
+    let guard = scene.lock.lock().await.unwrap();
+    scene.test.redis[1].cmd(&["DEL", "c"]).await;
+    let elsewhere = scene.test.held_elsewhere(1, "c").await;
+    scene
+        .assert_lost(&guard, (1, "c"), LostReason::NotOurs)
+        .await;
+    assert!(guard.unlock().await.unwrap_err().is_lost());
+    assert!(elsewhere.is_valid());
+    assert_eq!(elsewhere.unlock().await.unwrap(), Unlocked::Released);
+    scene.test.assert_clean().await;
+}
+
+/// Told at once where this client itself does it.
+#[tokio::test]
+async fn a_member_freed_by_force_is_the_end_of_the_whole() {
+    let scene = Scene::start().await;
+    let guard = scene.lock.lock().await.unwrap();
+    assert!(scene.clients[0].lock("b").force_unlock().await.unwrap());
+    assert!(guard.lost_token().is_cancelled());
+    scene
+        .assert_lost(&guard, (0, "b"), LostReason::Forced)
+        .await;
+    drop(guard);
+    scene.test.assert_clean().await;
+}
+
+/// A client that ends takes its members with it.
+#[tokio::test]
+async fn a_client_that_is_shut_down_is_the_end_of_the_whole() {
+    let scene = Scene::start().await;
+    let guard = scene.lock.lock().await.unwrap();
+    assert_eq!(scene.clients[1].shutdown().await.released, 1);
+    scene
+        .assert_lost(&guard, (1, "c"), LostReason::ShutDown)
+        .await;
+    let error = scene.lock.lock().owner(&Owner::new()).await.unwrap_err();
+    assert!(matches!(error, Error::Closed), "{error}");
+    drop(guard);
+    scene.test.assert_clean().await;
+}
+
+/// A server that is away for longer than the lease.
+#[tokio::test]
+async fn a_member_whose_server_is_away_is_lost_at_its_deadline() {
+    let scene = Scene::start().await;
+    let guard = scene.lock.lock().await.unwrap();
+    scene.test.servers[1].pause();
+    let (lost, took) = timed(tokio::time::timeout(SOON, guard.lost())).await;
+    let lost = lost.expect("it is told");
+    assert_eq!((lost.lock(), lost.reason()), ("c", LostReason::Deadline));
+    assert!(took <= LEASE, "{took:?}");
+    for name in ["a", "b"] {
+        eventually(SOON, "the others are given back", async || {
+            scene.test.is_free(0, name).await
+        })
+        .await;
+    }
+    drop(guard);
+    scene.test.servers[1].resume();
+    scene.test.assert_clean().await;
+}
+
+/// Less than the lease is no loss.
+#[tokio::test]
+async fn a_server_that_is_away_for_less_than_the_lease_loses_nothing() {
+    let test = Fixture::start(2).await;
+    let clients = clients(&test.servers, |client| client.watchdog_lease(ms(2_000))).await;
+    let lock = multi(&clients, &MEMBERS);
+    let guard = lock.lock().await.unwrap();
+    test.servers[1].pause();
+    tokio::time::sleep(ms(1_000)).await;
+    test.servers[1].resume();
+    tokio::time::sleep(ms(1_500)).await;
+    assert!(guard.is_valid());
+    guard.unlock().await.unwrap();
+    test.assert_clean().await;
+}
+
+/// Every guard of it is told, and the claims of its owner on single members stay.
+#[tokio::test]
+async fn a_loss_is_told_to_all_guards_and_leaves_other_holds_alone() {
+    let scene = Scene::start().await;
+    let single = scene.clients[0].lock("a").lock().await.unwrap();
+    let outer = scene.lock.lock().await.unwrap();
+    let inner = scene.lock.lock().await.unwrap();
+    assert_eq!(scene.test.counts(0, "a").await, ["3"]);
+    scene.test.redis[1].cmd(&["DEL", "c"]).await;
+    for guard in [&inner, &outer] {
+        let lost = tokio::time::timeout(SOON, guard.lost())
+            .await
+            .expect("it is told");
+        assert_eq!(lost.lock(), "c");
+    }
+    eventually(SOON, "b is given back", async || {
+        scene.test.is_free(0, "b").await
+    })
+    .await;
+    eventually(SOON, "a is held once", async || {
+        scene.test.counts(0, "a").await == ["1"]
+    })
+    .await;
+    assert!(single.is_valid() && single.hold_count() == 1);
+    drop((inner, outer));
+    tokio::time::sleep(LEASE * 2).await;
+    assert!(single.is_valid());
+    single.unlock().await.unwrap();
+    scene.test.assert_clean().await;
+}
+
+/// `with` cancels its work.
+#[tokio::test]
+async fn the_work_is_cancelled_when_one_member_is_lost() {
+    let scene = Scene::start().await;
+    let deleting = async |_held: lockdog::Held| {
+        scene.test.redis[0].cmd(&["DEL", "b"]).await;
+        std::future::pending::<()>().await;
+    };
+    let outcome = tokio::time::timeout(SOON, scene.lock.with(deleting)).await;
+    let error = outcome.expect("it is cancelled").unwrap_err();
+    assert!(error.is_lost(), "{error}");
+    scene.test.assert_clean().await;
+}
+
+/// A view outlives its guard, and says so.
+#[tokio::test]
+async fn a_view_that_outlives_its_guard_is_told_at_once() {
+    let scene = Scene::start().await;
+    let kept = std::sync::Mutex::new(None);
+    let keep = async |held: lockdog::Held| *kept.lock().unwrap() = Some(held);
+    scene.lock.with(keep).await.unwrap();
+    let held = kept.into_inner().unwrap().unwrap();
+    assert!(!held.is_valid() && held.remaining().is_zero());
+    let lost = tokio::time::timeout(SOON, held.lost()).await.unwrap();
+    assert_eq!(lost.reason(), LostReason::Released);
+    scene.test.assert_clean().await;
+}
+
+/// Nothing is renewed before all are held: what is taken for a moment only ends by itself.
+#[tokio::test]
+async fn nothing_is_renewed_before_all_are_held() {
+    let scene = Scene::start().await;
+    // The first attempt takes two members and waits for the third one's server.
+    scene.test.servers[1].pause();
+    let request = scene.lock.lock().owner(&Owner::new()).into_future();
+    let waiting = tokio::spawn(request);
+    eventually(SOON, "the first members are taken", async || {
+        !scene.test.is_free(0, "a").await
+    })
+    .await;
+    scene.test.redis[0].reset_stats().await;
+    eventually(LEASE * 2, "its lease has run out", async || {
+        scene.test.is_free(0, "a").await
+    })
+    .await;
+    assert_eq!(scene.test.scripts(0).await, 0, "nobody renewed it");
+    waiting.abort();
+    scene.test.servers[1].resume();
+    scene.test.assert_clean().await;
+}
+
+/// A forgotten hold goes on member by member.
+#[tokio::test]
+async fn a_loss_after_forgetting_is_told_by_the_unlock() {
+    let scene = Scene::start().await;
+    scene.lock.lock().await.unwrap().forget();
+    tokio::time::sleep(LEASE * 2).await;
+    assert!(scene.lock.is_held().await.unwrap(), "it is renewed");
+    scene.test.redis[0].cmd(&["DEL", "b"]).await;
+    let error = scene.lock.unlock().await.unwrap_err();
+    let is_told = error.is_lost() || matches!(error, Error::NotHeld(_));
+    assert!(is_told, "{error}");
+    scene.test.assert_clean().await;
+}
+
+const MEMBERS: [(usize, &str); 3] = [(0, "a"), (0, "b"), (1, "c")];
+const LEASE: Duration = Duration::from_millis(600);
