@@ -46,8 +46,8 @@ impl<T: AsRef<str> + ?Sized> From<&T> for JavaLock {
     }
 }
 
-impl From<&JavaLock> for JavaLock {
-    fn from(lock: &JavaLock) -> Self {
+impl From<&Self> for JavaLock {
+    fn from(lock: &Self) -> Self {
         lock.clone()
     }
 }
