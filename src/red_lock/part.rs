@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Moment;
-use crate::error::{Error, Instance, InstanceState};
+use crate::error::{Error, Instance, InstanceState, LostReason};
 use crate::hold::{Hold, Standing, Terms};
 use crate::key::LockKey;
 use crate::owner::Owner;
@@ -211,7 +211,10 @@ impl Part {
                 Told::from(Answer::Marked)
             }
             Ok(Marked::Conflict(token)) => Told::from(Answer::Conflict(token)),
-            Ok(Marked::Lost) => Told::from(Answer::NotOurs),
+            Ok(Marked::Lost) => {
+                core.lose(hold, LostReason::NotOurs);
+                Told::from(Answer::NotOurs)
+            }
             Err(failure) => {
                 let error = failure.into();
                 self.suspect(&error);

@@ -7,6 +7,7 @@ use tokio::task::JoinSet;
 
 use super::pass_on_panic;
 use crate::clock::Moment;
+use crate::error::LostReason;
 use crate::key::LockKey;
 use crate::script::{self, Renewed};
 use crate::server::{Failure, Private};
@@ -61,9 +62,13 @@ async fn extend(core: Arc<Core>, own: Arc<Private>, extensions: Vec<Extension>) 
             Ok(answers) => Ok(answers.get(index).copied().unwrap_or(Renewed::Unknown)),
             Err(failure) => Err(failure.clone()),
         };
-        if let Ok(Renewed::Extended) = answer {
-            core.holds
-                .change(hold, |state| state.renew(sent, *lease, now));
+        match answer {
+            Ok(Renewed::Extended) => core
+                .holds
+                .change(hold, |state| state.renew(sent, *lease, now)),
+            // Whoever holds it beside the whole is told, too.
+            Ok(Renewed::Missing) => core.lose(hold, LostReason::NotOurs),
+            Ok(Renewed::Unknown) | Err(_) => {}
         }
         // Whoever asked may have lost patience.
         let _ = extension.answer.send(answer);
