@@ -191,6 +191,8 @@ impl Caller<'_> {
             orders.give(more);
         }
         self.suspect_late(&whole);
+        // What is given back comes before whatever this caller asks for next.
+        orders.send().await;
         orders.finish_behind();
         let won = whole.claim_first(self.terms);
         if won {

@@ -72,18 +72,33 @@ impl Orders {
         self.under_way.next().await
     }
 
+    /// Sends what was not sent yet, and waits for nothing: what the caller sends next comes after it.
+    pub(super) async fn send(&mut self) {
+        loop {
+            tokio::select! {
+                biased;
+                Some(done) = self.next() => self.follow(done),
+                () = std::future::ready(()) => return,
+            }
+        }
+    }
+
     /// Waits for everything that is under way, and for all that follows from it.
     pub(super) async fn finish(mut self) {
         while let Some(done) = self.next().await {
-            if let Done::Answered {
-                member,
-                round,
-                told,
-            } = done
-            {
-                let orders = self.whole.take_in(member, round, told);
-                self.give(orders);
-            }
+            self.follow(done);
+        }
+    }
+
+    fn follow(&mut self, done: Done) {
+        if let Done::Answered {
+            member,
+            round,
+            told,
+        } = done
+        {
+            let orders = self.whole.take_in(member, round, told);
+            self.give(orders);
         }
     }
 
