@@ -136,7 +136,7 @@ impl Stand {
     }
 }
 
-async fn client(url: &str, settings: impl Fn(ClientBuilder) -> ClientBuilder) -> Client {
+pub(super) async fn client(url: &str, settings: impl Fn(ClientBuilder) -> ClientBuilder) -> Client {
     let builder = Client::builder()
         .url(url)
         .watchdog_lease(LEASE)

@@ -1,0 +1,158 @@
+//! Fencing tokens only grow, whatever happens to holders, locks and instances.
+
+use lockdog::{Guard, RedLock};
+
+use super::crowd::Crowd;
+use super::stand::{Stand, red_lock, take};
+use super::story::Watched;
+use super::{LEASE, NAME, QUARANTINE};
+use crate::red_lock::{SOON, ms};
+use crate::support::{Data, RedisServer, eventually};
+
+/// Something that a late write must not reach: it refuses a token smaller than one it has seen.
+#[derive(Default)]
+pub(super) struct Resource {
+    largest: u64,
+}
+
+impl Resource {
+    /// False if it refuses.
+    pub(super) fn write(&mut self, token: u64) -> bool {
+        let accepted = token >= self.largest;
+        self.largest = self.largest.max(token);
+        accepted
+    }
+}
+
+/// Takes the lock by turns, and wants a token larger than all before.
+struct Turns {
+    largest: u64,
+    locks: [RedLock; 2],
+}
+
+impl Turns {
+    async fn take(&mut self) -> Guard {
+        self.locks.rotate_left(1);
+        let guard = take(&self.locks[0]).await;
+        let token = guard.token().expect("it is fenced");
+        assert!(token > self.largest, "{token} after {}", self.largest);
+        self.largest = token;
+        guard
+    }
+
+    async fn take_and_unlock(&mut self) {
+        self.take().await.unlock().await.unwrap();
+    }
+}
+
+/// Catalogue, last list: 10.
+#[tokio::test]
+async fn tokens_grow_after_an_expiry_a_deletion_and_a_flush_of_all() {
+    let stand = Stand::start(3).await;
+    let mut turns = turns(&stand).await;
+    let outer = turns.take().await;
+    let inner = take(&turns.locks[0]).await;
+    assert_eq!(inner.token(), outer.token(), "a re-entry keeps it");
+    drop((inner, outer));
+    turns.take_and_unlock().await;
+
+    let guard = turns.locks[0].lock().lease(ms(300)).await.unwrap();
+    assert!(guard.token() > Some(turns.largest));
+    turns.largest = guard.token().unwrap();
+    Watched::new(guard).to_the_end().await;
+    turns.take_and_unlock().await;
+
+    let guard = turns.take().await;
+    for server in &stand.servers {
+        server.redis().await.cmd(&["DEL", NAME]).await;
+    }
+    let next = turns.take().await;
+    Watched::new(guard).to_the_end().await;
+    next.unlock().await.unwrap();
+
+    for server in &stand.servers {
+        let redis = server.redis().await;
+        eventually(SOON, "it is free", async || !redis.exists(NAME).await).await;
+        assert!(!redis.keys().await.is_empty(), "the register is there");
+        redis.cmd(&["FLUSHALL"]).await;
+        assert!(redis.keys().await.is_empty());
+    }
+    turns.take_and_unlock().await;
+    stand.assert_nothing_stays().await;
+}
+
+/// Catalogue, last list: 10. In the end none of the registers of the beginning is left.
+#[tokio::test]
+async fn tokens_grow_while_instances_come_back_empty() {
+    let stand = Stand::start(5).await;
+    let mut turns = turns(&stand).await;
+    turns.take_and_unlock().await;
+    for server in &stand.servers[..2] {
+        server.restart(Data::Lost).await;
+        turns.take_and_unlock().await;
+    }
+    tokio::time::sleep(QUARANTINE).await;
+    turns.take_and_unlock().await;
+    for server in &stand.servers[2..4] {
+        server.restart(Data::Lost).await;
+        turns.take_and_unlock().await;
+    }
+    stand.servers[4].kill();
+    turns.take_and_unlock().await;
+    stand.assert_nothing_stays().await;
+}
+
+/// Catalogue, last list: 10. Nothing is left but the clocks.
+#[tokio::test]
+async fn tokens_grow_after_all_instances_came_back_empty() {
+    let stand = Stand::start(3).await;
+    let mut before = turns(&stand).await;
+    for _ in 0..3 {
+        before.take_and_unlock().await;
+    }
+    for server in &stand.servers {
+        server.restart(Data::Lost).await;
+    }
+    // For clients that never saw the old ones, and after the quarantine for those that did.
+    let mut turns = turns(&stand).await;
+    turns.largest = before.largest;
+    turns.take_and_unlock().await;
+    before.largest = turns.largest;
+    before.take_and_unlock().await;
+    stand.assert_nothing_stays().await;
+}
+
+/// Catalogue, last list: 10. Whoever is inside has a larger token than everybody before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_grow_for_a_crowd_though_a_clock_jumps_and_an_instance_is_flushed() {
+    let mut servers = vec![RedisServer::builder().own_clock().start().await];
+    for _ in 1..5 {
+        servers.push(RedisServer::start().await);
+    }
+    let stand = Stand::of(servers);
+    let locks = turns(&stand).await.locks;
+    let crowd = Crowd::start(&locks);
+    let flushed = stand.servers[1].redis().await;
+    for seconds in [60, 0, -60, 0, 60, -60, 0] {
+        stand.servers[0].set_clock(seconds);
+        crowd.await_visits(5).await;
+        flushed.cmd(&["FLUSHALL"]).await;
+        crowd.await_visits(5).await;
+        // One instance a lease may lose what it had.
+        tokio::time::sleep(LEASE / 4).await;
+    }
+    crowd.end().await;
+    stand.servers[0].set_clock(120);
+    stand.assert_nothing_stays().await;
+}
+
+async fn turns(stand: &Stand) -> Turns {
+    let mut locks = Vec::new();
+    for _ in 0..2 {
+        locks.push(red_lock(&stand.clients().await).fenced());
+    }
+    Turns {
+        largest: 0,
+        locks: locks.try_into().expect("there are two"),
+    }
+}
