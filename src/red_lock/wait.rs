@@ -143,7 +143,7 @@ impl<'a> Waiting<'a> {
     fn learn(&mut self, whole: &Arc<Whole>) -> Result<()> {
         let clock = &whole.clock;
         let now = clock.now();
-        let (mut acquired, mut busy) = (false, false);
+        let mut acquired = false;
         for (member, instance) in whole
             .see(|state, _| whole.members(state))
             .into_iter()
@@ -156,7 +156,6 @@ impl<'a> Waiting<'a> {
                 }
                 InstanceState::NotAsked => self.patience.free(member),
                 InstanceState::HeldByAnother { ttl } => {
-                    busy = true;
                     // A TTL of n ms is over when n + 1 ms have passed for certain.
                     let until = ttl.map(|ttl| now + ttl + Duration::from_millis(1));
                     self.patience.busy(member, until);
@@ -168,7 +167,8 @@ impl<'a> Waiting<'a> {
                 _ => self.patience.out_of_reach(member),
             }
         }
-        if acquired && busy {
+        if acquired {
+            // Lost to others who want it too, or for a reason that the next round would find again.
             let began = whole.see(|state, _| state.quorum.began());
             self.patience.collided(now.since(began), clock.part(), now);
         } else {
