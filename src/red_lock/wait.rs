@@ -45,14 +45,31 @@ impl<'a> Waiting<'a> {
             quarantined: vec![Moment(0); members],
             outage: None,
         };
+        waiting.line_up()?;
+        Ok(waiting)
+    }
+
+    /// Takes its place in the queue of the first client that has one.
+    fn line_up(&mut self) -> Result<()> {
         let mut entered = Err(Error::Closed);
-        for member in 0..members {
-            entered = waiting.enter(member);
+        for member in 0..self.caller.lock.parts().len() {
+            entered = self.enter(member);
             if entered.is_ok() {
                 break;
             }
         }
-        entered.map(|()| waiting)
+        entered
+    }
+
+    /// The client of this instance was shut down: the others go on without it. An error if it was the
+    /// last one.
+    fn leave(&mut self, member: usize) -> Result<()> {
+        self.places.retain(|(other, _)| *other != member);
+        self.patience.out_of_reach(member);
+        if self.places.is_empty() {
+            self.line_up()?;
+        }
+        Ok(())
     }
 
     /// Takes a place in the queue of one instance's client.
@@ -65,6 +82,7 @@ impl<'a> Waiting<'a> {
             deadline: self.caller.deadline,
         };
         let core = part.core();
+        core.open()?;
         let place = core.waiters.enter(part.key(), wish, core.clock.now())?;
         self.places.push((member, place));
         Ok(())
@@ -72,10 +90,13 @@ impl<'a> Waiting<'a> {
 
     pub(super) async fn wait(mut self) -> Result<Option<Guard>> {
         let caller = self.caller;
-        let core = self.part().core();
         let mut looked = false;
         loop {
-            core.open()?;
+            let core = self.part().core();
+            if core.open().is_err() {
+                self.leave(self.places[0].0)?;
+                continue;
+            }
             if let Some(guard) = caller.reenter().await? {
                 self.has_lock();
                 return Ok(Some(guard));
@@ -234,13 +255,10 @@ impl<'a> Waiting<'a> {
             return Ok(false);
         };
         drop(waits);
-        if ended.is_err() && member != self.places[0].0 {
-            // Its client was shut down: the others go on without it.
-            self.places.retain(|(other, _)| *other != member);
-            self.patience.out_of_reach(member);
+        if ended.is_err() {
+            self.leave(member)?;
             return Ok(true);
         }
-        ended?;
         let now = clock.now();
         if now >= until {
             return Ok(false);
