@@ -7,9 +7,9 @@ use lockdog::{ClientBuilder, Held, RedLock};
 
 use super::is_acquire;
 use super::stand::{Stand, take};
+use crate::faults::poll::{LINGERS, poll_n_times};
 use crate::red_lock::{SOON, lock_of, ms};
 use crate::support::eventually;
-use crate::faults::poll::{LINGERS, poll_n_times};
 
 use super::NAME;
 

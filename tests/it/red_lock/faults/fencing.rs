@@ -1,9 +1,9 @@
 //! Fencing tokens only grow, whatever happens to holders, locks and instances.
 
-use lockdog::{Guard, RedLock};
+use lockdog::{Error, Guard, RedLock};
 
 use super::crowd::Crowd;
-use super::stand::{Stand, red_lock, take};
+use super::stand::{Stand, letters, red_lock, take};
 use super::story::Watched;
 use super::{LEASE, NAME, QUARANTINE};
 use crate::red_lock::{SOON, ms};
@@ -97,8 +97,43 @@ async fn tokens_grow_while_instances_come_back_empty() {
         server.restart(Data::Lost).await;
         turns.take_and_unlock().await;
     }
-    stand.servers[4].kill();
+    stand.assert_nothing_stays().await;
+}
+
+/// Two of five may have forgotten the latest token, one that is away may be the only other that has
+/// it: nobody can know a larger one, and that is an error and no "busy".
+#[tokio::test]
+async fn a_token_that_only_a_missing_instance_may_know_is_waited_for() {
+    let stand = Stand::start(5).await;
+    let mut turns = turns(&stand).await;
     turns.take_and_unlock().await;
+    for server in &stand.servers[..2] {
+        server.restart(Data::Lost).await;
+    }
+    turns.take_and_unlock().await;
+    tokio::time::sleep(QUARANTINE).await;
+    let patient = turns.locks[0].clone();
+    stand.servers[4].pause();
+    let redis = stand.servers[3].redis().await;
+    let wait = turns.locks[0].try_lock().wait(ms(500));
+    let error = wait.await.expect_err("too few know the latest token");
+    println!("{error}");
+    let Error::NoQuorum(none) = &error else {
+        panic!("{error}");
+    };
+    assert_eq!(letters(none.instances(), &stand), "FFAAU", "{error}");
+    // It is not asked for as fast as can be.
+    redis.reset_stats().await;
+    let waiter = tokio::spawn(patient.try_lock().wait(SOON).into_future());
+    tokio::time::sleep(ms(600)).await;
+    let stats = redis.commandstats().await;
+    let asked = stats.get("evalsha").copied().unwrap_or(0);
+    println!("{asked} scripts in 600 ms");
+    assert!(asked < 60, "{asked}");
+    stand.servers[4].resume();
+    let guard = waiter.await.unwrap().unwrap().expect("it is free");
+    assert!(guard.token() > Some(turns.largest));
+    guard.unlock().await.unwrap();
     stand.assert_nothing_stays().await;
 }
 

@@ -181,6 +181,7 @@ pub(super) fn letters(instances: &[Instance], stand: &Stand) -> String {
             InstanceState::Unreachable { .. } => 'U',
             InstanceState::Late => 'L',
             InstanceState::Lost => 'X',
+            InstanceState::Forgetful => 'F',
             _ => '-',
         };
     }
