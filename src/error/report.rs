@@ -24,6 +24,10 @@ pub struct Instance {
 pub enum InstanceState {
     /// It is held, and counts.
     Acquired,
+    /// It may have forgotten the lock's latest fencing token, since it came back without its data, and
+    /// too few others are there who know it. What it granted is given back. It counts again once a
+    /// token was written there.
+    Forgetful,
     /// Somebody else has it.
     HeldByAnother {
         /// How long that one's lock lives on unless it is renewed; none if it has no end.
@@ -57,6 +61,7 @@ impl fmt::Display for InstanceState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Acquired => f.write_str("acquired"),
+            Self::Forgetful => f.write_str("may have forgotten the latest token"),
             Self::HeldByAnother { ttl: Some(ttl) } => {
                 write!(f, "held by another, ttl={}ms", ttl.as_millis())
             }
@@ -139,10 +144,11 @@ mod tests {
                 instance("f", InstanceState::Late),
                 instance("g", InstanceState::NotAsked),
                 instance("h", InstanceState::Lost),
+                instance("i", InstanceState::Forgetful),
             ],
             5,
         );
-        assert_eq!((no_quorum.need(), no_quorum.instances().len()), (5, 8));
+        assert_eq!((no_quorum.need(), no_quorum.instances().len()), (5, 9));
         let error = Error::from(no_quorum);
         assert!(error.is_retriable() && error.may_be_held() && !error.is_timeout());
         assert_eq!(
@@ -156,7 +162,8 @@ mod tests {
              \"e\" on localhost:6379: quarantined, left=1000ms; \
              \"f\" on localhost:6379: late; \
              \"g\" on localhost:6379: not asked; \
-             \"h\" on localhost:6379: lost"
+             \"h\" on localhost:6379: lost; \
+             \"i\" on localhost:6379: may have forgotten the latest token"
         );
     }
 }

@@ -54,6 +54,9 @@ impl Quorum {
         }
         let hopeful = acknowledged + pending >= self.rules.need && pending > 0;
         if !hopeful {
+            if acknowledged >= self.rules.need {
+                self.note_forgetful();
+            }
             self.end(Phase::Failed, actions);
             self.note_late();
         }
@@ -162,6 +165,16 @@ impl Quorum {
         let mut times: SmallVec<[u64; 5]> = registers.map(|register| register.time).collect();
         times.sort_unstable();
         times.get(times.len() / 2).copied().unwrap_or(0)
+    }
+
+    /// Notes who would have been enough, but for what they may have forgotten.
+    fn note_forgetful(&mut self) {
+        for member in &mut self.members {
+            let is_trusted = member.register.is_none_or(|register| register.is_trusted());
+            if member.stand == Stand::Held && !is_trusted {
+                member.outcome = Outcome::Forgetful;
+            }
+        }
     }
 
     /// Notes whom the round did not wait for any longer.

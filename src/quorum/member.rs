@@ -39,6 +39,8 @@ pub(crate) enum Outcome {
     /// Somebody else has it, up to then if its key expires.
     Busy(Option<Moment>),
     Unreachable,
+    /// It may have forgotten the lock's fencing tokens, and too few others know them.
+    Forgetful,
     /// It does not count until then.
     Quarantined(Moment),
     /// Its answer was not waited for any longer.

@@ -253,6 +253,20 @@ fn an_instance_that_lost_its_register_is_no_look_at_it() {
 }
 
 #[test]
+fn a_quorum_that_too_few_know_the_latest_token_of_says_who_may_have_forgotten_it() {
+    let (mut quorum, _) = Quorum::begin(rules(3, 2), START);
+    for (member, reborn) in [(0, true), (1, false)] {
+        let taken = Answer::Taken(register(Some(7), 1, reborn));
+        answer(&mut quorum, member, taken, START);
+    }
+    answer(&mut quorum, 2, Answer::Failed, START);
+    assert_eq!(quorum.phase(), Phase::Failed);
+    let outcomes = [0, 1, 2].map(|member| quorum.outcome(member));
+    let expected = [Outcome::Forgetful, Outcome::Held, Outcome::Unreachable];
+    assert_eq!(outcomes, expected);
+}
+
+#[test]
 fn where_most_registers_may_be_lost_the_clocks_make_the_token() {
     let (mut quorum, _) = Quorum::begin(rules(3, 2), START);
     answer(

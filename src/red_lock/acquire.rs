@@ -223,15 +223,18 @@ impl Caller<'_> {
     pub(super) fn no_quorum(&self, whole: &Whole) -> Option<Error> {
         let instances = whole.instances();
         let need = whole.see(|state, _| state.quorum.rules().need);
-        let could_be_had = instances.iter().filter(|instance| {
-            matches!(
-                instance.state,
-                InstanceState::Acquired
-                    | InstanceState::HeldByAnother { .. }
-                    | InstanceState::NotAsked
-            )
-        });
-        (could_be_had.count() < need).then(|| NoQuorum::new(instances, need).into())
+        let (mut could_be_had, mut is_busy) = (0, false);
+        for instance in &instances {
+            match instance.state {
+                InstanceState::Acquired | InstanceState::NotAsked => could_be_had += 1,
+                InstanceState::HeldByAnother { .. } => {
+                    could_be_had += 1;
+                    is_busy = true;
+                }
+                _ => {}
+            }
+        }
+        (could_be_had < need || !is_busy).then(|| NoQuorum::new(instances, need).into())
     }
 }
 

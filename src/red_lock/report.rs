@@ -69,6 +69,7 @@ impl Whole {
                     Outcome::Quarantined(until) => InstanceState::Quarantined {
                         left: until.since(now),
                     },
+                    Outcome::Forgetful => InstanceState::Forgetful,
                     Outcome::Late => InstanceState::Late,
                     Outcome::Gone => InstanceState::Lost,
                 })

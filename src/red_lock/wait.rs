@@ -45,14 +45,31 @@ impl<'a> Waiting<'a> {
             quarantined: vec![Moment(0); members],
             outage: None,
         };
+        waiting.line_up()?;
+        Ok(waiting)
+    }
+
+    /// Takes its place in the queue of the first client that has one.
+    fn line_up(&mut self) -> Result<()> {
         let mut entered = Err(Error::Closed);
-        for member in 0..members {
-            entered = waiting.enter(member);
+        for member in 0..self.caller.lock.parts().len() {
+            entered = self.enter(member);
             if entered.is_ok() {
                 break;
             }
         }
-        entered.map(|()| waiting)
+        entered
+    }
+
+    /// The client of this instance was shut down: the others go on without it. An error if it was the
+    /// last one.
+    fn leave(&mut self, member: usize) -> Result<()> {
+        self.places.retain(|(other, _)| *other != member);
+        self.patience.out_of_reach(member);
+        if self.places.is_empty() {
+            self.line_up()?;
+        }
+        Ok(())
     }
 
     /// Takes a place in the queue of one instance's client.
@@ -65,6 +82,7 @@ impl<'a> Waiting<'a> {
             deadline: self.caller.deadline,
         };
         let core = part.core();
+        core.open()?;
         let place = core.waiters.enter(part.key(), wish, core.clock.now())?;
         self.places.push((member, place));
         Ok(())
@@ -72,10 +90,13 @@ impl<'a> Waiting<'a> {
 
     pub(super) async fn wait(mut self) -> Result<Option<Guard>> {
         let caller = self.caller;
-        let core = self.part().core();
         let mut looked = false;
         loop {
-            core.open()?;
+            let core = self.part().core();
+            if core.open().is_err() {
+                self.leave(self.places[0].0)?;
+                continue;
+            }
             if let Some(guard) = caller.reenter().await? {
                 self.has_lock();
                 return Ok(Some(guard));
@@ -143,7 +164,7 @@ impl<'a> Waiting<'a> {
     fn learn(&mut self, whole: &Arc<Whole>) -> Result<()> {
         let clock = &whole.clock;
         let now = clock.now();
-        let (mut acquired, mut busy) = (false, false);
+        let mut acquired = false;
         for (member, instance) in whole
             .see(|state, _| whole.members(state))
             .into_iter()
@@ -156,7 +177,6 @@ impl<'a> Waiting<'a> {
                 }
                 InstanceState::NotAsked => self.patience.free(member),
                 InstanceState::HeldByAnother { ttl } => {
-                    busy = true;
                     // A TTL of n ms is over when n + 1 ms have passed for certain.
                     let until = ttl.map(|ttl| now + ttl + Duration::from_millis(1));
                     self.patience.busy(member, until);
@@ -168,7 +188,8 @@ impl<'a> Waiting<'a> {
                 _ => self.patience.out_of_reach(member),
             }
         }
-        if acquired && busy {
+        if acquired {
+            // Lost to others who want it too, or for a reason that the next round would find again.
             let began = whole.see(|state, _| state.quorum.began());
             self.patience.collided(now.since(began), clock.part(), now);
         } else {
@@ -234,13 +255,10 @@ impl<'a> Waiting<'a> {
             return Ok(false);
         };
         drop(waits);
-        if ended.is_err() && member != self.places[0].0 {
-            // Its client was shut down: the others go on without it.
-            self.places.retain(|(other, _)| *other != member);
-            self.patience.out_of_reach(member);
+        if ended.is_err() {
+            self.leave(member)?;
             return Ok(true);
         }
-        ended?;
         let now = clock.now();
         if now >= until {
             return Ok(false);

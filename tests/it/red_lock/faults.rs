@@ -4,9 +4,12 @@
 //! Each test proves that its fault took place, and then: nobody was inside beside a holder, a loser
 //! was told by its deadline, the lock can be had again, and nothing stays behind.
 
+mod cancelled;
 mod clocks;
 mod crowd;
+mod fencing;
 mod frozen;
+mod holders;
 mod killed;
 mod partitions;
 mod refusals;

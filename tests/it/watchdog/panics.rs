@@ -1,7 +1,6 @@
 //! A watchdog that fails from within keeps nobody in the dark.
 
 use lockdog::LostReason;
-use tracing::span;
 
 use super::{SAFETY, connect};
 use crate::support::{RedisServer, logs};
@@ -13,7 +12,7 @@ fn a_panic_of_the_watchdog_is_told_to_every_guard() {
     logs::alone(
         "watchdog::panics::a_panic_of_the_watchdog_is_told_to_every_guard",
         async {
-            tracing::subscriber::set_global_default(Panicking).expect("it is the only one");
+            tracing::subscriber::set_global_default(logs::Panicking).expect("it is the only one");
             let server = RedisServer::start().await;
             let redis = server.redis().await;
             let client = connect(&server.url()).await;
@@ -37,28 +36,4 @@ fn a_panic_of_the_watchdog_is_told_to_every_guard() {
             assert!(again.is_valid());
         },
     );
-}
-
-struct Panicking;
-
-impl tracing::Subscriber for Panicking {
-    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        *metadata.level() <= tracing::Level::WARN
-    }
-
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-
-    fn event(&self, _: &tracing::Event<'_>) {
-        panic!("the subscriber panics");
-    }
-
-    fn enter(&self, _: &span::Id) {}
-
-    fn exit(&self, _: &span::Id) {}
 }

@@ -117,7 +117,10 @@ async fn an_acquire_that_arrives_after_everything_is_an_orphan_of_one_lease() {
     assert!(stand.is_taken(0).await, "it arrived");
     // Nobody takes it for a hold, and nobody is kept from the lock.
     let next = take(&yours).await;
-    assert_eq!(letters(&next.instances(), &stand), "HAA");
+    eventually(SOON, "it knows of all", async || {
+        letters(&next.instances(), &stand) == "HAA"
+    })
+    .await;
     assert_busy(&mine).await;
     let mut watched = Watched::new(next);
     watched.stays_valid(LEASE).await;

@@ -136,7 +136,7 @@ impl Stand {
     }
 }
 
-async fn client(url: &str, settings: impl Fn(ClientBuilder) -> ClientBuilder) -> Client {
+pub(super) async fn client(url: &str, settings: impl Fn(ClientBuilder) -> ClientBuilder) -> Client {
     let builder = Client::builder()
         .url(url)
         .watchdog_lease(LEASE)
@@ -181,6 +181,7 @@ pub(super) fn letters(instances: &[Instance], stand: &Stand) -> String {
             InstanceState::Unreachable { .. } => 'U',
             InstanceState::Late => 'L',
             InstanceState::Lost => 'X',
+            InstanceState::Forgetful => 'F',
             _ => '-',
         };
     }

@@ -1,0 +1,167 @@
+//! A future dropped at its n-th poll, for every n, leaves nothing behind on any instance.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use lockdog::{ClientBuilder, Held, RedLock};
+
+use super::is_acquire;
+use super::stand::{Stand, take};
+use crate::faults::poll::{LINGERS, poll_n_times};
+use crate::red_lock::{SOON, lock_of, ms};
+use crate::support::eventually;
+
+use super::NAME;
+
+/// Matrix: task cancelled at every await.
+#[tokio::test]
+async fn a_dropped_lock_leaves_nothing_on_any_instance() {
+    let stages = everywhere(async |locks, n, linger| {
+        poll_n_times(locks.mine.lock().into_future(), n, linger)
+            .await
+            .map(|guard| drop(guard.expect("it is free")))
+    })
+    .await;
+    // Dropped before anything was sent, and with all of it under way.
+    assert!(stages.contains(&0) && stages.contains(&3), "{stages:?}");
+}
+
+/// Matrix: task cancelled at every await.
+#[tokio::test]
+async fn a_dropped_try_lock_for_a_token_leaves_nothing_on_any_instance() {
+    everywhere(async |locks, n, linger| {
+        let lock = locks.mine.clone().fenced();
+        poll_n_times(lock.try_lock().into_future(), n, linger)
+            .await
+            .map(|guard| drop(guard.expect("nothing is wrong").expect("it is free")))
+    })
+    .await;
+}
+
+/// Matrix: task cancelled at every await.
+#[tokio::test]
+async fn a_dropped_wait_leaves_nothing_on_any_instance() {
+    let stages = everywhere(async |locks, n, linger| {
+        let others = take(&locks.yours).await;
+        let wait = locks.mine.try_lock().wait(Duration::from_secs(20));
+        let release = async {
+            tokio::time::sleep(ms(40)).await;
+            others.unlock().await.expect("it is held");
+        };
+        let (got, ()) = tokio::join!(poll_n_times(wait.into_future(), n, linger), release);
+        got.map(|guard| drop(guard.expect("nothing is wrong").expect("it came free")))
+    })
+    .await;
+    // Before, between and after its rounds.
+    assert!(stages.len() >= 3, "{stages:?}");
+}
+
+/// Matrix: task cancelled at every await.
+#[tokio::test]
+async fn a_dropped_nested_lock_leaves_the_outer_hold_as_it_was() {
+    everywhere(async |locks, n, linger| {
+        let outer = locks.mine.lock().lease(SOON).await.unwrap();
+        // It needs the outer hold longer, so that every instance is asked.
+        let inner = locks.mine.lock().lease(SOON * 2);
+        let done = poll_n_times(inner.into_future(), n, linger)
+            .await
+            .map(|inner| drop(inner.expect("it is ours")));
+        assert!(outer.is_valid());
+        assert_eq!(outer.hold_count(), 1);
+        outer.unlock().await.unwrap();
+        done
+    })
+    .await;
+}
+
+/// Matrix: task cancelled at every await.
+#[tokio::test]
+async fn a_dropped_unlock_unlocks_every_instance() {
+    everywhere(async |locks, n, linger| {
+        let guard = locks.mine.lock().await.unwrap();
+        poll_n_times(guard.unlock(), n, linger)
+            .await
+            .map(|unlocked| assert!(unlocked.is_ok(), "{unlocked:?}"))
+    })
+    .await;
+    everywhere(async |locks, n, linger| {
+        locks.mine.lock().await.unwrap().forget();
+        poll_n_times(locks.mine.unlock().into_future(), n, linger)
+            .await
+            .map(|unlocked| assert!(unlocked.is_ok(), "{unlocked:?}"))
+    })
+    .await;
+}
+
+/// Matrix: task cancelled at every await.
+#[tokio::test]
+async fn a_dropped_with_releases_every_instance() {
+    everywhere(async |locks, n, linger| {
+        let work = async |held: Held| {
+            assert!(held.is_valid());
+            tokio::time::sleep(ms(20)).await;
+        };
+        poll_n_times(locks.mine.with(work), n, linger)
+            .await
+            .map(|done| done.expect("it was held throughout"))
+    })
+    .await;
+}
+
+/// Two sets of clients, the first of which cancels.
+struct Locks {
+    mine: RedLock,
+    yours: RedLock,
+}
+
+/// Runs `call` with every number of polls up to its end, and checks each time that nothing is left,
+/// long before a lease could end it. How many acquires had been sent when it was dropped.
+async fn everywhere(call: impl AsyncFn(&Locks, usize, Duration) -> Option<()>) -> BTreeSet<usize> {
+    let stand = Stand::proxied(3).await;
+    let long = |builder: ClientBuilder| builder.watchdog_lease(SOON * 3);
+    let mine = stand.clients_with(long).await;
+    let yours = stand.direct_clients_with(long).await;
+    let locks = Locks {
+        mine: lock_of(&mine, NAME),
+        yours: lock_of(&yours, NAME),
+    };
+    // Every server knows the scripts.
+    take(&locks.mine).await.unlock().await.unwrap();
+    take(&locks.yours).await.unlock().await.unwrap();
+    let sent = || {
+        stand
+            .proxies
+            .iter()
+            .map(|proxy| proxy.count(is_acquire))
+            .sum::<usize>()
+    };
+    let mut stages = BTreeSet::new();
+    for linger in LINGERS {
+        for n in 1.. {
+            assert!(n < 200, "it is polled again and again");
+            stand.await_taken(0).await;
+            let before = sent();
+            let done = call(&locks, n, linger).await;
+            stages.insert(sent() - before);
+            stand.await_taken(0).await;
+            let guard = take(&locks.yours).await;
+            eventually(SOON, "they get every instance", async || {
+                guard.margin() == 1
+            })
+            .await;
+            guard.unlock().await.unwrap();
+            eventually(SOON, "nothing is held", async || {
+                mine.iter().all(|client| client.holds().is_empty())
+            })
+            .await;
+            if done.is_some() {
+                assert!(n > 1, "it waits for something");
+                break;
+            }
+        }
+    }
+    for server in &stand.servers {
+        server.redis().await.assert_clean().await;
+    }
+    stages
+}

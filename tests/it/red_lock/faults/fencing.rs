@@ -1,0 +1,193 @@
+//! Fencing tokens only grow, whatever happens to holders, locks and instances.
+
+use lockdog::{Error, Guard, RedLock};
+
+use super::crowd::Crowd;
+use super::stand::{Stand, letters, red_lock, take};
+use super::story::Watched;
+use super::{LEASE, NAME, QUARANTINE};
+use crate::red_lock::{SOON, ms};
+use crate::support::{Data, RedisServer, eventually};
+
+/// Something that a late write must not reach: it refuses a token smaller than one it has seen.
+#[derive(Default)]
+pub(super) struct Resource {
+    largest: u64,
+}
+
+impl Resource {
+    /// False if it refuses.
+    pub(super) fn write(&mut self, token: u64) -> bool {
+        let accepted = token >= self.largest;
+        self.largest = self.largest.max(token);
+        accepted
+    }
+}
+
+/// Takes the lock by turns, and wants a token larger than all before.
+struct Turns {
+    largest: u64,
+    locks: [RedLock; 2],
+}
+
+impl Turns {
+    async fn take(&mut self) -> Guard {
+        self.locks.rotate_left(1);
+        let guard = take(&self.locks[0]).await;
+        let token = guard.token().expect("it is fenced");
+        assert!(token > self.largest, "{token} after {}", self.largest);
+        self.largest = token;
+        guard
+    }
+
+    async fn take_and_unlock(&mut self) {
+        self.take().await.unlock().await.unwrap();
+    }
+}
+
+/// Catalogue, last list: 10.
+#[tokio::test]
+async fn tokens_grow_after_an_expiry_a_deletion_and_a_flush_of_all() {
+    let stand = Stand::start(3).await;
+    let mut turns = turns(&stand).await;
+    let outer = turns.take().await;
+    let inner = take(&turns.locks[0]).await;
+    assert_eq!(inner.token(), outer.token(), "a re-entry keeps it");
+    drop((inner, outer));
+    turns.take_and_unlock().await;
+
+    let guard = turns.locks[0].lock().lease(ms(300)).await.unwrap();
+    assert!(guard.token() > Some(turns.largest));
+    turns.largest = guard.token().unwrap();
+    Watched::new(guard).to_the_end().await;
+    turns.take_and_unlock().await;
+
+    let guard = turns.take().await;
+    for server in &stand.servers {
+        server.redis().await.cmd(&["DEL", NAME]).await;
+    }
+    let next = turns.take().await;
+    Watched::new(guard).to_the_end().await;
+    next.unlock().await.unwrap();
+
+    for server in &stand.servers {
+        let redis = server.redis().await;
+        eventually(SOON, "it is free", async || !redis.exists(NAME).await).await;
+        assert!(!redis.keys().await.is_empty(), "the register is there");
+        redis.cmd(&["FLUSHALL"]).await;
+        assert!(redis.keys().await.is_empty());
+    }
+    turns.take_and_unlock().await;
+    stand.assert_nothing_stays().await;
+}
+
+/// Catalogue, last list: 10. In the end none of the registers of the beginning is left.
+#[tokio::test]
+async fn tokens_grow_while_instances_come_back_empty() {
+    let stand = Stand::start(5).await;
+    let mut turns = turns(&stand).await;
+    turns.take_and_unlock().await;
+    for server in &stand.servers[..2] {
+        server.restart(Data::Lost).await;
+        turns.take_and_unlock().await;
+    }
+    tokio::time::sleep(QUARANTINE).await;
+    turns.take_and_unlock().await;
+    for server in &stand.servers[2..4] {
+        server.restart(Data::Lost).await;
+        turns.take_and_unlock().await;
+    }
+    stand.assert_nothing_stays().await;
+}
+
+/// Two of five may have forgotten the latest token, one that is away may be the only other that has
+/// it: nobody can know a larger one, and that is an error and no "busy".
+#[tokio::test]
+async fn a_token_that_only_a_missing_instance_may_know_is_waited_for() {
+    let stand = Stand::start(5).await;
+    let mut turns = turns(&stand).await;
+    turns.take_and_unlock().await;
+    for server in &stand.servers[..2] {
+        server.restart(Data::Lost).await;
+    }
+    turns.take_and_unlock().await;
+    tokio::time::sleep(QUARANTINE).await;
+    let patient = turns.locks[0].clone();
+    stand.servers[4].pause();
+    let redis = stand.servers[3].redis().await;
+    let wait = turns.locks[0].try_lock().wait(ms(500));
+    let error = wait.await.expect_err("too few know the latest token");
+    println!("{error}");
+    let Error::NoQuorum(none) = &error else {
+        panic!("{error}");
+    };
+    assert_eq!(letters(none.instances(), &stand), "FFAAU", "{error}");
+    // It is not asked for as fast as can be.
+    redis.reset_stats().await;
+    let waiter = tokio::spawn(patient.try_lock().wait(SOON).into_future());
+    tokio::time::sleep(ms(600)).await;
+    let stats = redis.commandstats().await;
+    let asked = stats.get("evalsha").copied().unwrap_or(0);
+    println!("{asked} scripts in 600 ms");
+    assert!(asked < 60, "{asked}");
+    stand.servers[4].resume();
+    let guard = waiter.await.unwrap().unwrap().expect("it is free");
+    assert!(guard.token() > Some(turns.largest));
+    guard.unlock().await.unwrap();
+    stand.assert_nothing_stays().await;
+}
+
+/// Catalogue, last list: 10. Nothing is left but the clocks.
+#[tokio::test]
+async fn tokens_grow_after_all_instances_came_back_empty() {
+    let stand = Stand::start(3).await;
+    let mut before = turns(&stand).await;
+    for _ in 0..3 {
+        before.take_and_unlock().await;
+    }
+    for server in &stand.servers {
+        server.restart(Data::Lost).await;
+    }
+    // For clients that never saw the old ones, and after the quarantine for those that did.
+    let mut turns = turns(&stand).await;
+    turns.largest = before.largest;
+    turns.take_and_unlock().await;
+    before.largest = turns.largest;
+    before.take_and_unlock().await;
+    stand.assert_nothing_stays().await;
+}
+
+/// Catalogue, last list: 10. Whoever is inside has a larger token than everybody before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_grow_for_a_crowd_though_a_clock_jumps_and_an_instance_is_flushed() {
+    let mut servers = vec![RedisServer::builder().own_clock().start().await];
+    for _ in 1..5 {
+        servers.push(RedisServer::start().await);
+    }
+    let stand = Stand::of(servers);
+    let locks = turns(&stand).await.locks;
+    let crowd = Crowd::start(&locks);
+    let flushed = stand.servers[1].redis().await;
+    for seconds in [60, 0, -60, 0, 60, -60, 0] {
+        stand.servers[0].set_clock(seconds);
+        crowd.await_visits(5).await;
+        flushed.cmd(&["FLUSHALL"]).await;
+        crowd.await_visits(5).await;
+        // One instance a lease may lose what it had.
+        tokio::time::sleep(LEASE / 4).await;
+    }
+    crowd.end().await;
+    stand.servers[0].set_clock(120);
+    stand.assert_nothing_stays().await;
+}
+
+async fn turns(stand: &Stand) -> Turns {
+    let mut locks = Vec::new();
+    for _ in 0..2 {
+        locks.push(red_lock(&stand.clients().await).fenced());
+    }
+    Turns {
+        largest: 0,
+        locks: locks.try_into().expect("there are two"),
+    }
+}

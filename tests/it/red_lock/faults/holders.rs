@@ -1,0 +1,207 @@
+//! Holders that fail: a process that is frozen, a watchdog that panics, clients that are shut down.
+
+use std::time::Instant;
+
+use futures_util::future::join_all;
+use lockdog::{Client, Error, LostReason, Owner};
+
+use super::crowd::Crowd;
+use super::fencing::Resource;
+use super::stand::{Stand, assert_busy, client, letters, red_lock, take};
+use super::story::Watched;
+use super::{LEASE, NAME};
+use crate::red_lock::{SOON, ms};
+use crate::support::child::{Copy, argument, await_go_ahead, tell};
+use crate::support::{eventually, logs};
+
+/// Matrix: client process SIGSTOP longer than the lease.
+#[tokio::test]
+async fn a_process_frozen_for_longer_than_the_lease_knows_at_its_first_look() {
+    let Some(urls) = argument() else {
+        return frozen_with_the_lock().await;
+    };
+    let mut clients = Vec::new();
+    for url in urls.split(' ') {
+        clients.push(client(url, |builder| builder).await);
+    }
+    let guard = take(&red_lock(&clients).fenced()).await;
+    let token = guard.token().expect("it is fenced");
+    assert!(guard.is_valid());
+    tell(&token.to_string());
+    // No task of this runtime runs from here on.
+    await_go_ahead();
+    let is_valid = guard.is_valid();
+    tell(if is_valid { "still valid" } else { "lost" });
+    let lost = guard.lost().await;
+    tell(&format!("{:?}", lost.reason()));
+    await_go_ahead();
+}
+
+async fn frozen_with_the_lock() {
+    let stand = Stand::start(3).await;
+    let test = "red_lock::faults::holders::\
+                a_process_frozen_for_longer_than_the_lease_knows_at_its_first_look";
+    let urls: Vec<String> = stand.servers.iter().map(|server| server.url()).collect();
+    let mut holder = Copy::run(test, &urls.join(" "));
+    let stale: u64 = holder.hear().parse().unwrap();
+    let lock = stand.lock().await.fenced();
+    assert_busy(&lock).await;
+    let mut resource = Resource::default();
+    assert!(resource.write(stale));
+    holder.pause();
+    let next = take(&lock).await;
+    let token = next.token().unwrap();
+    assert!(token > stale, "{token} after {stale}");
+    assert!(resource.write(token));
+    holder.go_ahead();
+    holder.resume();
+    assert_eq!(holder.hear(), "lost");
+    assert_eq!(holder.hear(), "Deadline");
+    // Had it not looked, the resource would have.
+    assert!(!resource.write(stale), "a late write got through");
+    assert!(next.is_valid());
+    holder.kill();
+    next.unlock().await.unwrap();
+    stand.assert_nothing_stays().await;
+}
+
+/// Design: invariant 11. The watchdog of each client in turn fails from within: what is held there is
+/// nobody's any more, and the lock of all goes on with the others.
+#[test]
+fn a_watchdog_that_panics_costs_one_instance_for_a_moment() {
+    logs::alone(
+        "red_lock::faults::holders::a_watchdog_that_panics_costs_one_instance_for_a_moment",
+        async {
+            tracing::subscriber::set_global_default(logs::Panicking).expect("it is the only one");
+            let stand = Stand::start(3).await;
+            let clients = stand.clients().await;
+            let yours = stand.lock().await;
+            let guard = take(&red_lock(&clients)).await;
+            eventually(SOON, "it has all", async || guard.margin() == 1).await;
+            let mut watched = Watched::new(guard);
+            for (member, client) in clients.iter().enumerate() {
+                let redis = stand.servers[member].redis().await;
+                let field = redis.hash(NAME).await;
+                make_panic(client, &redis).await;
+                eventually(SOON, "it was taken there again", async || {
+                    assert!(watched.look(), "{:?}", watched.guard().instances());
+                    let found = redis.hash(NAME).await;
+                    !found.is_empty() && found != field
+                })
+                .await;
+                eventually(SOON, "it has all again", async || {
+                    watched.guard().margin() == 1
+                })
+                .await;
+                assert_busy(&yours).await;
+            }
+            watched.stays_valid(LEASE).await;
+            watched.into_guard().unlock().await.unwrap();
+            take(&yours).await.unlock().await.unwrap();
+            stand.assert_nothing_stays().await;
+        },
+    );
+}
+
+/// The user's subscriber panics when the watchdog says that a lock was lost, and every plain lock of
+/// the client tells of it.
+async fn make_panic(client: &Client, redis: &crate::support::Redis) {
+    let kept = client.lock("kept").lock().await.unwrap();
+    let deleted = client.lock("deleted").lock().await.unwrap();
+    redis.cmd(&["DEL", "deleted"]).await;
+    let lost = tokio::time::timeout(SOON, kept.lost()).await;
+    assert_eq!(lost.expect("it is told").reason(), LostReason::Watchdog);
+    drop((kept, deleted));
+}
+
+/// In the order of their ids: the first one's queue is where its waiters stand, and its thread looks
+/// after the holds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_is_shut_down_leaves_the_lock_to_the_others() {
+    let stand = Stand::start(3).await;
+    let yours = stand.lock().await;
+    for place in 0..3 {
+        let mine = stand.clients().await;
+        let lock = red_lock(&mine);
+        let guard = take(&lock).await;
+        eventually(SOON, "it has all", async || guard.margin() == 1).await;
+        let waiter = tokio::spawn(
+            lock.try_lock()
+                .owner(&Owner::new())
+                .wait(SOON)
+                .into_future(),
+        );
+        let mut ids: Vec<_> = mine.iter().map(Client::id).collect();
+        ids.sort();
+        let ended = mine.iter().position(|client| client.id() == ids[place]);
+        let ended = ended.unwrap();
+        let crowd = Crowd::start(&[yours.clone()]);
+        mine[ended].shutdown().await;
+        let redis = stand.servers[ended].redis().await;
+        let its = mine[ended].id().to_string();
+        let left = redis
+            .hash(NAME)
+            .await
+            .into_keys()
+            .find(|field| field.starts_with(&its));
+        assert_eq!(left, None, "it is released there");
+        let mut watched = Watched::new(guard);
+        watched.stays_valid(LEASE * 5 / 4).await;
+        assert_eq!(watched.guard().margin(), 0);
+        assert_eq!(crowd.visits(), 0, "somebody got in beside the holder");
+        assert!(!waiter.is_finished(), "it waits for the others");
+        watched.into_guard().unlock().await.unwrap();
+        waiter
+            .await
+            .unwrap()
+            .unwrap()
+            .expect("it is free")
+            .unlock()
+            .await
+            .unwrap();
+        let again = take(&lock).await;
+        let found = letters(&again.instances(), &stand);
+        assert_eq!(found.matches('A').count(), 2, "{found}");
+        drop(again);
+        crowd.await_visits(5).await;
+        crowd.end().await;
+    }
+    stand.assert_nothing_stays().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_that_are_all_shut_down_tell_the_holder_and_free_the_lock() {
+    let stand = Stand::start(3).await;
+    // Far longer than the test.
+    let lease = |builder: lockdog::ClientBuilder| builder.watchdog_lease(SOON * 3);
+    let mine = stand.clients_with(lease).await;
+    let lock = red_lock(&mine).max_lease(SOON * 3);
+    let guard = take(&lock).await;
+    eventually(SOON, "it has all", async || guard.margin() == 1).await;
+    let waiter = tokio::spawn(lock.lock().owner(&Owner::new()).into_future());
+    tokio::time::sleep(ms(50)).await;
+    let watched = Watched::new(guard);
+    join_all(mine.iter().map(Client::shutdown)).await;
+    let loss = watched.to_the_end().await;
+    let ended = Instant::now();
+    println!("{:?}", loss.reason);
+    assert!(loss.last_valid < ended);
+    assert_eq!(stand.taken().await, 0);
+    let refused = tokio::time::timeout(SOON, waiter).await;
+    let refused = refused
+        .expect("nobody waits for ever")
+        .unwrap()
+        .unwrap_err();
+    assert!(matches!(refused, Error::Closed), "{refused}");
+    for refused in [
+        lock.lock().await.unwrap_err(),
+        lock.try_lock().await.unwrap_err(),
+    ] {
+        assert!(
+            matches!(refused, Error::Closed | Error::NoQuorum(_)),
+            "{refused}"
+        );
+    }
+    take(&stand.lock().await).await.unlock().await.unwrap();
+    stand.assert_nothing_stays().await;
+}
