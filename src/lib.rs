@@ -30,6 +30,7 @@
 //! | --- | --- |
 //! | `RedissonClient` | [`Client`] |
 //! | `RedissonMultiLock` | [`MultiLock`] |
+//! | `RedissonRedLock` | [`RedLock`] |
 //! | `RLock` | [`Lock`] and, for each acquire, a [`Guard`] |
 //! | the thread, `threadId` | [`Owner`] |
 //! | `lock(lease, unit)` | [`lock.lock()`](Lock::lock)[`.lease(d)`](LockRequest::lease) |
@@ -37,7 +38,6 @@
 //! | `unlock()` | [`Guard::unlock`], or a drop; [`Lock::unlock`] for code that keeps no guard |
 //! | `IllegalMonitorStateException` | [`Error::NotHeld`], [`Error::Lost`] |
 //! | `lockWatchdogTimeout` | [`ClientBuilder::watchdog_lease`] |
-//! | `RedissonRedLock` | [`RedLock`] |
 //!
 //! Each item's documentation names its counterpart, `docs/porting-from-redisson.md` has them all.
 //!
