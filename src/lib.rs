@@ -30,6 +30,7 @@
 //! | --- | --- |
 //! | `RedissonClient` | [`Client`] |
 //! | `RedissonMultiLock` | [`MultiLock`] |
+//! | `RedissonRedLock` | [`RedLock`] |
 //! | `RLock` | [`Lock`] and, for each acquire, a [`Guard`] |
 //! | the thread, `threadId` | [`Owner`] |
 //! | `lock(lease, unit)` | [`lock.lock()`](Lock::lock)[`.lease(d)`](LockRequest::lease) |
@@ -53,13 +54,18 @@
 //!   `main` without [`Client::shutdown`], leaves it for one lease.
 //! - Whatever is sent twice, late, or unanswered has the effect of once, or is undone.
 //! - No wait is longer than it was told to be, and no message has to arrive for it to end.
+//! - A [`RedLock`] on several independent servers bears with the loss of fewer than half of them. A
+//!   server that comes back, perhaps without its data, does not count until every lease of before is
+//!   over, as far as the client can see that it came back. [`RedLock::fenced`] brings tokens that grow.
 //!
 //! # What it does not promise
 //!
 //! - That nobody writes without the lock: between a look at the guard and the write, the process may
-//!   be stopped for longer than the lease. Where that matters, the store itself has to refuse it.
-//! - Exclusion across a failover to a replica that had not seen the lock, a restart without data, or
-//!   an eviction: the first holder learns of it as above.
+//!   be stopped for longer than the lease. Where that matters, the store itself has to refuse it:
+//!   [`Guard::token`].
+//! - Exclusion of a lock on one server across a failover to a replica that had not seen the lock, a
+//!   restart without data, or an eviction: the first holder learns of it as above. `docs/quorum.md`
+//!   says which of these a [`RedLock`] bears with.
 //! - An order between the waiters of different clients. Those of one client wait first in, first out.
 //! - Authorization: whoever may write to the server may end a lock.
 //!
