@@ -1,6 +1,7 @@
 //! Several locks that are held together, or not at all.
 
 mod acquire;
+mod blocked;
 mod hold;
 mod members;
 mod request;

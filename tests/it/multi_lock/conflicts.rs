@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use lockdog::{Owner, Unlocked};
+use lockdog::{Backoff, Owner, Unlocked, Wake};
 use tokio::task::JoinSet;
 
 use super::{Fixture, LONG, SOON, clients, ms, multi, waiter};
@@ -184,5 +184,59 @@ async fn a_waiter_takes_its_turn_in_the_queue_of_the_member_that_blocks() {
         seen.push(number);
     }
     assert_eq!(seen, [0, 1, 2, 3, 4, 5]);
+    test.assert_clean().await;
+}
+
+/// Where nothing is heard, it polls.
+#[tokio::test]
+async fn a_client_that_polls_gets_it_too() {
+    let test = Fixture::start(2).await;
+    let backoff = Backoff::constant(ms(20));
+    let polling = clients(&test.servers, |client| {
+        client.wake(Wake::Poll(backoff)).poll_cap(ms(60_000))
+    })
+    .await;
+    let lock = multi(&polling, &[(0, "a"), (1, "c")]);
+    let elsewhere = test.held_elsewhere(1, "c").await;
+    let waiting = waiter(&lock);
+    tokio::time::sleep(ms(200)).await;
+    assert!(!waiting.is_finished());
+    assert!(test.redis[1].channels().await.is_empty());
+    elsewhere.unlock().await.unwrap();
+    let guard = tokio::time::timeout(SOON, waiting).await;
+    guard
+        .expect("it looks again")
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+    test.assert_clean().await;
+}
+
+/// Design: invariant 9. A future that was polled and left does not keep those behind it waiting.
+#[tokio::test]
+async fn a_waiter_that_is_left_unpolled_loses_its_turn() {
+    let test = Fixture::start(2).await;
+    let quick = clients(&test.servers, |client| client.poll_cap(ms(200))).await;
+    let lock = multi(&quick, &[(0, "a"), (1, "c")]);
+    let elsewhere = test.held_elsewhere(0, "a").await;
+    let mut left = lock.lock().owner(&Owner::new()).into_future();
+    for _ in 0..50 {
+        let polled = tokio::time::timeout(ms(2), &mut left).await;
+        assert!(polled.is_err(), "a is taken");
+    }
+    let single = quick[0].lock("a");
+    let behind = tokio::spawn(single.lock().owner(&Owner::new()).into_future());
+    tokio::time::sleep(ms(100)).await;
+    elsewhere.unlock().await.unwrap();
+    let guard = tokio::time::timeout(ms(5_000), behind).await;
+    let guard = guard.expect("its turn passes on").unwrap().unwrap();
+    guard.unlock().await.unwrap();
+    // And when it is polled again it gets what it asked for.
+    let guard = tokio::time::timeout(SOON, left)
+        .await
+        .expect("all are free")
+        .unwrap();
+    guard.unlock().await.unwrap();
     test.assert_clean().await;
 }

@@ -60,6 +60,41 @@ async fn on_a_slow_network_everybody_gets_in() {
     test.assert_clean().await;
 }
 
+/// Every timer is a minute long, so that a wake-up that is lost shows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_wake_up_is_lost_in_a_crowd() {
+    let test = Fixture::start(2).await;
+    let cell = Cell::new();
+    let mut tasks = JoinSet::new();
+    for number in 0..3 {
+        let patient = clients(&test.servers, |client| client.poll_cap(ms(60_000))).await;
+        let members = if number % 2 == 0 {
+            [(0, "a"), (0, "b"), (1, "c")]
+        } else {
+            [(1, "c"), (0, "b"), (0, "a")]
+        };
+        for _ in 0..3 {
+            tasks.spawn(rounds(multi(&patient, &members), cell.clone(), 60));
+        }
+        // One that drops, so that a client waits for its own releases.
+        let (lock, cell) = (multi(&patient, &[(1, "c"), (0, "a")]), cell.clone());
+        tasks.spawn(async move {
+            for _ in 0..60 {
+                let guard = lock.lock().owner(&Owner::new()).await;
+                let guard = guard.expect("nothing is wrong with the servers");
+                cell.bump(ms(1)).await;
+                drop(guard);
+            }
+            60
+        });
+    }
+    tokio::time::timeout(SOON, tasks.join_all())
+        .await
+        .expect("everybody is woken");
+    cell.assert_exclusive(12 * 60);
+    test.assert_clean().await;
+}
+
 /// Last list: 9. Sets that overlap in a ring: each name's cell is nobody else's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn overlapping_sets_neither_overlap_nor_block_each_other() {
