@@ -219,6 +219,7 @@ impl Attempt {
             round,
             id: member.id,
             takes,
+            since_ms: lane.since_ms,
             late_until: is_patient.then_some(member.ends),
             ends: member.ends,
         };
@@ -256,8 +257,10 @@ impl Attempt {
         }
         let mut answer = match reply {
             None => Answer::Failed,
-            Some(Reply::Taken(look)) => Answer::Taken(self.register(look, means)),
-            Some(Reply::Busy(ttl, look)) => Answer::Busy(ttl, self.register(look, means)),
+            Some(Reply::Taken(look)) => Answer::Taken(self.register(index, ask, look, means)),
+            Some(Reply::Busy(ttl, look)) => {
+                Answer::Busy(ttl, self.register(index, ask, look, means))
+            }
             Some(Reply::Refused(left)) => {
                 means.world.seen.saw(Sight::QuarantinedByServer);
                 Answer::Quarantined(left)
@@ -310,11 +313,19 @@ impl Attempt {
         self.tell(event, means);
     }
 
-    fn register(&self, look: Look, means: &mut Means<'_, '_>) -> Option<Register> {
+    fn register(
+        &self,
+        index: usize,
+        ask: &Ask,
+        look: Look,
+        means: &mut Means<'_, '_>,
+    ) -> Option<Register> {
         if self.quorum.rules().reads == 0 {
             return None;
         }
-        if look.fresh {
+        // Asked as one that it is no more, it said nothing that counts.
+        let reborn = look.fresh || means.lanes[index].since_ms != ask.since_ms;
+        if reborn {
             means.world.seen.saw(Sight::UntrustedRegister);
         }
         Some(Register {
@@ -324,7 +335,7 @@ impl Attempt {
             } else {
                 look.time
             },
-            reborn: look.fresh,
+            reborn,
         })
     }
 
@@ -366,6 +377,13 @@ impl Attempt {
         if let Some(round) = rounds.find(|round| round.number == ask.round) {
             round.acknowledged |= 1 << index;
         }
+    }
+
+    /// The latest token is among those that its instances told it.
+    pub(super) fn has_trusted_reads(&self) -> bool {
+        let registers = self.quorum.members.iter().filter_map(|it| it.register);
+        let trusted = registers.filter(|register| !register.reborn);
+        trusted.count() >= self.quorum.rules().reads
     }
 
     /// What stands in the way of its deadline: it is not one that a quorum of one round gave.

@@ -230,6 +230,9 @@ impl<'a> Client<'a> {
             Phase::Jeopardy => world.seen.saw(Sight::Jeopardy),
             Phase::Lost(reason) => self.lost(index, reason, world),
             Phase::Failed => self.failed(index, world),
+            Phase::Marking if !attempt.has_trusted_reads() => {
+                world.seen.saw(Sight::TokenByClocks);
+            }
             Phase::Acquiring | Phase::Marking | Phase::Ended => {}
         }
     }
@@ -263,10 +266,12 @@ impl<'a> Client<'a> {
         world.seen.saw(match reason {
             LostReason::MaxHold => Sight::LostToMaxHold,
             LostReason::NotOurs => Sight::LostToClearNoes,
+            LostReason::ShutDown => Sight::LostByItsDriver,
             _ if renewed => Sight::LostByDeadline,
             _ => Sight::FixedLeaseRanOut,
         });
-        let kept = !attempt.can_be_kept || !renewed || reason == LostReason::MaxHold;
+        let is_kept = matches!(reason, LostReason::Deadline | LostReason::NotOurs);
+        let kept = !attempt.can_be_kept || !renewed || !is_kept;
         world.claim(kept, || {
             format!("what is renewed is lost though nothing went wrong: {reason:?}, {attempt:?}")
         });
@@ -298,9 +303,7 @@ impl<'a> Client<'a> {
         } else {
             self.patience.was_held();
         }
-        if !self.is_done() {
-            self.wait(world);
-        }
+        self.wait(world);
     }
 
     /// Waits for the next round, if it may.
@@ -373,7 +376,9 @@ impl<'a> Client<'a> {
                 attempt.tell(Event::Tick, means);
             }),
             Step::Unlock => self.tell(Event::Unlock, world),
+            Step::Lose => self.tell(Event::Lose(LostReason::ShutDown), world),
             Step::Rest(rest_ms) => {
+                self.tell(Event::Look, world);
                 self.write(world);
                 self.rest(ms(rest_ms), world);
             }
@@ -428,12 +433,6 @@ impl<'a> Client<'a> {
                 self.finish_on(world);
             }
         }
-    }
-
-    pub(super) fn give_up(&mut self, world: &mut World<'_>) {
-        self.tell(Event::Unlock, world);
-        self.never();
-        self.doing = Doing::Done;
     }
 
     fn finish_on(&mut self, world: &mut World<'_>) {

@@ -16,8 +16,6 @@ pub(super) struct Instance {
     older: Vec<Data>,
     /// Another after each restart.
     pub(super) identity: u32,
-    /// When it was started, by its own clock.
-    started_ms: u64,
     pub(super) up: bool,
     /// It stands still until then.
     pub(super) paused_until: u64,
@@ -81,7 +79,6 @@ impl Instance {
             },
             older: Vec::new(),
             identity: 0,
-            started_ms: 0,
             up: true,
             paused_until: 0,
             quarantine,
@@ -116,22 +113,10 @@ impl Instance {
         }
     }
 
-    /// Every client trusts its register.
-    pub(super) fn is_trusted(&self) -> bool {
-        let written = self.data.register.map(|register| register.written_ms);
-        let epoch = self.data.epoch.filter(|it| it.identity == self.identity);
-        let since_ms = match (self.quarantine, epoch) {
-            (Some(_), Some(epoch)) => epoch.since_ms,
-            (Some(_), None) => return false,
-            (None, _) => (self.identity > 0).then_some(self.started_ms),
-        };
-        since_ms.is_none() || written > since_ms
-    }
-
     /// Does what it is told. A message is to be sent to those who wait if it freed the lock.
     pub(super) fn execute(&mut self, command: Command, now: u64) -> (Reply, bool) {
         let reply = match command {
-            Command::Hello => Reply::Welcome(self.identity, self.started_ms),
+            Command::Hello => Reply::Welcome(self.identity, self.clock_ms(now)),
             Command::Probe => Reply::Pong,
             Command::Take {
                 id,
@@ -266,11 +251,10 @@ impl Instance {
         self.older.clear();
     }
 
-    pub(super) fn start(&mut self, now: u64) {
+    pub(super) fn start(&mut self) {
         if !self.up {
             self.up = true;
             self.identity += 1;
-            self.started_ms = self.clock_ms(now);
         }
     }
 

@@ -17,8 +17,7 @@ pub(super) struct Lane {
     known: Option<u32>,
     /// When it was seen to be another than before.
     pub(super) reborn: Option<Moment>,
-    /// When that one was started, by its own clock: what its registers say from before may be too
-    /// little.
+    /// The instance's own clock then: what its registers say from before may be too little.
     pub(super) since_ms: Option<u64>,
     /// It did not answer in time, and is asked nothing more until it answers.
     pub(super) suspect: bool,
@@ -54,6 +53,8 @@ pub(super) struct Ask {
     pub(super) round: u32,
     pub(super) id: Id,
     pub(super) takes: bool,
+    /// What was written up to then is not trusted.
+    pub(super) since_ms: Option<u64>,
     /// Its answer is waited for up to then, though the others go on without it.
     pub(super) late_until: Option<Moment>,
     /// What it may have done is over then.
@@ -165,8 +166,8 @@ impl Lane {
         self.suspect = false;
         let call = self.remove(serial)?;
         match (call.what, reply) {
-            (What::Hello, Reply::Welcome(identity, started_ms)) => {
-                self.meet(identity, started_ms, world);
+            (What::Hello, Reply::Welcome(identity, clock_ms)) => {
+                self.meet(identity, clock_ms, world);
             }
             (What::Settle { id, .. }, _) => world.note_closed(id),
             (What::Ask(ask), reply) => return Some((ask, reply)),
@@ -176,10 +177,10 @@ impl Lane {
     }
 
     /// A new connection leads to an instance of this identity; the first one seen is trusted.
-    fn meet(&mut self, identity: u32, started_ms: u64, world: &mut World<'_>) {
+    fn meet(&mut self, identity: u32, clock_ms: u64, world: &mut World<'_>) {
         if self.known.is_some_and(|known| known != identity) {
             self.reborn = Some(self.clock.local(world.now));
-            self.since_ms = Some(started_ms);
+            self.since_ms = Some(clock_ms);
         }
         self.known = Some(identity);
         self.link = Some(identity);

@@ -3,6 +3,7 @@
 //! Every plan keeps to what a quorum needs (A1 to A3): rates that differ by less than one percent,
 //! losses that are either covered by quarantine or happen to no more instances than are masked.
 
+use crate::quorum::Rules;
 use crate::simulation::Chance;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -64,6 +65,8 @@ pub(super) enum Step {
     Bound(u64),
     /// The last claim without a lease ends before others.
     LetExpire,
+    /// The driver has to give it up.
+    Lose,
     Unlock,
     Rest(u64),
 }
@@ -172,9 +175,10 @@ impl Plan {
         } else {
             &[995_100, 1_000_000, 1_004_900]
         };
+        let apart_ms = chance.one_of(&[0, 1_000, 60_000]);
         let scripts = (0..chance.within(2, 4))
             .map(|_| Script {
-                clock: wall(chance, rates),
+                clock: wall(chance, rates, 60_000),
                 cold: epochs && chance.percent(20),
                 steps: script(chance, watchdog_lease_ms),
             })
@@ -184,14 +188,16 @@ impl Plan {
             instances,
             masked,
             fenced: chance.percent(50),
-            timeless: chance.percent(30),
+            timeless: chance.percent(50),
             epochs,
             watchdog_lease_ms,
             poll_cap_ms: chance.one_of(&[100, 300, 1000]),
             calm_ms,
             finish_ms,
             network: Faults::default(),
-            walls: (0..instances).map(|_| wall(chance, rates)).collect(),
+            walls: (0..instances)
+                .map(|_| wall(chance, rates, apart_ms))
+                .collect(),
             scripts,
             mishaps: Vec::new(),
         };
@@ -259,10 +265,9 @@ impl Plan {
     }
 }
 
-fn wall(chance: &mut Chance, rates: &[u64]) -> Wall {
-    let apart = chance.one_of(&[0, 5, 60_000]);
+fn wall(chance: &mut Chance, rates: &[u64], apart_ms: u64) -> Wall {
     Wall {
-        offset_ms: START_MS + chance.within(0, apart),
+        offset_ms: START_MS + chance.within(0, apart_ms),
         rate: chance.one_of(rates),
     }
 }
@@ -329,6 +334,7 @@ fn step(chance: &mut Chance, lease_ms: u64, steps: &mut Vec<Step>) {
         }
         20..25 => steps.push(Step::Bound(chance.within(0, 2 * lease_ms))),
         25..35 => steps.push(Step::LetExpire),
+        35..38 => steps.push(Step::Lose),
         _ => steps.push(rest(chance, lease_ms)),
     }
 }
@@ -348,7 +354,7 @@ fn mishap(chance: &mut Chance, plan: &Plan, steps: bool) -> Option<Mishap> {
     // Always the same ones, so that there are never too many of them in one lease.
     let is_masked = instance < plan.masked;
     let what = match chance.within(0, 99) {
-        0..22 => What::Crash {
+        0..22 if has_close_clocks(plan) || is_remembered(plan, Some(instance)) => What::Crash {
             instance,
             keeps: chance.one_of(&[Keeps::All, Keeps::Older, Keeps::Nothing, Keeps::Nothing]),
             down_ms: chance.one_of(&[0, ms]),
@@ -380,7 +386,7 @@ fn mishap(chance: &mut Chance, plan: &Plan, steps: bool) -> Option<Mishap> {
             }
         }
         _ if is_masked => match chance.within(0, 3) {
-            0 => What::Jump {
+            0 if is_remembered(plan, None) => What::Jump {
                 instance,
                 ms: chance.one_of(&[lease_ms as i64, 60_000, -(lease_ms as i64 / 2)]),
             },
@@ -394,5 +400,28 @@ fn mishap(chance: &mut Chance, plan: &Plan, steps: bool) -> Option<Mishap> {
     Some(Mishap { at_ms, what })
 }
 
+/// Other instances know the latest token, even if this one crashes, too. Where too many came back for
+/// that, it takes clocks to tell later from earlier.
+fn is_remembered(plan: &Plan, crashing: Option<usize>) -> bool {
+    let mut crashed: Vec<usize> = crashing.into_iter().collect();
+    crashed.extend(plan.mishaps.iter().filter_map(|it| match it.what {
+        What::Crash { instance, .. } => Some(instance),
+        _ => None,
+    }));
+    crashed.sort_unstable();
+    crashed.dedup();
+    let reads = Rules::reads(plan.instances, plan.masked);
+    !plan.fenced || crashed.len() + reads <= plan.instances
+}
+
+fn has_close_clocks(plan: &Plan) -> bool {
+    let offsets = || plan.walls.iter().map(|wall| wall.offset_ms);
+    let are_close = offsets().max() <= offsets().min().map(|ms| ms + CLOSE_MS);
+    let is_jump = |mishap: &Mishap| matches!(mishap.what, What::Jump { .. });
+    !plan.timeless && are_close && !plan.mishaps.iter().any(is_jump)
+}
+
+/// Clocks closer than that tell what was before a quarantine from what is after it.
+const CLOSE_MS: u64 = 1_000;
 /// What clocks show at the beginning, at least.
 const START_MS: u64 = 1_000_000;

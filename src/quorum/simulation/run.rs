@@ -9,7 +9,7 @@ use super::observer::{self, Sweeper};
 use super::plan::{Keeps, Plan, What};
 use super::seen::{Seen, Sight};
 use super::world::{Command, Event, Reply, Request, World};
-use crate::quorum::{Rules, quarantine};
+use crate::quorum::quarantine;
 
 /// What a run came to.
 pub(super) struct Outcome {
@@ -126,12 +126,6 @@ impl<'a> Run<'a> {
                 self.sweeper.sweep(&self.clients, &self.instances, world);
                 let at = self.world.now + ns(SWEEP_MS);
                 self.world.at(at, Event::Sweep);
-            }
-            Event::GiveUp => {
-                for index in 0..self.clients.len() {
-                    self.clients[index].give_up(&mut self.world);
-                    self.look(index);
-                }
             }
             Event::Due => observer::look_at_progress(&self.clients, world),
             Event::End | Event::Reply { .. } | Event::Message { .. } | Event::Timer { .. } => {}
@@ -262,7 +256,7 @@ impl<'a> Run<'a> {
     }
 
     fn start(&mut self, index: usize) {
-        self.instances[index].start(self.world.now);
+        self.instances[index].start();
     }
 
     fn finish(&mut self) {
@@ -275,26 +269,12 @@ impl<'a> Run<'a> {
         }
         self.end_if_done();
         let plan = self.world.plan;
-        if self.can_make_progress() {
-            let lease = Duration::from_millis(plan.longest_lease_ms());
-            let clients = self.clients.len() as u32;
-            let each = 2 * lease + Duration::from_millis(2 * plan.poll_cap_ms + 500);
-            let bound = quarantine::period(lease) + 2 * lease + clients * each;
-            let due = self.world.now + bound.as_nanos() as u64;
-            self.world.at(due, Event::Due);
-        } else {
-            self.world
-                .at(self.world.now + ns(GIVE_UP_MS), Event::GiveUp);
-        }
-    }
-
-    /// Enough registers can be trusted for a token. Where too many instances came back without one,
-    /// somebody has to vouch for them first.
-    fn can_make_progress(&self) -> bool {
-        let plan = self.world.plan;
-        let reads = Rules::reads(plan.instances, plan.masked);
-        let trusted = self.instances.iter().filter(|it| it.is_trusted());
-        !plan.fenced || trusted.count() >= reads
+        let lease = Duration::from_millis(plan.longest_lease_ms());
+        let clients = self.clients.len() as u32;
+        let each = 2 * lease + Duration::from_millis(2 * plan.poll_cap_ms + 500);
+        let bound = quarantine::period(lease) + 2 * lease + clients * each;
+        let due = self.world.now + bound.as_nanos() as u64;
+        self.world.at(due, Event::Due);
     }
 }
 
@@ -312,8 +292,7 @@ fn ns(ms: u64) -> u64 {
 }
 
 /// No plan comes near.
-const MOST_EVENTS: u64 = 8_000;
+const MOST_EVENTS: u64 = 30_000;
 /// After that, everything is undone that had to wait for a connection.
 const AFTER_CALM_MS: u64 = 400;
 const SWEEP_MS: u64 = 50;
-const GIVE_UP_MS: u64 = 2_000;

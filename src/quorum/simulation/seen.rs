@@ -26,6 +26,7 @@ pub(super) enum Sight {
     LostByDeadline,
     LostToClearNoes,
     LostToMaxHold,
+    LostByItsDriver,
     FixedLeaseRanOut,
     FrozenLongerThanLease,
     DiedHolding,
@@ -43,12 +44,14 @@ pub(super) enum Sight {
     TokenShown,
     TokenConflict,
     UntrustedRegister,
+    /// Too many instances came back, so that the clocks had to do.
+    TokenByClocks,
     /// The resource refused a holder that came late.
     StaleWriteRefused,
 }
 
 impl Sight {
-    pub(super) const ALL: [Self; 33] = [
+    pub(super) const ALL: [Self; 35] = [
         Self::Late,
         Self::Doubled,
         Self::Dropped,
@@ -66,6 +69,7 @@ impl Sight {
         Self::LostByDeadline,
         Self::LostToClearNoes,
         Self::LostToMaxHold,
+        Self::LostByItsDriver,
         Self::FixedLeaseRanOut,
         Self::FrozenLongerThanLease,
         Self::DiedHolding,
@@ -81,6 +85,7 @@ impl Sight {
         Self::TokenShown,
         Self::TokenConflict,
         Self::UntrustedRegister,
+        Self::TokenByClocks,
         Self::StaleWriteRefused,
     ];
 }

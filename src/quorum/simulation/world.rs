@@ -22,7 +22,7 @@ pub(super) enum Command {
     Take {
         id: Id,
         lease: Duration,
-        /// Since when its registers can be trusted, if the client knows of a rebirth.
+        /// What was written up to then is not trusted: the client saw it come back.
         since_ms: Option<u64>,
     },
     Extend {
@@ -42,7 +42,7 @@ pub(super) enum Command {
 /// What it answers.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reply {
-    /// Its identity, and when it was started by its own clock.
+    /// Its identity, and its clock.
     Welcome(u32, u64),
     Pong,
     Taken(Look),
@@ -98,8 +98,6 @@ pub(super) enum Event {
     Finish,
     /// A look at what is left behind.
     Sweep,
-    /// Clients stop to wait for what cannot be had.
-    GiveUp,
     /// Every client must have had the lock.
     Due,
     End,
