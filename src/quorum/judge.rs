@@ -133,8 +133,8 @@ impl Quorum {
         };
     }
 
-    /// The latest token was seen for certain; or so many instances lost it that it cannot be, and the
-    /// instances' clocks have to do.
+    /// The latest token was seen for certain; or so many instances lost it that it cannot be, nobody
+    /// who may know it is still to answer, and the instances' clocks have to do.
     fn has_read_enough(&self) -> bool {
         let registers = self.members.iter().filter_map(|member| member.register);
         let (mut trusted, mut untrusted) = (0, 0);
@@ -147,7 +147,8 @@ impl Quorum {
         }
         let reads = self.rules.reads;
         let is_hopeless = self.rules.members - untrusted < reads;
-        trusted >= reads || (is_hopeless && trusted + untrusted >= reads)
+        let have_all_spoken = self.pending() == 0;
+        trusted >= reads || (is_hopeless && have_all_spoken && trusted + untrusted >= reads)
     }
 
     fn largest_register(&self) -> u64 {

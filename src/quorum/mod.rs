@@ -17,6 +17,8 @@ mod round;
 mod rules;
 
 #[cfg(test)]
+mod simulation;
+#[cfg(test)]
 mod tests;
 
 use std::time::Duration;

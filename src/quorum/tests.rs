@@ -281,6 +281,13 @@ fn where_most_registers_may_be_lost_the_clocks_make_the_token() {
         Answer::Taken(register(None, 900, true)),
         START,
     );
+    // The third may know it.
+    assert_eq!(quorum.phase(), Phase::Acquiring);
+    let mut known = quorum.clone();
+    let latest = Answer::Busy(None, register(Some(5000), 700, false));
+    answer(&mut known, 2, latest, START);
+    assert_eq!((known.phase(), known.token), (Phase::Marking, 5001));
+    quorum.step(Event::Tick, quorum.wake_at());
     assert_eq!((quorum.phase(), quorum.token), (Phase::Marking, 900));
 }
 

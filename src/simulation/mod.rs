@@ -16,14 +16,12 @@ mod observer;
 mod plan;
 mod redis;
 mod run;
+pub(crate) mod seeds;
 mod task;
-
-use std::env;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
 
 use parking_lot::Mutex;
 
+pub(crate) use chance::Chance;
 pub(crate) use clock::VirtualClock;
 pub(crate) use network::{Wire, Wiring};
 use observer::Seen;
@@ -33,30 +31,18 @@ use run::run;
 
 const SEEDS: u64 = 5000;
 
-fn number(name: &str) -> Option<u64> {
-    let text = env::var(name).ok()?;
-    Some(text.parse().expect("a seed is a number"))
-}
-
-/// As short a failing plan as taking things away one by one leads to.
-fn shrink(mut plan: Plan, mut redis: Redis) -> (Plan, Redis) {
-    'smaller: loop {
-        for smaller in plan.smaller() {
-            let (outcome, back) = run(&smaller, redis, false);
-            redis = back;
-            if outcome.violation.is_some() {
-                plan = smaller;
-                continue 'smaller;
-            }
-        }
-        return (plan, redis);
-    }
-}
-
 /// Tells all about a failing seed and ends the test.
-fn fail(seed: u64, redis: Redis) -> ! {
-    let (plan, redis) = shrink(Plan::draw(seed), redis);
-    let (outcome, _) = run(&plan, redis, true);
+fn fail(seed: u64) -> ! {
+    let mut redis = Some(Redis::new());
+    let mut outcome_of = |plan: &Plan, traced| {
+        let (outcome, back) = run(plan, redis.take().unwrap_or_else(Redis::new), traced);
+        redis = Some(back);
+        outcome
+    };
+    let plan = seeds::shrink(Plan::draw(seed), Plan::smaller, |plan| {
+        outcome_of(plan, false).violation.is_some()
+    });
+    let outcome = outcome_of(&plan, true);
     let what = outcome.violation.unwrap_or_default();
     panic!(
         "{what}\n{}\nthe shortest plan found: {plan:#?}\nreplay with LOCKDOG_SEED={seed} cargo \
@@ -67,41 +53,24 @@ fn fail(seed: u64, redis: Redis) -> ! {
 
 #[test]
 fn no_seed_violates_an_invariant() {
-    let mut seen = Seen::default();
-    if let Some(seed) = number("LOCKDOG_SEED") {
-        let (outcome, redis) = run(&Plan::draw(seed), Redis::new(), false);
+    if let Some(seed) = seeds::number("LOCKDOG_SEED") {
+        let (outcome, _) = run(&Plan::draw(seed), Redis::new(), false);
         if outcome.violation.is_some() {
-            fail(seed, redis);
+            fail(seed);
         }
         return;
     }
-    let seeds = number("LOCKDOG_SEEDS").unwrap_or(SEEDS);
-    let next = AtomicU64::new(0);
-    let failed = Mutex::new(None);
-    let total = Mutex::new(&mut seen);
-    thread::scope(|scope| {
-        let threads = thread::available_parallelism().map_or(2, usize::from);
-        for _ in 0..threads {
-            scope.spawn(|| {
-                let mut redis = Redis::new();
-                while failed.lock().is_none() {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds {
-                        return;
-                    }
-                    let (outcome, back) = run(&Plan::draw(seed), redis, false);
-                    redis = back;
-                    total.lock().add(&outcome.seen);
-                    if outcome.violation.is_some() {
-                        failed.lock().get_or_insert(seed);
-                    }
-                }
-            });
-        }
+    let seeds = seeds::number("LOCKDOG_SEEDS").unwrap_or(SEEDS);
+    let total = Mutex::new(Seen::default());
+    let failed = seeds::first_failure(seeds, Redis::new, |seed, redis| {
+        let (outcome, redis) = run(&Plan::draw(seed), redis, false);
+        total.lock().add(&outcome.seen);
+        (outcome.violation.is_some(), redis)
     });
-    if let Some(seed) = failed.into_inner() {
-        fail(seed, Redis::new());
+    if let Some(seed) = failed {
+        fail(seed);
     }
+    let seen = total.into_inner();
     println!("{seeds} seeds: {seen:?}");
     // A run that never comes by a fault would prove nothing.
     let rates = [

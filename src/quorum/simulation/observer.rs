@@ -1,0 +1,158 @@
+//! Who sees all sides at once, and what must be true there.
+
+use super::attempt::Attempt;
+use super::client::Client;
+use super::instance::Instance;
+use super::world::World;
+use crate::quorum::member::Stand;
+
+/// What must be true of a client after each of its steps.
+pub(super) fn look_at_client(
+    index: usize,
+    clients: &mut [Client<'_>],
+    instances: &[Instance],
+    world: &mut World<'_>,
+) {
+    if clients[index].dead {
+        return;
+    }
+    // M: a belief begins with a step of its own, so whoever stepped is compared with the others.
+    if clients[index].believes(world) {
+        let mut others = (0..clients.len()).filter(|other| *other != index);
+        let another = others.find(|other| clients[*other].believes(world));
+        world.claim(another.is_none(), || {
+            format!("client {index} and client {another:?} have the lock")
+        });
+    }
+    let client = &mut clients[index];
+    let (now, need) = (client.now(world), need(world));
+    // Whoever thaws hears in any order of what it missed.
+    let is_frozen = client.frozen_until >= world.now && client.frozen_until > 0;
+    for attempt in &mut client.attempts {
+        // F: a token that was never shown never will be.
+        let is_shown = attempt.acquired.is_none() && attempt.quorum.token().is_some();
+        world.claim(!is_shown, || {
+            format!("client {index} shows a token without the lock: {attempt:?}")
+        });
+        if !attempt.quorum.is_living() {
+            continue;
+        }
+        // L: its owner is told in time.
+        let is_told = is_frozen || now < attempt.quorum.deadline();
+        world.claim(is_told, || {
+            format!("client {index} is not told at its deadline: {attempt:?}")
+        });
+        let is_unproved = attempt.unproved(need);
+        world.claim(!is_unproved, || {
+            format!("no round gave client {index} its deadline: {attempt:?}")
+        });
+        attempt.proved = attempt.quorum.deadline();
+    }
+    for (member, instance) in instances.iter().enumerate() {
+        compare(index, &clients[index], member, instance, world);
+    }
+}
+
+/// What must be true of an instance after each of its commands.
+pub(super) fn look_at_instance(
+    member: usize,
+    clients: &[Client<'_>],
+    instance: &Instance,
+    world: &mut World<'_>,
+) {
+    for (index, client) in clients.iter().enumerate() {
+        compare(index, client, member, instance, world);
+    }
+}
+
+/// Where a quorum counts on an instance, that one keeps the lock for it, and for long enough.
+fn compare(
+    index: usize,
+    client: &Client<'_>,
+    member: usize,
+    instance: &Instance,
+    world: &mut World<'_>,
+) {
+    if client.dead {
+        return;
+    }
+    let now = client.now(world);
+    for attempt in &client.attempts {
+        let known = &attempt.quorum.members[member];
+        let id = attempt.members[member].id;
+        if attempt.is_over() || known.stand != Stand::Held || now >= known.until {
+            continue;
+        }
+        let counted_on = client.clock.truly(known.until) - world.now;
+        let kept = instance.keeps(id, world.now);
+        let is_right = kept >= counted_on || instance.lost.contains(&id);
+        world.claim(is_right, || {
+            format!(
+                "client {index} counts on {id} at instance {member} for {counted_on} ns, and it \
+                 is kept for {kept}: {attempt:?}"
+            )
+        });
+    }
+}
+
+/// The acknowledgements without which nobody has the lock. Reckoned here, not by the core.
+fn need(world: &World<'_>) -> usize {
+    (world.plan.instances + world.plan.masked) / 2 + 1
+}
+
+/// O, where nothing goes wrong: what nobody wants any more is gone long before its lease is over.
+#[derive(Default)]
+pub(super) struct Sweeper {
+    /// For each instance, what nobody wanted at the last looks, and at how many of them.
+    unwanted: Vec<(u32, u32)>,
+}
+
+impl Sweeper {
+    pub(super) fn sweep(
+        &mut self,
+        clients: &[Client<'_>],
+        instances: &[Instance],
+        world: &mut World<'_>,
+    ) {
+        self.unwanted.resize(instances.len(), (0, 0));
+        for (instance, unwanted) in instances.iter().zip(&mut self.unwanted) {
+            let standing = instance.standing(world.now).map(|lock| lock.id);
+            let left = standing.filter(|id| {
+                let owner = world.owner(*id);
+                !clients[owner].dead && !clients[owner].wants(*id) && !world.is_closed(*id)
+            });
+            *unwanted = match left {
+                Some(id) if unwanted.0 == id => (id, unwanted.1 + 1),
+                Some(id) => (id, 1),
+                None => (0, 0),
+            };
+            let (id, looks) = *unwanted;
+            world.claim(looks < PATIENCE, || {
+                format!("nobody wants acquisition {id}, and nobody gives it back")
+            });
+        }
+    }
+}
+
+/// What must be true when every lease is over.
+pub(super) fn look_at_the_end(instances: &[Instance], world: &mut World<'_>) {
+    for (index, instance) in instances.iter().enumerate() {
+        let left = instance.standing(world.now).map(|lock| lock.id);
+        world.claim(left.is_none(), || {
+            format!("left behind on instance {index}: acquisition {left:?}")
+        });
+    }
+}
+
+/// What a client has to have done by then.
+pub(super) fn look_at_progress(clients: &[Client<'_>], world: &mut World<'_>) {
+    for (index, client) in clients.iter().enumerate() {
+        let living = client.living().map(|attempt: &Attempt| &attempt.quorum);
+        world.claim(client.is_done(), || {
+            format!("client {index} does not get the lock: {living:?}")
+        });
+    }
+}
+
+/// So many looks in a row.
+const PATIENCE: u32 = 3;

@@ -1,0 +1,132 @@
+//! How often runs came by what they are there to try: a simulation without faults proves nothing.
+
+/// Something worth having been through.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Sight {
+    /// Requests and replies that took longer than an instance is waited for.
+    Late,
+    Doubled,
+    Dropped,
+    /// A `Take` that arrived after the client had been told that what it did is undone.
+    Orphan,
+    /// Commands sent again on a new connection, whose first sending may have arrived.
+    SentAgain,
+    Suspect,
+    Grant,
+    /// A round was lost, and some of the instances had been had.
+    Collision,
+    WokenByMessage,
+    /// An acquire that its caller gave up.
+    Cancelled,
+    Reentry,
+    Jeopardy,
+    Recovery,
+    /// An instance that was lost, or never had, was taken by a round of extension.
+    Heal,
+    LostByDeadline,
+    LostToClearNoes,
+    LostToMaxHold,
+    LostByItsDriver,
+    FixedLeaseRanOut,
+    FrozenLongerThanLease,
+    DiedHolding,
+    CrashKept,
+    CrashEmpty,
+    CrashTruncated,
+    QuarantinedByClient,
+    QuarantinedByServer,
+    /// What an instance granted was given back, because it came back meanwhile.
+    GivenBackInQuarantine,
+    ExtendedInQuarantine,
+    /// The lock of a living holder was lost early on an instance, and masked.
+    EarlyLoss,
+    ClockStep,
+    TokenShown,
+    TokenConflict,
+    UntrustedRegister,
+    /// Too many instances came back, so that the clocks had to do.
+    TokenByClocks,
+    /// The resource refused a holder that came late.
+    StaleWriteRefused,
+}
+
+impl Sight {
+    pub(super) const ALL: [Self; 35] = [
+        Self::Late,
+        Self::Doubled,
+        Self::Dropped,
+        Self::Orphan,
+        Self::SentAgain,
+        Self::Suspect,
+        Self::Grant,
+        Self::Collision,
+        Self::WokenByMessage,
+        Self::Cancelled,
+        Self::Reentry,
+        Self::Jeopardy,
+        Self::Recovery,
+        Self::Heal,
+        Self::LostByDeadline,
+        Self::LostToClearNoes,
+        Self::LostToMaxHold,
+        Self::LostByItsDriver,
+        Self::FixedLeaseRanOut,
+        Self::FrozenLongerThanLease,
+        Self::DiedHolding,
+        Self::CrashKept,
+        Self::CrashEmpty,
+        Self::CrashTruncated,
+        Self::QuarantinedByClient,
+        Self::QuarantinedByServer,
+        Self::GivenBackInQuarantine,
+        Self::ExtendedInQuarantine,
+        Self::EarlyLoss,
+        Self::ClockStep,
+        Self::TokenShown,
+        Self::TokenConflict,
+        Self::UntrustedRegister,
+        Self::TokenByClocks,
+        Self::StaleWriteRefused,
+    ];
+}
+
+/// How often each was seen.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    counts: [u64; Sight::ALL.len()],
+    pub(super) events: u64,
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self {
+            counts: [0; Sight::ALL.len()],
+            events: 0,
+        }
+    }
+}
+
+impl Seen {
+    pub(super) fn saw(&mut self, sight: Sight) {
+        self.counts[sight as usize] += 1;
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        for (count, more) in self.counts.iter_mut().zip(other.counts) {
+            *count += more;
+        }
+        self.events += other.events;
+    }
+
+    /// What was seen less often than `least`.
+    pub(super) fn rarer_than(&self, least: u64) -> Vec<Sight> {
+        let rare = |sight: &Sight| self.counts[*sight as usize] < least;
+        Sight::ALL.into_iter().filter(rare).collect()
+    }
+
+    pub(super) fn table(&self) -> String {
+        let rows = Sight::ALL.into_iter().zip(self.counts);
+        rows.map(|(sight, count)| format!("{:>10}  {sight:?}\n", count))
+            .collect()
+    }
+}
