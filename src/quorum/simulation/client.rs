@@ -285,7 +285,7 @@ impl<'a> Client<'a> {
         let mut had_some = false;
         for member in 0..self.rules.members {
             match quorum.outcome(member) {
-                Outcome::Held => {
+                Outcome::Held | Outcome::Forgetful => {
                     had_some = true;
                     self.patience.free(member);
                 }
