@@ -6,7 +6,8 @@
 mutants: ## the engine with defects: each must make a test fail
 	tests/mutants
 
-# The simulation for as many seeds as SEEDS says: some 200 a second and core.
+# The simulations of the engine and of the quorum, each for as many seeds as SEEDS says: some 200 and
+# 300 a second and core.
 SEEDS ?= 200000
-soak: ## the simulation for as many seeds as SEEDS says
+soak: ## the simulations for as many seeds as SEEDS says
 	LOCKDOG_SEEDS=$(SEEDS) cargo test --lib simulation::no_seed -- --nocapture

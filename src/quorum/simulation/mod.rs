@@ -15,14 +15,18 @@
 //!
 //! `LOCKDOG_SEEDS=n` runs n seeds, `LOCKDOG_SEED=n` replays one and shows what happened.
 
+mod asking;
 mod attempt;
 mod client;
 mod clock;
+mod draw;
 mod instance;
 mod lane;
 mod observer;
 mod plan;
+mod rounds;
 mod run;
+mod script;
 mod seen;
 mod tokens;
 mod world;

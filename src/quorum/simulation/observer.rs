@@ -42,11 +42,12 @@ pub(super) fn look_at_client(
         world.claim(is_told, || {
             format!("client {index} is not told at its deadline: {attempt:?}")
         });
-        let is_unproved = attempt.unproved(need);
-        world.claim(!is_unproved, || {
+        let deadline = attempt.quorum.deadline();
+        let is_proved = deadline <= attempt.proved || attempt.rounds.prove(deadline, need);
+        world.claim(is_proved, || {
             format!("no round gave client {index} its deadline: {attempt:?}")
         });
-        attempt.proved = attempt.quorum.deadline();
+        attempt.proved = deadline;
     }
     for (member, instance) in instances.iter().enumerate() {
         compare(index, &clients[index], member, instance, world);

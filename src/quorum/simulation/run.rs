@@ -64,7 +64,7 @@ impl<'a> Run<'a> {
         self.world.at(ns(plan.calm_ms), Event::Calm);
         self.world.at(ns(plan.finish_ms), Event::Finish);
         for index in 0..self.clients.len() {
-            self.clients[index].start(&mut self.world);
+            self.clients[index].go_on(&mut self.world);
             self.look(index);
         }
         while self.world.violation.is_none() {

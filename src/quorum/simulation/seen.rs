@@ -1,8 +1,21 @@
 //! How often runs came by what they are there to try: a simulation without faults proves nothing.
 
-/// Something worth having been through.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Sight {
+/// Makes the list of all along with the names.
+macro_rules! sights {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Something worth having been through.
+        #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+        pub(super) enum Sight {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Sight {
+            const ALL: &[Self] = &[$(Self::$name,)*];
+        }
+    };
+}
+
+sights! {
     /// Requests and replies that took longer than an instance is waited for.
     Late,
     Doubled,
@@ -50,46 +63,6 @@ pub(super) enum Sight {
     StaleWriteRefused,
 }
 
-impl Sight {
-    pub(super) const ALL: [Self; 35] = [
-        Self::Late,
-        Self::Doubled,
-        Self::Dropped,
-        Self::Orphan,
-        Self::SentAgain,
-        Self::Suspect,
-        Self::Grant,
-        Self::Collision,
-        Self::WokenByMessage,
-        Self::Cancelled,
-        Self::Reentry,
-        Self::Jeopardy,
-        Self::Recovery,
-        Self::Heal,
-        Self::LostByDeadline,
-        Self::LostToClearNoes,
-        Self::LostToMaxHold,
-        Self::LostByItsDriver,
-        Self::FixedLeaseRanOut,
-        Self::FrozenLongerThanLease,
-        Self::DiedHolding,
-        Self::CrashKept,
-        Self::CrashEmpty,
-        Self::CrashTruncated,
-        Self::QuarantinedByClient,
-        Self::QuarantinedByServer,
-        Self::GivenBackInQuarantine,
-        Self::ExtendedInQuarantine,
-        Self::EarlyLoss,
-        Self::ClockStep,
-        Self::TokenShown,
-        Self::TokenConflict,
-        Self::UntrustedRegister,
-        Self::TokenByClocks,
-        Self::StaleWriteRefused,
-    ];
-}
-
 /// How often each was seen.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
@@ -121,12 +94,12 @@ impl Seen {
     /// What was seen less often than `least`.
     pub(super) fn rarer_than(&self, least: u64) -> Vec<Sight> {
         let rare = |sight: &Sight| self.counts[*sight as usize] < least;
-        Sight::ALL.into_iter().filter(rare).collect()
+        Sight::ALL.iter().copied().filter(rare).collect()
     }
 
     pub(super) fn table(&self) -> String {
-        let rows = Sight::ALL.into_iter().zip(self.counts);
-        rows.map(|(sight, count)| format!("{:>10}  {sight:?}\n", count))
+        let rows = Sight::ALL.iter().zip(self.counts);
+        rows.map(|(sight, count)| format!("{count:>10}  {sight:?}\n"))
             .collect()
     }
 }
