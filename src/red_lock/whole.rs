@@ -11,10 +11,10 @@ use super::Inner;
 use super::order::{Order, Question};
 use super::part::{Taking, Told};
 use crate::clock::{Clock, Moment};
-use crate::error::Error;
-use crate::hold::Terms;
+use crate::error::{Error, LostReason};
+use crate::hold::{Phase as HoldPhase, Terms};
 use crate::owner::Owner;
-use crate::quorum::{Action, Actions, Answer, Event, Quorum};
+use crate::quorum::{Action, Actions, Answer, Event, Phase, Quorum};
 use crate::session::{Claim, Turn};
 
 /// One owner's hold on a lock of many instances.
@@ -121,13 +121,21 @@ impl Whole {
             };
             actions.extend(state.quorum.step(event, now));
         }
-        for (member, round) in self.parts_lost(state) {
+        for (member, round, reason) in self.parts_lost(state) {
             let event = Event::Answered {
                 member,
                 round,
                 answer: Answer::NotOurs,
             };
-            actions.extend(state.quorum.step(event, now));
+            let mut after = state.quorum.clone();
+            let given_back = after.step(event, now);
+            if after.phase() == Phase::Lost(LostReason::NotOurs) {
+                // The client knows better why.
+                actions.extend(state.quorum.step(Event::Lose(reason), now));
+            } else {
+                state.quorum = after;
+                actions.extend(given_back);
+            }
         }
         actions.extend(state.quorum.step(event, now));
         let orders = self.orders(state, actions);
@@ -135,19 +143,23 @@ impl Whole {
         orders
     }
 
-    /// What stands on instances as far as the quorum knows, and was lost as far as their clients do.
-    fn parts_lost(&self, state: &mut State) -> Vec<(usize, u32)> {
+    /// What stands on instances as far as the quorum knows, and was lost as far as their clients do,
+    /// and why.
+    fn parts_lost(&self, state: &mut State) -> Vec<(usize, u32, LostReason)> {
         if !std::mem::take(&mut state.part_lost) {
             return Vec::new();
         }
         let round = state.quorum.round();
         let claims = state.claims.iter().enumerate();
         claims
-            .filter(|(_, claim)| {
-                let hold = claim.as_ref().map(Claim::hold);
-                hold.is_some_and(|hold| !hold.state().is_living())
+            .filter_map(|(member, claim)| {
+                let phase = claim.as_ref()?.hold().state().phase;
+                match phase {
+                    HoldPhase::Lost(reason) => Some((member, round, reason)),
+                    HoldPhase::Ended => Some((member, round, LostReason::NotOurs)),
+                    HoldPhase::Pending | HoldPhase::Held | HoldPhase::Jeopardy => None,
+                }
             })
-            .map(|(member, _)| (member, round))
             .collect()
     }
 

@@ -184,7 +184,7 @@ async fn clients_that_are_all_shut_down_tell_the_holder_and_free_the_lock() {
     join_all(mine.iter().map(Client::shutdown)).await;
     let loss = watched.to_the_end().await;
     let ended = Instant::now();
-    println!("{:?}", loss.reason);
+    assert_eq!(loss.reason, LostReason::ShutDown);
     assert!(loss.last_valid < ended);
     assert_eq!(stand.taken().await, 0);
     let refused = tokio::time::timeout(SOON, waiter).await;
