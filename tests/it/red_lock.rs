@@ -1,14 +1,26 @@
 //! A lock on many servers: who gets it, what stands on each server, and what is told when some of
 //! them are gone.
 
+mod acceptance;
 mod basics;
+mod clients;
 mod faults;
+mod forgotten;
+mod guards;
+mod leases;
+mod logs;
+mod members;
+mod nesting;
+mod options;
+mod reports;
+mod shapes;
+mod waiting;
 
 use std::time::Duration;
 
-use lockdog::{Client, ClientBuilder, RedLock};
+use lockdog::{Client, ClientBuilder, Guard, InstanceState, RedLock};
 
-use crate::support::{Redis, RedisServer};
+use crate::support::{Redis, RedisServer, eventually};
 
 /// Some servers, and the test's own view of each.
 struct Servers {
@@ -47,6 +59,37 @@ impl Servers {
         lock_of(&self.clients().await, name)
     }
 
+    /// One client for each server, whose waiters are woken by nothing but messages and TTLs while the
+    /// test lasts.
+    async fn clients_without_polling(&self) -> Vec<Client> {
+        self.clients_with(|builder| builder.poll_cap(NEVER)).await
+    }
+
+    /// What each server counts for the lock, whoever holds it.
+    async fn counts(&self, name: &str) -> Vec<u64> {
+        let mut counts = Vec::new();
+        for view in &self.views {
+            let hash = view.hash(name).await;
+            let count = |count: &String| count.parse::<u64>().expect("a count");
+            counts.push(hash.values().map(count).sum());
+        }
+        counts
+    }
+
+    /// Waits until the servers count this, and no longer: what is given back behind comes late.
+    async fn assert_counts<const N: usize>(&self, name: &str, expected: [u64; N]) {
+        let mut seen = Vec::new();
+        let deadline = std::time::Instant::now() + SOON;
+        while seen != expected {
+            assert!(
+                std::time::Instant::now() < deadline,
+                "the servers count {seen:?}, expected {expected:?}"
+            );
+            tokio::time::sleep(ms(5)).await;
+            seen = self.counts(name).await;
+        }
+    }
+
     /// On how many servers the lock is taken.
     async fn taken(&self, name: &str) -> usize {
         let mut taken = 0;
@@ -68,9 +111,28 @@ fn lock_of(clients: &[Client], name: &str) -> RedLock {
     RedLock::new(clients.iter().map(|client| client.lock(name)))
 }
 
+/// Waits until the guard counts so many instances as acquired.
+async fn has(guard: &Guard, acquired: usize) {
+    eventually(SOON, "so many instances are acquired", async || {
+        states(guard)
+            .iter()
+            .filter(|state| matches!(state, InstanceState::Acquired))
+            .count()
+            == acquired
+    })
+    .await;
+}
+
+fn states(guard: &Guard) -> Vec<InstanceState> {
+    let instances = guard.instances().into_iter();
+    instances.map(|instance| instance.state).collect()
+}
+
 fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
 /// What happens behind is done by then.
 const SOON: Duration = Duration::from_secs(10);
+/// Longer than any test lasts.
+const NEVER: Duration = Duration::from_secs(60);

@@ -37,6 +37,20 @@ impl Cell {
         self.state.lock().unwrap().value = read + 1;
     }
 
+    /// Reads, sleeps and writes one more if the holder may still act then; false if not. For leases
+    /// that a busy machine may outlast: who is told so writes nothing, and whoever came after loses
+    /// no update.
+    pub(crate) async fn bump_while(&self, pause: Duration, is_valid: impl Fn() -> bool) -> bool {
+        let read = self.value();
+        tokio::time::sleep(pause).await;
+        let mut state = self.state.lock().unwrap();
+        let is_valid = is_valid();
+        if is_valid {
+            state.value = read + 1;
+        }
+        is_valid
+    }
+
     /// Stays inside as a reader, which may overlap with readers but with no `bump`.
     pub(crate) async fn read_as(&self, who: &str, pause: Duration) -> i64 {
         let _visit = self.enter(who, Access::Shared);

@@ -1,0 +1,99 @@
+//! Clients that end while others of the same lock go on.
+
+use lockdog::{Error, InstanceState, LostReason, Owner};
+
+use super::{SOON, Servers, has, lock_of, ms, states};
+use crate::support::eventually;
+
+#[tokio::test]
+async fn a_client_that_ends_takes_its_instance_with_it_and_no_more() {
+    for ending in 0..3 {
+        let servers = Servers::start(3).await;
+        let clients = servers
+            .clients_with(|builder| builder.watchdog_lease(ms(1_500)))
+            .await;
+        let lock = lock_of(&clients, "l");
+        let guard = lock.lock().await.unwrap();
+        has(&guard, 3).await;
+        clients[ending].shutdown().await;
+        eventually(SOON, "it is given back there", async || {
+            servers.taken("l").await == 2
+        })
+        .await;
+        // Over several leases: another client's thread looks after it, whoever did before.
+        tokio::time::sleep(ms(2_500)).await;
+        assert!(guard.is_valid());
+        assert_eq!(guard.margin(), 0);
+        let nested = lock.try_lock().await.unwrap();
+        assert_eq!(nested.map(|guard| guard.hold_count()), Some(2));
+        guard.unlock().await.unwrap();
+        assert_eq!(servers.taken("l").await, 0);
+
+        // With what is left it can be had, at once and after a wait.
+        let guard = lock.lock().await.unwrap();
+        let closed = states(&guard)
+            .into_iter()
+            .filter(|state| {
+                matches!(state, InstanceState::Unreachable { cause } if matches!(cause, Error::Closed))
+            })
+            .count();
+        assert_eq!(closed, 1, "{guard:?}");
+        let waiter = tokio::spawn({
+            let lock = lock.clone();
+            async move { lock.lock().owner(&Owner::new()).await.unwrap() }
+        });
+        tokio::time::sleep(ms(200)).await;
+        assert!(!waiter.is_finished());
+        guard.unlock().await.unwrap();
+        let guard = tokio::time::timeout(SOON, waiter).await.unwrap().unwrap();
+        guard.unlock().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn clients_that_all_end_end_the_lock_and_every_wait() {
+    let servers = Servers::start(3).await;
+    let clients = servers.clients().await;
+    let lock = lock_of(&clients, "l");
+    let guard = lock.lock().await.unwrap();
+    has(&guard, 3).await;
+    let waiter = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.lock().owner(&Owner::new()).await }
+    });
+    tokio::time::sleep(ms(200)).await;
+    for client in &clients {
+        client.shutdown().await;
+    }
+    let lost = tokio::time::timeout(SOON, guard.lost()).await.unwrap();
+    assert_eq!(lost.reason(), LostReason::ShutDown);
+    let ended = tokio::time::timeout(SOON, waiter).await.unwrap().unwrap();
+    assert!(matches!(ended.unwrap_err(), Error::Closed));
+    drop(guard);
+    for error in [
+        lock.lock().await.unwrap_err(),
+        lock.try_lock().await.unwrap_err(),
+    ] {
+        assert!(matches!(error, Error::Closed), "{error}");
+    }
+    assert_eq!(servers.taken("l").await, 0);
+    servers.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_lock_and_its_guards_keep_the_clients_alive() {
+    let servers = Servers::start(3).await;
+    let clients = servers
+        .clients_with(|builder| builder.watchdog_lease(ms(1_200)))
+        .await;
+    let lock = lock_of(&clients, "l");
+    drop(clients);
+    let guard = lock.lock().await.unwrap();
+    drop(lock);
+    tokio::time::sleep(ms(2_000)).await;
+    assert!(guard.is_valid());
+    servers.assert_counts("l", [1, 1, 1]).await;
+    drop(guard);
+    servers.assert_counts("l", [0; 3]).await;
+    servers.assert_clean().await;
+}

@@ -1,0 +1,162 @@
+//! Guards that are moved, dropped anywhere, or whose acquire was given up.
+
+use std::future::IntoFuture;
+
+use lockdog::{LostReason, Owner};
+
+use super::{SOON, Servers, has, lock_of, ms};
+use crate::support::eventually;
+
+#[tokio::test]
+async fn a_guard_goes_to_another_task_and_stays_its_owners() {
+    let servers = Servers::start(3).await;
+    let lock = servers.lock("l").await;
+    let owner = Owner::new();
+    let guard = lock.lock().owner(&owner).await.unwrap();
+    let guard = tokio::spawn(async move {
+        assert_eq!(guard.owner(), owner);
+        assert!(guard.is_valid());
+        guard
+    });
+    let guard = guard.await.unwrap();
+    assert!(lock.try_lock().await.unwrap().is_none());
+    let unlocked = tokio::spawn(guard.unlock());
+    unlocked.await.unwrap().unwrap();
+    servers.assert_counts("l", [0; 3]).await;
+}
+
+#[test]
+fn a_guard_may_be_dropped_outside_a_runtime_and_outlive_its_own() {
+    let runtime = || {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        builder.worker_threads(2).enable_all().build().unwrap()
+    };
+    let (first, second) = (runtime(), runtime());
+    let servers = second.block_on(Servers::start(3));
+    let clients = second.block_on(servers.clients());
+    let lock = lock_of(&clients, "l");
+    let guard = first.block_on(async { lock.lock().await.unwrap() });
+    let nested = first.block_on(async { lock.lock().await.unwrap() });
+    // What the round left to this runtime goes with it.
+    drop(first);
+    assert!(guard.is_valid());
+    drop(nested);
+    drop(guard);
+    second.block_on(servers.assert_counts("l", [0; 3]));
+    // And from a thread that never saw a runtime.
+    let guard = second.block_on(async { lock.lock().await.unwrap() });
+    std::thread::spawn(move || drop(guard)).join().unwrap();
+    second.block_on(servers.assert_counts("l", [0; 3]));
+    // An unlock that was begun and never polled is one, too.
+    let guard = second.block_on(async { lock.lock().await.unwrap() });
+    drop(guard.unlock());
+    second.block_on(servers.assert_counts("l", [0; 3]));
+    second.block_on(servers.assert_clean());
+}
+
+#[tokio::test]
+async fn a_panic_gives_the_lock_back() {
+    let servers = Servers::start(3).await;
+    let lock = servers.lock("l").await;
+    let panicking = tokio::spawn({
+        let lock = lock.clone();
+        async move {
+            let _guard = lock.lock().await.unwrap();
+            panic!("on purpose");
+        }
+    });
+    assert!(panicking.await.unwrap_err().is_panic());
+    let next = tokio::time::timeout(SOON, lock.lock().into_future());
+    next.await.expect("it is free").unwrap();
+}
+
+/// Dropped after each number of polls that there is, until one was not interrupted.
+#[tokio::test]
+async fn an_acquire_dropped_at_any_point_leaves_nothing() {
+    let servers = Servers::start(3).await;
+    let clients = servers.clients().await;
+    let lock = lock_of(&clients, "l");
+    let mut polls = 0;
+    loop {
+        polls += 1;
+        let mut acquire = lock.lock().owner(&Owner::new()).into_future();
+        let mut left = polls;
+        let interrupted = std::future::poll_fn(|context| {
+            if left == 0 {
+                return std::task::Poll::Ready(None);
+            }
+            left -= 1;
+            acquire.as_mut().poll(context).map(Some)
+        });
+        let outcome = interrupted.await;
+        drop(acquire);
+        let done = match outcome {
+            Some(guard) => {
+                drop(guard.unwrap());
+                true
+            }
+            None => false,
+        };
+        servers.assert_counts("l", [0; 3]).await;
+        if done {
+            break;
+        }
+    }
+    assert!(polls > 1, "nothing was interrupted");
+    // A guard that is there is not impressed by any of it.
+    let guard = lock.try_lock().await.unwrap();
+    has(&guard.expect("nobody has it"), 3).await;
+}
+
+#[tokio::test]
+async fn a_waiter_that_is_dropped_leaves_no_trace_and_no_gap() {
+    let servers = Servers::start(3).await;
+    let (mine, other) = (
+        servers.clients_without_polling().await,
+        servers.lock("l").await,
+    );
+    let lock = lock_of(&mine, "l");
+    let held = other.lock().await.unwrap();
+    let mut waiters = Vec::new();
+    for _ in 0..4 {
+        let request = lock.lock().owner(&Owner::new()).into_future();
+        waiters.push(tokio::spawn(request));
+        tokio::time::sleep(ms(50)).await;
+    }
+    // The contender, one in the middle, and the last one.
+    for n in [0, 2, 3] {
+        waiters[n].abort();
+    }
+    held.unlock().await.unwrap();
+    let guard = tokio::time::timeout(SOON, waiters.remove(1)).await;
+    let guard = guard.expect("it is woken").unwrap().unwrap();
+    assert!(guard.is_valid());
+    guard.unlock().await.unwrap();
+    servers.assert_counts("l", [0; 3]).await;
+    servers.assert_clean().await;
+}
+
+#[tokio::test]
+async fn work_is_cancelled_when_the_lock_is_lost() {
+    let servers = Servers::start(3).await;
+    let lock = servers.lock("l").await;
+    let work = lock.lock().lease(ms(300)).with(async |held| {
+        held.lost_token().cancelled().await;
+        std::future::pending::<()>().await;
+    });
+    let error = tokio::time::timeout(SOON, work).await.unwrap().unwrap_err();
+    let lockdog::Error::Lost(lost) = error else {
+        panic!("{error}")
+    };
+    assert_eq!((lost.reason(), lost.lock()), (LostReason::Deadline, "l"));
+    // Its guard is gone with it.
+    assert_eq!(lock.with(async |_| 5).await.unwrap(), 5);
+    let busy = servers.lock("l").await;
+    let held = busy.lock().await.unwrap();
+    assert_eq!(lock.try_lock().with(async |_| 5).await.unwrap(), None);
+    drop(held);
+    eventually(SOON, "it is free", async || {
+        lock.try_lock().with(async |_| 5).await.unwrap() == Some(5)
+    })
+    .await;
+}

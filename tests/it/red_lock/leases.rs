@@ -1,0 +1,166 @@
+//! How long it is held: renewed in rounds, or left to its lease.
+
+use std::time::Instant;
+
+use lockdog::{LostReason, Owner};
+
+use super::{SOON, Servers, has, lock_of, ms};
+use crate::support::eventually;
+
+#[tokio::test]
+async fn without_a_lease_it_is_extended_round_after_round_on_every_server() {
+    let servers = Servers::start(3).await;
+    let clients = servers
+        .clients_with(|builder| builder.watchdog_lease(ms(1_200)))
+        .await;
+    let lock = lock_of(&clients, "l");
+    let guard = lock.lock().await.unwrap();
+    has(&guard, 3).await;
+    let other = servers.lock("l").await;
+    let began = Instant::now();
+    while began.elapsed() < ms(4_000) {
+        assert!(guard.is_valid() && guard.remaining() <= ms(1_200));
+        assert!(other.try_lock().await.unwrap().is_none());
+        tokio::time::sleep(ms(200)).await;
+    }
+    servers.assert_counts("l", [1, 1, 1]).await;
+    assert_eq!(guard.margin(), 1);
+    guard.unlock().await.unwrap();
+    servers.assert_counts("l", [0; 3]).await;
+    // What is given back is extended no more.
+    for view in &servers.views {
+        view.reset_stats().await;
+    }
+    tokio::time::sleep(ms(1_000)).await;
+    for view in &servers.views {
+        assert_eq!(view.commandstats().await.get("evalsha"), None);
+    }
+    servers.assert_clean().await;
+}
+
+#[tokio::test]
+async fn the_shortest_watchdog_lease_of_the_clients_is_the_lease_of_all() {
+    let servers = Servers::start(3).await;
+    let mut clients = servers.clients().await;
+    clients[1] = servers
+        .clients_with(|builder| builder.watchdog_lease(ms(5_000)))
+        .await
+        .swap_remove(1);
+    let guard = lock_of(&clients, "l").lock().await.unwrap();
+    has(&guard, 3).await;
+    assert!(guard.remaining() <= ms(5_000));
+    for view in &servers.views {
+        let ttl = view.pttl("l").await;
+        assert!(0 < ttl && ttl <= 5_000, "{ttl}");
+    }
+}
+
+#[tokio::test]
+async fn a_fixed_lease_runs_out_and_its_holder_is_told_before_anybody_else_gets_it() {
+    let servers = Servers::start(3).await;
+    let (mine, yours) = (servers.lock("l").await, servers.lock("l").await);
+    let guard = mine.lock().lease(ms(700)).await.unwrap();
+    has(&guard, 3).await;
+    for view in &servers.views {
+        assert!(view.pttl("l").await <= 700);
+    }
+    let token = guard.lost_token();
+    let waiter = tokio::spawn(async move {
+        let guard = yours.lock().await.unwrap();
+        (guard, Instant::now())
+    });
+    let lost = tokio::time::timeout(SOON, guard.lost()).await.unwrap();
+    let told = Instant::now();
+    assert_eq!(lost.reason(), LostReason::Deadline);
+    assert!(!guard.is_valid() && guard.remaining().is_zero() && guard.hold_count() == 0);
+    assert!(token.is_cancelled());
+    let (theirs, at) = tokio::time::timeout(SOON, waiter).await.unwrap().unwrap();
+    // Both run on this thread, so the one told first is the one woken first.
+    assert!(told <= at, "told {:?} after", told - at);
+    let error = guard.unlock().await.unwrap_err();
+    assert!(error.is_lost(), "{error}");
+    assert!(theirs.is_valid());
+    servers.assert_counts("l", [1, 1, 1]).await;
+}
+
+#[tokio::test]
+async fn a_view_of_it_is_told_of_every_end() {
+    let servers = Servers::start(3).await;
+    let lock = servers.lock("l").await;
+    let mut kept = None;
+    let output = lock
+        .with(async |held| {
+            assert!(held.is_valid() && held.lock_name() == "l" && held.hold_count() == 1);
+            assert_eq!(held.instances().len(), 3);
+            kept = Some(held);
+            7
+        })
+        .await;
+    assert_eq!(output.unwrap(), 7);
+    let kept = kept.unwrap();
+    assert_eq!(kept.lost().await.reason(), LostReason::Released);
+    assert!(!kept.is_valid() && kept.remaining().is_zero());
+    assert!(kept.lost_token().is_cancelled());
+}
+
+#[tokio::test]
+async fn an_instance_that_lost_it_is_taken_again_by_the_next_rounds() {
+    let servers = Servers::start(5).await;
+    let clients = servers
+        .clients_with(|builder| builder.watchdog_lease(ms(1_500)))
+        .await;
+    let lock = lock_of(&clients, "l");
+    let guard = lock.lock().await.unwrap();
+    has(&guard, 5).await;
+    assert_eq!(guard.margin(), 2);
+    for view in &servers.views[..2] {
+        view.cmd(&["DEL", "l"]).await;
+    }
+    eventually(SOON, "they are taken again", async || {
+        servers.taken("l").await == 5
+    })
+    .await;
+    eventually(SOON, "and count", async || guard.margin() == 2).await;
+    servers.assert_counts("l", [1; 5]).await;
+    guard.unlock().await.unwrap();
+    servers.assert_counts("l", [0; 5]).await;
+}
+
+#[tokio::test]
+async fn a_majority_that_lost_it_ends_it_at_the_next_round() {
+    let servers = Servers::start(5).await;
+    let clients = servers
+        .clients_with(|builder| builder.watchdog_lease(ms(1_500)))
+        .await;
+    let lock = lock_of(&clients, "l");
+    let guard = lock.lock().await.unwrap();
+    has(&guard, 5).await;
+    for view in &servers.views[1..4] {
+        view.cmd(&["DEL", "l"]).await;
+    }
+    let lost = tokio::time::timeout(SOON, guard.lost()).await.unwrap();
+    assert_eq!(lost.reason(), LostReason::NotOurs);
+    drop(guard);
+    servers.assert_counts("l", [0; 5]).await;
+    let again = lock.try_lock().owner(&Owner::new()).await.unwrap();
+    assert!(again.is_some());
+}
+
+#[tokio::test]
+async fn a_member_freed_by_force_is_one_instance_less_and_then_taken_again() {
+    let servers = Servers::start(3).await;
+    let clients = servers
+        .clients_with(|builder| builder.watchdog_lease(ms(1_500)))
+        .await;
+    let lock = lock_of(&clients, "l");
+    let guard = lock.lock().await.unwrap();
+    has(&guard, 3).await;
+    assert!(clients[2].lock("l").force_unlock().await.unwrap());
+    assert!(guard.is_valid());
+    eventually(SOON, "it is taken again", async || {
+        servers.counts("l").await == [1, 1, 1] && guard.margin() == 1
+    })
+    .await;
+    guard.unlock().await.unwrap();
+    servers.assert_counts("l", [0; 3]).await;
+}

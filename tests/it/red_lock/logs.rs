@@ -1,0 +1,241 @@
+//! What is logged of a lock of many instances.
+
+use lockdog::{Client, Owner};
+use tracing::Level;
+
+use super::{SOON, Servers, has, lock_of, ms};
+use crate::support::{Data, Logs, RedisServer, eventually, logs};
+
+#[test]
+fn the_normal_path_says_nothing_at_info_or_above() {
+    logs::alone(
+        "red_lock::logs::the_normal_path_says_nothing_at_info_or_above",
+        async {
+            let logs = Logs::of_this_process();
+            let servers = Servers::start(3).await;
+            let lease = |builder: lockdog::ClientBuilder| builder.watchdog_lease(ms(1_200));
+            let clients = servers.clients_with(lease).await;
+            let (mine, yours) = (lock_of(&clients, "l"), servers.lock("l").await);
+            // Tasks, so that whatever ends in another task than it began in would be told.
+            let work = tokio::spawn(async move {
+                let guard = mine.lock().await.unwrap();
+                assert!(yours.try_lock().await.unwrap().is_none());
+                let waiting = tokio::spawn(async move {
+                    assert!(yours.try_lock().wait(ms(20)).await.unwrap().is_none());
+                    let guard = yours.lock().await.unwrap();
+                    let nested = yours.lock().await.unwrap();
+                    drop(nested);
+                    guard.unlock().await.unwrap();
+                });
+                let nested = mine.lock().lease(ms(500)).await.unwrap();
+                drop(nested);
+                tokio::time::sleep(ms(1_500)).await;
+                // Part of a quorum in other hands, and given back.
+                assert!(clients[0].lock("m").lock().await.unwrap().is_valid());
+                guard.unlock().await.unwrap();
+                tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
+                mine.with(async |_| {}).await.unwrap();
+                let dropped = mine.lock().await.unwrap();
+                drop(dropped);
+                clients
+            });
+            let clients = work.await.unwrap();
+            contended(&servers, &clients).await;
+            servers.assert_clean().await;
+            for client in clients {
+                client.shutdown().await;
+            }
+            let loud = logs.at_least(Level::INFO);
+            assert!(loud.is_empty(), "{loud:?}");
+            let spans = logs.at_least(Level::DEBUG);
+            let has = |part: &str| spans.iter().any(|line| line.text.contains(part));
+            assert!(has("acquire lock=\"l\" owner="), "{spans:?}");
+            assert!(has("acquire outcome=\"acquired\"") && has("acquire outcome=\"busy\""));
+            assert!(has("acquire waited_ms="));
+            // What became of each instance of a lost round.
+            assert!(has("held by another, ttl="), "{spans:?}");
+        },
+    );
+}
+
+/// Rounds that are lost to each other and given back.
+async fn contended(servers: &Servers, clients: &[Client]) {
+    let mut tasks = tokio::task::JoinSet::new();
+    for n in 0..4 {
+        let lock = if n < 2 {
+            lock_of(clients, "c")
+        } else {
+            servers.lock("c").await
+        };
+        tasks.spawn(async move {
+            for _ in 0..5 {
+                let guard = lock.lock().await.unwrap();
+                tokio::time::sleep(ms(2)).await;
+                guard.unlock().await.unwrap();
+            }
+        });
+    }
+    tasks.join_all().await;
+}
+
+#[test]
+fn a_quorum_in_danger_and_one_that_is_lost_are_told_with_each_instance() {
+    logs::alone(
+        "red_lock::logs::a_quorum_in_danger_and_one_that_is_lost_are_told_with_each_instance",
+        async {
+            let logs = Logs::of_this_process();
+            let servers = Servers::start(3).await;
+            let clients = servers
+                .clients_with(|builder| builder.watchdog_lease(ms(1_500)).command_timeout(ms(300)))
+                .await;
+            let lock = lock_of(&clients, PERSONAL);
+            let guard = lock.lock().await.unwrap();
+            has(&guard, 3).await;
+            servers.all[0].pause();
+            servers.all[1].pause();
+            let warns = |part: &str| {
+                let loud = logs.at_least(Level::WARN);
+                loud.into_iter().find(|line| line.text.contains(part))
+            };
+            eventually(SOON, "the danger is told", async || {
+                warns("quorum in danger").is_some()
+            })
+            .await;
+            let danger = warns("quorum in danger").unwrap().text;
+            for part in [
+                "lock.hash=",
+                "owner=",
+                "instances=",
+                "127.0.0.1:",
+                "margin=0",
+            ] {
+                assert!(danger.contains(part), "{danger}");
+            }
+            // Once, however often it is tried again.
+            servers.all[0].resume();
+            eventually(SOON, "it is over", async || {
+                let said = logs.at_least(Level::DEBUG);
+                said.iter()
+                    .any(|line| line.text.contains("quorum held again"))
+            })
+            .await;
+            assert!(guard.is_valid());
+            servers.all[0].pause();
+            tokio::time::timeout(SOON, guard.lost()).await.unwrap();
+            eventually(SOON, "the loss is told", async || {
+                warns("quorum lost").is_some()
+            })
+            .await;
+            let lost = warns("quorum lost").unwrap().text;
+            for part in [
+                "lock.hash=",
+                "owner=",
+                "reason=Deadline",
+                "held_ms=",
+                "127.0.0.1:",
+            ] {
+                assert!(lost.contains(part), "{lost}");
+            }
+            for server in &servers.all[..2] {
+                server.resume();
+            }
+            drop(guard);
+            // Names may be personal data: at debug only.
+            for line in logs.at_least(Level::INFO) {
+                assert!(!line.text.contains(PERSONAL), "{}", line.text);
+            }
+            let dangers = logs.at_least(Level::WARN);
+            let dangers = dangers
+                .iter()
+                .filter(|line| line.text.contains("in danger"));
+            assert_eq!(dangers.count(), 2);
+        },
+    );
+}
+
+#[test]
+fn a_guard_that_ends_in_another_task_is_told_once() {
+    logs::alone(
+        "red_lock::logs::a_guard_that_ends_in_another_task_is_told_once",
+        async {
+            let logs = Logs::of_this_process();
+            let servers = Servers::start(3).await;
+            let lock = servers.lock("l").await;
+            for end in ["unlock", "drop", "forget"] {
+                let lock = lock.clone();
+                let guard = tokio::spawn(async move { lock.lock().lease(ms(500)).await });
+                let guard = guard.await.unwrap().unwrap();
+                has(&guard, 3).await;
+                let ends = tokio::spawn(async move {
+                    match end {
+                        "unlock" => drop(guard.unlock().await.unwrap()),
+                        "drop" => drop(guard),
+                        _ => guard.forget(),
+                    }
+                });
+                ends.await.unwrap();
+                servers.assert_counts("l", [0; 3]).await;
+            }
+            // One who says whose it is may end it anywhere.
+            let guard = lock.lock().owner(&Owner::new()).await.unwrap();
+            tokio::spawn(guard.unlock()).await.unwrap().unwrap();
+            let told = logs.at_least(Level::WARN);
+            let told: Vec<_> = told
+                .iter()
+                .filter(|line| line.text.contains("ended in another task"))
+                .collect();
+            assert_eq!(told.len(), 3, "{told:?}");
+        },
+    );
+}
+
+#[test]
+fn no_password_is_in_any_log_line_error_or_debug_output() {
+    logs::alone(
+        "red_lock::logs::no_password_is_in_any_log_line_error_or_debug_output",
+        async {
+            let logs = Logs::of_this_process();
+            let mut servers = Vec::new();
+            let mut clients = Vec::new();
+            for _ in 0..3 {
+                let server = RedisServer::builder().password(SECRET).start().await;
+                let client = Client::builder()
+                    .url(server.url())
+                    .command_timeout(ms(300))
+                    .watchdog_lease(ms(900))
+                    .build();
+                clients.push(client.await.unwrap());
+                servers.push(server);
+            }
+            let lock = lock_of(&clients, "l");
+            let guard = lock.lock().await.unwrap();
+            let mut texts = vec![format!("{lock:?} {guard:?} {:?}", lock.lock())];
+            servers[0].restart(Data::Lost).await;
+            servers[1].kill();
+            servers[2].pause();
+            let told = tokio::time::timeout(SOON, guard.lost()).await.unwrap();
+            texts.push(format!("{told} {told:?} {:?}", guard.instances()));
+            drop(guard);
+            for _ in 0..2 {
+                let error = lock.try_lock().await.unwrap_err();
+                texts.push(format!("{error} {error:?}"));
+            }
+            let error = lock.lock().await.unwrap_err();
+            texts.push(format!("{error} {error:?}"));
+            servers[2].resume();
+            for client in &clients {
+                texts.push(format!("{:?}", client.shutdown().await));
+            }
+            let lines = logs.lines();
+            assert!(lines.iter().any(|line| line.text.contains("quorum lost")));
+            texts.extend(lines.into_iter().map(|line| line.text));
+            assert!(texts.len() > 20, "{texts:?}");
+            for text in texts {
+                assert!(!text.contains(SECRET), "{text}");
+            }
+        },
+    );
+}
+
+const SECRET: &str = "hunter2";
+const PERSONAL: &str = "jane.doe@example.com";

@@ -1,0 +1,266 @@
+//! Members that are also locked by themselves, with the plain locks that they are: every server
+//! counts what is held of it, whoever asked for it, and in whatever order it ends.
+
+use lockdog::{Owner, RedLock, Unlocked};
+
+use super::{SOON, Servers, lock_of, ms};
+use crate::support::{Cell, eventually};
+
+#[tokio::test]
+async fn a_member_locked_before_counts_twice_inside_and_once_after() {
+    let servers = Servers::start(3).await;
+    let clients = servers.clients().await;
+    let lock = lock_of(&clients, "l");
+    let plain = clients[1].lock("l").lock().await.unwrap();
+    servers.assert_counts("l", [0, 1, 0]).await;
+    let guard = lock.lock().await.unwrap();
+    servers.assert_counts("l", [1, 2, 1]).await;
+    assert_eq!((guard.hold_count(), plain.hold_count()), (1, 2));
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    servers.assert_counts("l", [0, 1, 0]).await;
+    assert!(plain.is_valid());
+    assert_eq!(plain.unlock().await.unwrap(), Unlocked::Released);
+    servers.assert_counts("l", [0, 0, 0]).await;
+    servers.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_member_locked_inside_counts_until_it_is_unlocked_in_whatever_order() {
+    let servers = Servers::start(3).await;
+    let clients = servers.clients().await;
+    let lock = lock_of(&clients, "l");
+    let guard = lock.lock().await.unwrap();
+    servers.assert_counts("l", [1, 1, 1]).await;
+    let plain = clients[0].lock("l").lock().await.unwrap();
+    servers.assert_counts("l", [2, 1, 1]).await;
+    let left = Unlocked::StillHeld { count: 1 };
+    assert_eq!(plain.unlock().await.unwrap(), left);
+    servers.assert_counts("l", [1, 1, 1]).await;
+    // The other way round: the whole ends first.
+    let plain = clients[0].lock("l").lock().await.unwrap();
+    guard.unlock().await.unwrap();
+    servers.assert_counts("l", [1, 0, 0]).await;
+    assert!(plain.is_valid());
+    // And once more around what is still there.
+    let guard = lock.lock().await.unwrap();
+    servers.assert_counts("l", [2, 1, 1]).await;
+    assert_eq!(plain.unlock().await.unwrap(), left);
+    servers.assert_counts("l", [1, 1, 1]).await;
+    drop(guard);
+    servers.assert_counts("l", [0, 0, 0]).await;
+    servers.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_nested_acquire_of_the_whole_is_no_count_of_the_members() {
+    let servers = Servers::start(3).await;
+    let clients = servers.clients().await;
+    let lock = lock_of(&clients, "l");
+    let plain = clients[2].lock("l").lock().await.unwrap();
+    let outer = lock.lock().await.unwrap();
+    let inner = lock.lock().await.unwrap();
+    servers.assert_counts("l", [1, 1, 2]).await;
+    assert_eq!((outer.hold_count(), inner.hold_count()), (2, 2));
+    drop(outer);
+    tokio::time::sleep(ms(50)).await;
+    servers.assert_counts("l", [1, 1, 2]).await;
+    drop(plain);
+    servers.assert_counts("l", [1, 1, 1]).await;
+    assert!(inner.is_valid());
+    drop(inner);
+    servers.assert_counts("l", [0, 0, 0]).await;
+}
+
+#[tokio::test]
+async fn giving_a_lost_round_back_restores_the_count_that_was_there() {
+    let servers = Servers::start(5).await;
+    let (clients, others) = (servers.clients().await, servers.clients().await);
+    let mut held = Vec::new();
+    for (client, times) in [(0, 2), (3, 1)] {
+        for _ in 0..times {
+            held.push(clients[client].lock("l").lock().await.unwrap());
+        }
+    }
+    let mut foreign = Vec::new();
+    for client in [1, 2, 4] {
+        foreign.push(others[client].lock("l").lock().await.unwrap());
+    }
+    let lock = lock_of(&clients, "l");
+    assert!(lock.try_lock().await.unwrap().is_none());
+    servers.assert_counts("l", [2, 1, 1, 1, 1]).await;
+    // Round after round, each of which takes two of five and gives them back.
+    assert!(lock.try_lock().wait(ms(400)).await.unwrap().is_none());
+    servers.assert_counts("l", [2, 1, 1, 1, 1]).await;
+    let cancelled = tokio::time::timeout(ms(200), async { lock.lock().await });
+    assert!(cancelled.await.is_err());
+    servers.assert_counts("l", [2, 1, 1, 1, 1]).await;
+    assert!(held.iter().chain(&foreign).all(|guard| guard.is_valid()));
+    assert_eq!(held[0].hold_count(), 2);
+    for guard in foreign.into_iter().chain(held) {
+        guard.unlock().await.unwrap();
+    }
+    servers.assert_counts("l", [0; 5]).await;
+    servers.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_member_in_other_hands_of_the_same_client_is_one_less_and_no_more() {
+    let servers = Servers::start(3).await;
+    let clients = servers.clients().await;
+    let lock = lock_of(&clients, "l");
+    for member in 0..3 {
+        let other = Owner::new();
+        let plain = clients[member].lock("l").lock().owner(&other).await;
+        let plain = plain.unwrap();
+        let guard = lock.try_lock().await.unwrap().expect("two are enough");
+        assert_eq!(guard.margin(), 0);
+        guard.unlock().await.unwrap();
+        // Whoever would wait has no reason to.
+        let guard = tokio::time::timeout(SOON, async { lock.lock().await });
+        drop(guard.await.expect("two are enough").unwrap());
+        assert!(plain.is_valid());
+        plain.unlock().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn who_waits_for_a_member_keeps_nobody_from_the_others() {
+    let servers = Servers::start(3).await;
+    let (clients, others) = (servers.clients().await, servers.clients().await);
+    for member in 0..3 {
+        let held = others[member].lock("l").lock().await.unwrap();
+        // The plain waiter is the first in the member's queue.
+        let waits = plain_waiter(&clients[member].lock("l"));
+        tokio::time::sleep(ms(100)).await;
+        let lock = lock_of(&clients, "l");
+        let guard = tokio::time::timeout(SOON, async { lock.lock().await });
+        let guard = guard.await.expect("two are enough").unwrap();
+        assert!(!waits.is_finished());
+        guard.unlock().await.unwrap();
+        held.unlock().await.unwrap();
+        waits.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn who_waits_for_the_whole_keeps_nobody_from_a_member() {
+    let servers = Servers::start(3).await;
+    let (clients, others) = (
+        servers.clients_without_polling().await,
+        servers.clients().await,
+    );
+    for member in 0..3 {
+        let mut held = Vec::new();
+        for other in &others {
+            held.push(other.lock("l").lock().await.unwrap());
+        }
+        let lock = lock_of(&clients, "l");
+        let whole = tokio::spawn(async move { lock.lock().owner(&Owner::new()).await.unwrap() });
+        eventually(SOON, "it listens everywhere", async || {
+            for view in &servers.views {
+                if view.channels().await.is_empty() {
+                    return false;
+                }
+            }
+            true
+        })
+        .await;
+        let plain = plain_waiter(&clients[member].lock("l"));
+        tokio::time::sleep(ms(100)).await;
+        // One of three set free is none for the whole, and for the plain lock all it wants.
+        held.swap_remove(member).unlock().await.unwrap();
+        let plain = tokio::time::timeout(SOON, plain);
+        plain.await.expect("it is woken").unwrap();
+        assert!(!whole.is_finished());
+        drop(held);
+        drop(whole.await.unwrap());
+        servers.assert_counts("l", [0; 3]).await;
+    }
+}
+
+#[tokio::test]
+async fn two_locks_that_share_members_count_both_for_one_owner_and_exclude_another() {
+    let servers = Servers::start(4).await;
+    let clients = servers.clients().await;
+    let (first, second) = (lock_of(&clients[..3], "l"), lock_of(&clients[1..], "l"));
+    let one = first.lock().await.unwrap();
+    let two = second.lock().await.unwrap();
+    servers.assert_counts("l", [1, 2, 2, 1]).await;
+    let other = Owner::new();
+    assert!(second.try_lock().owner(&other).await.unwrap().is_none());
+    assert!(first.try_lock().owner(&other).await.unwrap().is_none());
+    one.unlock().await.unwrap();
+    servers.assert_counts("l", [0, 1, 1, 1]).await;
+    assert!(two.is_valid() && two.hold_count() == 1);
+    two.unlock().await.unwrap();
+    servers.assert_counts("l", [0; 4]).await;
+}
+
+/// The two kinds of holders exclude each other where they meet.
+#[tokio::test]
+async fn plain_holders_of_a_quorum_and_holders_of_the_whole_lose_no_update() {
+    let servers = Servers::start(3).await;
+    let clients = servers.clients().await;
+    let cell = Cell::new();
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..3 {
+        let (cell, lock) = (cell.clone(), lock_of(&clients, "l"));
+        tasks.spawn(async move {
+            for _ in 0..10 {
+                let guard = lock.lock().await.unwrap();
+                cell.bump(ms(2)).await;
+                guard.unlock().await.unwrap();
+            }
+        });
+    }
+    for n in 0..3 {
+        // Two of three are a quorum, too, and in one order for all.
+        let pair = match n {
+            0 => [clients[0].lock("l"), clients[1].lock("l")],
+            1 => [clients[1].lock("l"), clients[2].lock("l")],
+            _ => [clients[0].lock("l"), clients[2].lock("l")],
+        };
+        let cell = cell.clone();
+        tasks.spawn(async move {
+            for _ in 0..10 {
+                let first = pair[0].lock().await.unwrap();
+                let second = pair[1].lock().await.unwrap();
+                cell.bump(ms(2)).await;
+                second.unlock().await.unwrap();
+                first.unlock().await.unwrap();
+            }
+        });
+    }
+    let all = tokio::time::timeout(ms(60_000), tasks.join_all());
+    all.await.expect("everybody gets it");
+    cell.assert_exclusive(60);
+    servers.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_fixed_lease_of_the_whole_leaves_a_renewed_member_alone() {
+    let servers = Servers::start(3).await;
+    let clients = servers
+        .clients_with(|builder| builder.watchdog_lease(ms(1_500)))
+        .await;
+    let plain = clients[0].lock("l").lock().await.unwrap();
+    let lock: RedLock = lock_of(&clients, "l");
+    let guard = lock.lock().lease(ms(600)).await.unwrap();
+    // Its lease is shorter than the plain lock's, and takes nothing from it.
+    assert!(plain.remaining() > ms(600));
+    guard.lost().await;
+    drop(guard);
+    servers.assert_counts("l", [1, 0, 0]).await;
+    tokio::time::sleep(ms(1_500)).await;
+    assert!(plain.is_valid());
+    servers.assert_counts("l", [1, 0, 0]).await;
+    plain.unlock().await.unwrap();
+}
+
+fn plain_waiter(lock: &lockdog::Lock) -> tokio::task::JoinHandle<()> {
+    let request = lock.lock().owner(&Owner::new());
+    tokio::spawn(async move {
+        let guard = request.await.unwrap();
+        guard.unlock().await.unwrap();
+    })
+}

@@ -1,0 +1,254 @@
+//! Nested acquires: counted here, one count on each server, and never a grant of their own.
+
+use std::future::IntoFuture;
+use std::time::Duration;
+
+use lockdog::{Error, LostReason, Owner, RedLock, Unlocked};
+
+use super::{SOON, Servers, has, lock_of, ms, states};
+use crate::support::eventually;
+
+#[tokio::test]
+async fn a_nested_acquire_sends_nothing_where_the_hold_is_renewed_already() {
+    let servers = Servers::start(3).await;
+    let clients = servers.clients().await;
+    let lock = lock_of(&clients, "l");
+    let outer = lock.lock().await.unwrap();
+    has(&outer, 3).await;
+    for view in &servers.views {
+        view.reset_stats().await;
+    }
+    let mut inner = Vec::new();
+    for _ in 0..3 {
+        inner.push(lock.try_lock().await.unwrap().unwrap());
+        inner.push(lock.lock().lease(ms(5_000)).await.unwrap());
+    }
+    assert_eq!(outer.hold_count(), 7);
+    for (left, guard) in (1..7).rev().zip(inner) {
+        let still = Unlocked::StillHeld { count: left };
+        assert_eq!(guard.unlock().await.unwrap(), still);
+    }
+    for view in &servers.views {
+        assert_eq!(view.commandstats().await.get("evalsha"), None);
+    }
+    assert_eq!(outer.unlock().await.unwrap(), Unlocked::Released);
+    servers.assert_counts("l", [0; 3]).await;
+}
+
+#[tokio::test]
+async fn a_longer_nested_lease_lengthens_the_hold_and_stays_when_it_ends() {
+    let servers = Servers::start(3).await;
+    let lock = servers.lock("l").await;
+    let outer = lock.lock().lease(ms(4_000)).await.unwrap();
+    assert!(outer.remaining() <= ms(4_000));
+    let inner = lock.lock().lease(ms(60_000)).await.unwrap();
+    assert!(outer.remaining() > ms(30_000) && inner.remaining() > ms(30_000));
+    let (mut lengthened, deadline) = (0, std::time::Instant::now() + SOON);
+    while lengthened < 3 && std::time::Instant::now() < deadline {
+        lengthened = 0;
+        for view in &servers.views {
+            lengthened += usize::from(view.pttl("l").await > 30_000);
+        }
+    }
+    assert_eq!(lengthened, 3);
+    inner.unlock().await.unwrap();
+    assert!(outer.remaining() > ms(30_000));
+    servers.assert_counts("l", [1, 1, 1]).await;
+    // A shorter one shortens nothing.
+    let short = lock.lock().lease(ms(20)).await.unwrap();
+    tokio::time::sleep(ms(40)).await;
+    assert!(short.is_valid() && outer.is_valid());
+    drop(short);
+    outer.unlock().await.unwrap();
+    servers.assert_counts("l", [0; 3]).await;
+}
+
+#[tokio::test]
+async fn a_nested_acquire_without_a_lease_has_a_fixed_one_renewed_until_it_ends() {
+    let servers = Servers::start(3).await;
+    let clients = servers
+        .clients_with(|builder| builder.watchdog_lease(ms(1_500)))
+        .await;
+    let lock = lock_of(&clients, "l");
+    let outer = lock.lock().lease(ms(1_000)).await.unwrap();
+    let inner = lock.lock().await.unwrap();
+    tokio::time::sleep(ms(2_500)).await;
+    assert!(outer.is_valid() && inner.is_valid());
+    servers.assert_counts("l", [1, 1, 1]).await;
+    inner.unlock().await.unwrap();
+    assert!(outer.is_valid());
+    // From here on nobody renews it.
+    let lost = tokio::time::timeout(SOON, outer.lost()).await.unwrap();
+    assert_eq!(lost.reason(), LostReason::Deadline);
+    servers.assert_counts("l", [0; 3]).await;
+}
+
+#[tokio::test]
+async fn an_owner_whose_guard_lives_is_told_that_it_lost_the_lock_until_it_drops_it() {
+    let servers = Servers::start(3).await;
+    let clients = servers.clients().await;
+    let lock = lock_of(&clients, "l");
+    let guard = lock.lock().lease(ms(300)).await.unwrap();
+    let second = lock.lock().lease(ms(200)).await.unwrap();
+    tokio::time::timeout(SOON, guard.lost()).await.unwrap();
+    let told = async |attempt: Result<bool, Error>| {
+        let error = attempt.unwrap_err();
+        assert!(error.is_lost(), "{error}");
+        let text = error.to_string();
+        assert!(text.contains("drop its guard before"), "{text}");
+    };
+    for _ in 0..2 {
+        told(lock.lock().await.map(|_| true)).await;
+        told(lock.try_lock().await.map(|_| true)).await;
+        told(lock.try_lock().wait(ms(50)).await.map(|_| true)).await;
+        // Another handle of the same lock knows it, too.
+        told(lock_of(&clients, "l").lock().await.map(|_| true)).await;
+    }
+    // Others are not kept from it.
+    let other = Owner::new();
+    let theirs = lock.lock().owner(&other).await.unwrap();
+    theirs.unlock().await.unwrap();
+    drop(guard);
+    told(lock.lock().await.map(|_| true)).await;
+    let error = second.unlock().await.unwrap_err();
+    assert!(error.is_lost(), "{error}");
+    let again = lock.lock().await.unwrap();
+    assert_eq!(again.hold_count(), 1);
+    again.unlock().await.unwrap();
+    servers.assert_counts("l", [0; 3]).await;
+}
+
+#[tokio::test]
+async fn a_nested_acquire_in_time_extends_where_it_can_and_never_grants_anew() {
+    let servers = Servers::start(3).await;
+    let lock = servers.lock("l").await;
+    let outer = lock.lock().lease(ms(10_000)).await.unwrap();
+    has(&outer, 3).await;
+    // Two of three have lost it, and nobody has noticed.
+    for view in &servers.views[..2] {
+        view.cmd(&["DEL", "l"]).await;
+    }
+    // It would be longer, so the servers are asked.
+    let nested = lock.lock().lease(ms(20_000)).await;
+    assert!(nested.unwrap_err().is_lost());
+    assert!(!outer.is_valid());
+    let lost = outer.lost().await;
+    assert_eq!(lost.reason(), LostReason::NotOurs);
+    drop(outer);
+    servers.assert_counts("l", [0; 3]).await;
+}
+
+#[tokio::test]
+async fn a_nested_acquire_heals_one_instance_that_lost_it() {
+    let servers = Servers::start(3).await;
+    let lock = servers.lock("l").await;
+    let outer = lock.lock().lease(ms(10_000)).await.unwrap();
+    has(&outer, 3).await;
+    servers.views[1].cmd(&["DEL", "l"]).await;
+    let inner = lock.lock().lease(ms(20_000)).await.unwrap();
+    assert!(inner.remaining() > ms(10_000));
+    // The round that noticed it asks no more; the next one takes it again.
+    let longer = lock.lock().lease(ms(30_000)).await.unwrap();
+    has(&longer, 3).await;
+    servers.assert_counts("l", [1, 1, 1]).await;
+    drop((longer, inner, outer));
+    servers.assert_counts("l", [0; 3]).await;
+}
+
+#[tokio::test]
+async fn a_nested_acquire_that_finds_no_quorum_leaves_the_outer_hold_as_it_was() {
+    let servers = Servers::start(3).await;
+    let clients = servers
+        .clients_with(|builder| {
+            builder
+                .watchdog_lease(ms(1_500))
+                .command_timeout(ms(300))
+                .poll_cap(ms(100))
+        })
+        .await;
+    let lock = lock_of(&clients, "l");
+    let outer = lock.lock().lease(ms(2_500)).await.unwrap();
+    has(&outer, 3).await;
+    for server in &servers.all[1..] {
+        server.kill();
+    }
+    let before = outer.remaining();
+    let error = lock.try_lock().await.unwrap_err();
+    assert!(matches!(error, Error::NoQuorum(_)), "{error}");
+    assert!(outer.is_valid() && outer.remaining() <= before);
+    assert_eq!(outer.hold_count(), 1);
+    // Nobody renews what was taken for a fixed time, though somebody wanted it renewed.
+    servers.all[1].restart(crate::support::Data::Lost).await;
+    servers.all[2].restart(crate::support::Data::Lost).await;
+    let lost = tokio::time::timeout(SOON, outer.lost()).await.unwrap();
+    assert_eq!(lost.reason(), LostReason::Deadline);
+    assert!(lost.held_for() < ms(3_500), "{:?}", lost.held_for());
+}
+
+#[tokio::test]
+async fn tasks_of_one_owner_enter_together() {
+    let servers = Servers::start(3).await;
+    let lock = servers.lock("l").await;
+    let owner = Owner::new();
+    let guard = lock.lock().owner(&owner).await.unwrap();
+    let mut tasks = tokio::task::JoinSet::new();
+    for n in 0..8 {
+        let lock = lock.clone();
+        tasks.spawn(owner.scope(async move {
+            let request = if n % 2 == 0 {
+                lock.lock()
+            } else {
+                lock.lock().owner(&Owner::current())
+            };
+            let guard = request.await.unwrap();
+            tokio::time::sleep(ms(5)).await;
+            guard.unlock().await.unwrap();
+        }));
+    }
+    let all = tokio::time::timeout(SOON, tasks.join_all());
+    all.await.expect("they re-enter");
+    assert_eq!(guard.hold_count(), 1);
+    guard.unlock().await.unwrap();
+    servers.assert_counts("l", [0; 3]).await;
+}
+
+/// Two requests of one owner wait, and the one that gets the lock waits for the other.
+#[tokio::test]
+async fn a_request_that_waits_enters_when_another_of_its_owner_has_the_lock() {
+    let servers = Servers::start(3).await;
+    let (mine, other) = (
+        servers.clients_without_polling().await,
+        servers.lock("l").await,
+    );
+    let lock = lock_of(&mine, "l");
+    let held = other.lock().await.unwrap();
+    let owner = Owner::new();
+    let both = tokio::spawn(owner.scope(async move {
+        let (first, second) = tokio::join!(lock.lock().into_future(), lock.lock().into_future());
+        (first.unwrap(), second.unwrap())
+    }));
+    tokio::time::sleep(ms(300)).await;
+    assert!(!both.is_finished());
+    held.unlock().await.unwrap();
+    let (first, second) = tokio::time::timeout(SOON, both).await.unwrap().unwrap();
+    assert_eq!((first.hold_count(), second.hold_count()), (2, 2));
+    assert_eq!(first.owner(), owner);
+}
+
+#[tokio::test]
+async fn handles_in_any_order_of_the_same_locks_are_one_lock() {
+    let servers = Servers::start(3).await;
+    let clients = servers.clients().await;
+    let lock = |order: [usize; 3]| RedLock::new(order.map(|n| clients[n].lock("l")));
+    let outer = lock([0, 1, 2]).lock().await.unwrap();
+    has(&outer, 3).await;
+    for order in [[2, 1, 0], [1, 2, 0], [0, 2, 1]] {
+        let inner = lock(order).try_lock().await.unwrap().expect("re-entered");
+        assert_eq!(inner.hold_count(), 2);
+        assert_eq!(states(&inner).len(), 3);
+    }
+    eventually(SOON, "one is left", async || outer.hold_count() == 1).await;
+    let first = Duration::from_secs(1);
+    let second = lock([2, 1, 0]).try_lock().owner(&Owner::new()).wait(first);
+    assert!(second.await.unwrap().is_none());
+}

@@ -1,0 +1,251 @@
+//! What is told of each instance: by a guard, by an error, and in what can be printed.
+
+use std::time::Duration;
+
+use lockdog::{Error, Instance, InstanceState, Owner, RedLock};
+
+use super::{SOON, Servers, has, lock_of, ms};
+use crate::support::{Data, Direction, Proxy, eventually};
+
+#[tokio::test]
+async fn a_guard_tells_of_each_instance_in_the_order_in_which_they_were_given() {
+    let servers = Servers::start(3).await;
+    let (mine, others) = (servers.clients().await, servers.clients().await);
+    let held = others[1].lock("l1").lock().lease(ms(60_000)).await.unwrap();
+    // The clients' ids are random, so some of these orders are not theirs.
+    for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
+        let lock = RedLock::new(order.map(|n: usize| mine[n].lock(format!("l{n}"))));
+        assert_eq!(lock.name(), order.map(|n| format!("l{n}")).join(", "));
+        let guard = lock.lock().await.unwrap();
+        has(&guard, 2).await;
+        eventually(SOON, "all have answered", async || {
+            let asked = |it: &Instance| !matches!(it.state, InstanceState::NotAsked);
+            guard.instances().iter().all(asked)
+        })
+        .await;
+        for (n, instance) in order.into_iter().zip(guard.instances()) {
+            let port = servers.all[n].port();
+            assert_eq!(instance.lock, format!("l{n}"));
+            assert_eq!(instance.server, format!("127.0.0.1:{port}"));
+            let text = instance.to_string();
+            match instance.state {
+                InstanceState::Acquired => {
+                    assert_ne!(n, 1);
+                    assert_eq!(text, format!("\"l{n}\" on 127.0.0.1:{port}: acquired"));
+                }
+                InstanceState::HeldByAnother { ttl } => {
+                    assert_eq!(n, 1);
+                    let ttl = ttl.unwrap();
+                    assert!(ms(20_000) < ttl && ttl <= ms(60_000), "{ttl:?}");
+                    assert!(text.contains("held by another, ttl="), "{text}");
+                }
+                other => panic!("{other}"),
+            }
+        }
+        guard.unlock().await.unwrap();
+        for n in [0, 2] {
+            servers.assert_counts(&format!("l{n}"), [0; 3]).await;
+        }
+    }
+    drop(held);
+}
+
+#[tokio::test]
+async fn an_error_tells_of_each_instance_why_it_could_not_be_had() {
+    let servers = Servers::start(5).await;
+    let clients = servers
+        .clients_with(|builder| builder.command_timeout(ms(300)))
+        .await;
+    let other = servers.clients().await;
+    let lock = lock_of(&clients, "l");
+    let held = other[0].lock("l").lock().await.unwrap();
+    servers.views[1].cmd(&["SET", "l", "no lock"]).await;
+    servers.all[2].kill();
+    servers.all[3].pause();
+    for attempt in [None, Some(ms(200)), None] {
+        let mut request = lock.try_lock();
+        if let Some(wait) = attempt {
+            request = request.wait(wait);
+        }
+        let error = request.await.unwrap_err();
+        let text = error.to_string();
+        let Error::NoQuorum(no_quorum) = error else {
+            panic!("{text}")
+        };
+        assert_eq!(no_quorum.need(), 3);
+        assert!(
+            text.starts_with("no quorum: acquired=1 need=3; \"l\" on 127.0.0.1:"),
+            "{text}"
+        );
+        let states: Vec<_> = no_quorum.instances().iter().map(|it| &it.state).collect();
+        assert!(
+            matches!(states[0], InstanceState::HeldByAnother { ttl: Some(_) }),
+            "{text}"
+        );
+        let InstanceState::Unreachable { cause } = states[1] else {
+            panic!("{text}")
+        };
+        assert!(
+            matches!(cause, Error::Refused { code, .. } if code == "WRONGTYPE"),
+            "{cause}"
+        );
+        let InstanceState::Unreachable { cause } = states[2] else {
+            panic!("{text}")
+        };
+        assert!(
+            matches!(cause, Error::Unavailable { .. } | Error::Timeout { .. }),
+            "{cause}"
+        );
+        assert!(
+            matches!(
+                states[3],
+                InstanceState::Late | InstanceState::Unreachable { .. }
+            ),
+            "{text}"
+        );
+        assert!(matches!(states[4], InstanceState::Acquired), "{text}");
+    }
+    servers.all[3].resume();
+    eventually(SOON, "it is given back", async || {
+        !servers.views[4].exists("l").await && !servers.views[3].exists("l").await
+    })
+    .await;
+    servers.views[1].cmd(&["DEL", "l"]).await;
+    drop(held);
+}
+
+#[tokio::test]
+async fn a_wait_without_end_is_told_after_the_command_timeout() {
+    let servers = Servers::start(3).await;
+    let clients = servers
+        .clients_with(|builder| builder.command_timeout(ms(500)).poll_cap(ms(100)))
+        .await;
+    let lock = lock_of(&clients, "l");
+    for server in &servers.all[1..] {
+        server.kill();
+    }
+    let error = lock.lock().await.unwrap_err();
+    assert!(matches!(error, Error::NoQuorum(_)), "{error}");
+    assert!(error.is_retriable() && error.may_be_held());
+    // An outage that passes before is none of its business.
+    let waiting = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.lock().owner(&Owner::new()).await }
+    });
+    tokio::time::sleep(ms(100)).await;
+    servers.all[1].restart(Data::Lost).await;
+    let guard = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
+    // It came back as another, so it does not count: nor does the one that is gone.
+    let error = guard.unwrap_err();
+    assert!(error.to_string().contains("quarantined, left="), "{error}");
+}
+
+#[tokio::test]
+async fn an_instance_that_came_back_without_its_data_counts_after_a_while() {
+    let servers = Servers::start(3).await;
+    let clients = servers.clients_without_polling().await;
+    // The longest lease, 1 % and 2 s.
+    let lock = lock_of(&clients, "l").max_lease(ms(1_000));
+    let lease = ms(1_000);
+    drop(lock.lock().lease(lease).await.unwrap());
+    servers.assert_counts("l", [0; 3]).await;
+    servers.all[0].restart(Data::Lost).await;
+    servers.all[1].restart(Data::Lost).await;
+    eventually(SOON, "both are in quarantine", async || {
+        let outcome = lock.try_lock().lease(lease).await;
+        let Err(Error::NoQuorum(no_quorum)) = outcome else {
+            return false;
+        };
+        let mut left = Vec::new();
+        for instance in no_quorum.instances() {
+            if let InstanceState::Quarantined { left: ms } = instance.state {
+                left.push(ms);
+            }
+        }
+        left.len() == 2 && left.iter().all(|left| *left <= ms(3_010))
+    })
+    .await;
+    // Who waits is not kept waiting longer than that: there is no message to wake it.
+    let guard = tokio::time::timeout(SOON, async {
+        loop {
+            match lock.try_lock().wait(ms(8_000)).lease(lease).await {
+                Ok(Some(guard)) => return guard,
+                Ok(None) => panic!("nobody else has it"),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    });
+    let guard = guard.await.unwrap();
+    assert!(guard.is_valid());
+}
+
+#[tokio::test]
+async fn instances_that_answer_behind_are_told_when_they_do() {
+    let servers = Servers::start(3).await;
+    let proxy = Proxy::start(&servers.all[2]).await;
+    let mut clients = servers.clients().await;
+    clients[2] = lockdog::Client::connect(proxy.url()).await.unwrap();
+    proxy.delay(Direction::ToClient, ms(200));
+    let guard = lock_of(&clients, "l").lock().await.unwrap();
+    // Two of three are enough, and the third is not waited for.
+    assert_eq!(guard.margin(), 0);
+    assert!(matches!(
+        guard.instances()[2].state,
+        InstanceState::NotAsked
+    ));
+    has(&guard, 3).await;
+    assert_eq!(guard.margin(), 1);
+    proxy.heal();
+    guard.unlock().await.unwrap();
+    servers.assert_counts("l", [0; 3]).await;
+}
+
+#[tokio::test]
+async fn what_is_printed_names_the_lock_and_no_secret() {
+    let server = crate::support::RedisServer::builder();
+    let server = server.password(SECRET).start().await;
+    let client = lockdog::Client::connect(server.url()).await.unwrap();
+    let lock = RedLock::new(["a", "b", "c"].map(|name| client.lock(name))).masking(1);
+    let text = format!("{lock:?}");
+    assert_eq!(
+        text,
+        "RedLock { name: \"a, b, c\", locks: 3, masking: 1, fenced: false, .. }"
+    );
+    let owner = Owner::from_id(7);
+    let mut texts = vec![
+        text,
+        format!("{:?}", lock.clone().fenced()),
+        format!("{:?}", lock.lock().lease(ms(1_500)).owner(&owner)),
+        format!("{:?}", lock.try_lock().wait(Duration::from_secs(2))),
+        format!("{:?}", lock.unlock().owner(&owner)),
+    ];
+    assert!(texts[1].contains("fenced: true"));
+    for part in ["LockRequest", "\"a, b, c\"", "1.5s", "7"] {
+        assert!(texts[2].contains(part), "{}", texts[2]);
+    }
+    assert!(texts[3].contains("wait: Some(2s)"), "{}", texts[3]);
+    assert!(
+        texts[4].starts_with("UnlockAllRequest { lock: \"a, b, c\""),
+        "{}",
+        texts[4]
+    );
+    let guard = lock.lock().owner(&owner).await.unwrap();
+    let text = format!("{guard:?}");
+    assert!(
+        text.starts_with("Guard { lock: \"a, b, c\", owner: "),
+        "{text}"
+    );
+    texts.push(text);
+    for instance in guard.instances() {
+        texts.push(format!("{instance} {instance:?}"));
+    }
+    server.kill();
+    let error = lock.try_lock().await.unwrap_err();
+    texts.push(format!("{error} {error:?}"));
+    assert!(texts.len() > 9);
+    for text in texts {
+        assert!(!text.contains(SECRET), "{text}");
+    }
+}
+
+const SECRET: &str = "hunter2";

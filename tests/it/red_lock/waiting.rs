@@ -1,0 +1,287 @@
+//! Who waits, what wakes it, and that everybody gets it.
+
+use std::future::IntoFuture;
+use std::time::Instant;
+
+use lockdog::{Backoff, Guard, Owner, RedLock, Wake};
+use tokio::task::JoinHandle;
+
+use super::{NEVER, SOON, Servers, has, lock_of, ms};
+use crate::support::{Cell, eventually, timed};
+
+#[tokio::test]
+async fn a_waiter_is_woken_by_the_messages_of_a_release() {
+    let servers = Servers::start(3).await;
+    let mine = servers.clients_without_polling().await;
+    let holder = servers.lock("l").await;
+    for end in ["unlock", "drop"] {
+        let guard = holder.lock().lease(NEVER).await.unwrap();
+        has(&guard, 3).await;
+        let waiting = waiter(&lock_of(&mine, "l"));
+        somebody_listens(&servers).await;
+        assert!(!waiting.is_finished());
+        if end == "unlock" {
+            guard.unlock().await.unwrap();
+        } else {
+            drop(guard);
+        }
+        let (guard, waited) = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
+        assert!(waited < NEVER / 2, "{waited:?}");
+        guard.unlock().await.unwrap();
+        servers.assert_counts("l", [0; 3]).await;
+    }
+    servers.assert_clean().await;
+}
+
+/// The messages of two of three: the third holder stays.
+#[tokio::test]
+async fn a_waiter_is_woken_when_a_quorum_is_set_free_and_not_before() {
+    let servers = Servers::start(3).await;
+    let (mine, others) = (
+        servers.clients_without_polling().await,
+        servers.clients().await,
+    );
+    for stays in 0..3 {
+        let mut held = Vec::new();
+        for other in &others {
+            held.push(Some(other.lock("l").lock().lease(NEVER).await.unwrap()));
+        }
+        let waiting = waiter(&lock_of(&mine, "l"));
+        somebody_listens(&servers).await;
+        let mut free = (0..3).filter(|n| *n != stays);
+        for (turn, n) in free.by_ref().enumerate() {
+            assert!(!waiting.is_finished(), "one of three was enough");
+            held[n].take().unwrap().unlock().await.unwrap();
+            if turn == 0 {
+                tokio::time::sleep(ms(200)).await;
+            }
+        }
+        let (guard, _) = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
+        has(&guard, 2).await;
+        guard.unlock().await.unwrap();
+        drop(held);
+        servers.assert_counts("l", [0; 3]).await;
+    }
+}
+
+/// Nothing is published when a lease runs out.
+#[tokio::test]
+async fn a_waiter_is_woken_by_the_ttl_of_the_last_instance_it_needs() {
+    let servers = Servers::start(3).await;
+    let (mine, others) = (
+        servers.clients_without_polling().await,
+        servers.clients().await,
+    );
+    let mut held = Vec::new();
+    for (other, lease) in others.iter().zip([500, 1_000, 60_000]) {
+        let guard = other.lock("l").lock().lease(ms(lease)).await.unwrap();
+        // Nobody is left to settle it.
+        guard.forget();
+        held.push(other.clone());
+    }
+    let began = Instant::now();
+    let (guard, _) = tokio::time::timeout(SOON, waiter(&lock_of(&mine, "l")))
+        .await
+        .unwrap()
+        .unwrap();
+    // The second of three TTLs, less what passed before the wait began.
+    assert!(began.elapsed() > ms(500), "{:?}", began.elapsed());
+    has(&guard, 2).await;
+    guard.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_waiter_without_messages_asks_again_and_again() {
+    let servers = Servers::start(3).await;
+    let backoff = Backoff::exponential(ms(1), ms(50), 2);
+    let mine = servers
+        .clients_with(|builder| builder.wake(Wake::Poll(backoff)).poll_cap(NEVER))
+        .await;
+    let guard = servers.lock("l").await.lock().await.unwrap();
+    let waiting = waiter(&lock_of(&mine, "l"));
+    tokio::time::sleep(ms(400)).await;
+    for view in &servers.views {
+        assert!(view.channels().await.is_empty());
+    }
+    assert!(!waiting.is_finished());
+    guard.unlock().await.unwrap();
+    let (guard, _) = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
+    guard.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_wait_ends_in_time_and_one_of_nothing_is_one_attempt() {
+    let servers = Servers::start(3).await;
+    let clients = servers.clients_without_polling().await;
+    let lock = lock_of(&clients, "l");
+    let held = servers.lock("l").await.lock().await.unwrap();
+    has(&held, 3).await;
+    for wait in [1, 50, 400] {
+        let attempt = lock.try_lock().wait(ms(wait)).into_future();
+        let (guard, took) = timed(tokio::time::timeout(SOON, attempt)).await;
+        assert!(guard.expect("it ends").unwrap().is_none());
+        assert!(took >= ms(wait), "{took:?}");
+    }
+    for view in &servers.views {
+        view.reset_stats().await;
+    }
+    let at_once = lock.try_lock().wait(ms(0));
+    assert!(at_once.await.unwrap().is_none());
+    assert!(lock.try_lock().await.unwrap().is_none());
+    for view in &servers.views {
+        // One question each, and nothing to give back.
+        assert_eq!(view.commandstats().await.get("evalsha"), Some(&2));
+    }
+    held.unlock().await.unwrap();
+    let guard = lock.try_lock().wait(ms(0)).await.unwrap();
+    assert!(guard.is_some());
+}
+
+/// One is busy and one is silent. With a lease of 30 s an instance may take half a second to answer,
+/// but the wait is shorter.
+#[tokio::test]
+async fn a_wait_that_is_over_before_an_instance_answers_does_not_wait_for_it() {
+    let servers = Servers::start(3).await;
+    let other = servers.clients().await;
+    let held = other[0].lock("l").lock().await.unwrap();
+    // Each of them has yet to meet the silence.
+    let mut locks = Vec::new();
+    for _ in 0..3 {
+        locks.push(servers.lock("l").await);
+    }
+    servers.all[1].pause();
+    let mut took = Vec::new();
+    for lock in &locks {
+        let attempt = lock.try_lock().wait(ms(100)).into_future();
+        let (outcome, elapsed) = timed(attempt).await;
+        assert!(!matches!(outcome, Ok(Some(_))));
+        took.push(elapsed);
+    }
+    servers.all[1].resume();
+    // The quickest of several: a busy machine is slow now and then.
+    assert!(took.iter().any(|took| *took < ms(400)), "{took:?}");
+    drop(held);
+    servers.assert_counts("l", [0; 3]).await;
+}
+
+#[tokio::test]
+async fn eight_tasks_of_one_client_set_lose_no_update() {
+    let servers = Servers::start(3).await;
+    let clients = servers.clients_without_polling().await;
+    contend(&servers, vec![lock_of(&clients, "l"); 8], 12).await;
+}
+
+#[tokio::test]
+async fn five_client_sets_lose_no_update_on_five_servers() {
+    let servers = Servers::start(5).await;
+    let mut locks = Vec::new();
+    for _ in 0..5 {
+        locks.push(servers.lock("l").await);
+    }
+    contend(&servers, locks, 8).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn client_sets_of_several_tasks_lose_no_update_on_two_threads() {
+    let servers = Servers::start(3).await;
+    let mut locks = Vec::new();
+    for _ in 0..3 {
+        let clients = servers.clients_without_polling().await;
+        locks.extend(vec![lock_of(&clients, "l"); 3]);
+    }
+    contend(&servers, locks, 8).await;
+}
+
+#[tokio::test]
+async fn a_queue_of_one_client_set_is_served_in_its_order() {
+    let servers = Servers::start(3).await;
+    let clients = servers.clients_without_polling().await;
+    let lock = lock_of(&clients, "l");
+    let held = lock.lock().owner(&Owner::new()).await.unwrap();
+    let order = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let mut tasks = Vec::new();
+    for n in 0..6 {
+        let (lock, order) = (lock.clone(), order.clone());
+        tasks.push(tokio::spawn(async move {
+            let guard = lock.lock().await.unwrap();
+            order.lock().unwrap().push(n);
+            guard.unlock().await.unwrap();
+        }));
+        tokio::time::sleep(ms(20)).await;
+    }
+    held.unlock().await.unwrap();
+    for task in tasks {
+        tokio::time::timeout(SOON, task).await.unwrap().unwrap();
+    }
+    assert_eq!(*order.lock().unwrap(), [0, 1, 2, 3, 4, 5]);
+}
+
+#[tokio::test]
+async fn waiters_of_a_client_send_nothing_while_it_holds_the_lock() {
+    let servers = Servers::start(3).await;
+    let clients = servers.clients_without_polling().await;
+    let lock = lock_of(&clients, "l");
+    let held = lock.lock().owner(&Owner::new()).await.unwrap();
+    has(&held, 3).await;
+    for view in &servers.views {
+        view.reset_stats().await;
+    }
+    let waiters: Vec<_> = (0..4).map(|_| waiter(&lock)).collect();
+    tokio::time::sleep(ms(300)).await;
+    for view in &servers.views {
+        let stats = view.commandstats().await;
+        assert_eq!((stats.get("evalsha"), stats.get("subscribe")), (None, None));
+    }
+    held.unlock().await.unwrap();
+    for waiter in waiters {
+        let (guard, _) = tokio::time::timeout(SOON, waiter).await.unwrap().unwrap();
+        guard.unlock().await.unwrap();
+    }
+    servers.assert_counts("l", [0; 3]).await;
+}
+
+/// Each lock is one task's, which acquires it so many times.
+async fn contend(servers: &Servers, locks: Vec<RedLock>, rounds: usize) {
+    let cell = Cell::new();
+    let expected = (locks.len() * rounds) as i64;
+    let mut tasks = tokio::task::JoinSet::new();
+    for lock in locks {
+        let cell = cell.clone();
+        tasks.spawn(async move {
+            for _ in 0..rounds {
+                let guard = lock.lock().await.unwrap();
+                cell.bump(ms(2)).await;
+                guard.unlock().await.unwrap();
+            }
+        });
+    }
+    let all = tokio::time::timeout(NEVER, tasks.join_all());
+    all.await.expect("everybody gets it");
+    cell.assert_exclusive(expected);
+    for _ in &servers.views {
+        eventually(SOON, "it is nowhere", async || {
+            servers.taken("l").await == 0
+        })
+        .await;
+    }
+    servers.assert_clean().await;
+}
+
+fn waiter(lock: &RedLock) -> JoinHandle<(Guard, std::time::Duration)> {
+    let request = lock.lock().owner(&Owner::new());
+    tokio::spawn(timed(async move { request.await.unwrap() }))
+}
+
+/// Waits until somebody hears every server's messages, and has had time for the look that follows.
+async fn somebody_listens(servers: &Servers) {
+    eventually(SOON, "somebody listens everywhere", async || {
+        for view in &servers.views {
+            if view.channels().await.is_empty() {
+                return false;
+            }
+        }
+        true
+    })
+    .await;
+    tokio::time::sleep(ms(150)).await;
+}
