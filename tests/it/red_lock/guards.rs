@@ -67,7 +67,7 @@ async fn a_panic_gives_the_lock_back() {
     });
     assert!(panicking.await.unwrap_err().is_panic());
     let next = tokio::time::timeout(SOON, lock.lock().into_future());
-    next.await.expect("it is free").unwrap();
+    drop(next.await.expect("it is free").unwrap());
 }
 
 /// Dropped after each number of polls that there is, until one was not interrupted.
