@@ -56,14 +56,21 @@ impl LockKey {
         if let Some(mapped) = &mapped {
             check("mapped lock name", mapped)?;
         }
-        // Nobody outside can choose names that meet.
-        static SECRET: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-        let hash = SECRET.hash_one(mapped.as_deref().unwrap_or(name));
+        let hash = hash(mapped.as_deref().unwrap_or(name));
         Ok(Self {
             name: name.into(),
             mapped,
             hash,
         })
+    }
+
+    /// For a lock of several, which has an id and no key in Redis.
+    pub(crate) fn of_several(id: &str) -> Self {
+        Self {
+            name: id.into(),
+            mapped: None,
+            hash: hash(id),
+        }
     }
 
     /// What the user calls the lock.
@@ -116,6 +123,12 @@ impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)
     }
+}
+
+fn hash(key: &str) -> u64 {
+    // Nobody outside can choose names that meet.
+    static SECRET: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    SECRET.hash_one(key)
 }
 
 fn check(what: &'static str, name: &str) -> Result<(), Error> {

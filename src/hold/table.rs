@@ -192,6 +192,24 @@ impl Holds {
         }
     }
 
+    /// Up to when others than `owner` keep the lock, as far as this client knows; `None` if nobody does,
+    /// or `owner` has it.
+    pub(crate) fn kept_from(&self, key: &LockKey, owner: Owner) -> Option<Moment> {
+        let table = self.table.lock();
+        let now = self.clock.now();
+        let mut kept = None;
+        for hold in table.by_key.get(key)? {
+            let state = hold.state();
+            if state.is_valid(now) {
+                if hold.owner() == owner {
+                    return None;
+                }
+                kept = kept.max(Some(state.deadline));
+            }
+        }
+        kept
+    }
+
     /// The newest hold on the lock that has been given up to set it free, without an answer yet.
     pub(crate) fn releasing(&self, key: &LockKey) -> Option<Arc<Hold>> {
         let table = self.table.lock();

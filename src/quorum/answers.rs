@@ -1,6 +1,7 @@
 //! What an answer says of the instance that gave it.
 
 use super::member::{Outcome, Stand};
+use super::round::Kind;
 use super::{Action, Actions, Answer, Phase, Quorum};
 use crate::clock::Moment;
 
@@ -42,8 +43,17 @@ impl Quorum {
                 if round == current || mutant!("quorum_mixes_rounds") {
                     member.acked_in = current;
                 }
+                let is_behind = round < current && self.round.kind == Kind::Extend;
                 if self.phase == Phase::Marking {
                     self.mark(index, actions);
+                } else if is_behind {
+                    // Granted for as long as the last round asked, and this one asks for more.
+                    member.asked_in = current;
+                    let round = current;
+                    actions.push(Action::Extend {
+                        member: index,
+                        round,
+                    });
                 }
             }
             Answer::Busy(ttl, register) => {

@@ -186,6 +186,19 @@ impl Quorum {
         self.deadline = self.deadline.min(self.rules.max_until);
     }
 
+    /// The current round is not waited for beyond this.
+    pub(crate) fn end_round_by(&mut self, ends: Moment) {
+        self.round.ends = self.round.ends.min(ends);
+    }
+
+    /// A claim wants it renewed.
+    pub(crate) fn let_renew(&mut self) {
+        self.rules.renewed = true;
+        if self.next == Moment::NEVER && !self.round.is_open() {
+            self.next = self.round.began + self.rules.lease / 3;
+        }
+    }
+
     /// The last claim that wants it renewed has ended.
     pub(crate) fn let_expire(&mut self) {
         self.rules.renewed = false;

@@ -9,6 +9,7 @@ use crate::clock::Moment;
 
 /// From the moment on at which a server is seen to be another than before.
 pub(crate) fn period(max_lease: Duration) -> Duration {
+    let max_lease = max_lease.min(LONGEST);
     max_lease + max_lease / 100 + MARGIN
 }
 
@@ -22,6 +23,9 @@ pub(crate) fn left(reborn: Option<Moment>, max_lease: Duration, now: Moment) -> 
 }
 
 const MARGIN: Duration = Duration::from_secs(2);
+
+/// Some 30 years: servers count from 1970, and one that was vouched for is as old as that.
+const LONGEST: Duration = Duration::from_secs(1_000_000_000);
 
 #[cfg(test)]
 mod tests {
@@ -60,7 +64,9 @@ mod tests {
 
     #[test]
     fn no_lease_is_too_long_to_be_added_up() {
-        let left = left(Some(Moment(1)), Duration::MAX / 2, Moment(2));
-        assert!(left.is_some_and(|left| left > LEASE));
+        for longest in [Duration::MAX / 2, Duration::MAX] {
+            let left = left(Some(Moment(1)), longest, Moment(2));
+            assert!(left.is_some_and(|left| left > LEASE));
+        }
     }
 }

@@ -131,6 +131,40 @@ fn rounds_of_extension_count_for_themselves_and_take_again_what_is_free() {
 }
 
 #[test]
+fn an_instance_that_grants_behind_is_asked_for_what_the_others_gave_meanwhile() {
+    let (mut quorum, _) = Quorum::begin(rules(3, 0), START);
+    for member in 0..2 {
+        answer(&mut quorum, member, Answer::Taken(None), START);
+    }
+    let lengthen = Event::Lengthen {
+        lease: 2 * LEASE,
+        renewed: false,
+    };
+    let actions = quorum.step(lengthen, START);
+    assert_eq!(actions.len(), 2, "{actions:?}");
+    let behind = Event::Answered {
+        member: 2,
+        round: 1,
+        answer: Answer::Taken(None),
+    };
+    let actions = quorum.step(behind, START);
+    let asked = Action::Extend {
+        member: 2,
+        round: 2,
+    };
+    assert_eq!(actions[..], [asked]);
+    // Its grant was for the round before; its answer to this is for this one.
+    answer(&mut quorum, 0, Answer::Extended, START);
+    assert_eq!(quorum.deadline(), crate::lease::deadline(START, LEASE));
+    answer(&mut quorum, 2, Answer::Extended, START);
+    assert_eq!(quorum.deadline(), crate::lease::deadline(START, 2 * LEASE));
+    // As long as the others keep it.
+    let later = START + LEASE;
+    answer(&mut quorum, 1, Answer::Extended, later);
+    assert_eq!(quorum.margin(later), 1);
+}
+
+#[test]
 fn so_many_clear_nos_that_no_quorum_is_left_lose_it_at_once() {
     let mut quorum = held(5, START);
     let due = quorum.wake_at();

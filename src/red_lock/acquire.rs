@@ -1,6 +1,7 @@
 //! One call to acquire a RedLock: a re-entry, one round, or a wait with as many as it takes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tracing::Instrument;
 
@@ -53,9 +54,8 @@ impl Inner {
             owner,
             terms: &terms,
             deadline: match wait {
-                Wait::ForEver => None,
+                Wait::ForEver | Wait::Not => None,
                 Wait::AtMost(wait) => Some(began + wait),
-                Wait::Not => Some(began),
             },
         };
         let span = tracing::debug_span!(
@@ -85,7 +85,7 @@ pub(super) struct Caller<'a> {
     pub(super) lock: &'a Arc<Inner>,
     pub(super) owner: Owner,
     pub(super) terms: &'a Terms,
-    /// When the call has to be over.
+    /// When the wait has to be over.
     pub(super) deadline: Option<Moment>,
 }
 
@@ -101,6 +101,7 @@ impl Caller<'_> {
         if let Some(guard) = self.reenter().await? {
             return Ok(Some(guard));
         }
+        self.lock.open()?;
         match wait {
             Wait::Not => match self.round().await? {
                 Round::Won(guard) => Ok(Some(guard)),
@@ -129,18 +130,18 @@ impl Caller<'_> {
         }
         let Terms { lease, watched, .. } = *self.terms;
         let wanted = self.lock.clock().now();
+        let was_renewed = whole.see(|state, _| state.quorum.rules().renewed);
         let is_enough = |whole: &Whole| {
             whole.see(|state, now| {
                 let quorum = &state.quorum;
-                let is_long = if watched {
-                    quorum.rules().renewed
-                } else {
-                    crate::lease::deadline(wanted, lease) <= quorum.deadline()
-                };
-                quorum.is_valid(now) && (is_long || quorum.is_as_long_as_allowed())
+                let is_long = crate::lease::deadline(wanted, lease) <= quorum.deadline()
+                    || quorum.is_as_long_as_allowed();
+                let is_renewed = watched && was_renewed;
+                quorum.is_valid(now) && (is_renewed || is_long)
             })
         };
-        if !is_enough(&whole) {
+        let lengthening = Lengthening { whole: &whole };
+        if !is_enough(&whole) || (watched && !was_renewed) {
             let renewed = watched;
             let orders = whole.step(Event::Lengthen { lease, renewed });
             let mut orders = Orders::new(&whole, orders);
@@ -165,6 +166,7 @@ impl Caller<'_> {
             return Err(NoQuorum::new(whole.instances(), need).into());
         }
         let counted = whole.claim_again(self.terms);
+        drop(lengthening);
         Ok(counted.then(|| Guard::several(Arc::new(Claimed::new(whole, watched)))))
     }
 
@@ -174,9 +176,15 @@ impl Caller<'_> {
         let (whole, orders) = Whole::begin(self.lock, self.owner, self.terms, now);
         let attempt = Attempt { whole: &whole };
         let mut orders = Orders::new(&whole, orders);
+        // An attempt that began in time gets a moment to be answered.
+        let hurry = self.deadline.map(|deadline| deadline.max(now + GRACE));
         loop {
-            let (phase, wake_at) =
-                whole.see(|state, _| (state.quorum.phase(), state.quorum.wake_at()));
+            let (phase, wake_at) = whole.see(|state, _| {
+                if let Some(ends) = hurry {
+                    state.quorum.end_round_by(ends);
+                }
+                (state.quorum.phase(), state.quorum.wake_at())
+            });
             if !matches!(phase, Phase::Acquiring | Phase::Marking) {
                 break;
             }
@@ -190,7 +198,9 @@ impl Caller<'_> {
             };
             orders.give(more);
         }
-        self.suspect_late(&whole);
+        if hurry.is_none_or(|ends| ends >= now + Rules::patience(self.terms.lease)) {
+            self.suspect_late(&whole);
+        }
         // What is given back comes before whatever this caller asks for next.
         orders.send().await;
         orders.finish_behind();
@@ -198,7 +208,9 @@ impl Caller<'_> {
         if won {
             std::mem::forget(attempt);
             for part in self.lock.parts() {
-                part.core().waiters.wake_owner(part.key(), self.owner);
+                let waiters = &part.core().waiters;
+                waiters.wake_owner(part.key(), self.owner);
+                waiters.wake_owner(&self.lock.queue, self.owner);
             }
             let claim = Claimed::new(whole, self.terms.watched);
             return Ok(Round::Won(Guard::several(Arc::new(claim))));
@@ -238,6 +250,17 @@ impl Caller<'_> {
     }
 }
 
+/// A wish for more of what is held. It may come to nothing: then nobody is left to renew it for.
+struct Lengthening<'a> {
+    whole: &'a Arc<Whole>,
+}
+
+impl Drop for Lengthening<'_> {
+    fn drop(&mut self) {
+        self.whole.see(|state, _| state.let_expire_unless_watched());
+    }
+}
+
 /// An acquisition under way. Dropped, it is undone.
 struct Attempt<'a> {
     whole: &'a Arc<Whole>,
@@ -249,3 +272,6 @@ impl Drop for Attempt<'_> {
         drop(self.whole.step(Event::Unlock));
     }
 }
+
+/// An attempt that begins within the caller's wait may take this long, even if the wait ends before.
+const GRACE: Duration = Duration::from_millis(100);

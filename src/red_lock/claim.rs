@@ -13,7 +13,7 @@ use crate::error::{Error, Instance, Lost, LostReason, Result, UnlockUnconfirmed}
 use crate::guard::Several;
 use crate::owner::Owner;
 use crate::quorum::{Event, Phase};
-use crate::session::Unlocked;
+use crate::session::{Unlocked, warn_elsewhere};
 
 /// One guard's claim.
 pub(super) struct Claimed {
@@ -25,6 +25,14 @@ impl Claimed {
     /// A claim that is counted already.
     pub(super) fn new(whole: Arc<Whole>, watched: bool) -> Self {
         Self { whole, watched }
+    }
+
+    /// A claim that ends in another task than it began has left its owner behind there.
+    fn warn_elsewhere(&self) {
+        let owner = self.whole.owner;
+        if owner.is_left_behind() {
+            warn_elsewhere(self.whole.lock.home().key(), owner);
+        }
     }
 }
 
@@ -82,6 +90,7 @@ impl Several for Claimed {
     }
 
     fn unlock(self: Arc<Self>) -> Pin<Box<dyn Future<Output = Result<Unlocked>> + Send>> {
+        self.warn_elsewhere();
         // Ended here, so that a future that is never polled has ended it, too.
         let ending = self.whole.end(self.watched);
         Box::pin(async move {
@@ -93,11 +102,13 @@ impl Several for Claimed {
     }
 
     fn drop_claim(&self) {
+        self.warn_elsewhere();
         // What is dropped is given back in the background.
         drop(self.whole.end(self.watched));
     }
 
     fn forget(&self) {
+        self.warn_elsewhere();
         self.whole
             .see(|state, _| state.forgotten.push(self.watched));
         self.whole.end_if_forgotten();
@@ -177,6 +188,11 @@ impl State {
     fn drop_claim(&mut self, watched: bool) {
         self.count = self.count.saturating_sub(1);
         self.watched = self.watched.saturating_sub(u32::from(watched));
+        self.let_expire_unless_watched();
+    }
+
+    /// Nobody wants it renewed who has it.
+    pub(super) fn let_expire_unless_watched(&mut self) {
         if self.watched == 0 && self.count > 0 {
             self.quorum.let_expire();
         }

@@ -29,6 +29,10 @@ impl Whole {
             Phase::Lost(reason) => {
                 self.let_go(state);
                 self.tell_lost(state, reason);
+                if state.is_only_forgotten() {
+                    // Nobody is left who has to be told first.
+                    self.be_unknown();
+                }
             }
             Phase::Ended | Phase::Failed => self.let_go(state),
             _ => {}

@@ -2,6 +2,7 @@
 
 mod acquire;
 mod claim;
+mod inner;
 mod keep;
 mod order;
 mod part;
@@ -10,24 +11,16 @@ mod unlock;
 mod wait;
 mod whole;
 
-use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::{Clock, Moment};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::guard::Held;
-use crate::hold::Terms;
-use crate::lease;
 use crate::lock::Lock;
-use crate::owner::Owner;
-use crate::quorum::Rules;
-use crate::request::{LockRequest, TryLockRequest, Wish};
-use crate::session::Core;
+use crate::request::{LockRequest, TryLockRequest};
 
-use part::Part;
-use whole::Whole;
+use inner::Inner;
 
 /// A lock on many independent instances: whoever has more than half of them has it.
 ///
@@ -83,64 +76,11 @@ pub struct RedLock {
     inner: Arc<Inner>,
 }
 
-/// What the handles and requests of one lock share.
-#[derive(Clone)]
-pub(crate) struct Inner {
-    /// In the order of their clients and names, whatever order they were given in.
-    parts: Arc<[Part]>,
-    /// Which of the parts was given first, second, and so on.
-    given: Arc<[usize]>,
-    /// Parts that cannot be used are an error of each request.
-    refused: Option<Error>,
-    name: Arc<str>,
-    /// Tells it from every other lock of this process.
-    id: Arc<str>,
-    masked: usize,
-    fenced: bool,
-    max_lease: Duration,
-    min_validity: Duration,
-}
-
 impl RedLock {
     /// The lock that these locks make together. No locks, or the same one twice, is an error of each
     /// request. Corresponds to Redisson's `new RedissonRedLock(a, b, c)`.
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Self {
-        let mut locks: Vec<(usize, Lock)> = locks.into_iter().enumerate().collect();
-        locks.sort_by_cached_key(|(_, lock)| (lock.session().core().id, lock.name().to_owned()));
-        let mut given: Vec<usize> = (0..locks.len()).collect();
-        given.sort_by_key(|part| locks[*part].0);
-        let locks: Vec<Lock> = locks.into_iter().map(|(_, lock)| lock).collect();
-        let mut inner = Inner {
-            parts: Arc::new([]),
-            given: given.into(),
-            refused: None,
-            name: "".into(),
-            id: "".into(),
-            masked: 0,
-            fenced: false,
-            max_lease: DEFAULT_MAX_LEASE,
-            min_validity: Duration::ZERO,
-        };
-        let mut parts = Vec::with_capacity(locks.len());
-        for lock in &locks {
-            match lock.key() {
-                Ok(key) => parts.push(Part::new(lock.session().clone(), key.clone())),
-                Err(error) => inner.refused = Some(error),
-            }
-        }
-        let is_twice = parts.windows(2).any(|pair| pair[0].is(&pair[1]));
-        if locks.is_empty() {
-            let why = "it needs at least one lock".to_owned();
-            inner.refused = Some(Error::invalid("locks", why));
-        } else if is_twice {
-            let why = "the same lock of the same client is given twice".to_owned();
-            inner.refused = Some(Error::invalid("locks", why));
-        }
-        let mut names: Vec<&str> = locks.iter().map(Lock::name).collect();
-        names.dedup();
-        inner.name = names.join(", ").into();
-        inner.parts = parts.into();
-        Self::from(inner)
+        Self::from(Inner::new(locks.into_iter().collect()))
     }
 
     /// Bears with so many instances that lose what they acknowledged without anybody noticing: more
@@ -245,100 +185,11 @@ impl RedLock {
         change(&mut inner);
         Self::from(inner)
     }
-}
 
-impl From<Inner> for RedLock {
-    fn from(mut inner: Inner) -> Self {
-        let mut id = format!("{}{}", inner.masked, if inner.fenced { "!" } else { "" });
-        for part in &*inner.parts {
-            id.push_str(&format!(" {} {:?}", part.core().id, part.key().key()));
-        }
-        inner.id = id.into();
+    fn from(inner: Inner) -> Self {
         Self {
-            inner: Arc::new(inner),
+            inner: Arc::new(inner.identified()),
         }
-    }
-}
-
-impl Inner {
-    fn parts(&self) -> &[Part] {
-        &self.parts
-    }
-
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn is_fenced(&self) -> bool {
-        self.fenced
-    }
-
-    fn longest_lease(&self) -> Duration {
-        self.max_lease
-    }
-
-    /// The client whose queue its waiters of this process stand in, and who knows of its holds.
-    fn home(&self) -> &Part {
-        &self.parts[0]
-    }
-
-    fn clock(&self) -> &Clock {
-        &self.home().core().clock
-    }
-
-    fn rules(&self, terms: &Terms, max_until: Moment) -> Rules {
-        let members = self.parts.len();
-        Rules {
-            members,
-            need: Rules::need(members, self.masked),
-            reads: if self.fenced {
-                Rules::reads(members, self.masked)
-            } else {
-                0
-            },
-            lease: terms.lease,
-            renewed: terms.watched,
-            min_validity: self.min_validity,
-            max_until,
-        }
-    }
-
-    /// What a request means for this lock. Checks everything that can be checked before a command is
-    /// sent.
-    fn terms(&self, wish: &Wish) -> Result<Terms> {
-        if let Some(refused) = &self.refused {
-            return Err(refused.clone());
-        }
-        let members = self.parts.len();
-        if Rules::need(members, self.masked) > members {
-            let why = format!("{members} locks cannot mask so many, got={}", self.masked);
-            return Err(Error::invalid("masking", why));
-        }
-        lease::check("max_lease", self.max_lease, Duration::MAX)?;
-        let mut shortest: Option<Terms> = None;
-        for part in self.parts() {
-            let terms = wish.terms(&part.core().settings)?;
-            if shortest.is_none_or(|found| terms.lease < found.lease) {
-                shortest = Some(terms);
-            }
-        }
-        let terms = shortest.ok_or(Error::Closed)?;
-        lease::check("lease", terms.lease, self.max_lease)?;
-        if self.min_validity + lease::drift(terms.lease) >= terms.lease {
-            let why = format!(
-                "it must be less than the lease={:?} and what clocks take of it, got={:?}",
-                terms.lease, self.min_validity
-            );
-            return Err(Error::invalid("min_validity", why));
-        }
-        Ok(terms)
-    }
-
-    /// What `owner` holds already, or held and has a guard of still.
-    fn known(&self, owner: Owner) -> Option<Arc<Whole>> {
-        let core: &Arc<Core> = self.home().core();
-        let known: Arc<dyn Any + Send + Sync> = core.upkeep.known(owner, &self.id)?;
-        known.downcast().ok()
     }
 }
 
@@ -346,11 +197,9 @@ impl fmt::Debug for RedLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedLock")
             .field("name", &self.name())
-            .field("locks", &self.inner.parts.len())
+            .field("locks", &self.inner.parts().len())
             .field("masking", &self.inner.masked)
             .field("fenced", &self.inner.fenced)
             .finish_non_exhaustive()
     }
 }
-
-const DEFAULT_MAX_LEASE: Duration = Duration::from_secs(120);

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use uuid::Uuid;
+
 use crate::clock::Moment;
 use crate::error::{Error, Instance, InstanceState, LostReason};
 use crate::hold::{Hold, Standing, Terms};
@@ -52,9 +54,14 @@ impl Part {
         &self.key
     }
 
+    /// Where it stands among others, whatever order they were given in.
+    pub(super) fn place(&self) -> (Uuid, &str) {
+        (self.core().id, self.key.key())
+    }
+
     /// It is the same lock of the same client.
     pub(super) fn is(&self, other: &Self) -> bool {
-        self.core().id == other.core().id && self.key.key() == other.key.key()
+        self.place() == other.place()
     }
 
     pub(super) fn report(&self, state: InstanceState) -> Instance {
@@ -104,6 +111,7 @@ impl Part {
                     continue;
                 }
                 Standing::Acquiring | Standing::Nothing => {
+                    self.released(taking).await?;
                     Acquiring::first(&self.session, &self.key, taking.owner)
                 }
             };
@@ -142,6 +150,26 @@ impl Part {
                 }
             }
         }
+    }
+
+    /// Waits until what this client gave up there is settled: a guard dropped just now must not look
+    /// like somebody else's lock.
+    async fn released(&self, taking: &Taking) -> Result<(), Error> {
+        let core = self.core();
+        let Some(releasing) = core.holds.releasing(&self.key) else {
+            return Ok(());
+        };
+        let began = core.clock.now();
+        let ear = core.waiters.listen_in(&self.key, taking.owner)?;
+        let number = releasing.number();
+        while core.holds.numbered(&self.key, number).is_some() {
+            let now = core.clock.now();
+            if now >= taking.until {
+                return Err(Error::timeout(now.since(began)));
+            }
+            ear.wait(taking.until.min(now + RELEASED_SOON)).await?;
+        }
+        Ok(())
     }
 
     /// Extends the lease of what is held there, on the client's own thread.
@@ -267,3 +295,5 @@ impl From<Answer> for Told {
         }
     }
 }
+
+const RELEASED_SOON: Duration = Duration::from_millis(10);

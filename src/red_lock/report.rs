@@ -1,6 +1,7 @@
 //! What is told of a hold on many instances.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::whole::{State, Whole};
 use crate::error::{Error, Instance, InstanceState, Lost, LostFacts, LostReason};
@@ -30,17 +31,23 @@ impl Whole {
     }
 
     pub(super) fn lost_as(&self, reason: LostReason, state: &State) -> Lost {
-        let now = self.clock.now();
-        let rules = state.quorum.rules();
-        let valid_for = rules.lease - lease::drift(rules.lease).min(rules.lease);
-        let renewed = state.quorum.deadline().minus(valid_for);
+        let (held_for, renewed) = self.ages(state);
         Lost::new(LostFacts {
             reason,
             lock: self.lock.name().to_owned(),
             owner: self.owner.to_string(),
-            held_for: now.since(self.acquired),
-            renewed: now.since(renewed),
+            held_for,
+            renewed,
         })
+    }
+
+    /// How long ago it was acquired, and how long ago the last good round began.
+    pub(super) fn ages(&self, state: &State) -> (Duration, Duration) {
+        let now = self.clock.now();
+        let rules = state.quorum.rules();
+        let valid_for = rules.lease - lease::drift(rules.lease).min(rules.lease);
+        let renewed = state.quorum.deadline().minus(valid_for);
+        (now.since(self.acquired), now.since(renewed))
     }
 
     /// What became of each instance, in the order in which they were given.

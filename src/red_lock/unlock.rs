@@ -35,15 +35,24 @@ impl Inner {
         if let Some(refused) = &self.refused {
             return Err(refused.clone());
         }
-        let forgotten = self.known(owner).and_then(|whole| {
-            // Noticed here that its time is over, it is nobody's any more.
-            let _is_lost = whole.loss();
-            let watched = whole.see(|state, _| state.forgotten.pop())?;
-            Some(Arc::new(Claimed::new(whole, watched)))
-        });
-        match forgotten {
-            Some(claim) => claim.unlock().await,
-            None => Err(NotHeld::nothing(&self.name, &owner.to_string()).into()),
+        let owner_text = owner.to_string();
+        let Some(whole) = self.known(owner) else {
+            return Err(NotHeld::nothing(&self.name, &owner_text).into());
+        };
+        // Noticed here that its time is over, it is nobody's any more.
+        let lost = whole.loss();
+        if lost.is_some() && whole.see(|state, _| state.is_only_forgotten()) {
+            whole.be_unknown();
+            return Err(NotHeld::nothing(&self.name, &owner_text).into());
         }
+        if let Some(watched) = whole.see(|state, _| state.forgotten.pop()) {
+            return Arc::new(Claimed::new(whole, watched)).unlock().await;
+        }
+        let (held, renewed) = whole.see(|state, _| whole.ages(state));
+        Err(match lost {
+            Some(_) => NotHeld::nothing(&self.name, &owner_text),
+            None => NotHeld::guarded(&self.name, &owner_text, held, renewed),
+        }
+        .into())
     }
 }

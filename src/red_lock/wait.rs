@@ -13,137 +13,104 @@ use crate::clock::Moment;
 use crate::error::{Error, InstanceState, Result};
 use crate::guard::Guard;
 use crate::quorum::{Patience, Rules};
-use crate::wait::{Place, Wake, Wish};
+use crate::wait::{Ear, Place, Wake, Wish};
 
 /// A caller that waits. Of all callers of this process one asks the instances: the contender in the
-/// queue of the lock's home.
+/// queue of this lock. The instances' own queues are for those who want one of them only, and neither
+/// stands in the other's way.
 pub(super) struct Waiting<'a> {
     caller: &'a Caller<'a>,
-    /// Places in the queues of the instances' clients, for the sake of their messages. The first one
-    /// says whose turn it is; the others are taken when the lock is found busy.
-    places: Vec<(usize, Place)>,
+    /// The instance in whose client the queue is.
+    home: &'a Part,
+    place: Place,
+    /// What hears of each instance, once the lock was found busy.
+    ears: Vec<(usize, Ear)>,
     patience: Patience,
     /// Subscriptions were asked for.
     listens: bool,
     rounds: u32,
     /// Up to when what an instance says does not count.
     quarantined: Vec<Moment>,
-    /// Since when too few instances can be asked, and what the last round said of them.
-    outage: Option<(Moment, Error)>,
+    /// Since when too few instances can be asked.
+    outage: Option<Moment>,
+}
+
+/// What ended a wait.
+enum Told {
+    /// An instance may be free.
+    Instance,
+    /// Something is to be looked at from the beginning.
+    Turn,
+    Time,
 }
 
 impl<'a> Waiting<'a> {
     pub(super) fn new(caller: &'a Caller<'a>) -> Result<Self> {
         let members = caller.lock.parts().len();
         let need = Rules::need(members, caller.lock.masked);
-        let mut waiting = Self {
+        let (home, place) = enter(caller)?;
+        Ok(Self {
             caller,
-            places: Vec::new(),
+            home,
+            place,
+            ears: Vec::new(),
             patience: Patience::new(members, need),
             listens: false,
             rounds: 0,
             quarantined: vec![Moment(0); members],
             outage: None,
-        };
-        waiting.line_up()?;
-        Ok(waiting)
-    }
-
-    /// Takes its place in the queue of the first client that has one.
-    fn line_up(&mut self) -> Result<()> {
-        let mut entered = Err(Error::Closed);
-        for member in 0..self.caller.lock.parts().len() {
-            entered = self.enter(member);
-            if entered.is_ok() {
-                break;
-            }
-        }
-        entered
-    }
-
-    /// The client of this instance was shut down: the others go on without it. An error if it was the
-    /// last one.
-    fn leave(&mut self, member: usize) -> Result<()> {
-        self.places.retain(|(other, _)| *other != member);
-        self.patience.out_of_reach(member);
-        if self.places.is_empty() {
-            self.line_up()?;
-        }
-        Ok(())
-    }
-
-    /// Takes a place in the queue of one instance's client.
-    fn enter(&mut self, member: usize) -> Result<()> {
-        let Caller { lock, owner, .. } = *self.caller;
-        let part = &lock.parts()[member];
-        let wish = Wish {
-            owner,
-            terms: None,
-            deadline: self.caller.deadline,
-        };
-        let core = part.core();
-        core.open()?;
-        let place = core.waiters.enter(part.key(), wish, core.clock.now())?;
-        self.places.push((member, place));
-        Ok(())
+        })
     }
 
     pub(super) async fn wait(mut self) -> Result<Option<Guard>> {
         let caller = self.caller;
+        let clock = caller.lock.clock();
         let mut looked = false;
         loop {
-            let core = self.part().core();
-            if core.open().is_err() {
-                self.leave(self.places[0].0)?;
-                continue;
-            }
+            caller.lock.open()?;
             if let Some(guard) = caller.reenter().await? {
-                self.has_lock();
                 return Ok(Some(guard));
             }
-            let now = core.clock.now();
+            let now = clock.now();
             if looked && caller.deadline.is_some_and(|deadline| now >= deadline) {
-                return match self.outage {
-                    Some((_, error)) => Err(error),
-                    None => Ok(None),
-                };
+                return self.place.outage().map_or(Ok(None), Err);
             }
-            let cap = now + core.clock.sooner(core.settings.poll_cap);
+            looked = true;
+            let cap = now + clock.sooner(self.home.core().settings.poll_cap);
             if !self.is_contender(now) {
-                looked = true;
                 self.told(cap).await?;
                 continue;
             }
-            looked = true;
-            let whole = match caller.round().await? {
-                Round::Won(guard) => {
-                    self.has_lock();
-                    return Ok(Some(guard));
+            // While this process keeps a quorum of it, its waiters send nothing.
+            if let Some(kept) = self.kept(now) {
+                // What ended before somebody heard of it has to be looked at again.
+                if !self.listen_in() {
+                    self.told(kept.min(cap)).await?;
                 }
+                continue;
+            }
+            self.place.promise(now + LONGEST_ROUND);
+            let whole = match caller.round().await? {
+                Round::Won(guard) => return Ok(Some(guard)),
                 Round::Lost(whole) => whole,
             };
             self.learn(&whole)?;
-            if self.listen().await? {
+            if self.listen().await {
                 continue;
             }
-            let cap = core.clock.now() + self.pause();
+            let cap = clock.now() + self.pause();
             loop {
                 let next = self.patience.next_round(cap);
-                if core.clock.now() >= next || !self.told(next).await? {
+                if clock.now() >= next || !matches!(self.told(next).await?, Told::Instance) {
                     break;
                 }
             }
         }
     }
 
-    /// The instance in whose client's queue it waits for its turn.
-    fn part(&self) -> &'a Part {
-        &self.caller.lock.parts()[self.places[0].0]
-    }
-
     /// The longest wait for the next round.
     fn pause(&mut self) -> Duration {
-        let core = self.part().core();
+        let core = self.home.core();
         let cap = core.settings.poll_cap;
         match core.settings.wake {
             Wake::PubSub => core.clock.sooner(cap),
@@ -156,8 +123,17 @@ impl<'a> Waiting<'a> {
     }
 
     fn is_contender(&self, now: Moment) -> bool {
-        let (_, place) = &self.places[0];
-        place.look(now).is_contender || place.take_over(now).is_some()
+        self.place.look(now).is_contender || self.place.take_over(now).is_some()
+    }
+
+    /// Up to when other owners of this process keep so many instances that no quorum is left.
+    fn kept(&self, now: Moment) -> Option<Moment> {
+        let Caller { lock, owner, .. } = *self.caller;
+        let free_at = |part: &Part| part.core().holds.kept_from(part.key(), owner);
+        let mut kept: Vec<Option<Moment>> = lock.parts().iter().map(free_at).collect();
+        kept.sort_unstable();
+        let need = Rules::need(kept.len(), lock.masked);
+        kept[need - 1].filter(|until| *until > now)
     }
 
     /// Draws the lesson from a lost round.
@@ -183,7 +159,7 @@ impl<'a> Waiting<'a> {
                 }
                 InstanceState::Quarantined { left } => {
                     self.quarantined[member] = now + left;
-                    self.patience.out_of_reach(member);
+                    self.patience.busy(member, Some(now + left));
                 }
                 _ => self.patience.out_of_reach(member),
             }
@@ -195,85 +171,131 @@ impl<'a> Waiting<'a> {
         } else {
             self.patience.was_held();
         }
-        match self.caller.no_quorum(whole) {
-            None => self.outage = None,
-            Some(error) => {
-                let since = self.outage.as_ref().map_or(now, |(since, _)| *since);
-                let patience = self.part().core().server.command_timeout();
-                if self.caller.deadline.is_none() && now.since(since) >= patience {
-                    return Err(error);
-                }
-                self.outage = Some((since, error));
+        let Some(error) = self.caller.no_quorum(whole) else {
+            self.outage = None;
+            self.place.note_outage(None);
+            return Ok(());
+        };
+        let since = *self.outage.get_or_insert(now);
+        let is_long = now.since(since) >= self.home.core().server.command_timeout();
+        if is_long && self.caller.deadline.is_none() {
+            self.place.note_outage(Some(&error));
+            return Err(error);
+        }
+        self.place.remember_outage(Some(&error));
+        Ok(())
+    }
+
+    /// Hears of every instance from now on, as far as this process knows of it; one whose client was
+    /// shut down is not there. True if that is news.
+    fn listen_in(&mut self) -> bool {
+        if !self.ears.is_empty() {
+            return false;
+        }
+        let Caller { lock, owner, .. } = *self.caller;
+        for (member, part) in lock.parts().iter().enumerate() {
+            if let Ok(ear) = part.core().waiters.listen_in(part.key(), owner) {
+                self.ears.push((member, ear));
             }
         }
-        Ok(())
+        true
     }
 
     /// Hears the messages of every instance from now on. True if that is news: the lock may have been
     /// released before.
-    async fn listen(&mut self) -> Result<bool> {
+    async fn listen(&mut self) -> bool {
         let caller = self.caller;
-        if self.places.len() == 1 {
-            // Told of an instance that answers again, too. One whose client was shut down is not there.
-            for member in self.places[0].0 + 1..caller.lock.parts().len() {
-                let _entered = self.enter(member);
-            }
-        }
+        // In an outage, to be told of an instance that answers again.
+        self.listen_in();
         if self.listens || self.outage.is_some() {
-            return Ok(false);
+            return false;
         }
         self.listens = true;
+        let clock = caller.lock.clock();
+        let now = clock.now();
+        self.place.promise(now + LISTENING_SOON);
         let subscriptions: FuturesUnordered<_> = self
-            .places
+            .ears
             .iter()
-            .map(|(member, place)| (caller.lock.parts()[*member].core(), place))
+            .map(|(member, ear)| (caller.lock.parts()[*member].core(), ear))
             .filter(|(core, _)| matches!(core.settings.wake, Wake::PubSub))
-            .map(|(core, place)| {
-                place.subscribed(core.server.source(), core.server.command_timeout())
-            })
+            .map(|(core, ear)| ear.subscribed(core.server.source(), core.server.command_timeout()))
             .collect();
         // An instance that does not answer is not waited for.
         let limit = caller.deadline.map_or(LISTENING_SOON, |deadline| {
-            LISTENING_SOON.min(deadline.since(caller.lock.clock().now()))
+            LISTENING_SOON.min(deadline.since(now))
         });
         let all = subscriptions.collect::<Vec<()>>();
         let _all_in_time = tokio::time::timeout(limit, all).await;
-        Ok(true)
+        true
     }
 
-    /// Waits until one of the instances has something to tell, or until then. True if one did: it may
-    /// be free.
-    async fn told(&mut self, until: Moment) -> Result<bool> {
+    /// Waits until there is something to look at, but not beyond `until`.
+    async fn told(&mut self, until: Moment) -> Result<Told> {
         let clock = self.caller.lock.clock();
         let until = self.caller.deadline.map_or(until, |end| end.min(until));
-        let mut waits: FuturesUnordered<_> = self
-            .places
-            .iter()
-            .map(|(member, place)| async move { (*member, place.wait(until).await) })
-            .collect();
-        let Some((member, ended)) = waits.next().await else {
-            return Ok(false);
+        let (heard, ended) = {
+            let mut ears: FuturesUnordered<_> = self
+                .ears
+                .iter()
+                .map(|(member, ear)| async move { (*member, ear.wait(until).await) })
+                .collect();
+            tokio::select! {
+                biased;
+                ended = self.place.wait(until) => (None, ended),
+                Some((member, ended)) = ears.next() => (Some(member), ended),
+            }
         };
-        drop(waits);
-        if ended.is_err() {
-            self.leave(member)?;
-            return Ok(true);
+        match (heard, ended) {
+            (Some(member), Err(_)) => {
+                // Its client was shut down: the others go on without it.
+                self.ears.retain(|(other, _)| *other != member);
+                self.patience.out_of_reach(member);
+                return Ok(Told::Instance);
+            }
+            (None, Err(Error::Closed)) => {
+                // So was the one with the queue.
+                (self.home, self.place) = enter(self.caller)?;
+                return Ok(Told::Turn);
+            }
+            (_, ended) => ended?,
         }
         let now = clock.now();
         if now >= until {
-            return Ok(false);
+            return Ok(Told::Time);
         }
+        let Some(member) = heard else {
+            return Ok(Told::Turn);
+        };
         if now >= self.quarantined[member] {
             self.patience.free(member);
         }
-        Ok(true)
-    }
-
-    /// The next in line has nothing to look at.
-    fn has_lock(&self) {
-        self.places[0].1.has_lock();
+        Ok(Told::Instance)
     }
 }
+
+/// Takes the last place in the queue, with the first client that is there.
+fn enter<'a>(caller: &Caller<'a>) -> Result<(&'a Part, Place)> {
+    let wish = Wish {
+        owner: caller.owner,
+        terms: None,
+        deadline: caller.deadline,
+    };
+    for part in caller.lock.parts() {
+        let core = part.core();
+        match core
+            .waiters
+            .enter(&caller.lock.queue, wish, core.clock.now())
+        {
+            Err(Error::Closed) => {}
+            entered => return entered.map(|place| (part, place)),
+        }
+    }
+    Err(Error::Closed)
+}
+
+/// A round and what follows from it take no longer: two looks of half a second, if there is a token.
+const LONGEST_ROUND: Duration = Duration::from_secs(1);
 
 /// A subscription takes a round trip, or a connection to be opened.
 const LISTENING_SOON: Duration = Duration::from_millis(500);

@@ -227,6 +227,9 @@ impl Whole {
         }
         state.count += 1;
         state.watched += u32::from(terms.watched);
+        if terms.watched {
+            state.quorum.let_renew();
+        }
         if let Some(bound) = terms.max_hold {
             state.quorum.bound(now + bound);
         }

@@ -26,8 +26,8 @@ use crate::wait::{Waiters, Wake};
 
 pub(crate) use acquire::{Acquiring, Attempt};
 pub use reentry::Reentry;
-pub(crate) use release::Claim;
 pub use release::Unlocked;
+pub(crate) use release::{Claim, warn_elsewhere};
 pub(crate) use settle::{Job, settle};
 pub(crate) use together::{AllTaken, Together};
 pub(crate) use upkeep::{Extension, Kept, Turn, Upkeep};

@@ -8,6 +8,7 @@ use super::{Core, Session};
 use crate::clock::Moment;
 use crate::error::{Error, LostReason, UnlockUnconfirmed};
 use crate::hold::{Command, Dropped, Hold, Share, State, Terms};
+use crate::key::LockKey;
 use crate::owner::Owner;
 use crate::script::{self, Transferred, Unlocked as Answer};
 use crate::server::{Failure, Sent};
@@ -97,14 +98,10 @@ impl Claim {
     /// that task does next would re-enter the lock.
     fn warn_elsewhere(&mut self) {
         let owner = self.hold.owner();
-        if owner.is_left_behind() && !std::mem::replace(&mut self.warned, true) {
-            tracing::warn!(
-                lock.hash = %self.hold.key().fingerprint(),
-                %owner,
-                here = %Owner::current(),
-                "a guard is ended in another task than it was taken in; take it with an owner of \
-                 its own: .owner(&Owner::new())"
-            );
+        // Parts are ended wherever it suits the whole.
+        if !self.share.part && owner.is_left_behind() && !std::mem::replace(&mut self.warned, true)
+        {
+            warn_elsewhere(self.hold.key(), owner);
         }
     }
 
@@ -156,6 +153,17 @@ impl Drop for Claim {
             .change(&self.hold, |state| state.drop_claim(share, now));
         core.after_drop(&self.hold, dropped);
     }
+}
+
+/// Says that a guard of this owner is ended by another.
+pub(crate) fn warn_elsewhere(key: &LockKey, owner: Owner) {
+    tracing::warn!(
+        lock.hash = %key.fingerprint(),
+        %owner,
+        here = %Owner::current(),
+        "a guard is ended in another task than it was taken in; take it with an owner of its own: \
+         .owner(&Owner::new())"
+    );
 }
 
 /// An unlock under way: the claim is ended, and Redis is to be told.

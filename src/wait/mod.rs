@@ -5,6 +5,7 @@
 //! after it.
 
 mod backoff;
+mod ear;
 mod messages;
 mod queue;
 mod subscriptions;
@@ -24,6 +25,7 @@ use crate::owner::Owner;
 use crate::server::Source;
 
 pub use backoff::{Backoff, Wake};
+pub(crate) use ear::Ear;
 pub(crate) use messages::{Line, Messages, open as open_messages};
 use queue::{Queue, Retreat};
 pub(crate) use subscriptions::{Heard, Subscription, Subscriptions};
@@ -102,7 +104,8 @@ impl Waiters {
 
     /// Whether anybody of this client waits for the lock.
     pub(crate) fn is_awaited(&self, key: &LockKey) -> bool {
-        self.queues.lock().by_key.contains_key(key)
+        let queues = self.queues.lock();
+        queues.by_key.get(key).is_some_and(Queue::is_awaited)
     }
 
     /// Lets the lock's contender try: it may have become free.
@@ -209,18 +212,12 @@ impl Place {
     /// Waits until it is told to look, but not beyond `until`; at least a millisecond. The error
     /// is one that ends the wait.
     pub(crate) async fn wait(&self, until: Moment) -> Result<(), Error> {
-        let clock = &self.waiters.clock;
-        let now = clock.now();
-        let until = until.max(now + SHORTEST);
+        self.ticket.wait(&self.waiters.clock, until).await
+    }
+
+    /// It looks again by then, whatever it does until then.
+    pub(crate) fn promise(&self, until: Moment) {
         self.ticket.promise(until);
-        tokio::select! {
-            biased;
-            () = self.ticket.told() => {}
-            () = clock.sleep_until(until), if !mutant!("no_timer") => {}
-        }
-        // A woken contender has a poll cap to do what it was woken for.
-        self.ticket.promise(clock.now());
-        self.ticket.failure().map_or(Ok(()), Err)
     }
 
     /// What has come of a hand-over to this waiter.
@@ -274,6 +271,14 @@ impl Place {
         }
     }
 
+    /// As [`Place::note_outage`], but ends no wait yet.
+    pub(crate) fn remember_outage(&self, outage: Option<&Error>) {
+        let mut queues = self.waiters.queues.lock();
+        if let Some(queue) = queues.by_key.get_mut(&*self.key) {
+            queue.remember_outage(outage);
+        }
+    }
+
     /// What kept the contender from asking when it last tried.
     pub(crate) fn outage(&self) -> Option<Error> {
         let queues = self.waiters.queues.lock();
@@ -292,19 +297,7 @@ impl Place {
     ///
     /// The subscription stays; a connection that was being opened is opened elsewhere.
     pub(crate) async fn subscribed(&self, source: &Source, limit: Duration) {
-        // Before the wish can be seen: who sees it and finds nobody at it opens a connection.
-        let opening = self.waiters.messages.begin(&self.waiters);
-        let subscription = {
-            let mut queues = self.waiters.queues.lock();
-            let Some(queue) = queues.by_key.get_mut(&*self.key) else {
-                return;
-            };
-            queue.subscription(|| self.waiters.subscriptions.subscribe(&self.key))
-        };
-        if let Some(opening) = opening {
-            opening.open(source, limit).await;
-        }
-        subscription.settled().await;
+        self.waiters.subscribed(&self.key, source, limit).await;
     }
 }
 
@@ -328,9 +321,6 @@ const SLOW_ANSWER: Duration = Duration::from_secs(1);
 
 /// Others have got what they wait for by then, or they do not wait.
 const LONGEST_RETREAT: Duration = Duration::from_millis(5);
-
-/// No wait is shorter: a TTL of nothing must not become a busy loop.
-const SHORTEST: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
 mod tests {

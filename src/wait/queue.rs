@@ -15,6 +15,8 @@ use crate::owner::Owner;
 #[derive(Default)]
 pub(super) struct Queue {
     waiting: VecDeque<Arc<Ticket>>,
+    /// Those who hear of the lock without waiting for it.
+    listening_in: Vec<Arc<Ticket>>,
     /// The id of the one that may talk to Redis.
     contender: Option<u64>,
     subscription: Option<Subscription>,
@@ -42,6 +44,14 @@ impl Queue {
         self.waiting.push_back(ticket);
     }
 
+    pub(super) fn listen_in(&mut self, ticket: Arc<Ticket>) {
+        self.listening_in.push(ticket);
+    }
+
+    pub(super) fn listen_no_more(&mut self, ticket: &Ticket) {
+        self.listening_in.retain(|other| other.id != ticket.id);
+    }
+
     /// One who leaves with the lock has met no outage, and lets its owner's other requests re-enter.
     pub(super) fn leave(&mut self, ticket: &Ticket, with_lock: bool) {
         match self.waiting.front() {
@@ -59,7 +69,11 @@ impl Queue {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.waiting.is_empty() && self.listening_in.is_empty()
+    }
+
+    pub(super) fn is_awaited(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
     pub(super) fn is_contender(&self, ticket: &Ticket) -> bool {
@@ -68,7 +82,14 @@ impl Queue {
     }
 
     pub(super) fn wake_contender(&self) {
+        self.tell_listeners();
         if let Some(ticket) = self.contender() {
+            ticket.tell();
+        }
+    }
+
+    fn tell_listeners(&self) {
+        for ticket in &self.listening_in {
             ticket.tell();
         }
     }
@@ -83,12 +104,18 @@ impl Queue {
         }
     }
 
-    pub(super) fn note_outage(&mut self, outage: Option<&Error>) {
+    /// Lets those who give up know what keeps the contender from asking.
+    pub(super) fn remember_outage(&mut self, outage: Option<&Error>) {
         let refused = matches!(self.outage, Some(Error::Refused { .. }));
         // What the server said tells more than that it could not be asked again in time.
         if !(refused && matches!(outage, Some(Error::Unavailable { .. }))) {
             self.outage = outage.cloned();
         }
+    }
+
+    /// As [`Queue::remember_outage`], and ends the waits of those who would wait for ever.
+    pub(super) fn note_outage(&mut self, outage: Option<&Error>) {
+        self.remember_outage(outage);
         if let Some(error) = outage {
             for ticket in self.waiting.iter().filter(|ticket| ticket.is_patient()) {
                 ticket.fail(error);
@@ -101,7 +128,7 @@ impl Queue {
     }
 
     pub(super) fn fail(&self, error: &Error) {
-        for ticket in &self.waiting {
+        for ticket in self.waiting.iter().chain(&self.listening_in) {
             ticket.fail(error);
         }
     }
@@ -129,6 +156,10 @@ impl Queue {
         until: Moment,
     ) -> Option<Arc<Ticket>> {
         let contender = self.contender()?;
+        if !self.listening_in.is_empty() {
+            // It has to be free for a moment to be had together with others.
+            return None;
+        }
         if contender.unanswered_since().is_some() {
             // It asks Redis already, and may get the lock by that.
             return None;
@@ -166,12 +197,12 @@ impl Queue {
         if let Some(retreat) = &mut self.retreat
             && now < retreat.until
         {
-            if std::mem::take(&mut retreat.own) {
-                return;
+            let is_own = std::mem::take(&mut retreat.own);
+            if !is_own {
+                retreat.releases = retreat.releases.saturating_sub(1);
             }
-            retreat.releases = retreat.releases.saturating_sub(1);
-            if retreat.releases > 0 {
-                return;
+            if is_own || retreat.releases > 0 {
+                return self.tell_listeners();
             }
             self.retreat = None;
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::clock::Moment;
+use crate::clock::{Clock, Moment};
 use crate::error::Error;
 use crate::hold::{Command, Hold, Terms};
 use crate::owner::Owner;
@@ -94,8 +94,19 @@ impl Ticket {
         self.told.notify_one();
     }
 
-    pub(super) async fn told(&self) {
-        self.told.notified().await;
+    /// Waits until it is told to look, but not beyond `until`; at least a millisecond. The error
+    /// is one that ends the wait.
+    pub(super) async fn wait(&self, clock: &Clock, until: Moment) -> Result<(), Error> {
+        let until = until.max(clock.now() + SHORTEST);
+        self.promise(until);
+        tokio::select! {
+            biased;
+            () = self.told.notified() => {}
+            () = clock.sleep_until(until), if !mutant!("no_timer") => {}
+        }
+        // A woken contender has a poll cap to do what it was woken for.
+        self.promise(clock.now());
+        self.failure().map_or(Ok(()), Err)
     }
 
     pub(super) fn promise(&self, at: Moment) {
@@ -144,7 +155,7 @@ impl Ticket {
         Some(outlook.acquire.take())
     }
 
-    pub(super) fn failure(&self) -> Option<Error> {
+    fn failure(&self) -> Option<Error> {
         self.outlook.lock().failure.take()
     }
 
@@ -285,3 +296,6 @@ impl Drop for Receiver {
         self.ticket.disappoint();
     }
 }
+
+/// No wait is shorter: a TTL of nothing must not become a busy loop.
+const SHORTEST: Duration = Duration::from_millis(1);

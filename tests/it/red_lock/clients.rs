@@ -50,6 +50,41 @@ async fn a_client_that_ends_takes_its_instance_with_it_and_no_more() {
     }
 }
 
+/// A client that ends releases what it holds: nobody may believe in a quorum then that is gone.
+#[tokio::test]
+async fn a_majority_of_clients_that_end_end_the_lock_before_another_has_it() {
+    let servers = Servers::start(3).await;
+    let clients = servers.clients().await;
+    let lock = lock_of(&clients, "l");
+    let guard = lock.lock().await.unwrap();
+    has(&guard, 3).await;
+    let token = guard.lost_token();
+    clients[2].shutdown().await;
+    assert!(guard.is_valid() && !token.is_cancelled());
+    let other = servers.lock("l").await;
+    let waiting = tokio::spawn(async move {
+        let theirs = other.lock().await.unwrap();
+        (theirs, std::time::Instant::now())
+    });
+    tokio::time::sleep(ms(200)).await;
+    let told = tokio::spawn({
+        let token = token.clone();
+        async move {
+            token.cancelled().await;
+            std::time::Instant::now()
+        }
+    });
+    tokio::task::yield_now().await;
+    clients[0].shutdown().await;
+    assert!(!guard.is_valid());
+    let (theirs, at) = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
+    let told = tokio::time::timeout(SOON, told).await.unwrap().unwrap();
+    assert!(told <= at, "told {:?} after", told - at);
+    assert_eq!(guard.lost().await.reason(), LostReason::ShutDown);
+    assert!(guard.unlock().await.unwrap_err().is_lost());
+    assert!(theirs.is_valid());
+}
+
 #[tokio::test]
 async fn clients_that_all_end_end_the_lock_and_every_wait() {
     let servers = Servers::start(3).await;

@@ -80,7 +80,6 @@ async fn a_fixed_lease_runs_out_and_its_holder_is_told_before_anybody_else_gets_
     let error = guard.unlock().await.unwrap_err();
     assert!(error.is_lost(), "{error}");
     assert!(theirs.is_valid());
-    servers.assert_counts("l", [1, 1, 1]).await;
 }
 
 #[tokio::test]

@@ -13,7 +13,8 @@ fn the_normal_path_says_nothing_at_info_or_above() {
         async {
             let logs = Logs::of_this_process();
             let servers = Servers::start(3).await;
-            let lease = |builder: lockdog::ClientBuilder| builder.watchdog_lease(ms(1_200));
+            // So long that a busy machine does not endanger it, and extended while this lasts.
+            let lease = |builder: lockdog::ClientBuilder| builder.watchdog_lease(ms(3_600));
             let clients = servers.clients_with(lease).await;
             let (mine, yours) = (lock_of(&clients, "l"), servers.lock("l").await);
             // Tasks, so that whatever ends in another task than it began in would be told.
@@ -98,17 +99,11 @@ fn a_quorum_in_danger_and_one_that_is_lost_are_told_with_each_instance() {
                 loud.into_iter().find(|line| line.text.contains(part))
             };
             eventually(SOON, "the danger is told", async || {
-                warns("quorum in danger").is_some()
+                warns("quorum in jeopardy").is_some()
             })
             .await;
-            let danger = warns("quorum in danger").unwrap().text;
-            for part in [
-                "lock.hash=",
-                "owner=",
-                "instances=",
-                "127.0.0.1:",
-                "margin=0",
-            ] {
+            let danger = warns("quorum in jeopardy").unwrap().text;
+            for part in ["lock.hash=", "owner=", "instances=", "127.0.0.1:"] {
                 assert!(danger.contains(part), "{danger}");
             }
             // Once, however often it is tried again.
@@ -116,7 +111,7 @@ fn a_quorum_in_danger_and_one_that_is_lost_are_told_with_each_instance() {
             eventually(SOON, "it is over", async || {
                 let said = logs.at_least(Level::DEBUG);
                 said.iter()
-                    .any(|line| line.text.contains("quorum held again"))
+                    .any(|line| line.text.contains("quorum extended again"))
             })
             .await;
             assert!(guard.is_valid());
@@ -147,7 +142,7 @@ fn a_quorum_in_danger_and_one_that_is_lost_are_told_with_each_instance() {
             let dangers = logs.at_least(Level::WARN);
             let dangers = dangers
                 .iter()
-                .filter(|line| line.text.contains("in danger"));
+                .filter(|line| line.text.contains("in jeopardy"));
             assert_eq!(dangers.count(), 2);
         },
     );

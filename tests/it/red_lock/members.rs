@@ -51,6 +51,25 @@ async fn a_member_locked_inside_counts_until_it_is_unlocked_in_whatever_order() 
     servers.assert_clean().await;
 }
 
+/// Whoever holds a quorum of members by themselves has the whole at hand, and waits for nobody.
+#[tokio::test]
+async fn an_owner_of_a_quorum_of_members_gets_the_whole_around_them() {
+    let servers = Servers::start(3).await;
+    let clients = servers.clients_without_polling().await;
+    let lock = lock_of(&clients, "l");
+    let one = clients[0].lock("l").lock().await.unwrap();
+    let two = clients[2].lock("l").lock().await.unwrap();
+    let other = lock.try_lock().owner(&Owner::new()).await.unwrap();
+    assert!(other.is_none());
+    let guard = tokio::time::timeout(SOON, async { lock.lock().await });
+    let guard = guard.await.expect("it waits for nobody").unwrap();
+    servers.assert_counts("l", [2, 1, 2]).await;
+    drop((one, two));
+    servers.assert_counts("l", [1, 1, 1]).await;
+    guard.unlock().await.unwrap();
+    servers.assert_counts("l", [0; 3]).await;
+}
+
 #[tokio::test]
 async fn a_nested_acquire_of_the_whole_is_no_count_of_the_members() {
     let servers = Servers::start(3).await;

@@ -3,7 +3,7 @@
 use std::future::IntoFuture;
 use std::time::Duration;
 
-use lockdog::{Error, LostReason, Owner, RedLock, Unlocked};
+use lockdog::{Error, InstanceState, LostReason, Owner, RedLock, Unlocked};
 
 use super::{SOON, Servers, has, lock_of, ms, states};
 use crate::support::eventually;
@@ -147,7 +147,11 @@ async fn a_nested_acquire_heals_one_instance_that_lost_it() {
     servers.views[1].cmd(&["DEL", "l"]).await;
     let inner = lock.lock().lease(ms(20_000)).await.unwrap();
     assert!(inner.remaining() > ms(10_000));
-    // The round that noticed it asks no more; the next one takes it again.
+    eventually(SOON, "that round noticed it", async || {
+        matches!(states(&inner)[1], InstanceState::Lost)
+    })
+    .await;
+    // It asked no more; the next one takes it again.
     let longer = lock.lock().lease(ms(30_000)).await.unwrap();
     has(&longer, 3).await;
     servers.assert_counts("l", [1, 1, 1]).await;
@@ -161,7 +165,7 @@ async fn a_nested_acquire_that_finds_no_quorum_leaves_the_outer_hold_as_it_was()
     let clients = servers
         .clients_with(|builder| {
             builder
-                .watchdog_lease(ms(1_500))
+                .watchdog_lease(ms(5_000))
                 .command_timeout(ms(300))
                 .poll_cap(ms(100))
         })

@@ -1,0 +1,183 @@
+//! What the handles and requests of one lock share.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::part::Part;
+use super::whole::Whole;
+use crate::clock::{Clock, Moment};
+use crate::error::{Error, Result};
+use crate::hold::Terms;
+use crate::key::LockKey;
+use crate::lease;
+use crate::lock::Lock;
+use crate::owner::Owner;
+use crate::quorum::Rules;
+use crate::request::Wish;
+use crate::session::Core;
+
+/// What the handles and requests of one lock share.
+#[derive(Clone)]
+pub(crate) struct Inner {
+    /// In the order of their clients and names, whatever order they were given in.
+    parts: Arc<[Part]>,
+    /// Which of the parts was given first, second, and so on.
+    pub(super) given: Arc<[usize]>,
+    /// Parts that cannot be used are an error of each request.
+    pub(super) refused: Option<Error>,
+    pub(super) name: Arc<str>,
+    /// Tells it from every other lock of this process.
+    pub(super) id: Arc<str>,
+    /// What its queue is called.
+    pub(super) queue: Arc<LockKey>,
+    pub(super) masked: usize,
+    pub(super) fenced: bool,
+    pub(super) max_lease: Duration,
+    pub(super) min_validity: Duration,
+}
+
+impl Inner {
+    pub(super) fn new(locks: Vec<Lock>) -> Self {
+        let mut refused = None;
+        let mut parts = Vec::with_capacity(locks.len());
+        for (place, lock) in locks.iter().enumerate() {
+            match lock.key() {
+                Ok(key) => parts.push((place, Part::new(lock.session().clone(), key.clone()))),
+                Err(error) => refused = Some(error),
+            }
+        }
+        parts.sort_by(|(_, one), (_, other)| one.place().cmp(&other.place()));
+        let is_twice = parts.windows(2).any(|pair| pair[0].1.is(&pair[1].1));
+        if locks.is_empty() {
+            let why = "it needs at least one lock".to_owned();
+            refused = Some(Error::invalid("locks", why));
+        } else if is_twice {
+            let why = "the same lock of the same client is given twice".to_owned();
+            refused = Some(Error::invalid("locks", why));
+        }
+        let mut given: Vec<usize> = (0..parts.len()).collect();
+        given.sort_by_key(|part| parts[*part].0);
+        let mut names: Vec<&str> = Vec::new();
+        for lock in &locks {
+            if !names.contains(&lock.name()) {
+                names.push(lock.name());
+            }
+        }
+        Self {
+            parts: parts.into_iter().map(|(_, part)| part).collect(),
+            given: given.into(),
+            refused,
+            name: names.join(", ").into(),
+            id: "".into(),
+            queue: Arc::new(LockKey::of_several("")),
+            masked: 0,
+            fenced: false,
+            max_lease: DEFAULT_MAX_LEASE,
+            min_validity: Duration::ZERO,
+        }
+    }
+
+    /// With the id that its settings give it.
+    pub(super) fn identified(mut self) -> Self {
+        let mut id = format!("{}{}", self.masked, if self.fenced { "!" } else { "" });
+        for part in &*self.parts {
+            id.push_str(&format!(" {} {:?}", part.core().id, part.key().key()));
+        }
+        self.queue = Arc::new(LockKey::of_several(&id));
+        self.id = id.into();
+        self
+    }
+
+    pub(super) fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn is_fenced(&self) -> bool {
+        self.fenced
+    }
+
+    pub(super) fn longest_lease(&self) -> Duration {
+        self.max_lease
+    }
+
+    /// The client that knows of its holds in this process.
+    pub(super) fn home(&self) -> &Part {
+        &self.parts[0]
+    }
+
+    pub(super) fn clock(&self) -> &Clock {
+        &self.home().core().clock
+    }
+
+    pub(super) fn rules(&self, terms: &Terms, max_until: Moment) -> Rules {
+        let members = self.parts.len();
+        Rules {
+            members,
+            need: Rules::need(members, self.masked),
+            reads: if self.fenced {
+                Rules::reads(members, self.masked)
+            } else {
+                0
+            },
+            lease: terms.lease,
+            renewed: terms.watched,
+            min_validity: self.min_validity,
+            max_until,
+        }
+    }
+
+    /// What a request means for this lock. Checks everything that can be checked before a command is
+    /// sent.
+    pub(super) fn terms(&self, wish: &Wish) -> Result<Terms> {
+        if let Some(refused) = &self.refused {
+            return Err(refused.clone());
+        }
+        let members = self.parts.len();
+        if Rules::need(members, self.masked) > members {
+            let why = format!("{members} locks cannot mask so many, got={}", self.masked);
+            return Err(Error::invalid("masking", why));
+        }
+        lease::check("max_lease", self.max_lease, Duration::MAX)?;
+        let mut shortest: Option<Terms> = None;
+        for part in self.parts() {
+            let terms = wish.terms(&part.core().settings)?;
+            if shortest.is_none_or(|found| terms.lease < found.lease) {
+                shortest = Some(terms);
+            }
+        }
+        let terms = shortest.ok_or(Error::Closed)?;
+        lease::check("lease", terms.lease, self.max_lease)?;
+        let gone = self.min_validity.saturating_add(lease::drift(terms.lease));
+        if gone >= terms.lease {
+            let why = format!(
+                "it must be less than the lease={:?} and what clocks take of it, got={:?}",
+                terms.lease, self.min_validity
+            );
+            return Err(Error::invalid("min_validity", why));
+        }
+        Ok(terms)
+    }
+
+    /// An error if so many of its clients were shut down that no quorum is left.
+    pub(super) fn open(&self) -> Result<()> {
+        let open = self.parts.iter().filter(|part| part.core().open().is_ok());
+        if open.count() < Rules::need(self.parts.len(), self.masked) {
+            return Err(Error::Closed);
+        }
+        Ok(())
+    }
+
+    /// What `owner` holds already, or held and has a guard of still.
+    pub(super) fn known(&self, owner: Owner) -> Option<Arc<Whole>> {
+        let core: &Arc<Core> = self.home().core();
+        let known: Arc<dyn Any + Send + Sync> = core.upkeep.known(owner, &self.id)?;
+        known.downcast().ok()
+    }
+}
+
+const DEFAULT_MAX_LEASE: Duration = Duration::from_secs(120);

@@ -1,0 +1,101 @@
+//! Hearing of a lock without a place in its queue.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::Waiters;
+use super::ticket::{Ticket, Wish};
+use crate::clock::Moment;
+use crate::error::Error;
+use crate::key::LockKey;
+use crate::owner::Owner;
+use crate::server::Source;
+
+/// Hears when a lock may be free, and waits for it in nobody's way: for those who want it together with
+/// others only, which may be long after it is free. Gone when dropped.
+pub(crate) struct Ear {
+    waiters: Arc<Waiters>,
+    key: Arc<LockKey>,
+    ticket: Arc<Ticket>,
+}
+
+impl Waiters {
+    /// Hears of the lock from now on.
+    pub(crate) fn listen_in(
+        self: &Arc<Self>,
+        key: &Arc<LockKey>,
+        owner: Owner,
+    ) -> Result<Ear, Error> {
+        let mut queues = self.queues.lock();
+        if queues.closed {
+            return Err(Error::Closed);
+        }
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let wish = Wish {
+            owner,
+            terms: None,
+            deadline: None,
+        };
+        let ticket = Arc::new(Ticket::new(id, wish, self.clock.now()));
+        let queue = queues.by_key.entry(key.clone()).or_default();
+        queue.listen_in(ticket.clone());
+        Ok(Ear {
+            waiters: self.clone(),
+            key: key.clone(),
+            ticket,
+        })
+    }
+
+    /// See [`Place::subscribed`](super::Place::subscribed).
+    pub(super) async fn subscribed(
+        self: &Arc<Self>,
+        key: &Arc<LockKey>,
+        source: &Source,
+        limit: Duration,
+    ) {
+        // Before the wish can be seen: who sees it and finds nobody at it opens a connection.
+        let opening = self.messages.begin(self);
+        let subscription = {
+            let mut queues = self.queues.lock();
+            let Some(queue) = queues.by_key.get_mut(&**key) else {
+                return;
+            };
+            queue.subscription(|| self.subscriptions.subscribe(key))
+        };
+        if let Some(opening) = opening {
+            opening.open(source, limit).await;
+        }
+        subscription.settled().await;
+    }
+}
+
+impl Ear {
+    /// Waits until the lock may be free, but not beyond `until`; at least a millisecond. The error is
+    /// the client's end.
+    pub(crate) async fn wait(&self, until: Moment) -> Result<(), Error> {
+        self.ticket.wait(&self.waiters.clock, until).await
+    }
+
+    /// See [`Place::subscribed`](super::Place::subscribed).
+    ///
+    /// # Cancel safety
+    ///
+    /// The subscription stays; a connection that was being opened is opened elsewhere.
+    pub(crate) async fn subscribed(&self, source: &Source, limit: Duration) {
+        self.waiters.subscribed(&self.key, source, limit).await;
+    }
+}
+
+impl Drop for Ear {
+    fn drop(&mut self) {
+        let mut queues = self.waiters.queues.lock();
+        let Some(queue) = queues.by_key.get_mut(&*self.key) else {
+            return;
+        };
+        queue.listen_no_more(&self.ticket);
+        if queue.is_empty() {
+            queues.by_key.remove(&*self.key);
+        }
+    }
+}
