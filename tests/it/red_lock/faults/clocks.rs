@@ -16,7 +16,7 @@ async fn a_clock_set_ahead_by_a_minute_costs_a_holder_one_of_five_for_a_moment()
     let (mine, yours) = (stand.lock().await, stand.lock().await);
     let guard = take(&mine).await;
     eventually(SOON, "it has all", async || guard.margin() == 2).await;
-    let crowd = Crowd::start(&[yours.clone()]);
+    let crowd = Crowd::start(std::slice::from_ref(&yours));
     let redis = stand.servers[0].redis().await;
     let field = redis.hash(NAME).await;
     let mut watched = Watched::new(guard);

@@ -19,7 +19,7 @@ async fn two_of_five_frozen_for_longer_than_the_lease_and_three_for_a_part_of_it
     let (mine, yours) = (stand.lock().await, stand.lock().await);
     let guard = take(&mine).await;
     eventually(SOON, "it has all", async || guard.margin() == 2).await;
-    let crowd = Crowd::start(&[yours.clone()]);
+    let crowd = Crowd::start(std::slice::from_ref(&yours));
     let mut watched = Watched::new(guard);
     for frozen in &stand.servers[..2] {
         frozen.pause();
@@ -56,7 +56,7 @@ async fn a_holder_is_told_when_three_of_five_are_frozen_for_longer_than_the_leas
     let stand = Stand::start(5).await;
     let (mine, yours) = (stand.lock().await, stand.lock().await);
     let watched = Watched::new(take(&mine).await);
-    let crowd = Crowd::start(&[yours.clone()]);
+    let crowd = Crowd::start(std::slice::from_ref(&yours));
     for frozen in &stand.servers[2..] {
         frozen.pause();
     }

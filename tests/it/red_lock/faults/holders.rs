@@ -135,7 +135,7 @@ async fn a_client_that_is_shut_down_leaves_the_lock_to_the_others() {
         ids.sort();
         let ended = mine.iter().position(|client| client.id() == ids[place]);
         let ended = ended.unwrap();
-        let crowd = Crowd::start(&[yours.clone()]);
+        let crowd = Crowd::start(std::slice::from_ref(&yours));
         mine[ended].shutdown().await;
         let redis = stand.servers[ended].redis().await;
         let its = mine[ended].id().to_string();

@@ -98,7 +98,7 @@ async fn a_hold_outlives_two_of_five_killed_and_not_a_third() {
     let (mine, yours) = (stand.lock().await, stand.lock().await);
     let guard = take(&mine).await;
     eventually(SOON, "it has all", async || guard.margin() == 2).await;
-    let crowd = Crowd::start(&[yours.clone()]);
+    let crowd = Crowd::start(std::slice::from_ref(&yours));
     let mut watched = Watched::new(guard);
     stand.servers[3].kill();
     watched.stays_valid(LEASE / 2).await;

@@ -36,7 +36,7 @@ async fn minority_then_majority(lost: &[Direction]) {
     let guard = take(&mine).await;
     eventually(SOON, "it has all", async || guard.margin() == 2).await;
     let mut watched = Watched::new(guard);
-    let crowd = Crowd::start(&[yours.clone()]);
+    let crowd = Crowd::start(std::slice::from_ref(&yours));
     cut_off(&stand, 2, lost);
     watched.stays_valid(LEASE * 3 / 2).await;
     assert_lost(&stand, 2);

@@ -107,7 +107,7 @@ async fn an_instance_that_withdraws_its_permission_is_lost_and_had_again() {
     let redis = stand.servers[0].redis().await;
     let guard = take(&mine).await;
     eventually(SOON, "it has all", async || guard.margin() == 2).await;
-    let crowd = Crowd::start(&[yours.clone()]);
+    let crowd = Crowd::start(std::slice::from_ref(&yours));
     let acl = |rights: &'static [&'static str]| {
         let redis = redis.clone();
         async move {

@@ -18,7 +18,7 @@ async fn an_instance_that_came_back_empty_is_not_taken_again_before_its_quaranti
     let (mine, yours) = (stand.lock().await, stand.lock().await);
     let guard = take(&mine).await;
     eventually(SOON, "it has all", async || guard.margin() == 1).await;
-    let crowd = Crowd::start(&[yours.clone()]);
+    let crowd = Crowd::start(std::slice::from_ref(&yours));
     let before = Instant::now();
     empty(&stand.servers[0], Emptied::Restart).await;
     let mut watched = Watched::new(guard);
@@ -125,7 +125,7 @@ async fn an_instance_that_came_back_with_its_data_goes_on_where_it_was() {
     let (mine, yours) = (stand.lock().await, stand.lock().await);
     let guard = take(&mine).await;
     eventually(SOON, "it has all", async || guard.margin() == 1).await;
-    let crowd = Crowd::start(&[yours.clone()]);
+    let crowd = Crowd::start(std::slice::from_ref(&yours));
     let mut watched = Watched::new(guard);
     for (member, server) in stand.servers.iter().enumerate() {
         let field = server.redis().await.hash(NAME).await;
