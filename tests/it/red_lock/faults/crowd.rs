@@ -1,7 +1,8 @@
 //! Owners of several sets of clients who want one lock all the time.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lockdog::{Guard, Owner, RedLock};
@@ -22,8 +23,9 @@ struct Run {
     cell: Cell,
     over: AtomicBool,
     visits: AtomicU64,
-    /// Tokens of fenced locks only grow.
+    /// The largest token that anybody got.
     largest_token: AtomicU64,
+    tokens: Mutex<BTreeSet<u64>>,
 }
 
 impl Crowd {
@@ -53,6 +55,20 @@ impl Crowd {
 
     /// Ends it: nobody hung, nobody panicked, and no two were inside together.
     pub(super) async fn end(mut self) {
+        self.stop().await;
+        let visits = self.run.visits.load(Ordering::Relaxed);
+        self.run.cell.assert_exclusive(visits as i64);
+    }
+
+    /// Ends it where two may have been inside: nobody hung or panicked, and each token was larger than
+    /// all that anybody had when it was asked for.
+    pub(super) async fn end_of_tokens(mut self) {
+        self.stop().await;
+        let tokens = self.run.tokens.lock().unwrap().len();
+        assert!(tokens > 0, "they had no tokens");
+    }
+
+    async fn stop(&mut self) {
         self.run.over.store(true, Ordering::Relaxed);
         let ended = async {
             while let Some(task) = self.tasks.join_next().await {
@@ -61,8 +77,6 @@ impl Crowd {
         };
         let ended = tokio::time::timeout(SOON * 2, ended).await;
         ended.expect("nobody hangs");
-        let visits = self.run.visits.load(Ordering::Relaxed);
-        self.run.cell.assert_exclusive(visits as i64);
     }
 }
 
@@ -76,10 +90,17 @@ async fn contend(lock: RedLock, run: Arc<Run>) {
         } else {
             request
         };
+        let before = run.largest_token.load(Ordering::SeqCst);
         let Ok(Some(guard)) = request.await else {
             tokio::time::sleep(ms(5)).await;
             continue;
         };
+        if let Some(token) = guard.token() {
+            assert!(token > before, "token {token} after {before}");
+            let is_new = run.tokens.lock().unwrap().insert(token);
+            assert!(is_new, "token {token} twice");
+            run.largest_token.fetch_max(token, Ordering::SeqCst);
+        }
         visit(&guard, &run).await;
         if round % 3 == 0 {
             drop(guard);
@@ -96,10 +117,6 @@ async fn visit(guard: &Guard, run: &Run) {
         return;
     }
     let entered = Instant::now();
-    if let Some(token) = guard.token() {
-        let before = run.largest_token.fetch_max(token, Ordering::Relaxed);
-        assert!(token > before, "token {token} after {before}");
-    }
     tokio::select! {
         // Cancelled before its write, the visit changes nothing.
         biased;

@@ -157,7 +157,8 @@ async fn tokens_grow_after_all_instances_came_back_empty() {
     stand.assert_nothing_stays().await;
 }
 
-/// Catalogue, last list: 10. Whoever is inside has a larger token than everybody before.
+/// Catalogue, last list: 10. Two instances lose what they granted, again and again: two holders may
+/// well believe in the lock, but each has a larger token than all before it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_grow_for_a_crowd_though_a_clock_jumps_and_an_instance_is_flushed() {
     let mut servers = vec![RedisServer::builder().own_clock().start().await];
@@ -173,10 +174,9 @@ async fn tokens_grow_for_a_crowd_though_a_clock_jumps_and_an_instance_is_flushed
         crowd.await_visits(5).await;
         flushed.cmd(&["FLUSHALL"]).await;
         crowd.await_visits(5).await;
-        // One instance a lease may lose what it had.
-        tokio::time::sleep(LEASE / 4).await;
+        tokio::time::sleep(LEASE / 8).await;
     }
-    crowd.end().await;
+    crowd.end_of_tokens().await;
     stand.servers[0].set_clock(120);
     stand.assert_nothing_stays().await;
 }

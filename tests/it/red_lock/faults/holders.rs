@@ -1,5 +1,7 @@
 //! Holders that fail: a process that is frozen, a watchdog that panics, clients that are shut down.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use futures_util::future::join_all;
@@ -7,7 +9,7 @@ use lockdog::{Client, Error, LostReason, Owner};
 
 use super::crowd::Crowd;
 use super::fencing::Resource;
-use super::stand::{Stand, assert_busy, client, letters, red_lock, take};
+use super::stand::{Stand, assert_busy, await_letters, client, red_lock, take};
 use super::story::Watched;
 use super::{LEASE, NAME};
 use crate::red_lock::{SOON, ms};
@@ -62,6 +64,24 @@ async fn frozen_with_the_lock() {
     assert!(next.is_valid());
     holder.kill();
     next.unlock().await.unwrap();
+    stand.assert_nothing_stays().await;
+}
+
+/// Sleeping is being frozen, but for the clocks: nothing ran, and the time went on.
+#[tokio::test]
+async fn a_machine_that_slept_for_longer_than_the_lease_has_lost_its_lock_at_the_first_look() {
+    let stand = Stand::start(3).await;
+    let ahead = Arc::new(AtomicU64::new(0));
+    let clock = |builder: lockdog::ClientBuilder| builder.clock_ahead(ahead.clone());
+    let guard = take(&red_lock(&stand.clients_with(clock).await)).await;
+    assert!(guard.is_valid());
+    ahead.store(LEASE.as_nanos() as u64, Ordering::SeqCst);
+    assert!(!guard.is_valid(), "its deadline is over");
+    assert!(guard.remaining().is_zero());
+    let lost = tokio::time::timeout(SOON, guard.lost()).await;
+    assert_eq!(lost.expect("it is told").reason(), LostReason::Deadline);
+    drop(guard);
+    take(&stand.lock().await).await.unlock().await.unwrap();
     stand.assert_nothing_stays().await;
 }
 
@@ -160,8 +180,7 @@ async fn a_client_that_is_shut_down_leaves_the_lock_to_the_others() {
             .await
             .unwrap();
         let again = take(&lock).await;
-        let found = letters(&again.instances(), &stand);
-        assert_eq!(found.matches('A').count(), 2, "{found}");
+        await_letters(&again, &stand, ["UAA", "AUA", "AAU"][ended]).await;
         drop(again);
         crowd.await_visits(5).await;
         crowd.end().await;

@@ -6,7 +6,7 @@ use std::time::Instant;
 use lockdog::{Error, LostReason, Unlocked};
 
 use super::crowd::Crowd;
-use super::stand::{Stand, assert_busy, letters, take};
+use super::stand::{Stand, assert_busy, await_letters, letters, take};
 use super::story::Watched;
 use super::{LEASE, QUARANTINE};
 use crate::red_lock::faults::is_acquire;
@@ -24,12 +24,9 @@ async fn one_or_two_of_five_killed_before_an_acquire_keep_nobody_from_it() {
         stand.servers[dead].kill();
         crowd.await_visits(20).await;
         let guard = take(&mine).await;
-        eventually(SOON, "the others are all acquired", async || {
-            guard.margin() == margin
-        })
-        .await;
-        let found = letters(&guard.instances(), &stand);
-        assert_eq!(found, if dead == 0 { "UAAAA" } else { "UUAAA" });
+        let found = if dead == 0 { "UAAAA" } else { "UUAAA" };
+        await_letters(&guard, &stand, found).await;
+        assert_eq!(guard.margin(), margin);
         assert_busy(&yours).await;
         assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
     }
@@ -80,10 +77,7 @@ async fn two_of_five_killed_during_an_acquire_do_not_end_it() {
     assert!(watched.look());
     assert_busy(&yours).await;
     let guard = watched.into_guard();
-    eventually(SOON, "it has the three that live", async || {
-        letters(&guard.instances(), &stand) == "UUAAA"
-    })
-    .await;
+    await_letters(&guard, &stand, "UUAAA").await;
     guard.unlock().await.unwrap();
     let next = take(&yours).await;
     assert_busy(&mine).await;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use lockdog::{Error, Guard, Instance, InstanceState};
 
 use super::crowd::Crowd;
-use super::stand::{Stand, assert_busy, letters, take};
+use super::stand::{Stand, assert_busy, await_letters, letters, take};
 use super::story::Watched;
 use super::{LEASE, NAME};
 use crate::red_lock::{SOON, ms};
@@ -158,8 +158,7 @@ async fn an_instance_that_wants_a_password_is_lost_and_had_again() {
 /// Takes the lock from the four others: the report says why.
 async fn refused_by_the_first(stand: &Stand, lock: &lockdog::RedLock, code: &str) -> Guard {
     let guard = take(lock).await;
-    eventually(SOON, "it has the others", async || guard.margin() == 1).await;
-    assert_eq!(letters(&guard.instances(), stand), "UAAAA");
+    await_letters(&guard, stand, "UAAAA").await;
     assert_refused(&guard.instances(), stand, code);
     guard
 }

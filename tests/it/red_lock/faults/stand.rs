@@ -1,5 +1,7 @@
 //! Some servers, each behind a network of its own that can be told to fail.
 
+use std::time::Instant;
+
 use lockdog::{Client, ClientBuilder, Error, Guard, Instance, InstanceState, RedLock};
 
 use super::{LEASE, NAME};
@@ -186,6 +188,19 @@ pub(super) fn letters(instances: &[Instance], stand: &Stand) -> String {
         };
     }
     letters.into_iter().collect()
+}
+
+/// Waits until the instances are this to the whole.
+pub(super) async fn await_letters(guard: &Guard, stand: &Stand, wanted: &str) {
+    let until = Instant::now() + SOON;
+    loop {
+        let found = letters(&guard.instances(), stand);
+        if found == wanted {
+            return;
+        }
+        assert!(Instant::now() < until, "{found} and not {wanted}");
+        tokio::time::sleep(ms(5)).await;
+    }
 }
 
 impl Stand {

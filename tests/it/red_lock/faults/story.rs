@@ -67,6 +67,9 @@ impl Watched {
         let lost = lost.expect("the loser is told");
         let told = Instant::now();
         assert!(!self.guard.is_valid());
+        let token = self.guard.lost_token();
+        let cancelled = tokio::time::timeout(SOON, token.cancelled()).await;
+        cancelled.expect("its token is cancelled");
         let late = told.saturating_duration_since(self.deadline);
         assert!(late < A_MOMENT, "told {late:?} after its deadline");
         Loss {
