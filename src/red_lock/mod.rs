@@ -134,10 +134,11 @@ impl RedLock {
     ///
     /// # Errors
     ///
-    /// [`Error::NoQuorum`] if too few instances could be asked for the whole command timeout.
-    /// [`Error::Lost`] if this owner held the lock, has a guard of it still, and lost it.
-    /// [`Error::Invalid`] for locks, names or leases that cannot be used; [`Error::TooManyWaiters`],
-    /// [`Error::Closed`].
+    /// [`Error::NoQuorum`](crate::Error::NoQuorum) if too few instances could be asked for the whole
+    /// command timeout. [`Error::Lost`](crate::Error::Lost) if this owner held the lock, has a guard of
+    /// it still, and lost it. [`Error::Invalid`](crate::Error::Invalid) for locks, names or leases that
+    /// cannot be used; [`Error::TooManyWaiters`](crate::Error::TooManyWaiters),
+    /// [`Error::Closed`](crate::Error::Closed).
     ///
     /// # Cancel safety
     ///
