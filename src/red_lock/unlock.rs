@@ -1,4 +1,4 @@
-//! Ending forgotten holds, as ported code does.
+//! Ending forgotten holds, and asking for holds, as ported code does.
 
 use std::sync::Arc;
 
@@ -26,6 +26,33 @@ impl RedLock {
     /// Cancelled after its first poll, the hold is ended in the background.
     pub fn unlock(&self) -> UnlockRequest {
         UnlockRequest::new(self.inner.clone())
+    }
+
+    /// Whether the current owner holds the lock and may act on it, as this process knows; no instance
+    /// is asked. Corresponds to Redisson's `isHeldByCurrentThread()`.
+    pub fn is_held(&self) -> bool {
+        self.is_held_by(&Owner::current())
+    }
+
+    /// Whether this owner of this process holds the lock and may act on it. Corresponds to Redisson's
+    /// `isHeldByThread(threadId)`.
+    pub fn is_held_by(&self, owner: &Owner) -> bool {
+        self.claims_of(*owner) > 0
+    }
+
+    /// How many acquires of the current owner are not unlocked yet; 0 if it does not hold the lock.
+    /// Redisson's `getHoldCount()` is not supported for its RedLock.
+    pub fn hold_count(&self) -> u32 {
+        self.claims_of(Owner::current())
+    }
+
+    fn claims_of(&self, owner: Owner) -> u32 {
+        if self.inner.refused.is_some() {
+            return 0;
+        }
+        let whole = self.inner.known(owner);
+        let valid = whole.filter(|whole| whole.is_valid());
+        valid.map_or(0, |whole| whole.see(|state, _| state.count))
     }
 }
 

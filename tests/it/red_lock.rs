@@ -7,6 +7,7 @@ mod clients;
 mod faults;
 mod forgotten;
 mod guards;
+mod interop;
 mod leases;
 mod logs;
 mod members;

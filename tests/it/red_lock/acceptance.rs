@@ -81,8 +81,10 @@ async fn one_of_three_in_other_hands_is_no_obstacle() {
 #[tokio::test]
 async fn with_one_server_of_three_down_both_get_it_one_after_the_other() {
     let servers = Servers::start(3).await;
-    let (first, second) = (servers.lock("l").await, servers.lock("l").await);
+    // Nobody has ever talked to it.
     servers.all[1].kill();
+    let lazy = || servers.clients_with(|builder| builder.lazy(true));
+    let (first, second) = (lock_of(&lazy().await, "l"), lock_of(&lazy().await, "l"));
     let cell = Cell::new();
     let guard = first.lock().await.unwrap();
     let waiter = tokio::spawn({

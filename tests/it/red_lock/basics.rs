@@ -69,14 +69,18 @@ async fn an_owner_enters_again_and_others_do_not() {
     let inner = lock_of(&clients, "l").lock().await.unwrap();
     assert_eq!((outer.hold_count(), inner.hold_count()), (2, 2));
     let other = Owner::new();
+    assert!(lock.is_held() && !lock.is_held_by(&other));
+    assert_eq!(lock.hold_count(), 2);
     assert!(lock.try_lock().owner(&other).await.unwrap().is_none());
     assert_eq!(
         inner.unlock().await.unwrap(),
         Unlocked::StillHeld { count: 1 }
     );
     assert!(outer.is_valid());
+    assert_eq!(lock.hold_count(), 1);
     assert!(lock.try_lock().owner(&other).await.unwrap().is_none());
     drop(outer);
+    assert!(!lock.is_held());
     eventually(SOON, "it is nowhere", || async {
         servers.taken("l").await == 0
     })
