@@ -76,6 +76,8 @@ pub(crate) struct State {
     pub(crate) renewed: Moment,
     /// The command that ends it hands the lock to another owner of this client.
     pub(crate) handing_on: bool,
+    /// The server was asked to settle it, and did not: it may stay so for as long as the lease.
+    pub(crate) unsettled: bool,
     /// It was handed to an owner, who has until the deadline to take it in.
     pub(crate) handed: bool,
     /// The hand-overs by which it came about; few holds do.
@@ -107,6 +109,7 @@ impl State {
             acquired: now,
             renewed: now,
             handing_on: false,
+            unsettled: false,
             handed: false,
             row: None,
         }

@@ -152,22 +152,25 @@ impl Part {
         }
     }
 
-    /// Waits until what this client gave up there is settled: a guard dropped just now must not look
-    /// like somebody else's lock.
+    /// Waits until what this client gave up there is settled, unless that takes long: a guard dropped
+    /// just now must not look like somebody else's lock.
     async fn released(&self, taking: &Taking) -> Result<(), Error> {
         let core = self.core();
         let Some(releasing) = core.holds.releasing(&self.key) else {
             return Ok(());
         };
         let began = core.clock.now();
+        // The rest is for the question.
+        let until = began + taking.until.since(began) / 2;
         let ear = core.waiters.listen_in(&self.key, taking.owner)?;
         let number = releasing.number();
-        while core.holds.numbered(&self.key, number).is_some() {
-            let now = core.clock.now();
-            if now >= taking.until {
-                return Err(Error::timeout(now.since(began)));
-            }
-            ear.wait(taking.until.min(now + RELEASED_SOON)).await?;
+        let is_awaited = || {
+            let is_there = core.holds.numbered(&self.key, number).is_some();
+            is_there && !releasing.state().unsettled
+        };
+        while core.clock.now() < until && is_awaited() {
+            ear.wait(until.min(core.clock.now() + RELEASED_SOON))
+                .await?;
         }
         Ok(())
     }

@@ -112,6 +112,7 @@ pub(crate) async fn settle(core: &Core, own: &Private, room: &Semaphore, mut job
         if core.clock.now() >= hold.state().remains_until {
             break false;
         }
+        hold.state().unsettled = true;
         tracing::debug!(lock.hash = %hold.key().fingerprint(), ?failure, "settling again");
         if let Some(old) = job.on.take() {
             // It does not answer, so what was sent on it may run at any later time.

@@ -3,7 +3,7 @@
 
 use lockdog::{Owner, RedLock, Unlocked};
 
-use super::{SOON, Servers, lock_of, ms};
+use super::{SOON, Servers, has, lock_of, ms};
 use crate::support::{Cell, eventually};
 
 #[tokio::test]
@@ -61,6 +61,8 @@ async fn an_owner_of_a_quorum_of_members_gets_the_whole_around_them() {
     let two = clients[2].lock("l").lock().await.unwrap();
     let other = lock.try_lock().owner(&Owner::new()).await.unwrap();
     assert!(other.is_none());
+    // The one that was free was given back by that other.
+    servers.assert_counts("l", [1, 0, 1]).await;
     let guard = tokio::time::timeout(SOON, async { lock.lock().await });
     let guard = guard.await.expect("it waits for nobody").unwrap();
     servers.assert_counts("l", [2, 1, 2]).await;
@@ -203,6 +205,7 @@ async fn two_locks_that_share_members_count_both_for_one_owner_and_exclude_anoth
     let clients = servers.clients().await;
     let (first, second) = (lock_of(&clients[..3], "l"), lock_of(&clients[1..], "l"));
     let one = first.lock().await.unwrap();
+    has(&one, 3).await;
     let two = second.lock().await.unwrap();
     servers.assert_counts("l", [1, 2, 2, 1]).await;
     let other = Owner::new();
