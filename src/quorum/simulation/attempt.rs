@@ -31,6 +31,10 @@ pub(super) struct Attempt {
     pub(super) wakes: u32,
     /// How often time alone made it step.
     ticks: u64,
+    /// The rounds that were asked for: the first one, one for its token, and one for each re-entry.
+    pub(super) rounds_due: u64,
+    /// Its first lease: none of its leases is shorter.
+    lease: Duration,
 }
 
 /// What it has on one instance.
@@ -69,6 +73,7 @@ impl Attempt {
     pub(super) fn begin(number: u32, rules: Rules, means: &mut Means<'_, '_>) -> Self {
         let now = means.now();
         let members = vec![Member::taking(0); rules.members];
+        let lease = rules.lease;
         let (quorum, actions) = Quorum::begin(rules, now);
         let world = &means.world;
         let mut attempt = Self {
@@ -85,6 +90,8 @@ impl Attempt {
             wake_at: Moment::NEVER,
             wakes: 0,
             ticks: 0,
+            rounds_due: 2,
+            lease,
         };
         attempt.act(actions, means);
         attempt
@@ -135,6 +142,13 @@ impl Attempt {
             .world
             .claim(is_calm, || format!("it wakes itself too often: {self:?}"));
         self.tell(Event::Tick, means);
+        // Three a lease, and ten when they fail; some more for tokens in the way.
+        let lived = u128::from(means.world.now - self.began);
+        let most = self.rounds_due + (12 * lived / self.lease.as_nanos()) as u64 + 5;
+        let is_modest = u64::from(self.quorum.round.number) <= most;
+        means
+            .world
+            .claim(is_modest, || format!("it asks too often: {self:?}"));
     }
 
     fn act(&mut self, actions: Actions, means: &mut Means<'_, '_>) {

@@ -141,6 +141,7 @@ impl Client<'_> {
                     self.living_with(world, |attempt, means| {
                         let left = attempt.quorum.deadline().since(now);
                         attempt.can_be_kept &= attempt.quorum.rules().renewed || left > ENOUGH;
+                        attempt.rounds_due += 1;
                         attempt.tell(Event::Lengthen { lease, renewed }, means);
                     });
                 }
