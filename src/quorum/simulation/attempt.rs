@@ -33,6 +33,8 @@ pub(super) struct Attempt {
     ticks: u64,
     /// The rounds that were asked for: the first one, one for its token, and one for each re-entry.
     pub(super) rounds_due: u64,
+    /// Its owner wants it no longer than that.
+    pub(super) bound: Moment,
     /// Its first lease: none of its leases is shorter.
     lease: Duration,
 }
@@ -74,7 +76,7 @@ impl Attempt {
         let now = means.now();
         let members = vec![Member::taking(0); rules.members];
         let lease = rules.lease;
-        let (quorum, actions) = Quorum::begin(rules, now);
+        let (quorum, actions) = Quorum::begin(rules.clone(), now);
         let world = &means.world;
         let mut attempt = Self {
             number,
@@ -91,6 +93,7 @@ impl Attempt {
             wakes: 0,
             ticks: 0,
             rounds_due: 2,
+            bound: rules.max_until,
             lease,
         };
         attempt.act(actions, means);

@@ -48,6 +48,9 @@ pub(super) fn look_at_client(
             format!("no round gave client {index} its deadline: {attempt:?}")
         });
         attempt.proved = deadline;
+        world.claim(deadline <= attempt.bound, || {
+            format!("client {index} is to have it beyond its bound: {attempt:?}")
+        });
     }
     for (member, instance) in instances.iter().enumerate() {
         compare(index, &clients[index], member, instance, world);

@@ -13,8 +13,14 @@ use crate::quorum::{Event, Outcome, Rules};
 impl Client<'_> {
     pub(super) fn acquired(&mut self, index: usize, world: &mut World<'_>) {
         world.seen.saw(Sight::Grant);
+        let now = self.now(world);
         let attempt = &mut self.attempts[index];
         attempt.acquired = Some(world.now);
+        let left = attempt.quorum.deadline().since(now);
+        let least = attempt.quorum.rules().min_validity;
+        world.claim(left >= least, || {
+            format!("acquired with {left:?} left, and {least:?} is the least")
+        });
         if let Some(token) = attempt.quorum.token() {
             world.seen.saw(Sight::TokenShown);
             world.note(|| format!("token {token}"));
@@ -150,6 +156,7 @@ impl Client<'_> {
                 let until = now + ms(hold_ms);
                 self.living_with(world, |attempt, means| {
                     attempt.quorum.bound(until);
+                    attempt.bound = attempt.bound.min(until);
                     attempt.tell(Event::Tick, means);
                 });
             }
