@@ -76,6 +76,20 @@ impl Plan {
                         mishap.at_ms %= 2 * watchdog_lease_ms;
                     }
                 }
+                for client in 0..plan.scripts.len() {
+                    for at_ms in [0, pause_ms] {
+                        let instance = chance.within(0, 7);
+                        plan.mishaps.push(Mishap {
+                            at_ms,
+                            what: What::Cut {
+                                client,
+                                instances: 1 << instance,
+                                ways: Ways::Both,
+                                ms: 3 * watchdog_lease_ms,
+                            },
+                        });
+                    }
+                }
             }
         }
         plan
