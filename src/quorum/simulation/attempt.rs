@@ -33,6 +33,8 @@ pub(super) struct Attempt {
     ticks: u64,
     /// The rounds that were asked for: the first one, one for its token, and one for each re-entry.
     pub(super) rounds_due: u64,
+    /// Up to when a re-entry wants it, and when, in true time, it has to be so.
+    pub(super) wanted: Option<(Moment, u64)>,
     /// Its owner wants it no longer than that.
     pub(super) bound: Moment,
     /// Its first lease: none of its leases is shorter.
@@ -93,6 +95,7 @@ impl Attempt {
             wakes: 0,
             ticks: 0,
             rounds_due: 2,
+            wanted: None,
             bound: rules.max_until,
             lease,
         };
@@ -115,6 +118,20 @@ impl Attempt {
     /// Wants this acquisition of an instance, or has not decided yet.
     pub(super) fn wants(&self, id: Id) -> bool {
         !self.is_over() && self.members.iter().any(|member| member.id == id)
+    }
+
+    /// A re-entry wants it for longer; where nothing goes wrong, it is so at a true time.
+    pub(super) fn want(&mut self, until: Moment, by: u64) {
+        let before = self.wanted.map_or(until, |(before, _)| before);
+        self.wanted = Some((until.max(before), by));
+    }
+
+    /// It is as long as re-entries want it, or may be not so yet.
+    pub(super) fn is_as_wanted(&self, now: u64) -> bool {
+        let Some((until, by)) = self.wanted else {
+            return true;
+        };
+        !self.can_be_kept || now < by || self.quorum.deadline() >= until.min(self.bound)
     }
 
     pub(super) fn tell(&mut self, event: Event, means: &mut Means<'_, '_>) {

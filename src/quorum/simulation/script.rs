@@ -8,6 +8,7 @@ use super::seen::Sight;
 use super::world::{self, Timer, World};
 use crate::clock::Moment;
 use crate::error::LostReason;
+use crate::lease;
 use crate::quorum::{Event, Outcome, Rules};
 
 impl Client<'_> {
@@ -148,6 +149,7 @@ impl Client<'_> {
                         let left = attempt.quorum.deadline().since(now);
                         attempt.can_be_kept &= attempt.quorum.rules().renewed || left > ENOUGH;
                         attempt.rounds_due += 1;
+                        attempt.want(lease::deadline(now, lease), means.world.now + SOON);
                         attempt.tell(Event::Lengthen { lease, renewed }, means);
                     });
                 }
@@ -265,4 +267,5 @@ pub(super) const ANY: Want = Want {
 
 /// For a round, where nothing goes wrong.
 const ENOUGH: Duration = Duration::from_millis(50);
+const SOON: u64 = 50_000_000;
 const SHORT: Duration = Duration::from_millis(5);
