@@ -31,6 +31,14 @@ pub(super) struct Attempt {
     pub(super) wakes: u32,
     /// How often time alone made it step.
     ticks: u64,
+    /// The rounds that were asked for: the first one, one for its token, and one for each re-entry.
+    pub(super) rounds_due: u64,
+    /// Up to when a re-entry wants it, and when, in true time, it has to be so.
+    pub(super) wanted: Option<(Moment, u64)>,
+    /// Its owner wants it no longer than that.
+    pub(super) bound: Moment,
+    /// Its first lease: none of its leases is shorter.
+    lease: Duration,
 }
 
 /// What it has on one instance.
@@ -69,7 +77,8 @@ impl Attempt {
     pub(super) fn begin(number: u32, rules: Rules, means: &mut Means<'_, '_>) -> Self {
         let now = means.now();
         let members = vec![Member::taking(0); rules.members];
-        let (quorum, actions) = Quorum::begin(rules, now);
+        let lease = rules.lease;
+        let (quorum, actions) = Quorum::begin(rules.clone(), now);
         let world = &means.world;
         let mut attempt = Self {
             number,
@@ -85,6 +94,10 @@ impl Attempt {
             wake_at: Moment::NEVER,
             wakes: 0,
             ticks: 0,
+            rounds_due: 2,
+            wanted: None,
+            bound: rules.max_until,
+            lease,
         };
         attempt.act(actions, means);
         attempt
@@ -105,6 +118,20 @@ impl Attempt {
     /// Wants this acquisition of an instance, or has not decided yet.
     pub(super) fn wants(&self, id: Id) -> bool {
         !self.is_over() && self.members.iter().any(|member| member.id == id)
+    }
+
+    /// A re-entry wants it for longer; where nothing goes wrong, it is so at a true time.
+    pub(super) fn want(&mut self, until: Moment, by: u64) {
+        let before = self.wanted.map_or(until, |(before, _)| before);
+        self.wanted = Some((until.max(before), by));
+    }
+
+    /// It is as long as re-entries want it, or may be not so yet.
+    pub(super) fn is_as_wanted(&self, now: u64) -> bool {
+        let Some((until, by)) = self.wanted else {
+            return true;
+        };
+        !self.can_be_kept || now < by || self.quorum.deadline() >= until.min(self.bound)
     }
 
     pub(super) fn tell(&mut self, event: Event, means: &mut Means<'_, '_>) {
@@ -135,6 +162,13 @@ impl Attempt {
             .world
             .claim(is_calm, || format!("it wakes itself too often: {self:?}"));
         self.tell(Event::Tick, means);
+        // Three a lease, and ten when they fail; some more for tokens in the way.
+        let lived = u128::from(means.world.now - self.began);
+        let most = self.rounds_due + (12 * lived / self.lease.as_nanos()) as u64 + 5;
+        let is_modest = u64::from(self.quorum.round.number) <= most;
+        means
+            .world
+            .claim(is_modest, || format!("it asks too often: {self:?}"));
     }
 
     fn act(&mut self, actions: Actions, means: &mut Means<'_, '_>) {

@@ -1,7 +1,9 @@
 //! Draws a plan from its seed.
 
+use std::time::Duration;
+
 use super::plan::{Faults, Keeps, Mishap, Plan, START_MS, Script, Step, Wall, Want, Ways, What};
-use crate::quorum::Rules;
+use crate::quorum::{Rules, quarantine};
 use crate::simulation::Chance;
 
 impl Plan {
@@ -18,7 +20,15 @@ impl Plan {
         let epochs = chance.percent(50);
         let watchdog_lease_ms = chance.one_of(&[200, 400, 600]);
         let faultless = chance.percent(15);
-        let finish_ms = chance.within(2, 5) * watchdog_lease_ms;
+        // Now and then faults go on after a quarantine.
+        let longest_ms = LONGEST_LEASES * watchdog_lease_ms;
+        let quarantine = quarantine::period(Duration::from_millis(longest_ms));
+        let pause_ms = if !faultless && chance.percent(20) {
+            quarantine.as_millis() as u64
+        } else {
+            0
+        };
+        let finish_ms = pause_ms + chance.within(2, 5) * watchdog_lease_ms;
         let calm_ms = if faultless { 0 } else { finish_ms };
         // Either rates differ as much as they may, or clocks step as far as the rest allows.
         let steps = chance.percent(50);
@@ -32,7 +42,7 @@ impl Plan {
             .map(|_| Script {
                 clock: wall(chance, rates, 60_000),
                 cold: epochs && chance.percent(20),
-                steps: script(chance, watchdog_lease_ms),
+                steps: script(chance, watchdog_lease_ms, pause_ms),
             })
             .collect();
         let mut plan = Self {
@@ -58,6 +68,28 @@ impl Plan {
             for _ in 0..chance.within(0, 7) {
                 let mishap = mishap(chance, &plan, steps);
                 plan.mishaps.extend(mishap);
+            }
+            if pause_ms > 0 {
+                // What comes back early counts again before the end.
+                for mishap in &mut plan.mishaps {
+                    if matches!(mishap.what, What::Crash { .. }) {
+                        mishap.at_ms %= 2 * watchdog_lease_ms;
+                    }
+                }
+                for client in 0..plan.scripts.len() {
+                    for at_ms in [0, pause_ms] {
+                        let instance = chance.within(0, 7);
+                        plan.mishaps.push(Mishap {
+                            at_ms,
+                            what: What::Cut {
+                                client,
+                                instances: 1 << instance,
+                                ways: Ways::Both,
+                                ms: 3 * watchdog_lease_ms,
+                            },
+                        });
+                    }
+                }
             }
         }
         plan
@@ -85,10 +117,21 @@ fn faults(chance: &mut Chance, lease_ms: u64) -> Faults {
     }
 }
 
-fn script(chance: &mut Chance, lease_ms: u64) -> Vec<Step> {
+fn script(chance: &mut Chance, lease_ms: u64, pause_ms: u64) -> Vec<Step> {
     let mut steps = vec![Step::Rest(chance.within(0, 30))];
+    acquires(chance, lease_ms, &mut steps);
+    if pause_ms > 0 {
+        steps.push(Step::Rest(pause_ms));
+        acquires(chance, lease_ms, &mut steps);
+    }
+    steps
+}
+
+fn acquires(chance: &mut Chance, lease_ms: u64, steps: &mut Vec<Step>) {
     for _ in 0..chance.within(1, 3) {
-        let fixed_ms = chance.percent(40).then(|| chance.within(60, 2 * lease_ms));
+        let fixed_ms = chance
+            .percent(40)
+            .then(|| chance.within(60, LONGEST_LEASES * lease_ms));
         let shortest_ms = fixed_ms.unwrap_or(lease_ms);
         steps.push(Step::Acquire(Want {
             lease_ms: fixed_ms,
@@ -107,21 +150,20 @@ fn script(chance: &mut Chance, lease_ms: u64) -> Vec<Step> {
                 .then(|| chance.within(lease_ms / 2, 2 * lease_ms)),
         }));
         for _ in 0..chance.within(0, 2) {
-            step(chance, lease_ms, &mut steps);
+            step(chance, lease_ms, steps);
         }
         if chance.percent(70) {
             steps.push(Step::Unlock);
         }
         steps.push(rest(chance, lease_ms));
     }
-    steps
 }
 
 fn step(chance: &mut Chance, lease_ms: u64, steps: &mut Vec<Step>) {
     match chance.within(0, 99) {
         0..20 => {
             let claim = Step::Reenter {
-                lease_ms: chance.within(60, 2 * lease_ms),
+                lease_ms: chance.within(60, LONGEST_LEASES * lease_ms),
                 renewed: chance.percent(50),
             };
             // Often enough, the next comes before the answer to the one before.
@@ -220,5 +262,7 @@ fn has_close_clocks(plan: &Plan) -> bool {
     !plan.timeless && are_close && !plan.mishaps.iter().any(is_jump)
 }
 
+/// Nobody asks for a lease of more watchdog leases than that.
+const LONGEST_LEASES: u64 = 2;
 /// Clocks closer than that tell what was before a quarantine from what is after it.
 const CLOSE_MS: u64 = 1_000;

@@ -48,6 +48,13 @@ pub(super) fn look_at_client(
             format!("no round gave client {index} its deadline: {attempt:?}")
         });
         attempt.proved = deadline;
+        let is_as_wanted = attempt.is_as_wanted(world.now);
+        world.claim(is_as_wanted, || {
+            format!("client {index} re-entered, and nothing is longer: {attempt:?}")
+        });
+        world.claim(deadline <= attempt.bound, || {
+            format!("client {index} is to have it beyond its bound: {attempt:?}")
+        });
     }
     for (member, instance) in instances.iter().enumerate() {
         compare(index, &clients[index], member, instance, world);

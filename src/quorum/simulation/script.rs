@@ -8,13 +8,20 @@ use super::seen::Sight;
 use super::world::{self, Timer, World};
 use crate::clock::Moment;
 use crate::error::LostReason;
+use crate::lease;
 use crate::quorum::{Event, Outcome, Rules};
 
 impl Client<'_> {
     pub(super) fn acquired(&mut self, index: usize, world: &mut World<'_>) {
         world.seen.saw(Sight::Grant);
+        let now = self.now(world);
         let attempt = &mut self.attempts[index];
         attempt.acquired = Some(world.now);
+        let left = attempt.quorum.deadline().since(now);
+        let least = attempt.quorum.rules().min_validity;
+        world.claim(left >= least, || {
+            format!("acquired with {left:?} left, and {least:?} is the least")
+        });
         if let Some(token) = attempt.quorum.token() {
             world.seen.saw(Sight::TokenShown);
             world.note(|| format!("token {token}"));
@@ -141,6 +148,8 @@ impl Client<'_> {
                     self.living_with(world, |attempt, means| {
                         let left = attempt.quorum.deadline().since(now);
                         attempt.can_be_kept &= attempt.quorum.rules().renewed || left > ENOUGH;
+                        attempt.rounds_due += 1;
+                        attempt.want(lease::deadline(now, lease), means.world.now + SOON);
                         attempt.tell(Event::Lengthen { lease, renewed }, means);
                     });
                 }
@@ -149,6 +158,7 @@ impl Client<'_> {
                 let until = now + ms(hold_ms);
                 self.living_with(world, |attempt, means| {
                     attempt.quorum.bound(until);
+                    attempt.bound = attempt.bound.min(until);
                     attempt.tell(Event::Tick, means);
                 });
             }
@@ -257,4 +267,5 @@ pub(super) const ANY: Want = Want {
 
 /// For a round, where nothing goes wrong.
 const ENOUGH: Duration = Duration::from_millis(50);
+const SOON: u64 = 50_000_000;
 const SHORT: Duration = Duration::from_millis(5);
