@@ -56,7 +56,7 @@ fn theirs() -> JavaLock {
 async fn a_java_unlock_wakes_our_waiter() {
     let scene = Scene::start().await;
     let (thread, ours) = (scene.thread(), scene.ours());
-    thread.lock_for(&theirs(), LONG).await;
+    thread.lock_for(theirs(), LONG).await;
     assert!(ours.try_lock().await.unwrap().is_none());
     let waiting = tokio::spawn(ours.lock().into_future());
     for view in &scene.servers.views {
@@ -67,10 +67,10 @@ async fn a_java_unlock_wakes_our_waiter() {
     }
     tokio::time::sleep(ms(150)).await;
     assert!(!waiting.is_finished());
-    thread.unlock(&theirs()).await.unwrap();
+    thread.unlock(theirs()).await.unwrap();
     let guard = tokio::time::timeout(SOON * 3, waiting).await;
     let guard = guard.expect("it is woken").unwrap().unwrap();
-    assert!(!thread.try_lock(&theirs()).await);
+    assert!(!thread.try_lock(theirs()).await);
     guard.unlock().await.unwrap();
     drop(ours);
     scene.end().await;
@@ -83,8 +83,8 @@ async fn our_unlock_wakes_a_java_waiter() {
     let (thread, ours) = (scene.thread(), scene.ours());
     let guard = ours.lock().await.unwrap();
     super::has(&guard, 3).await;
-    assert!(!thread.try_lock(&theirs()).await);
-    let waiting = thread.start_try_lock_for(&theirs(), ms(20_000), Some(LONG));
+    assert!(!thread.try_lock(theirs()).await);
+    let waiting = thread.start_try_lock_for(theirs(), ms(20_000), Some(LONG));
     tokio::time::sleep(ms(500)).await;
     assert!(!waiting.is_finished());
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
@@ -95,7 +95,7 @@ async fn our_unlock_wakes_a_java_waiter() {
     let took = locked.at.duration_since(released).unwrap_or_default();
     assert!(took < ms(15_000), "{took:?}");
     assert!(ours.try_lock().await.unwrap().is_none());
-    thread.unlock(&theirs()).await.unwrap();
+    thread.unlock(theirs()).await.unwrap();
     drop(ours);
     scene.end().await;
 }
@@ -112,7 +112,7 @@ async fn each_side_sees_the_others_instances_as_plain_locks() {
     assert!((1..=120_000).contains(&thread.remaining_ttl_ms("l").await));
     guard.unlock().await.unwrap();
     scene.servers.assert_counts("l", [0, 0, 0]).await;
-    thread.lock_for(&theirs(), LONG).await;
+    thread.lock_for(theirs(), LONG).await;
     for (server, client) in scene.clients.iter().enumerate() {
         let lock = client.lock("l");
         // Redisson stops at its quorum.
@@ -122,7 +122,7 @@ async fn each_side_sees_the_others_instances_as_plain_locks() {
         }
     }
     assert!(scene.servers.taken("l").await >= 2);
-    thread.unlock(&theirs()).await.unwrap();
+    thread.unlock(theirs()).await.unwrap();
     drop(ours);
     scene.end().await;
 }
@@ -141,7 +141,7 @@ async fn both_sides_lose_no_update() {
     let calls: Vec<_> = (0..2)
         .map(|n| {
             let thread = java.thread(&format!("t{n}"));
-            thread.start_cell(&theirs(), "cell", ROUNDS, pause)
+            thread.start_cell(theirs(), "cell", ROUNDS, pause)
         })
         .collect();
     let mut tasks = Vec::new();

@@ -129,9 +129,9 @@ async fn a_member_in_other_hands_of_the_same_client_is_one_less_and_no_more() {
     let servers = Servers::start(3).await;
     let clients = servers.clients().await;
     let lock = lock_of(&clients, "l");
-    for member in 0..3 {
+    for client in &clients {
         let other = Owner::new();
-        let plain = clients[member].lock("l").lock().owner(&other).await;
+        let plain = client.lock("l").lock().owner(&other).await;
         let plain = plain.unwrap();
         let guard = lock.try_lock().await.unwrap().expect("two are enough");
         assert_eq!(guard.margin(), 0);

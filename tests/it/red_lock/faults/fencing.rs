@@ -59,7 +59,7 @@ async fn tokens_grow_after_an_expiry_a_deletion_and_a_flush_of_all() {
     let guard = turns.locks[0].lock().lease(ms(300)).await.unwrap();
     assert!(guard.token() > Some(turns.largest));
     turns.largest = guard.token().unwrap();
-    Watched::new(guard).to_the_end().await;
+    Watched::new(guard).followed_to_the_end().await;
     turns.take_and_unlock().await;
 
     let guard = turns.take().await;
@@ -67,7 +67,7 @@ async fn tokens_grow_after_an_expiry_a_deletion_and_a_flush_of_all() {
         server.redis().await.cmd(&["DEL", NAME]).await;
     }
     let next = turns.take().await;
-    Watched::new(guard).to_the_end().await;
+    Watched::new(guard).followed_to_the_end().await;
     next.unlock().await.unwrap();
 
     for server in &stand.servers {

@@ -60,7 +60,7 @@ async fn a_holder_is_told_when_three_of_five_are_frozen_for_longer_than_the_leas
     for frozen in &stand.servers[2..] {
         frozen.pause();
     }
-    let loss = watched.to_the_end().await;
+    let loss = watched.followed_to_the_end().await;
     assert_eq!(loss.reason, LostReason::Deadline);
     assert_eq!(crowd.visits(), 0, "two of five are no quorum");
     let error = mine.try_lock().await.expect_err("two of five answer");

@@ -201,7 +201,7 @@ async fn clients_that_are_all_shut_down_tell_the_holder_and_free_the_lock() {
     tokio::time::sleep(ms(50)).await;
     let watched = Watched::new(guard);
     join_all(mine.iter().map(Client::shutdown)).await;
-    let loss = watched.to_the_end().await;
+    let loss = watched.followed_to_the_end().await;
     let ended = Instant::now();
     assert_eq!(loss.reason, LostReason::ShutDown);
     assert!(loss.last_valid < ended);

@@ -102,7 +102,7 @@ async fn a_hold_outlives_two_of_five_killed_and_not_a_third() {
     assert_eq!(crowd.visits(), 0, "somebody got in beside the holder");
     assert_busy(&yours).await;
     stand.servers[2].kill();
-    let loss = watched.to_the_end().await;
+    let loss = watched.followed_to_the_end().await;
     assert_eq!(loss.reason, LostReason::Deadline);
     assert_eq!(crowd.visits(), 0, "two of five are no quorum");
     for dead in 2..5 {

@@ -55,7 +55,7 @@ async fn minority_then_majority(lost: &[Direction]) {
         let guard = take(&yours).await;
         (guard, Instant::now())
     });
-    let loss = watched.to_the_end().await;
+    let loss = watched.followed_to_the_end().await;
     assert_eq!(loss.reason, LostReason::Deadline);
     assert_lost(&stand, 3);
     let (next, granted) = next.await.unwrap();

@@ -103,7 +103,7 @@ async fn second_quorum(emptied: Emptied, on_server: bool) {
         let granted = Instant::now();
         (guard, granted)
     });
-    let loss = Watched::new(guard).to_the_end().await;
+    let loss = Watched::new(guard).followed_to_the_end().await;
     assert_eq!(loss.reason, LostReason::Deadline);
     let (next, granted) = next.await.unwrap();
     assert!(
@@ -156,7 +156,7 @@ async fn a_lock_lost_with_the_data_of_all_is_told_and_not_had_before_the_quarant
     for server in &stand.servers {
         empty(server, Emptied::Restart).await;
     }
-    let loss = watched.to_the_end().await;
+    let loss = watched.followed_to_the_end().await;
     println!("told after {:?}: {:?}", before.elapsed(), loss.reason);
     let crowd = Crowd::start(&[mine.clone(), yours.clone()]);
     let found = loop {

@@ -53,7 +53,7 @@ impl Watched {
     }
 
     /// Watches it to its end, which comes by its deadline.
-    pub(super) async fn to_the_end(mut self) -> Loss {
+    pub(super) async fn followed_to_the_end(mut self) -> Loss {
         let watch = async {
             while self.look() {
                 tokio::select! {
