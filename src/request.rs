@@ -113,7 +113,8 @@ impl Wish {
 macro_rules! options {
     () => {
         /// Takes the lock for this long, without a watchdog: it is not renewed and frees itself when
-        /// the time is over. From 10 ms up to the client's `max_lease`, in whole milliseconds.
+        /// the time is over. From 10 ms up to the client's `max_lease`, for a
+        /// [`RedLock`](crate::RedLock) up to [its own](crate::RedLock::max_lease), in whole milliseconds.
         /// Corresponds to Redisson's `leaseTime`; its -1 is no lease here.
         ///
         /// Nor is it looked after: that its key was deleted is noticed at its deadline, at its
@@ -142,7 +143,7 @@ macro_rules! options {
         /// Who counts the acquire, should the owner hold the lock already.
         ///
         /// Defaults to what [`ClientBuilder::reentry`](crate::ClientBuilder::reentry) says. Redisson
-        /// counts in Redis always.
+        /// counts in Redis always. A [`RedLock`](crate::RedLock) is counted by its clients only.
         pub fn reentry(mut self, reentry: Reentry) -> Self {
             self.wish.reentry = Some(reentry);
             self

@@ -37,8 +37,8 @@ pub enum InstanceState {
     Late,
     /// It was held, and is no more.
     Lost,
-    /// Its answer was not waited for: the outcome was known before.
-    NotAsked,
+    /// Its answer was not waited for: the outcome was known before. It may still come, and count.
+    Unanswered,
     /// It may have come back without its data, so it does not count yet.
     Quarantined {
         /// How long it still does not.
@@ -68,7 +68,7 @@ impl fmt::Display for InstanceState {
             Self::HeldByAnother { ttl: None } => f.write_str("held by another, without a TTL"),
             Self::Late => f.write_str("late"),
             Self::Lost => f.write_str("lost"),
-            Self::NotAsked => f.write_str("not asked"),
+            Self::Unanswered => f.write_str("no answer yet"),
             Self::Quarantined { left } => write!(f, "quarantined, left={}ms", left.as_millis()),
             Self::Unreachable { cause } => write!(f, "unreachable, {cause}"),
         }
@@ -142,7 +142,7 @@ mod tests {
                 instance("d", InstanceState::Unreachable { cause }),
                 instance("e", InstanceState::Quarantined { left: second }),
                 instance("f", InstanceState::Late),
-                instance("g", InstanceState::NotAsked),
+                instance("g", InstanceState::Unanswered),
                 instance("h", InstanceState::Lost),
                 instance("i", InstanceState::Forgetful),
             ],
@@ -161,7 +161,7 @@ mod tests {
              waited=1000ms; \
              \"e\" on localhost:6379: quarantined, left=1000ms; \
              \"f\" on localhost:6379: late; \
-             \"g\" on localhost:6379: not asked; \
+             \"g\" on localhost:6379: no answer yet; \
              \"h\" on localhost:6379: lost; \
              \"i\" on localhost:6379: may have forgotten the latest token"
         );

@@ -139,13 +139,16 @@ impl Guard {
     }
 
     /// What each part of a lock of several is to the whole now, in the order in which they were
-    /// given. Empty for a plain lock.
+    /// given. Empty for a plain lock. Right after an acquire of a [`RedLock`](crate::RedLock) a quorum is
+    /// known, and the other answers come in behind.
     pub fn instances(&self) -> Vec<Instance> {
         self.held().instances()
     }
 
-    /// How many parts of a lock of several may be lost before their time without the whole being
-    /// lost, beside those that are already. 0 for a lock that needs every part, as a plain lock does.
+    /// How many of the instances that have the lock may forget it before its time, and still nobody
+    /// else gets a quorum. An instance counts until the lease that it granted is over. It says nothing of
+    /// how many may be down: the lock is kept as long as a quorum answers, three of five. 0 for a
+    /// lock that needs every part, as a plain lock does.
     pub fn margin(&self) -> u32 {
         self.held().margin()
     }

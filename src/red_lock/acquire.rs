@@ -105,9 +105,10 @@ impl Caller<'_> {
         match wait {
             Wait::Not => match self.round().await? {
                 Round::Won(guard) => Ok(Some(guard)),
-                Round::Lost(whole) => match self.no_quorum(&whole) {
-                    Some(error) => Err(error),
-                    None => Ok(None),
+                Round::Lost(whole) => match self.reenter().await? {
+                    // Meanwhile another branch of this owner got it.
+                    Some(guard) => Ok(Some(guard)),
+                    None => self.no_quorum(&whole).map_or(Ok(None), Err),
                 },
             },
             Wait::ForEver | Wait::AtMost(_) => Waiting::new(self)?.wait().await,
@@ -238,7 +239,7 @@ impl Caller<'_> {
         let (mut could_be_had, mut is_busy) = (0, false);
         for instance in &instances {
             match instance.state {
-                InstanceState::Acquired | InstanceState::NotAsked => could_be_had += 1,
+                InstanceState::Acquired | InstanceState::Unanswered => could_be_had += 1,
                 InstanceState::HeldByAnother { .. } => {
                     could_be_had += 1;
                     is_busy = true;

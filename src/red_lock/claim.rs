@@ -126,19 +126,22 @@ impl Whole {
     /// Takes one claim back. An error if there is nothing to end any more.
     pub(super) fn end(self: &Arc<Self>, watched: bool) -> Result<Ending> {
         let mut state = self.state();
-        let given_back = self.step_in(&mut state, Event::Look);
+        let noticed = self.step_in(&mut state, Event::Look);
         state.drop_claim(watched);
         if let Some(lost) = self.loss_in(&state) {
             let is_last = state.is_only_forgotten();
             drop(state);
-            drop(given_back);
+            self.discard(noticed);
             if is_last {
                 self.be_unknown();
             }
             return Err(Error::Lost(lost));
         }
-        if state.count > 0 {
-            return Ok(Ending::Kept(state.count));
+        let count = state.count;
+        if count > 0 {
+            drop(state);
+            self.discard(noticed);
+            return Ok(Ending::Kept(count));
         }
         let orders = self.step_in(&mut state, Event::Unlock);
         drop(state);

@@ -10,7 +10,7 @@ use crate::clock::Moment;
 use crate::error::LostReason;
 use crate::hold::Dependant;
 use crate::quorum::{Event, Phase};
-use crate::session::Kept;
+use crate::session::{Kept, Turn};
 
 impl Whole {
     /// Sees to what a step leads to beside its orders.
@@ -134,8 +134,12 @@ impl Kept for Whole {
         Some(Box::pin(Orders::new(&self, orders).finish()))
     }
 
-    fn leave(self: Arc<Self>) {
+    fn leave(self: Arc<Self>, turn: Turn) {
         let mut state = self.state();
+        if state.turn != Some(turn) {
+            // Another looks after it already.
+            return;
+        }
         state.keeper += 1;
         state.turn = None;
         if state.quorum.is_living() {

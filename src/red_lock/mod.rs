@@ -25,7 +25,7 @@ use inner::Inner;
 /// A lock on many independent instances: whoever has more than half of them has it.
 ///
 /// One Redis server that loses its data loses its locks. A RedLock is one lock kept on several servers
-/// (deployments, later) that have nothing to do with each other, so that it outlives the loss of some
+/// that have nothing to do with each other, so that it outlives the loss of some
 /// of them. It behaves as a [`Lock`] does: the same requests, the same [`Guard`](crate::Guard),
 /// re-entry, watchdog and [`Guard::lost`](crate::Guard::lost). Corresponds to Redisson's
 /// `RedissonRedLock`, whose locks it shares: Java services and this one exclude each other.
@@ -35,13 +35,18 @@ use inner::Inner;
 /// acquired without a quorum is given back at once. The watchdog extends the leases in rounds, too,
 /// and takes again what an instance has lost.
 /// [`Guard::instances`](crate::Guard::instances) tells how each instance stands,
-/// [`Guard::margin`](crate::Guard::margin) how many more may be lost.
+/// [`Guard::margin`](crate::Guard::margin) how many of them may forget it.
 ///
 /// # Independent instances
 ///
 /// Each lock should come from a [`Client`](crate::Client) of its own, connected to a server of its
 /// own. Instances that share a server are allowed, and go down together: they make the lock no safer.
 /// So is an even number of them: four instances survive the loss of one, as three do.
+///
+/// Build the clients with [`lazy`](crate::ClientBuilder::lazy), so that the service starts while one of
+/// the servers is down, and shut down each of them at its end. A set of clients is one holder: two
+/// sets exclude each other in one process, too. The same locks in another order, or in another
+/// `RedLock`, are the same lock to an owner; with another masking, or fenced, they are another one.
 ///
 /// # What it needs
 ///
@@ -60,13 +65,14 @@ use inner::Inner;
 /// # async fn example() -> lockdog::Result<()> {
 /// let mut locks = Vec::new();
 /// for host in ["redis-a", "redis-b", "redis-c"] {
-///     let client = Client::connect(format!("redis://{host}:6379")).await?;
+///     let url = format!("redis://{host}:6379");
+///     let client = Client::builder().url(url).lazy(true).build().await?;
 ///     locks.push(client.lock("orders:42"));
 /// }
 /// let lock = RedLock::new(locks);
 ///
 /// let guard = lock.lock().await?;
-/// println!("{} more may fail", guard.margin());
+/// assert_eq!(guard.instances().len(), 3);
 /// guard.unlock().await?;
 /// # Ok(())
 /// # }

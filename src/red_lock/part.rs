@@ -182,8 +182,13 @@ impl Part {
         if !hold.state().is_valid(now) {
             return Told::from(Answer::NotOurs);
         }
-        if let Err(error) = self.has_answered() {
-            return Told::failed(error);
+        // A caller may have found it late on a connection of its own: a sign of life comes soon then.
+        while let Err(error) = self.has_answered() {
+            let now = core.clock.now();
+            if now >= until || core.open().is_err() {
+                return Told::failed(error);
+            }
+            core.clock.sleep_until(until.min(now + A_MOMENT)).await;
         }
         let mut answer = std::pin::pin!(core.extend(hold, lease));
         let answer = match tokio::time::timeout(until.since(now), &mut answer).await {
@@ -300,3 +305,5 @@ impl From<Answer> for Told {
 }
 
 const RELEASED_SOON: Duration = Duration::from_millis(10);
+
+const A_MOMENT: Duration = Duration::from_millis(5);

@@ -12,11 +12,10 @@ impl Whole {
     /// How it was lost; `None` while it may be believed in. What is said stays true.
     pub(super) fn loss(self: &Arc<Self>) -> Option<Lost> {
         let mut state = self.state();
-        let given_back = self.step_in(&mut state, Event::Look);
+        let orders = self.step_in(&mut state, Event::Look);
         let lost = self.loss_in(&state);
         drop(state);
-        // What is dropped is given back in the background.
-        drop(given_back);
+        self.discard(orders);
         lost
     }
 
@@ -65,7 +64,7 @@ impl Whole {
             .map(|(member, part)| {
                 let cause = state.causes[member].clone();
                 part.report(match state.quorum.outcome(member) {
-                    Outcome::Untried => InstanceState::NotAsked,
+                    Outcome::Untried => InstanceState::Unanswered,
                     Outcome::Held => InstanceState::Acquired,
                     Outcome::Busy(until) => InstanceState::HeldByAnother {
                         ttl: until.map(|until| until.since(now)),

@@ -151,7 +151,7 @@ impl<'a> Waiting<'a> {
                     acquired = true;
                     self.patience.free(member);
                 }
-                InstanceState::NotAsked => self.patience.free(member),
+                InstanceState::Unanswered => self.patience.free(member),
                 InstanceState::HeldByAnother { ttl } => {
                     // A TTL of n ms is over when n + 1 ms have passed for certain.
                     let until = ttl.map(|ttl| now + ttl + Duration::from_millis(1));

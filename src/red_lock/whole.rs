@@ -14,7 +14,7 @@ use crate::clock::{Clock, Moment};
 use crate::error::{Error, LostReason};
 use crate::hold::{Phase as HoldPhase, Terms};
 use crate::owner::Owner;
-use crate::quorum::{Action, Actions, Answer, Event, Phase, Quorum};
+use crate::quorum::{Action, Actions, Answer, Event, Phase, Quorum, Rules};
 use crate::session::{Claim, Turn};
 
 /// One owner's hold on a lock of many instances.
@@ -121,6 +121,8 @@ impl Whole {
             };
             actions.extend(state.quorum.step(event, now));
         }
+        actions.extend(state.quorum.step(event, now));
+        // After it, as it may be about what was lost.
         for (member, round, reason) in self.parts_lost(state) {
             let event = Event::Answered {
                 member,
@@ -137,7 +139,6 @@ impl Whole {
                 actions.extend(given_back);
             }
         }
-        actions.extend(state.quorum.step(event, now));
         let orders = self.orders(state, actions);
         self.follow(state);
         orders
@@ -244,6 +245,16 @@ impl Whole {
         upkeep.know_no_more(self.owner, &self.lock.id, &known);
     }
 
+    /// Carries nothing of it out: what is to be given back goes to the background, and for what is to
+    /// be asked no answer will come.
+    pub(super) fn discard(self: &Arc<Self>, orders: Vec<Order>) {
+        for order in orders {
+            if let Order::Ask { member, round, .. } = order {
+                self.note_dropped(member, round);
+            }
+        }
+    }
+
     /// Nobody will bring the answer to this order.
     pub(super) fn note_dropped(self: &Arc<Self>, member: usize, round: u32) {
         let mut state = self.state();
@@ -286,6 +297,12 @@ impl Whole {
     /// What the quorum's actions mean here.
     pub(super) fn orders(&self, state: &mut State, actions: Actions) -> Vec<Order> {
         let mut orders = Vec::with_capacity(actions.len());
+        // What follows from an answer that came behind its round has a time of its own.
+        let now = self.clock.now();
+        let until = match state.quorum.round_ends() {
+            ends if ends > now => ends,
+            _ => now + Rules::patience(state.quorum.rules().lease),
+        };
         for action in actions {
             let (member, round, question) = match action {
                 Action::Take { member, round } => (member, round, Question::Take),
@@ -310,7 +327,7 @@ impl Whole {
                 member,
                 round,
                 question,
-                until: state.quorum.round_ends(),
+                until,
             });
         }
         orders

@@ -23,8 +23,8 @@ pub(crate) trait Kept: Send + Sync {
     /// It is time. What is to be done about it runs on the client's thread.
     fn look(self: Arc<Self>) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>>;
 
-    /// This client looks after it no more.
-    fn leave(self: Arc<Self>);
+    /// The client where it had this turn looks after it no more.
+    fn leave(self: Arc<Self>, turn: Turn);
 }
 
 /// What is to be looked at, and what is to be extended.
@@ -152,8 +152,8 @@ impl Upkeep {
             list.extensions.clear();
             std::mem::take(&mut list.kept)
         };
-        for kept in kept.into_values() {
-            kept.leave();
+        for (turn, kept) in kept {
+            kept.leave(turn);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Looking after locks of many instances, and extending the leases of their parts.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -91,7 +92,16 @@ async fn send(
             (&**hold.key(), core.field(hold), *lease)
         })
         .collect();
-    let answers = script::renew(&connection, &names, limit).await;
+    let mut answers = pin!(script::renew(&connection, &names, limit));
+    let answers = tokio::select! {
+        biased;
+        answers = &mut answers => answers,
+        () = tokio::time::sleep(limit * 3 / 8) => {
+            // Others shall not wait on a connection that is silent; this answer may still come.
+            own.abandon(&connection);
+            answers.await
+        }
+    };
     if answers.as_ref().is_err_and(Failure::is_ambiguous) {
         own.abandon(&connection);
     }

@@ -19,7 +19,7 @@ async fn a_guard_tells_of_each_instance_in_the_order_in_which_they_were_given() 
         let guard = lock.lock().await.unwrap();
         has(&guard, 2).await;
         eventually(SOON, "all have answered", async || {
-            let asked = |it: &Instance| !matches!(it.state, InstanceState::NotAsked);
+            let asked = |it: &Instance| !matches!(it.state, InstanceState::Unanswered);
             guard.instances().iter().all(asked)
         })
         .await;
@@ -234,7 +234,7 @@ async fn instances_that_answer_behind_are_told_when_they_do() {
     assert_eq!(guard.margin(), 0);
     assert!(matches!(
         guard.instances()[2].state,
-        InstanceState::NotAsked
+        InstanceState::Unanswered
     ));
     has(&guard, 3).await;
     assert_eq!(guard.margin(), 1);
