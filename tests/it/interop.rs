@@ -6,6 +6,8 @@ mod deaths;
 mod force;
 mod memory;
 mod names;
+mod red_lock;
+mod red_lock_recording;
 mod replay;
 mod views;
 mod wakes;

@@ -1,0 +1,417 @@
+//! RedLock beside real `RedissonRedLock`s on three servers, in both directions, and what Redisson's
+//! own way of doing it means for its neighbours.
+
+use std::future::IntoFuture;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use lockdog::{Client, InstanceState, Owner, RedLock, Unlocked};
+
+use super::{NEVER, SAFETY, assert_woken, channel};
+use crate::support::redis::Redis;
+use crate::support::redisson::{JavaLock, JavaThread, Redisson};
+use crate::support::{RedisServer, eventually};
+
+/// Catalogue, last list: 13.
+#[tokio::test]
+async fn java_threads_and_our_tasks_lose_no_update() {
+    let scene = Scene::start().await;
+    let pause = Duration::from_millis(2);
+    let theirs: Vec<_> = (0..2)
+        .map(|n| {
+            let thread = scene.java.thread(&format!("t{n}"));
+            thread.start_cell(&scene.theirs, "cell", ROUNDS, pause)
+        })
+        .collect();
+    // What we wrote last, and how often Java had it in between.
+    let ours = Arc::new(Mutex::new((0, 0)));
+    let mut tasks = tokio::task::JoinSet::new();
+    for n in 0..4 {
+        // Two sets of clients of two tasks each.
+        let lock = if n < 2 {
+            scene.ours.clone()
+        } else {
+            lock_of(&scene.clients().await, NAME)
+        };
+        let (redis, ours) = (scene.views[0].clone(), ours.clone());
+        tasks.spawn(async move {
+            for _ in 0..ROUNDS {
+                let guard = lock.lock().await.unwrap();
+                let value: Option<u64> = redis.ask(&["GET", "cell"]).await;
+                tokio::time::sleep(pause).await;
+                let next = value.unwrap_or(0) + 1;
+                redis.cmd(&["SET", "cell", &next.to_string()]).await;
+                {
+                    let (last, javas) = &mut *ours.lock().unwrap();
+                    *javas += i32::from(next > *last + 1);
+                    *last = next;
+                }
+                assert!(guard.is_valid());
+                guard.unlock().await.unwrap();
+                // Java asks one server after the other, and needs a gap that lasts as long.
+                tokio::time::sleep(Duration::from_millis(30)).await;
+            }
+        });
+    }
+    let all = tokio::time::timeout(NEVER, tasks.join_all());
+    all.await.expect("we get our turns beside Java");
+    for call in theirs {
+        call.value().await;
+    }
+    let value: u32 = scene.views[0].ask(&["GET", "cell"]).await;
+    assert_eq!(value, 6 * ROUNDS);
+    let (_, javas) = *ours.lock().unwrap();
+    assert!(javas > 0, "Java never had it between two of us");
+    println!("Java had it {javas} times between two of us");
+    scene.views[0].cmd(&["DEL", "cell"]).await;
+    scene.assert_free().await;
+}
+
+#[tokio::test]
+async fn whoever_has_a_quorum_keeps_the_other_side_out() {
+    let scene = Scene::start().await;
+    let (t1, t2) = (scene.java.thread("t1"), scene.java.thread("t2"));
+    let second = Duration::from_secs(1);
+
+    t1.lock(&scene.theirs).await;
+    assert!(scene.ours.try_lock().await.unwrap().is_none());
+    let wait = scene.ours.try_lock().wait(second / 4);
+    assert!(wait.await.unwrap().is_none());
+    // A round of ours that found two of three in Java's hands leaves nothing of its own.
+    scene.assert_held_by(&t1, [1, 1, 1]).await;
+    // Nested, it is Java's still when the inner one is unlocked.
+    t1.lock(&scene.theirs).await;
+    scene.assert_held_by(&t1, [2, 2, 2]).await;
+    t1.unlock(&scene.theirs).await.unwrap();
+    assert!(scene.ours.try_lock().await.unwrap().is_none());
+    t1.unlock(&scene.theirs).await.unwrap();
+
+    let guard = scene.ours.try_lock().await.unwrap().expect("it is free");
+    has(&guard, 3).await;
+    assert!(!t1.try_lock(&scene.theirs).await);
+    let wait = t2
+        .try_lock_for(&scene.theirs, second / 2, Some(second))
+        .await;
+    assert!(!wait);
+    assert!(t1.unlock(&scene.theirs).await.is_ok(), "Java tells nobody");
+    let nested = scene.ours.lock().await.unwrap();
+    assert_eq!(nested.hold_count(), 2);
+    nested.unlock().await.unwrap();
+    assert!(guard.is_valid() && !t1.try_lock(&scene.theirs).await);
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+
+    assert!(t2.try_lock(&scene.theirs).await);
+    t2.unlock(&scene.theirs).await.unwrap();
+    scene.assert_free().await;
+}
+
+#[tokio::test]
+async fn one_of_three_in_the_other_sides_hands_is_no_obstacle_to_either() {
+    let scene = Scene::start().await;
+    let t1 = scene.java.thread("t1");
+    for server in 0..3 {
+        let single = JavaLock::red([(server, NAME)]);
+        t1.lock_for(&single, NEVER).await;
+        let guard = scene.ours.try_lock().await.unwrap().expect("two are free");
+        has(&guard, 2).await;
+        let busy = &guard.instances()[server].state;
+        eventually(SAFETY, "the third is told of", async || {
+            let busy = &guard.instances()[server].state;
+            matches!(busy, InstanceState::HeldByAnother { ttl: Some(_) })
+        })
+        .await;
+        assert!(!matches!(busy, InstanceState::Acquired));
+        guard.unlock().await.unwrap();
+        t1.unlock(&single).await.unwrap();
+
+        let plain = scene.ours_alone(server);
+        let held = plain.lock().lease(NEVER).await.unwrap();
+        let wait = Duration::from_millis(900);
+        assert!(t1.try_lock_for(&scene.theirs, wait, None).await);
+        t1.unlock(&scene.theirs).await.unwrap();
+        assert!(held.is_valid());
+        held.unlock().await.unwrap();
+    }
+    scene.assert_free().await;
+}
+
+/// No timer of ours fires within the test.
+#[tokio::test]
+async fn a_java_unlock_wakes_our_waiter() {
+    let scene = Scene::start().await;
+    let t1 = scene.java.thread("t1");
+    t1.lock_for(&scene.theirs, NEVER).await;
+    let request = scene.ours.lock().lease(NEVER).into_future();
+    let waiting = tokio::spawn(async move {
+        let guard = request.await.unwrap();
+        (guard, SystemTime::now())
+    });
+    scene.somebody_waits([0, 1, 2]).await;
+    assert!(!waiting.is_finished());
+
+    let unlocked = t1.start_unlock(&scene.theirs).answer().await;
+    unlocked.result.unwrap();
+    let (guard, at) = tokio::time::timeout(SAFETY, waiting)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_woken("our waiter", unlocked.at - unlocked.took, at);
+    guard.unlock().await.unwrap();
+    scene.assert_free().await;
+}
+
+/// A Java waiter waits at one server after the other, for a third of its wait at each: here for half a
+/// minute at the first.
+#[tokio::test]
+async fn our_unlock_wakes_a_java_waiter() {
+    let scene = Scene::start().await;
+    let t1 = scene.java.thread("t1");
+    for end in ["unlock", "drop"] {
+        let guard = scene.ours.lock().lease(NEVER).await.unwrap();
+        has(&guard, 3).await;
+        let wait = NEVER * 3 / 2;
+        let waiting = t1.start_try_lock_for(&scene.theirs, wait, None);
+        scene.somebody_waits([0]).await;
+        assert!(!waiting.is_finished());
+
+        let released = SystemTime::now();
+        match end {
+            "unlock" => drop(guard.unlock().await.unwrap()),
+            _ => drop(guard),
+        }
+        let locked = tokio::time::timeout(SAFETY, waiting.answer()).await;
+        let locked = locked.expect("Java is woken at all");
+        assert!(locked.result.unwrap());
+        assert_woken("Java", released, locked.at);
+        scene.assert_held_by(&t1, [1, 1, 1]).await;
+        t1.unlock(&scene.theirs).await.unwrap();
+    }
+    scene.assert_free().await;
+}
+
+/// What Java leaves behind lasts for its lease, and then it is ours by the TTLs: nobody publishes.
+#[tokio::test]
+async fn we_get_the_lock_of_a_killed_java_process_when_a_quorum_of_its_leases_is_over() {
+    let lease = Duration::from_millis(1_500);
+    let servers = servers().await;
+    let java = java(&servers).watchdog_timeout(lease).start().await;
+    let scene = Scene::with(servers, java).await;
+    let t1 = scene.java.thread("t1");
+    t1.lock(&scene.theirs).await;
+    let request = scene.ours.lock().into_future();
+    let waiting = tokio::spawn(request);
+    scene.somebody_waits([0, 1, 2]).await;
+    // Longer than a lease: Java's watchdog holds us off.
+    tokio::time::sleep(lease * 3 / 2).await;
+    assert!(!waiting.is_finished());
+    let Scene { java, views, .. } = scene;
+    java.kill();
+    let guard = tokio::time::timeout(SAFETY, waiting).await.unwrap();
+    let guard = guard.unwrap().unwrap();
+    has(&guard, 2).await;
+    guard.unlock().await.unwrap();
+    for view in &views {
+        eventually(SAFETY, "it is free", async || !view.exists(NAME).await).await;
+    }
+}
+
+/// Redisson's round stops at the first failure after a quorum: what it did not ask is nobody's, and a
+/// round of ours that comes meanwhile gives it back again.
+#[tokio::test]
+async fn what_java_leaves_out_of_a_quorum_is_not_ours_either() {
+    let scene = Scene::start().await;
+    let t1 = scene.java.thread("t1");
+    let five = [(0, "a"), (1, "a"), (2, "a"), (1, "b"), (0, "b")];
+    let theirs = JavaLock::red(five);
+    let clients = scene.clients().await;
+    let ours = RedLock::new(five.map(|(server, name)| clients[server].lock(name)));
+    let held = scene.clients().await[1].lock("b").lock().await.unwrap();
+
+    assert!(t1.try_lock(&theirs).await);
+    assert!(!scene.views[0].exists("b").await, "the fifth was not asked");
+    assert!(ours.try_lock().await.unwrap().is_none());
+    eventually(SAFETY, "we gave the fifth back", async || {
+        !scene.views[0].exists("b").await
+    })
+    .await;
+    t1.unlock(&theirs).await.unwrap();
+
+    // Ours asks them all, and one more loss is to be borne.
+    let guard = ours.try_lock().await.unwrap().expect("four are free");
+    has(&guard, 4).await;
+    assert_eq!(guard.margin(), 1);
+    assert!(!t1.try_lock(&theirs).await);
+    guard.unlock().await.unwrap();
+    held.unlock().await.unwrap();
+    for view in &scene.views {
+        eventually(SAFETY, "all are free", async || {
+            view.keys().await.is_empty()
+        })
+        .await;
+    }
+}
+
+/// The documented defect: Redisson acquires for twice the wait and then sets the lease that was asked
+/// for, whoever has the key by then. A neighbour's lease is cut, or prolonged; one that is renewed gets
+/// its own back with the next renewal.
+#[tokio::test]
+async fn java_sets_the_lease_of_whoever_has_the_key_when_its_round_is_over() {
+    let scene = Scene::start().await;
+    let t1 = scene.java.thread("t1");
+    let (three, nine) = (Duration::from_secs(3), Duration::from_secs(9));
+    // At the third server Java waits a second in vain, with the first two in its hands.
+    let held = scene.ours_alone(2).lock().lease(NEVER).await.unwrap();
+    let acquiring = t1.start_try_lock_for(&scene.theirs, three, Some(nine));
+    eventually(SAFETY, "Java has the first two", async || {
+        scene.views[0].exists(NAME).await && scene.views[1].exists(NAME).await
+    })
+    .await;
+    // The first server loses its key, and we take it there.
+    scene.views[0].cmd(&["DEL", NAME]).await;
+    let fixed = scene.ours_alone(0).try_lock().lease(NEVER).await.unwrap();
+    let fixed = fixed.expect("it is free");
+    assert!(scene.views[0].pttl(NAME).await > 30_000);
+
+    assert!(acquiring.value().await, "Java believes in two of three");
+    assert!(scene.views[0].pttl(NAME).await <= 9_000, "of ours");
+    // We have to: nothing tells us. A watchdog's renewal would have set it right again.
+    assert!(fixed.is_valid() && fixed.remaining() > nine);
+    // So do not mix fixed leases with RedissonRedLocks that give a lease: docs say so.
+    t1.unlock(&scene.theirs).await.unwrap();
+    drop((fixed, held));
+    scene.assert_free().await;
+}
+
+/// Three servers, a Java client for each, and our clients without timers.
+struct Scene {
+    views: Vec<Redis>,
+    java: Redisson,
+    theirs: JavaLock,
+    mine: Vec<Client>,
+    ours: RedLock,
+    servers: Vec<RedisServer>,
+}
+
+impl Scene {
+    async fn start() -> Self {
+        let servers = servers().await;
+        let java = java(&servers).start().await;
+        Self::with(servers, java).await
+    }
+
+    async fn with(servers: Vec<RedisServer>, java: Redisson) -> Self {
+        let mut views = Vec::new();
+        for server in &servers {
+            views.push(server.redis().await);
+        }
+        let mine = clients(&servers).await;
+        Self {
+            views,
+            java,
+            theirs: JavaLock::red((0..3).map(|server| (server, NAME))),
+            ours: lock_of(&mine, NAME),
+            mine,
+            servers,
+        }
+    }
+
+    /// Clients that nobody else uses.
+    async fn clients(&self) -> Vec<Client> {
+        clients(&self.servers).await
+    }
+
+    /// The member on this server as a plain lock, for somebody else of our clients.
+    fn ours_alone(&self, server: usize) -> PlainLock {
+        PlainLock(self.mine[server].lock(NAME))
+    }
+
+    /// Waits until somebody listens on these servers, and has had time for the look that follows.
+    async fn somebody_waits<const N: usize>(&self, servers: [usize; N]) {
+        for server in servers {
+            eventually(SAFETY, "somebody listens", async || {
+                self.views[server].channels().await.contains(&channel(NAME))
+            })
+            .await;
+        }
+        tokio::time::sleep(Duration::from_millis(150)).await;
+    }
+
+    /// Waits until this thread has so many counts on each server, and nobody else any.
+    async fn assert_held_by(&self, thread: &JavaThread, counts: [u32; 3]) {
+        for (server, count) in counts.into_iter().enumerate() {
+            let expected = [(thread.field_on(server).await, count.to_string())];
+            eventually(SAFETY, "Java has it and nobody else", async || {
+                let hash = self.views[server].hash(NAME).await;
+                hash == expected.clone().into()
+            })
+            .await;
+        }
+    }
+
+    /// Nobody has anything of it, and nothing stays behind.
+    async fn assert_free(self) {
+        for view in &self.views {
+            eventually(SAFETY, "it is free", async || !view.exists(NAME).await).await;
+        }
+        drop(self.java);
+        drop(self.mine);
+        for view in &self.views {
+            view.assert_clean().await;
+        }
+    }
+}
+
+/// A lock whose requests are those of an owner of their own.
+struct PlainLock(lockdog::Lock);
+
+impl PlainLock {
+    fn lock(&self) -> lockdog::LockRequest {
+        self.0.lock().owner(&Owner::new())
+    }
+
+    fn try_lock(&self) -> lockdog::TryLockRequest {
+        self.0.try_lock().owner(&Owner::new())
+    }
+}
+
+async fn servers() -> Vec<RedisServer> {
+    let mut servers = Vec::new();
+    for _ in 0..3 {
+        servers.push(RedisServer::start().await);
+    }
+    servers
+}
+
+fn java(servers: &[RedisServer]) -> crate::support::redisson::Builder {
+    Redisson::builder(&servers[0].url())
+        .server(&servers[1].url())
+        .server(&servers[2].url())
+}
+
+async fn clients(servers: &[RedisServer]) -> Vec<Client> {
+    let mut clients = Vec::new();
+    for server in servers {
+        let client = super::without_timers(server).build().await;
+        clients.push(client.expect("it runs"));
+    }
+    clients
+}
+
+fn lock_of(clients: &[Client], name: &str) -> RedLock {
+    RedLock::new(clients.iter().map(|client| client.lock(name)))
+}
+
+/// Waits until the guard counts so many instances as acquired.
+async fn has(guard: &lockdog::Guard, acquired: usize) {
+    eventually(SAFETY, "so many are acquired", async || {
+        let instances = guard.instances().into_iter();
+        instances
+            .filter(|instance| matches!(instance.state, InstanceState::Acquired))
+            .count()
+            == acquired
+    })
+    .await;
+}
+
+const NAME: &str = "orders";
+const ROUNDS: u32 = 6;
