@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lockdog::{Guard, Owner, RedLock};
 use tokio::task::JoinSet;
@@ -116,14 +116,12 @@ async fn visit(guard: &Guard, run: &Run) {
     if guard.remaining() < ENOUGH {
         return;
     }
-    let entered = Instant::now();
     tokio::select! {
         // Cancelled before its write, the visit changes nothing.
         biased;
         _ = guard.lost() => {}
         () = run.cell.bump(STAY) => {
             run.visits.fetch_add(1, Ordering::Relaxed);
-            assert!(guard.is_valid() || entered.elapsed() >= ENOUGH);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use lockdog::{Error, LostReason, Unlocked};
 
 use super::crowd::Crowd;
-use super::stand::{Stand, assert_busy, await_letters, letters, take};
+use super::stand::{Stand, assert_busy, await_letters, letters, red_lock, take};
 use super::story::Watched;
 use super::{LEASE, QUARANTINE};
 use crate::red_lock::faults::is_acquire;
@@ -53,7 +53,10 @@ async fn one_or_two_of_five_killed_before_an_acquire_keep_nobody_from_it() {
 #[tokio::test]
 async fn two_of_five_killed_during_an_acquire_do_not_end_it() {
     let stand = Stand::proxied(5).await;
-    let (mine, yours) = (stand.lock().await, stand.lock().await);
+    // So long that each instance has half a second.
+    let lease = SOON;
+    let mine = red_lock(&stand.clients().await).max_lease(lease);
+    let yours = stand.lock().await;
     // Every server knows the script by then.
     take(&mine).await.unlock().await.unwrap();
     stand.await_taken(0).await;
@@ -62,8 +65,7 @@ async fn two_of_five_killed_during_an_acquire_do_not_end_it() {
     stand.proxies[0].on(is_acquire, Action::HoldRequest(unsent.clone()));
     let executed = stand.proxies[1].on(is_acquire, Action::HoldReply(unheard.clone()));
     stand.proxies[2].on(is_acquire, Action::HoldReply(late.clone()));
-    // Long enough to be waited for by hand.
-    let call = tokio::spawn(mine.lock().lease(LEASE).into_future());
+    let call = tokio::spawn(mine.lock().lease(lease).into_future());
     unsent.wait_reached().await;
     executed.wait_hits(1).await;
     late.wait_reached().await;
@@ -82,7 +84,7 @@ async fn two_of_five_killed_during_an_acquire_do_not_end_it() {
     let next = take(&yours).await;
     assert_busy(&mine).await;
     next.unlock().await.unwrap();
-    stand.assert_nothing_stays().await;
+    stand.assert_nothing_stays_of(lease).await;
 }
 
 /// Matrix: server kill -9, restart with data.

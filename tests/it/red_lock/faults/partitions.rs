@@ -6,7 +6,7 @@ use lockdog::{Error, LostReason};
 
 use super::LEASE;
 use super::crowd::Crowd;
-use super::stand::{Stand, assert_busy, letters, take};
+use super::stand::{Stand, assert_busy, await_letters, take};
 use super::story::Watched;
 use crate::red_lock::SOON;
 use crate::support::{Direction, eventually};
@@ -40,7 +40,7 @@ async fn minority_then_majority(lost: &[Direction]) {
     cut_off(&stand, 2, lost);
     watched.stays_valid(LEASE * 3 / 2).await;
     assert_lost(&stand, 2);
-    assert_eq!(letters(&watched.guard().instances(), &stand), "UUAAA");
+    await_letters(watched.guard(), &stand, "UUAAA").await;
     assert_busy(&yours).await;
     heal(&stand);
     eventually(SOON, "it has all again", async || {

@@ -1,6 +1,6 @@
 //! Some servers, each behind a network of its own that can be told to fail.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use lockdog::{Client, ClientBuilder, Error, Guard, Instance, InstanceState, RedLock};
 
@@ -111,12 +111,17 @@ impl Stand {
     /// Whatever is left on the servers that run is given back, or ends with its one lease: nobody
     /// keeps it alive.
     pub(super) async fn assert_nothing_stays(&self) {
+        self.assert_nothing_stays_of(LEASE).await;
+    }
+
+    /// As [`Stand::assert_nothing_stays`], for another lease.
+    pub(super) async fn assert_nothing_stays_of(&self, lease: Duration) {
         for (member, server) in self.servers.iter().enumerate() {
             if !self.runs(member) {
                 continue;
             }
             let redis = server.redis().await;
-            let mut most = LEASE.as_millis() as i64;
+            let mut most = lease.as_millis() as i64;
             loop {
                 let left = redis.pttl(NAME).await;
                 if left == -2 {
