@@ -6,8 +6,6 @@ mod deaths;
 mod force;
 mod memory;
 mod names;
-mod red_lock;
-mod red_lock_recording;
 mod replay;
 mod views;
 mod wakes;
@@ -48,7 +46,7 @@ async fn somebody_waits(redis: &Redis, name: &str) {
     tokio::time::sleep(Duration::from_millis(150)).await;
 }
 
-fn channel(name: &str) -> String {
+pub(crate) fn channel(name: &str) -> String {
     match name.contains('{') {
         true => format!("redisson_lock__channel:{name}"),
         false => format!("redisson_lock__channel:{{{name}}}"),
@@ -56,7 +54,7 @@ fn channel(name: &str) -> String {
 }
 
 /// Checks that whoever was waiting at `from` had it by `to` because of a message.
-fn assert_woken(who: &str, from: SystemTime, to: SystemTime) {
+pub(crate) fn assert_woken(who: &str, from: SystemTime, to: SystemTime) {
     let took = to.duration_since(from).unwrap_or_default();
     println!(
         "{who} was woken after {:.1} ms",

@@ -13,6 +13,7 @@ mod logs;
 mod members;
 mod nesting;
 mod options;
+mod recording;
 mod reports;
 mod shapes;
 mod waiting;

@@ -68,7 +68,7 @@ async fn the_margin_is_how_many_losses_it_can_bear() {
 async fn a_lease_is_what_stands_on_every_server() {
     let servers = Servers::start(3).await;
     let lock = servers.lock("l").await;
-    for lease in [10, 1_234, 60_000, 120_000] {
+    for lease in [10, 12_345, 60_000, 120_000] {
         let guard = lock.lock().lease(ms(lease)).await;
         // The shortest may be over before it is had.
         let guard = match guard {
