@@ -77,7 +77,6 @@ async fn an_instance_without_memory_keeps_what_it_has_and_takes_nothing_new() {
     crowd.await_visits(10).await;
     crowd.end().await;
     let guard = refused_by_the_first(&stand, &mine, "OOM").await;
-    assert!(redis.errorstats().await["OOM"] > 0);
     redis.cmd(&["CONFIG", "SET", "maxmemory", "0"]).await;
     heals(&stand, guard).await;
 }
