@@ -20,14 +20,28 @@ use crate::support::{Cell, Redis};
 struct Race {
     enough: u64,
     done: AtomicU64,
+    /// So many crowds that have so many pairs each are enough, too.
+    crowds: Option<(u64, u64)>,
+    served: AtomicU64,
     cell: Cell,
 }
 
 impl Race {
     fn of(pairs: u64) -> Arc<Self> {
+        Self::new(pairs, None)
+    }
+
+    /// Over when each of so many crowds has so many pairs, or when all have `most` together.
+    fn until_all_have(each: u64, crowds: u64, most: u64) -> Arc<Self> {
+        Self::new(most, Some((crowds, each)))
+    }
+
+    fn new(enough: u64, crowds: Option<(u64, u64)>) -> Arc<Self> {
         Arc::new(Self {
-            enough: pairs,
+            enough,
             done: AtomicU64::new(0),
+            crowds,
+            served: AtomicU64::new(0),
             cell: Cell::new(),
         })
     }
@@ -37,14 +51,16 @@ impl Race {
     }
 
     fn is_over(&self) -> bool {
-        self.done() >= self.enough
+        let served = self.served.load(Ordering::SeqCst);
+        self.done() >= self.enough || self.crowds.is_some_and(|(crowds, _)| served >= crowds)
     }
 
     /// So many owners of their own lock and unlock until the race is over: the pairs of each.
     async fn run(self: &Arc<Self>, lock: &Lock, owners: usize) -> Vec<u64> {
+        let all = Arc::new(AtomicU64::new(0));
         let mut crowd = JoinSet::new();
         for _ in 0..owners {
-            let (race, lock) = (self.clone(), lock.clone());
+            let (race, lock, all) = (self.clone(), lock.clone(), all.clone());
             crowd.spawn(async move {
                 let owner = Owner::new();
                 let mut pairs = 0;
@@ -54,6 +70,10 @@ impl Race {
                         race.cell.bump_at_once().await;
                         race.done.fetch_add(1, Ordering::SeqCst);
                         pairs += 1;
+                        let all = all.fetch_add(1, Ordering::SeqCst) + 1;
+                        if race.crowds.is_some_and(|(_, each)| all == each) {
+                            race.served.fetch_add(1, Ordering::SeqCst);
+                        }
                     }
                     guard.unlock().await.expect("it is held");
                 }

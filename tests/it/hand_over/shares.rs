@@ -19,19 +19,13 @@ async fn four_clients_with_as_many_owners_share_a_lock() {
     share(4).await;
 }
 
-/// The pause in which a client lets others in is a matter of milliseconds, and a machine that is busy
-/// with other tests sleeps through many of them: how fair the shares are is for the benchmark. Here
-/// nobody starves (without the pause the others get next to nothing).
-async fn share(clients: usize) {
-    let share = smallest_share(clients).await;
-    assert!(share >= 0.03, "a client starves: {share}");
-}
-
-/// The smallest share of a client, as part of what would be fair.
-async fn smallest_share(clients: usize) -> f64 {
+/// How fair the shares are is for the benchmark: the pause in which a client lets others in is a matter
+/// of milliseconds, and a machine that is busy with other tests sleeps through many of them. Here each
+/// client gets some rows of hand-overs while the others cannot get enough.
+async fn share(clients: u64) {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
-    let race = Race::of(1500 * clients as u64);
+    let race = Race::until_all_have(SOME, clients, MOST * clients);
     let mut crowds = JoinSet::new();
     for _ in 0..clients {
         let client = Client::connect(server.url()).await.unwrap();
@@ -42,7 +36,6 @@ async fn smallest_share(clients: usize) -> f64 {
         });
     }
     let pairs = crowds.join_all().await;
-    let fair = race.done() as f64 / clients as f64;
     let stats = redis.commandstats().await;
     let sent = stats["evalsha"] + stats.get("eval").copied().unwrap_or(0);
     let handed = transfers(&redis).await;
@@ -55,8 +48,10 @@ async fn smallest_share(clients: usize) -> f64 {
     assert!(sent <= race.done() * 3, "{sent} commands");
     race.assert_exclusive();
     redis.assert_clean().await;
-    let smallest = pairs.iter().min().expect("there are clients");
-    *smallest as f64 / fair
+    assert!(
+        pairs.iter().all(|pairs| *pairs >= SOME),
+        "a client starves: {pairs:?}"
+    );
 }
 
 /// Issue 4, section 3: other clients must not starve, and Java services are others.
@@ -116,6 +111,10 @@ async fn a_client_that_may_not_hand_over_sets_every_lock_free() {
     race.assert_exclusive();
     redis.assert_clean().await;
 }
+
+/// Some rows, and the average of pairs at which one who has not had them starves.
+const SOME: u64 = 200;
+const MOST: u64 = 20_000;
 
 const THREADS: u64 = 4;
 const ROUNDS: u64 = 20;
