@@ -27,10 +27,11 @@ impl Quorum {
         }
         match answer {
             Answer::Taken(register) => {
-                if member.stand != Stand::Asked {
+                if member.stand == Stand::Held {
                     return;
                 }
-                if !living || now >= member.until {
+                let is_wanted = living && member.stand == Stand::Asked;
+                if !is_wanted || now >= member.until {
                     member.stand = Stand::Nothing;
                     if !mutant!("quorum_releases_acquired_only") {
                         actions.push(Action::Release { member: index });
@@ -56,6 +57,8 @@ impl Quorum {
                     });
                 }
             }
+            // A `Take` that is executed twice is answered twice, perhaps in the other order.
+            Answer::Busy(..) | Answer::Quarantined(_) if member.stand != Stand::Asked => {}
             Answer::Busy(ttl, register) => {
                 member.stand = Stand::Nothing;
                 member.outcome = Outcome::Busy(ttl.map(|ttl| now + ttl));

@@ -165,6 +165,25 @@ fn an_instance_that_grants_behind_is_asked_for_what_the_others_gave_meanwhile() 
 }
 
 #[test]
+fn a_take_that_is_executed_twice_stands_once_it_is_granted_or_is_given_back() {
+    let (mut quorum, _) = Quorum::begin(rules(3, 0), START);
+    answer(&mut quorum, 0, Answer::Taken(None), START);
+    for earlier in [
+        Answer::Busy(None, None),
+        Answer::Quarantined(LEASE),
+        Answer::Taken(None),
+    ] {
+        assert_eq!(answer(&mut quorum, 0, earlier, START).len(), 0);
+        assert!(quorum.has(0), "{earlier:?}");
+    }
+    answer(&mut quorum, 1, Answer::Taken(None), START);
+    answer(&mut quorum, 2, Answer::Busy(None, None), START);
+    let actions = answer(&mut quorum, 2, Answer::Taken(None), START);
+    assert_eq!(actions[..], [Action::Release { member: 2 }]);
+    assert!(!quorum.has(2));
+}
+
+#[test]
 fn so_many_clear_nos_that_no_quorum_is_left_lose_it_at_once() {
     let mut quorum = held(5, START);
     let due = quorum.wake_at();
