@@ -5,7 +5,7 @@ use super::instance::Look;
 use super::lane::Ask;
 use super::seen::Sight;
 use super::world::{Command, Reply};
-use crate::quorum::{Answer, Event, Register, Rules, quarantine};
+use crate::quorum::{Answer, Event, Phase, Register, Rules, quarantine};
 
 impl Attempt {
     /// Takes an instance; what that comes to, if nothing is sent for it.
@@ -71,10 +71,9 @@ impl Attempt {
     }
 
     pub(super) fn release(&mut self, index: usize, means: &mut Means<'_, '_>) {
-        let member = &mut self.members[index];
-        if member.taking {
-            member.unwanted = true;
-        } else if member.id != 0 {
+        // Where a `Take` is under way, the core says so again when it is answered.
+        let member = &self.members[index];
+        if member.id != 0 && !member.taking {
             self.give_back(index, means);
         }
     }
@@ -127,8 +126,6 @@ impl Attempt {
                     if let Some(left) = left {
                         means.world.seen.saw(Sight::GivenBackInQuarantine);
                         answer = Answer::Quarantined(left);
-                        self.give_back(index, means);
-                    } else if member.unwanted {
                         self.give_back(index, means);
                     }
                 }
@@ -196,7 +193,13 @@ impl Attempt {
         })
     }
 
-    fn log(&mut self, round: u32, means: &Means<'_, '_>) {
+    fn log(&mut self, round: u32, means: &mut Means<'_, '_>) {
+        if self.quorum.phase() == Phase::Marking && self.rounds.newest() > 1 {
+            let is_new = self.rounds.newest() < round;
+            if is_new {
+                means.world.seen.saw(Sight::TokenRaised);
+            }
+        }
         let lease = self.quorum.rules().lease;
         self.rounds.ask(round, means.now(), lease);
     }

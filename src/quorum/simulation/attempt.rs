@@ -47,8 +47,6 @@ pub(super) struct Member {
     /// The acquisition that is under way or stands there; 0 if there is none.
     pub(super) id: Id,
     pub(super) taking: bool,
-    /// Its `Take` is under way, and shall be undone.
-    pub(super) unwanted: bool,
     /// When its lease is over.
     pub(super) ends: Moment,
 }
@@ -58,7 +56,6 @@ impl Member {
         Self {
             id,
             taking: id != 0,
-            unwanted: false,
             ends: Moment(0),
         }
     }

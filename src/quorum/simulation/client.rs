@@ -119,6 +119,13 @@ impl<'a> Client<'a> {
         !self.dead && self.doing == Doing::Waiting
     }
 
+    /// It does not ask this instance at present, or would not count it.
+    pub(super) fn is_out_of_reach(&self, instance: usize, world: &World<'_>) -> bool {
+        let lane = &self.lanes[instance];
+        let left = quarantine::left(lane.reborn, self.max_lease, self.now(world));
+        lane.suspect || left.is_some()
+    }
+
     /// What stands in an instance under this acquisition is wanted, or may be.
     pub(super) fn wants(&self, id: world::Id) -> bool {
         self.attempts.iter().any(|attempt| attempt.wants(id))
@@ -143,14 +150,12 @@ impl<'a> Client<'a> {
                     });
                 }
             }
-            world::Event::Message { instance, .. } => {
-                let reborn = self.lanes[instance].reborn;
-                let left = quarantine::left(reborn, self.max_lease, self.now(world));
-                if self.is_waiting() && left.is_none() {
-                    self.patience.free(instance);
-                    world.seen.saw(Sight::WokenByMessage);
-                    self.wait(world);
-                }
+            world::Event::Message { instance, .. }
+                if self.is_waiting() && !self.is_out_of_reach(instance, world) =>
+            {
+                self.patience.free(instance);
+                world.seen.saw(Sight::WokenByMessage);
+                self.wait(world);
             }
             world::Event::Timer { timer, .. } => match timer {
                 Timer::Call { instance, serial } => {
@@ -244,10 +249,15 @@ impl<'a> Client<'a> {
             Phase::Jeopardy => world.seen.saw(Sight::Jeopardy),
             Phase::Lost(reason) => self.lost(index, reason, world),
             Phase::Failed => self.failed(index, world),
-            Phase::Marking if !attempt.has_trusted_reads() => {
-                world.seen.saw(Sight::TokenByClocks);
+            Phase::Marking => {
+                if !attempt.has_trusted_reads() {
+                    world.seen.saw(Sight::TokenByClocks);
+                }
+                if self.want.cancels_marking {
+                    self.later(self.now(world), world);
+                }
             }
-            Phase::Acquiring | Phase::Marking | Phase::Ended => {}
+            Phase::Acquiring | Phase::Ended => {}
         }
     }
 

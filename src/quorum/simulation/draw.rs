@@ -140,6 +140,7 @@ fn acquires(chance: &mut Chance, lease_ms: u64, steps: &mut Vec<Step>) {
                 chance.within(0, longest)
             }),
             cancel_ms: chance.percent(25).then(|| chance.within(0, 10)),
+            cancels_marking: chance.percent(20),
             min_validity_ms: if chance.percent(10) {
                 chance.within(1, shortest_ms / 2)
             } else {

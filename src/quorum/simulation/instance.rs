@@ -113,6 +113,16 @@ impl Instance {
         }
     }
 
+    /// It would grant its lock to whoever asks.
+    pub(super) fn is_free(&self, now: u64) -> bool {
+        let now_ms = self.clock_ms(now);
+        let is_quarantined = self.quarantine.is_some_and(|period| {
+            let known = self.data.epoch.filter(|it| it.identity == self.identity);
+            known.is_none_or(|epoch| left(epoch.since_ms, period, now_ms).is_some())
+        });
+        self.standing(now).is_none() && !is_quarantined
+    }
+
     /// Does what it is told. A message is to be sent to those who wait if it freed the lock.
     pub(super) fn execute(&mut self, command: Command, now: u64) -> (Reply, bool) {
         let reply = match command {

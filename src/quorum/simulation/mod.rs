@@ -79,7 +79,7 @@ fn no_seed_violates_what_a_quorum_promises() {
     let seen = total.into_inner();
     println!("{seeds} seeds, {} events\n{}", seen.events, seen.table());
     // A run that never comes by a fault would prove nothing.
-    let rare = seen.rarer_than(seeds / 2000);
+    let rare = seen.rarer_than(seeds / 5000);
     assert!(rare.is_empty(), "seen too rarely: {rare:?}");
 }
 

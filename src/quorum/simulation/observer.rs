@@ -1,9 +1,12 @@
 //! Who sees all sides at once, and what must be true there.
 
+use std::collections::BTreeMap;
+
 use super::attempt::Attempt;
 use super::client::Client;
 use super::instance::Instance;
 use super::world::World;
+use crate::clock::Moment;
 use crate::quorum::member::Stand;
 
 /// What must be true of a client after each of its steps.
@@ -108,15 +111,59 @@ fn need(world: &World<'_>) -> usize {
     (world.plan.instances + world.plan.masked) / 2 + 1
 }
 
-/// O, where nothing goes wrong: what nobody wants any more is gone long before its lease is over.
+/// Looks at what must be so soon where nothing goes wrong.
 #[derive(Default)]
 pub(super) struct Sweeper {
     /// For each instance, what nobody wanted at the last looks, and at how many of them.
     unwanted: Vec<(u32, u32)>,
+    /// For each client and instance, at how many looks a holder did not have it that could.
+    missing: BTreeMap<(usize, usize), u64>,
 }
 
 impl Sweeper {
     pub(super) fn sweep(
+        &mut self,
+        clients: &[Client<'_>],
+        instances: &[Instance],
+        world: &mut World<'_>,
+    ) {
+        self.look_for_unwanted(clients, instances, world);
+        for client in clients.iter().filter(|client| !client.dead) {
+            self.look_for_missing(client, instances, world);
+        }
+    }
+
+    /// What is renewed is taken where it is free.
+    fn look_for_missing(
+        &mut self,
+        client: &Client<'_>,
+        instances: &[Instance],
+        world: &mut World<'_>,
+    ) {
+        for (member, instance) in instances.iter().enumerate() {
+            let missing = client.living().filter(|attempt| {
+                let rules = attempt.quorum.rules();
+                let lasts = attempt.acquired.is_some() && rules.renewed;
+                let is_bounded = attempt.bound != Moment::NEVER;
+                let could_have_it = !client.is_out_of_reach(member, world);
+                lasts && !is_bounded && could_have_it && !attempt.quorum.has(member)
+            });
+            let looks = self.missing.entry((client.number, member)).or_default();
+            let Some(attempt) = missing.filter(|_| instance.is_free(world.now)) else {
+                *looks = 0;
+                continue;
+            };
+            *looks += 1;
+            let period = attempt.quorum.rules().lease / 3;
+            let most = period.as_millis() as u64 / SWEEP_MS + 4;
+            world.claim(*looks <= most, || {
+                format!("instance {member} is free, and its holder does not take it: {attempt:?}")
+            });
+        }
+    }
+
+    /// O: what nobody wants any more is gone long before its lease is over.
+    fn look_for_unwanted(
         &mut self,
         clients: &[Client<'_>],
         instances: &[Instance],
@@ -162,5 +209,7 @@ pub(super) fn look_at_progress(clients: &[Client<'_>], world: &mut World<'_>) {
     }
 }
 
+/// How often the sweeper looks.
+pub(super) const SWEEP_MS: u64 = 50;
 /// So many looks in a row.
 const PATIENCE: u32 = 3;

@@ -75,6 +75,8 @@ pub(super) struct Want {
     pub(super) wait_ms: Option<u64>,
     /// Its caller gives a round up after so long.
     pub(super) cancel_ms: Option<u64>,
+    /// Or when its token is being written.
+    pub(super) cancels_marking: bool,
     pub(super) min_validity_ms: u64,
     pub(super) max_hold_ms: Option<u64>,
 }

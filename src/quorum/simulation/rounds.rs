@@ -22,7 +22,7 @@ struct Round {
 impl Rounds {
     /// Something is asked in a round.
     pub(super) fn ask(&mut self, number: u32, now: Moment, lease: Duration) {
-        if self.0.last().is_some_and(|last| last.number >= number) {
+        if self.newest() >= number {
             return;
         }
         if self.0.len() == REMEMBERED {
@@ -34,6 +34,10 @@ impl Rounds {
             lease,
             acknowledged: 0,
         });
+    }
+
+    pub(super) fn newest(&self) -> u32 {
+        self.0.last().map_or(0, |round| round.number)
     }
 
     pub(super) fn acknowledge(&mut self, number: u32, instance: usize) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::client::Client;
 use super::instance::Instance;
-use super::observer::{self, Sweeper};
+use super::observer::{self, SWEEP_MS, Sweeper};
 use super::plan::{Keeps, Plan, What};
 use super::seen::{Seen, Sight};
 use super::world::{Command, Event, Reply, Request, World};
@@ -295,4 +295,3 @@ fn ns(ms: u64) -> u64 {
 const MOST_EVENTS: u64 = 30_000;
 /// After that, everything is undone that had to wait for a connection.
 const AFTER_CALM_MS: u64 = 400;
-const SWEEP_MS: u64 = 50;

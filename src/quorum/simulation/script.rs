@@ -236,7 +236,7 @@ impl Client<'_> {
         self.later(self.now(world) + time, world);
     }
 
-    fn later(&mut self, at: Moment, world: &mut World<'_>) {
+    pub(super) fn later(&mut self, at: Moment, world: &mut World<'_>) {
         if self.due == Some(at) {
             return;
         }
@@ -261,6 +261,7 @@ pub(super) const ANY: Want = Want {
     lease_ms: None,
     wait_ms: None,
     cancel_ms: None,
+    cancels_marking: false,
     min_validity_ms: 0,
     max_hold_ms: None,
 };

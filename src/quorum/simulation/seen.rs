@@ -56,6 +56,8 @@ sights! {
     ClockStep,
     TokenShown,
     TokenConflict,
+    /// A token was in the way of a quorum, and a larger one was tried.
+    TokenRaised,
     UntrustedRegister,
     /// Too many instances came back, so that the clocks had to do.
     TokenByClocks,
