@@ -54,7 +54,8 @@ impl Whole {
         // Every client was shut down. Nobody renews it any more.
         let now = self.clock.now();
         let given_back = state.quorum.step(Event::Lose(LostReason::ShutDown), now);
-        drop(self.orders(state, given_back));
+        let given_back = self.orders(state, given_back);
+        state.news.given_back.extend(given_back);
         self.tell_lost(state, LostReason::ShutDown);
     }
 
@@ -70,13 +71,7 @@ impl Whole {
         if std::mem::replace(&mut state.told_jeopardy, in_jeopardy) == in_jeopardy {
             return;
         }
-        let hash = self.lock.home().key().fingerprint();
-        if in_jeopardy {
-            let instances = self.outcomes(state);
-            tracing::warn!(lock.hash = %hash, owner = %self.owner, instances, "quorum in jeopardy");
-        } else {
-            tracing::debug!(lock.hash = %hash, owner = %self.owner, "quorum extended again");
-        }
+        state.news.jeopardy = Some(in_jeopardy.then(|| self.outcomes(state)));
     }
 
     /// Says that a round of acquiring it reached no quorum.
@@ -96,19 +91,12 @@ impl Whole {
         said.join("; ")
     }
 
+    /// Says so once when it is lost.
     fn tell_lost(&self, state: &mut State, reason: LostReason) {
         if std::mem::replace(&mut state.told_lost, true) {
             return;
         }
-        self.lost.cancel();
-        tracing::warn!(
-            lock.hash = %self.lock.home().key().fingerprint(),
-            owner = %self.owner,
-            ?reason,
-            held_ms = self.clock.now().since(self.acquired).as_millis() as u64,
-            instances = self.outcomes(state),
-            "quorum lost"
-        );
+        state.news.lost = Some((reason, self.outcomes(state)));
     }
 }
 

@@ -4,6 +4,7 @@ mod acquire;
 mod claim;
 mod inner;
 mod keep;
+mod news;
 mod order;
 mod part;
 mod report;

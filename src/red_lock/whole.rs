@@ -3,11 +3,12 @@
 use std::any::Any;
 use std::sync::{Arc, Weak};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio_util::sync::CancellationToken;
 
 use super::Inner;
+use super::news::{Locked, News};
 use super::order::{Order, Question};
 use super::part::{Taking, Told};
 use crate::clock::{Clock, Moment};
@@ -51,6 +52,8 @@ pub(super) struct State {
     pub(super) told_jeopardy: bool,
     /// The client of an instance says that what it held there is gone.
     pub(super) part_lost: bool,
+    /// What is to be told once this is unlocked.
+    pub(super) news: News,
 }
 
 impl Whole {
@@ -90,6 +93,7 @@ impl Whole {
                 told_lost: false,
                 told_jeopardy: false,
                 part_lost: false,
+                news: News::default(),
             }),
             lost: CancellationToken::new(),
         });
@@ -199,8 +203,8 @@ impl Whole {
         orders
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
+    pub(super) fn state(&self) -> Locked<'_> {
+        Locked::new(self, self.state.lock())
     }
 
     /// The round is over: it is held from now on, by one claim. False if it was not won.

@@ -1,8 +1,12 @@
 //! Guards that are moved, dropped anywhere, or whose acquire was given up.
 
-use std::future::IntoFuture;
+use std::future::{Future, IntoFuture};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Wake, Waker};
 
-use lockdog::{LostReason, Owner};
+use lockdog::{Guard, LostReason, Owner};
 
 use super::{SOON, Servers, has, lock_of, ms};
 use crate::support::eventually;
@@ -157,6 +161,41 @@ async fn work_is_cancelled_when_the_lock_is_lost() {
     drop(held);
     eventually(SOON, "it is free", async || {
         lock.try_lock().with(async |_| 5).await.unwrap() == Some(5)
+    })
+    .await;
+}
+
+/// Looks at the guard when it is told of its loss, in the middle of being told.
+#[derive(Default)]
+struct Curious {
+    guard: OnceLock<Arc<Guard>>,
+    has_looked: AtomicBool,
+}
+
+impl Wake for Curious {
+    fn wake(self: Arc<Self>) {
+        let guard = self
+            .guard
+            .get()
+            .expect("it is there before anybody is told");
+        let looked = !guard.is_valid() && guard.remaining().is_zero();
+        self.has_looked.store(looked, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn whoever_is_told_of_a_loss_may_look_at_the_guard_at_once() {
+    let servers = Servers::start(3).await;
+    let lock = servers.lock("l").await;
+    let curious = Arc::new(Curious::default());
+    let guard = Arc::new(lock.lock().lease(ms(300)).await.unwrap());
+    assert!(curious.guard.set(guard.clone()).is_ok());
+    let mut lost = pin!(guard.lost());
+    let waker = Waker::from(curious.clone());
+    let polled = lost.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    eventually(SOON, "it was told and has looked", async || {
+        curious.has_looked.load(Ordering::SeqCst)
     })
     .await;
 }

@@ -1,0 +1,92 @@
+//! What is told of a hold on many instances when its state is not locked any more.
+
+use std::ops::{Deref, DerefMut};
+
+use parking_lot::MutexGuard;
+
+use super::order::Order;
+use super::whole::{State, Whole};
+use crate::error::LostReason;
+
+/// What a change of the state leads to in code that is not ours: wakers of those who wait, and the
+/// subscriber of the log. Either may look at this very hold.
+#[derive(Default)]
+pub(super) struct News {
+    /// Why it was lost, and what became of each instance.
+    pub(super) lost: Option<(LostReason, String)>,
+    /// Extensions began to fail, and so did these instances; or they succeed again.
+    pub(super) jeopardy: Option<Option<String>>,
+    /// Dropped, it is given back in the background.
+    pub(super) given_back: Vec<Order>,
+}
+
+/// The state of a hold, locked. Dropped, it is unlocked first, and its news told then.
+pub(super) struct Locked<'a> {
+    // Dropped in this order.
+    state: MutexGuard<'a, State>,
+    telling: Telling<'a>,
+}
+
+struct Telling<'a> {
+    whole: &'a Whole,
+    news: News,
+}
+
+impl<'a> Locked<'a> {
+    pub(super) fn new(whole: &'a Whole, state: MutexGuard<'a, State>) -> Self {
+        let news = News::default();
+        let telling = Telling { whole, news };
+        Self { state, telling }
+    }
+}
+
+impl Deref for Locked<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.telling.news = std::mem::take(&mut self.state.news);
+    }
+}
+
+impl Drop for Telling<'_> {
+    fn drop(&mut self) {
+        let Self { whole, news } = self;
+        // Holders before the log.
+        if news.lost.is_some() {
+            whole.lost.cancel();
+        }
+        if news.lost.is_none() && news.jeopardy.is_none() {
+            return;
+        }
+        let (hash, owner) = (whole.lock.home().key().fingerprint(), whole.owner);
+        match news.jeopardy.take() {
+            Some(Some(instances)) => {
+                tracing::warn!(lock.hash = %hash, %owner, instances, "quorum in jeopardy");
+            }
+            Some(None) => tracing::debug!(lock.hash = %hash, %owner, "quorum extended again"),
+            None => {}
+        }
+        if let Some((reason, instances)) = news.lost.take() {
+            tracing::warn!(
+                lock.hash = %hash,
+                %owner,
+                ?reason,
+                held_ms = whole.clock.now().since(whole.acquired).as_millis() as u64,
+                instances,
+                "quorum lost"
+            );
+        }
+    }
+}
