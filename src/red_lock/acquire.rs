@@ -9,7 +9,7 @@ use super::Inner;
 use super::claim::Claimed;
 use super::order::{Done, Orders};
 use super::wait::Waiting;
-use super::whole::Whole;
+use super::whole::{State, Whole};
 use crate::clock::Moment;
 use crate::error::{Error, InstanceState, NoQuorum, Result};
 use crate::guard::Guard;
@@ -94,6 +94,8 @@ pub(super) enum Round {
     Won(Guard),
     /// What became of each instance.
     Lost(Arc<Whole>),
+    /// Another call of this owner asked, for as long as this one has.
+    Elsewhere,
 }
 
 impl Caller<'_> {
@@ -110,6 +112,7 @@ impl Caller<'_> {
                     Some(guard) => Ok(Some(guard)),
                     None => self.no_quorum(&whole).map_or(Ok(None), Err),
                 },
+                Round::Elsewhere => Ok(None),
             },
             Wait::ForEver | Wait::AtMost(_) => Waiting::new(self)?.wait().await,
         }
@@ -146,13 +149,19 @@ impl Caller<'_> {
             let renewed = watched;
             let orders = whole.step(Event::Lengthen { lease, renewed });
             let mut orders = Orders::new(&whole, orders);
-            while let Some(ends) = whole.see(|state, now| state.quorum.extending(wanted, now)) {
+            loop {
+                let changed = whole.changed.notified();
+                let Some(ends) = whole.see(|state, now| state.quorum.extending(wanted, now)) else {
+                    break;
+                };
                 let more = tokio::select! {
                     biased;
                     Some(done) = orders.next() => match done {
                         Done::Answered { member, round, told } => whole.take_in(member, round, told),
                         Done::GivenBack(_) => continue,
                     },
+                    // Another call that wants more began the round over, and brings its answers.
+                    () = changed => continue,
                     () = whole.clock.sleep_until(ends) => whole.step(Event::Tick),
                 };
                 orders.give(more);
@@ -171,10 +180,25 @@ impl Caller<'_> {
         Ok(counted.then(|| Guard::several(Arc::new(Claimed::new(whole, watched)))))
     }
 
-    /// One attempt on all instances.
+    /// One attempt on all instances. Of one owner's calls one at a time makes one: what it wins, the
+    /// others have once more.
     pub(super) async fn round(&self) -> Result<Round> {
-        let now = self.lock.clock().now();
-        let (whole, orders) = Whole::begin(self.lock, self.owner, self.terms, now);
+        let (now, (whole, orders)) = loop {
+            let now = self.lock.clock().now();
+            let begun = Whole::begin(self.lock, self.owner, self.terms, now);
+            let Some(other) = begun.0.be_known() else {
+                break (now, begun);
+            };
+            // Nothing of it was begun yet.
+            drop(begun);
+            let until = self.deadline.map(|deadline| deadline.max(now + GRACE));
+            if !other.decided(until.unwrap_or(Moment::NEVER)).await {
+                return Ok(Round::Elsewhere);
+            }
+            if let Some(guard) = self.reenter().await? {
+                return Ok(Round::Won(guard));
+            }
+        };
         let attempt = Attempt { whole: &whole };
         let mut orders = Orders::new(&whole, orders);
         // An attempt that began in time gets a moment to be answered.
@@ -269,8 +293,59 @@ struct Attempt<'a> {
 
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
-        // What is dropped is given back in the background.
-        drop(self.whole.step(Event::Unlock));
+        self.whole.abandon();
+    }
+}
+
+impl Whole {
+    /// Waits until this attempt of another call is decided; false if it is not by then. For no longer
+    /// than it should take: that call may be one that nobody polls any more, and is ended then.
+    async fn decided(self: &Arc<Self>, until: Moment) -> bool {
+        loop {
+            let changed = self.changed.notified();
+            let (is_undecided, ends) =
+                self.see(|state, _| (state.is_undecided(), state.quorum.round_ends()));
+            if !is_undecided {
+                return true;
+            }
+            let is_left = ends + GRACE;
+            tokio::select! {
+                biased;
+                () = changed => {}
+                () = self.clock.sleep_until(is_left.min(until)) => {
+                    let now = self.clock.now();
+                    if now >= is_left {
+                        self.abandon();
+                    } else if now >= until {
+                        return false;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Undoes an acquisition that is nobody's yet. What is dropped is given back in the background.
+    fn abandon(self: &Arc<Self>) {
+        let mut state = self.state();
+        if state.count > 0 {
+            // Won meanwhile.
+            return;
+        }
+        let given_back = self.step_in(&mut state, Event::Unlock);
+        drop(state);
+        self.be_unknown();
+        drop(given_back);
+    }
+}
+
+impl State {
+    /// It is being acquired, and nobody's yet.
+    pub(super) fn is_undecided(&self) -> bool {
+        let is_over = matches!(
+            self.quorum.phase(),
+            Phase::Failed | Phase::Lost(_) | Phase::Ended
+        );
+        self.count == 0 && !is_over
     }
 }
 

@@ -176,7 +176,9 @@ impl Inner {
     pub(super) fn known(&self, owner: Owner) -> Option<Arc<Whole>> {
         let core: &Arc<Core> = self.home().core();
         let known: Arc<dyn Any + Send + Sync> = core.upkeep.known(owner, &self.id)?;
-        known.downcast().ok()
+        let whole: Arc<Whole> = known.downcast().ok()?;
+        // What is only being acquired is nobody's yet.
+        (!whole.see(|state, _| state.is_undecided())).then_some(whole)
     }
 }
 

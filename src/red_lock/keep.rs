@@ -15,6 +15,7 @@ use crate::session::{Kept, Turn};
 impl Whole {
     /// Sees to what a step leads to beside its orders.
     pub(super) fn follow(self: &Arc<Self>, state: &mut State) {
+        state.news.is_any = true;
         match state.quorum.phase() {
             Phase::Held | Phase::Jeopardy if state.count > 0 => {
                 self.tell_jeopardy(state);

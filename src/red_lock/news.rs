@@ -12,6 +12,8 @@ use crate::error::LostReason;
 /// subscriber of the log. Either may look at this very hold.
 #[derive(Default)]
 pub(super) struct News {
+    /// Something was done.
+    pub(super) is_any: bool,
     /// Why it was lost, and what became of each instance.
     pub(super) lost: Option<(LostReason, String)>,
     /// Extensions began to fail, and so did these instances; or they succeed again.
@@ -63,6 +65,9 @@ impl Drop for Locked<'_> {
 impl Drop for Telling<'_> {
     fn drop(&mut self) {
         let Self { whole, news } = self;
+        if news.is_any {
+            whole.changed.notify_waiters();
+        }
         // Holders before the log.
         if news.lost.is_some() {
             whole.lost.cancel();

@@ -93,6 +93,7 @@ impl<'a> Waiting<'a> {
             let whole = match caller.round().await? {
                 Round::Won(guard) => return Ok(Some(guard)),
                 Round::Lost(whole) => whole,
+                Round::Elsewhere => continue,
             };
             self.learn(&whole)?;
             if self.listen().await {

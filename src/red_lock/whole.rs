@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::Inner;
@@ -29,6 +30,8 @@ pub(super) struct Whole {
     pub(super) clock: Clock,
     pub(super) acquired: Moment,
     state: Mutex<State>,
+    /// Told after each step.
+    pub(super) changed: Notify,
     pub(super) lost: CancellationToken,
 }
 
@@ -95,6 +98,7 @@ impl Whole {
                 part_lost: false,
                 news: News::default(),
             }),
+            changed: Notify::new(),
             lost: CancellationToken::new(),
         });
         let orders = whole.orders(&mut whole.state(), actions);
@@ -216,10 +220,6 @@ impl Whole {
         state.count = 1;
         state.watched = u32::from(terms.watched);
         self.follow(&mut state);
-        drop(state);
-        let known: Arc<dyn Any + Send + Sync> = self.clone();
-        let upkeep = &self.lock.home().core().upkeep;
-        upkeep.know(self.owner, &self.lock.id, Arc::downgrade(&known));
         true
     }
 
@@ -240,6 +240,15 @@ impl Whole {
         }
         self.follow(&mut state);
         true
+    }
+
+    /// Other calls of its owner find it from now on; unless there is another of its owner, which is the
+    /// answer then.
+    pub(super) fn be_known(self: &Arc<Self>) -> Option<Arc<Self>> {
+        let known: Arc<dyn Any + Send + Sync> = self.clone();
+        let upkeep = &self.lock.home().core().upkeep;
+        let other = upkeep.know(self.owner, &self.lock.id, Arc::downgrade(&known))?;
+        other.downcast().ok()
     }
 
     /// A call of its owner finds nothing of it any more.

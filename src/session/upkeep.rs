@@ -2,6 +2,7 @@
 //! the leases of their parts when it is asked to.
 
 use std::any::Any;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::pin::Pin;
@@ -38,7 +39,7 @@ pub(crate) struct Upkeep {
 struct List {
     kept: BTreeMap<Turn, Arc<dyn Kept>>,
     extensions: Vec<Extension>,
-    /// What owners hold of locks of many instances, by the lock's id.
+    /// What owners hold, or are acquiring, of locks of many instances, by the lock's id.
     known: HashMap<(Owner, Arc<str>), Weak<dyn Any + Send + Sync>>,
     next_id: u64,
     /// When the thread means to look next, so that only an earlier moment has to wake it.
@@ -92,18 +93,37 @@ impl Upkeep {
         }
     }
 
-    /// What this owner holds of the lock with this id.
+    /// What this owner holds, or is acquiring, of the lock with this id.
     pub(crate) fn known(&self, owner: Owner, id: &Arc<str>) -> Option<Arc<dyn Any + Send + Sync>> {
         let list = self.list.lock();
         list.known.get(&(owner, id.clone()))?.upgrade()
     }
 
-    /// From now on this owner holds this of it.
-    pub(crate) fn know(&self, owner: Owner, id: &Arc<str>, hold: Weak<dyn Any + Send + Sync>) {
-        self.list.lock().known.insert((owner, id.clone()), hold);
+    /// From now on this owner holds this of it, or is acquiring it; unless something else is known of
+    /// it already, which is the answer then.
+    pub(crate) fn know(
+        &self,
+        owner: Owner,
+        id: &Arc<str>,
+        hold: Weak<dyn Any + Send + Sync>,
+    ) -> Option<Arc<dyn Any + Send + Sync>> {
+        let mut list = self.list.lock();
+        match list.known.entry((owner, id.clone())) {
+            Entry::Occupied(mut known) => {
+                let living = known.get().upgrade();
+                if living.is_none() {
+                    known.insert(hold);
+                }
+                living
+            }
+            Entry::Vacant(unknown) => {
+                unknown.insert(hold);
+                None
+            }
+        }
     }
 
-    /// The owner does not hold this any more.
+    /// The owner does not hold this any more, or did not acquire it.
     pub(crate) fn know_no_more(
         &self,
         owner: Owner,

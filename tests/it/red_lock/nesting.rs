@@ -3,10 +3,10 @@
 use std::future::IntoFuture;
 use std::time::Duration;
 
-use lockdog::{Error, InstanceState, LostReason, Owner, RedLock, Unlocked};
+use lockdog::{Client, Error, InstanceState, LostReason, Owner, RedLock, Unlocked};
 
 use super::{SOON, Servers, has, lock_of, ms, states};
-use crate::support::eventually;
+use crate::support::{Direction, Proxy, eventually, timed};
 
 #[tokio::test]
 async fn a_nested_acquire_sends_nothing_where_the_hold_is_renewed_already() {
@@ -237,6 +237,91 @@ async fn a_request_that_waits_enters_when_another_of_its_owner_has_the_lock() {
     let (first, second) = tokio::time::timeout(SOON, both).await.unwrap().unwrap();
     assert_eq!((first.hold_count(), second.hold_count()), (2, 2));
     assert_eq!(first.owner(), owner);
+}
+
+/// Both ask while neither has it, and what is won first the other has once more.
+#[tokio::test]
+async fn two_requests_of_one_owner_at_once_are_one_hold() {
+    let servers = Servers::start(3).await;
+    let clients = servers.clients().await;
+    for fenced in [false, true] {
+        let name = if fenced { "fenced" } else { "l" };
+        let mut lock = lock_of(&clients, name);
+        if fenced {
+            lock = lock.fenced();
+        }
+        for _ in 0..10 {
+            let (first, second) =
+                tokio::join!(lock.try_lock().into_future(), lock.try_lock().into_future());
+            let both = [first.unwrap().unwrap(), second.unwrap().unwrap()];
+            assert_eq!(both.each_ref().map(|guard| guard.hold_count()), [2, 2]);
+            assert_eq!(both[0].token(), both[1].token());
+            let [first, second] = both;
+            // As ported code has them: the owner's, and no guard's.
+            first.forget();
+            second.forget();
+            let still = Unlocked::StillHeld { count: 1 };
+            assert_eq!(lock.unlock().await.unwrap(), still);
+            assert_eq!(lock.unlock().await.unwrap(), Unlocked::Released);
+            servers.assert_counts(name, [0; 3]).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_nobody_polls_any_more_stands_in_no_ones_way() {
+    let servers = Servers::start(3).await;
+    let lock = servers.lock("l").await;
+    let mut left = Box::pin(lock.lock().into_future());
+    let polled = futures_util::future::poll_immediate(left.as_mut()).await;
+    assert!(polled.is_none());
+    let asked = tokio::time::timeout(SOON, lock.try_lock().into_future());
+    let guard = asked.await.unwrap().unwrap().expect("it is its owner's");
+    assert!(guard.is_valid());
+    // Taken up again, it finds what its owner has.
+    let again = tokio::time::timeout(SOON, left).await.unwrap().unwrap();
+    assert_eq!((guard.hold_count(), again.hold_count()), (2, 2));
+    drop((guard, again));
+    servers.assert_counts("l", [0; 3]).await;
+}
+
+/// The second one begins the round over, and what it is answered goes for the first one, too.
+#[tokio::test]
+async fn two_that_lengthen_a_hold_at_once_wait_no_longer_than_the_servers_take() {
+    let servers = Servers::start(3).await;
+    let mut proxies = Vec::new();
+    let mut clients = Vec::new();
+    for server in &servers.all {
+        let proxy = Proxy::start(server).await;
+        let client = Client::builder().url(proxy.url());
+        clients.push(client.build().await.unwrap());
+        proxies.push(proxy);
+    }
+    let lock = lock_of(&clients, "l");
+    let _outer = lock.lock().lease(ms(40_000)).await.unwrap();
+    // The connections that extend it are open before they are slow.
+    let _inner = lock.lock().lease(ms(45_000)).await.unwrap();
+    for proxy in &proxies {
+        proxy.delay(Direction::ToClient, ms(150));
+    }
+    // An instance has half a second to answer.
+    let mut shortest = Duration::MAX;
+    for n in 1..=5_u64 {
+        let longer = |by: u64| {
+            lock.lock()
+                .lease(ms(40_000 + n * 10_000 + by))
+                .into_future()
+        };
+        let first = timed(longer(0));
+        let second = async {
+            tokio::time::sleep(ms(100)).await;
+            longer(1_000).await
+        };
+        let ((first, took), second) = tokio::join!(first, second);
+        assert!(first.unwrap().is_valid() && second.unwrap().is_valid());
+        shortest = shortest.min(took);
+    }
+    assert!((ms(200)..ms(450)).contains(&shortest), "{shortest:?}");
 }
 
 #[tokio::test]
