@@ -69,7 +69,7 @@ impl<'a> Waiting<'a> {
         loop {
             caller.lock.open()?;
             if let Some(guard) = caller.reenter().await? {
-                return Ok(Some(guard));
+                return Ok(Some(self.has_lock(guard)));
             }
             let now = clock.now();
             if looked && caller.deadline.is_some_and(|deadline| now >= deadline) {
@@ -91,7 +91,7 @@ impl<'a> Waiting<'a> {
             }
             self.place.promise(now + LONGEST_ROUND);
             let whole = match caller.round().await? {
-                Round::Won(guard) => return Ok(Some(guard)),
+                Round::Won(guard) => return Ok(Some(self.has_lock(guard))),
                 Round::Lost(whole) => whole,
                 Round::Elsewhere => continue,
             };
@@ -107,6 +107,13 @@ impl<'a> Waiting<'a> {
                 }
             }
         }
+    }
+
+    /// It got the lock, so enough instances answer, whatever was met before. Whoever is next in line
+    /// is woken all the same: it has to hear when the lock is given back.
+    fn has_lock(&self, guard: Guard) -> Guard {
+        self.place.note_outage(None);
+        guard
     }
 
     /// The longest wait for the next round.

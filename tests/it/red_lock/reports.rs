@@ -1,5 +1,6 @@
 //! What is told of each instance: by a guard, by an error, and in what can be printed.
 
+use std::future::IntoFuture;
 use std::time::Duration;
 
 use lockdog::{Error, Instance, InstanceState, Owner, RedLock};
@@ -188,6 +189,32 @@ async fn a_wait_without_end_outlasts_an_outage_that_passes() {
     let guard = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
     assert!(guard.unwrap().is_valid());
     servers.all[1].resume();
+}
+
+/// The one that met the outage has the lock now, and the other is told that somebody has.
+#[tokio::test]
+async fn an_outage_that_is_over_is_told_to_nobody() {
+    let servers = Servers::start(3).await;
+    let clients = servers
+        .clients_with(|builder| builder.command_timeout(ms(20_000)).poll_cap(ms(100)))
+        .await;
+    let lock = lock_of(&clients, "l");
+    servers.all[0].pause();
+    servers.all[1].pause();
+    let waiter = |wait| {
+        let request = lock.try_lock().owner(&Owner::new()).wait(wait);
+        tokio::spawn(request.into_future())
+    };
+    let first = waiter(SOON);
+    tokio::time::sleep(ms(100)).await;
+    let second = waiter(ms(5_000));
+    tokio::time::sleep(ms(900)).await;
+    servers.all[0].resume();
+    servers.all[1].resume();
+    let guard = first.await.unwrap().unwrap().expect("it is free");
+    assert!(!second.is_finished());
+    assert!(second.await.unwrap().expect("it is busy").is_none());
+    guard.unlock().await.unwrap();
 }
 
 #[tokio::test]
