@@ -29,7 +29,8 @@ pub(super) struct Blocked {
     pub(super) member: usize,
     /// How long that one's lock lives on, if it has an end.
     pub(super) ttl: Option<Duration>,
-    /// Others were acquired and given back for it.
+    /// Others were acquired and given back for it. What its owner had before, and got once more, is
+    /// nobody's loss.
     pub(super) collided: bool,
 }
 
@@ -52,8 +53,9 @@ impl Call<'_> {
         seat: Option<&Seat>,
     ) -> Result<Round, Trouble> {
         let began = self.now();
-        let mut taken: Vec<Option<Claim>> = Vec::new();
-        taken.resize_with(self.members.list().len(), || None);
+        let mut taken = Taken::default();
+        let members = self.members.list().len();
+        taken.claims.resize_with(members, || None);
         let (first, rest): (Vec<usize>, Vec<usize>) =
             (0..self.members.groups().len()).partition(|group| lead.is_none_or(|l| l == *group));
         for groups in [first, rest] {
@@ -61,41 +63,47 @@ impl Call<'_> {
                 return Ok(end);
             }
         }
-        Ok(self.confirm(taken.into_iter().flatten().collect(), began))
+        let claims = taken.claims.into_iter().flatten();
+        Ok(self.confirm(claims.collect(), began))
     }
 
     /// Acquires these groups, all at the same time. What the round has come to, if it ends here.
     async fn take(
         &self,
         groups: &[usize],
-        taken: &mut [Option<Claim>],
+        taken: &mut Taken,
         seat: Option<&Seat>,
     ) -> Result<Option<Round>, Trouble> {
         let mut under_way = FuturesUnordered::new();
+        let mut fresh = 0;
         for group in groups {
             let (places, acquires) = self.prepare(*group, taken, seat).await?;
             if !acquires.is_empty() {
-                under_way.push(self.send(*group, places, acquires));
+                let is_fresh = acquires.iter().any(Acquiring::is_first);
+                fresh += usize::from(is_fresh);
+                let sent = self.send(*group, places, acquires);
+                under_way.push(async move { (is_fresh, sent.await) });
             }
         }
-        while let Some((group, places, outcome)) = under_way.next().await {
+        while let Some((is_fresh, (group, places, outcome))) = under_way.next().await {
+            fresh -= usize::from(is_fresh);
             if let Some(seat) = seat
                 && self.members.groups()[group].contains(&seat.member)
             {
                 seat.place.attempted();
             }
-            let others = !under_way.is_empty() || taken.iter().any(Option::is_some);
             match outcome? {
                 AllTaken::Granted(claims) => {
+                    taken.is_fresh |= is_fresh;
                     for (place, claim) in places.into_iter().zip(claims) {
-                        taken[place] = Some(claim);
+                        taken.claims[place] = Some(claim);
                     }
                 }
                 AllTaken::Busy(which, ttl) => {
                     return Ok(Some(Round::Blocked(Blocked {
                         member: places[which],
                         ttl,
-                        collided: others,
+                        collided: taken.is_fresh || fresh > 0,
                     })));
                 }
                 AllTaken::Ended => return Ok(Some(Round::Again)),
@@ -115,7 +123,7 @@ impl Call<'_> {
     async fn prepare(
         &self,
         group: usize,
-        taken: &mut [Option<Claim>],
+        taken: &mut Taken,
         seat: Option<&Seat>,
     ) -> Result<(Vec<usize>, Vec<Acquiring>), Trouble> {
         let range = self.members.groups()[group].clone();
@@ -125,7 +133,7 @@ impl Call<'_> {
             let member = &self.members.list()[place];
             let acquiring = match self.begin(member, group).await {
                 Ok(Begun::Counted(claim)) => {
-                    taken[place] = Some(claim);
+                    taken.claims[place] = Some(claim);
                     continue;
                 }
                 Ok(Begun::Asking(acquiring)) => acquiring,
@@ -209,6 +217,15 @@ impl Call<'_> {
         }
         Round::Taken(claims)
     }
+}
+
+/// What a round has got.
+#[derive(Default)]
+struct Taken {
+    /// For each member.
+    claims: Vec<Option<Claim>>,
+    /// Some of it is what its owner did not have before.
+    is_fresh: bool,
 }
 
 /// How the acquire of a member begins.

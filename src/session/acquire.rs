@@ -112,6 +112,11 @@ impl Acquiring {
         &self.hold
     }
 
+    /// It asks for what its owner does not hold.
+    pub(crate) fn is_first(&self) -> bool {
+        self.first
+    }
+
     /// A command for this hold and others was sent so; with a clear no as its answer if `refused`.
     pub(super) fn note(&mut self, sent: &Sent, refused: bool) {
         self.sent = sent.clone();

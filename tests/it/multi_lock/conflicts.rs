@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use lockdog::{Backoff, Owner, Unlocked, Wake};
+use lockdog::{Backoff, Owner, Reentry, Unlocked, Wake};
 use tokio::task::JoinSet;
 
 use super::{Fixture, LONG, SOON, clients, ms, multi, waiter};
@@ -238,5 +238,40 @@ async fn a_waiter_that_is_left_unpolled_loses_its_turn() {
         .expect("all are free")
         .unwrap();
     guard.unlock().await.unwrap();
+    test.assert_clean().await;
+}
+
+/// What the owner has already it is given once more, and gives back, each time: nobody else wants it,
+/// so there is nobody to get out of the way of.
+#[tokio::test]
+async fn a_member_that_the_owner_has_already_is_no_reason_to_ask_again_and_again() {
+    let test = Fixture::start(2).await;
+    let owner = Owner::new();
+    let mine = test.clients[0].lock("mine").lock().owner(&owner);
+    let mine = mine.await.unwrap();
+    let elsewhere = [
+        test.held_elsewhere(0, "busy").await,
+        test.held_elsewhere(1, "busy").await,
+    ];
+    for (server, reentry) in [
+        (0, Reentry::Local),
+        (1, Reentry::Local),
+        (1, Reentry::Counted),
+    ] {
+        let lock = test.multi(&[(0, "mine"), (server, "busy")]);
+        for redis in &test.redis {
+            redis.reset_stats().await;
+        }
+        let request = lock.try_lock().owner(&owner).reentry(reentry);
+        assert!(request.wait(ms(1_000)).await.unwrap().is_none());
+        // Two looks, one after the subscription, and what the default poll cap lets it ask beside.
+        let asked = test.scripts(server).await;
+        assert!((1..=6).contains(&asked), "{server} {reentry:?}: {asked}");
+    }
+    assert_eq!(mine.hold_count(), 1);
+    let [first, second] = elsewhere;
+    first.unlock().await.unwrap();
+    second.unlock().await.unwrap();
+    mine.unlock().await.unwrap();
     test.assert_clean().await;
 }
