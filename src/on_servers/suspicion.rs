@@ -33,7 +33,10 @@ async fn a_frozen_server_has_one_question_to_answer() {
     })
     .await;
     tokio::time::sleep(ms(700)).await;
-    assert_eq!(member.sent_since(before), ["PING"]);
+    let sent = member.sent_since(before);
+    assert_eq!(count(&sent, "PING"), 1, "{sent:?}");
+    // It might have been the connection that was silent.
+    assert_eq!(count(&sent, GREETING), 1, "{sent:?}");
     assert_eq!(member.redis.commandstats().await["ping"], 1);
 }
 

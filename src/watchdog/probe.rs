@@ -1,47 +1,107 @@
 //! Asking a server that is thought to be silent whether it answers again.
 
+use std::pin::pin;
 use std::time::Duration;
 
-use crate::server::{Failure, Private};
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+
+use crate::server::{Connection, Failure, Private};
 use crate::session::Core;
 
-/// Asks one question at a time while the server is under suspicion, and nothing otherwise.
+/// Asks while the server is under suspicion, and nothing otherwise.
 pub(super) async fn keep_probing(core: &Core, own: &Private) {
     loop {
         core.server.until_suspect().await;
-        let mut pause = SHORTEST_PAUSE;
-        while let Err(failure) = probe(core, own).await {
-            tracing::debug!(?failure, "the server does not answer yet");
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
-        }
+        until_it_answers(core, own).await;
         core.server.answered();
         // What they met with is over.
         core.waiters.wake_all();
     }
 }
 
+/// Asks one question at a time on one connection. It may be the connection that is silent, and not the
+/// server: then the same is asked on another before leases that wait for the answer are over, later each
+/// time, and the first answer to any is one.
+async fn until_it_answers(core: &Core, own: &Private) {
+    let limit = core.server.command_timeout();
+    let mut patience = match core.server.suspected() {
+        // Whoever waited so long has several times as long until it is too late.
+        Some(Failure::Silent(waited)) => (waited * 2).max(SHORTEST_PATIENCE).min(limit),
+        _ => limit,
+    };
+    let mut pause = SHORTEST_PAUSE;
+    let mut under_way = FuturesUnordered::new();
+    loop {
+        let failed = match own.connection(core.server.source(), limit).await {
+            Ok(connection) => {
+                // The others may have been answered while it was opened.
+                loop {
+                    let answered: Option<Option<Answered>> = under_way.next().now_or_never();
+                    match answered.flatten() {
+                        Some((_, Ok(()))) => return,
+                        Some((_, Err(_))) => {}
+                        None => break,
+                    }
+                }
+                under_way.push(ask(connection.clone(), limit));
+                let mut silence = pin!(tokio::time::sleep(patience));
+                loop {
+                    tokio::select! {
+                        biased;
+                        Some((asked, answer)) = under_way.next() => match answer {
+                            Ok(()) => return,
+                            Err(failure) => {
+                                if failure.is_ambiguous() {
+                                    own.abandon(&asked);
+                                }
+                                if under_way.is_empty() {
+                                    break Some(failure);
+                                }
+                            }
+                        },
+                        () = &mut silence => {
+                            own.abandon(&connection);
+                            break None;
+                        }
+                    }
+                }
+            }
+            Err(failure) if is_answer(&failure) => return,
+            Err(failure) => Some(failure),
+        };
+        tracing::debug!(?failed, "the server does not answer yet");
+        match failed {
+            Some(_) => {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+            None => patience = (patience * 2).min(limit),
+        }
+    }
+}
+
+/// A question, the connection that it went over, and what came of it.
+type Answered = (Connection, Result<(), Failure>);
+
+async fn ask(connection: Connection, limit: Duration) -> Answered {
+    let answer = connection.send(&redis::cmd("PING"), limit).await;
+    let answer: Result<redis::Value, Failure> = answer;
+    let answer = match answer {
+        Err(failure) if !is_answer(&failure) => Err(failure),
+        Ok(_) | Err(_) => Ok(()),
+    };
+    (connection, answer)
+}
+
 /// Any answer is one, except that of a state that passes: asked for a lock, the server would say the
 /// same.
-async fn probe(core: &Core, own: &Private) -> Result<(), Failure> {
-    let limit = core.server.command_timeout();
-    let connection = own.connection(core.server.source(), limit).await;
-    let answer = match &connection {
-        Ok(connection) => connection.send(&redis::cmd("PING"), limit).await.map(drop),
-        Err(failure) => Err(failure.clone()),
-    };
-    match answer {
-        Err(failure) if failure.is_ambiguous() => {
-            if let Ok(silent) = &connection {
-                own.abandon(silent);
-            }
-            Err(failure)
-        }
-        Err(failure @ Failure::Unsent(_)) => Err(failure),
-        Err(failure) if failure.passes() => Err(failure),
-        Ok(()) | Err(_) => Ok(()),
-    }
+fn is_answer(failure: &Failure) -> bool {
+    matches!(failure, Failure::Refused { .. }) && !failure.passes()
 }
 
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// A connection takes a moment, however short the leases are.
+const SHORTEST_PATIENCE: Duration = Duration::from_millis(100);

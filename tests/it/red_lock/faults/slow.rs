@@ -9,7 +9,7 @@ use super::stand::{Stand, assert_busy, await_letters, red_lock, take};
 use super::story::Watched;
 use super::{LEASE, NAME, is_acquire};
 use crate::red_lock::{SOON, ms};
-use crate::support::{Action, Direction, Gate, eventually, timed};
+use crate::support::{Action, Direction, Gate, Proxy, eventually, named, timed};
 
 /// Catalogue, last list: 8.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -188,6 +188,31 @@ async fn delays_about_the_time_for_one_instance_and_broken_answers_let_no_two_in
     crowd.await_visits(20).await;
     crowd.end().await;
     stand.assert_nothing_stays().await;
+}
+
+/// As a firewall does that forgets them: what is sent on them goes nowhere, and new ones are let
+/// through.
+#[tokio::test]
+async fn connections_that_fall_silent_cost_no_lock_on_a_network_that_works() {
+    let (lease, stand) = (ms(3_000), Stand::proxied(3).await);
+    let settings =
+        |builder: lockdog::ClientBuilder| builder.watchdog_lease(lease).command_timeout(lease);
+    let clients = stand.clients_with(settings).await;
+    let guard = take(&red_lock(&clients).max_lease(lease)).await;
+    stand.await_taken(3).await;
+    // The next scripts are the first extensions, on the connections of the clients' own threads.
+    let silent = |proxy: &Proxy| proxy.on(named("EVALSHA"), Action::DropReply);
+    let rules: Vec<_> = stand.proxies.iter().map(silent).collect();
+    for rule in &rules {
+        rule.wait_hits(1).await;
+    }
+    let until = Instant::now() + lease * 2;
+    while Instant::now() < until {
+        assert!(guard.is_valid(), "{:?}", guard.instances());
+        tokio::time::sleep(ms(5)).await;
+    }
+    guard.unlock().await.unwrap();
+    stand.assert_nothing_stays_of(lease).await;
 }
 
 /// Every server knows the script, so that a rule on it meets its first sending.
