@@ -121,6 +121,7 @@ impl Whole {
     pub(super) fn step_in(self: &Arc<Self>, state: &mut State, event: Event) -> Vec<Order> {
         let now = self.clock.now();
         let mut actions = Actions::new();
+        let part_lost = std::mem::take(&mut state.part_lost);
         for (member, round) in std::mem::take(&mut state.dropped) {
             let event = Event::Answered {
                 member,
@@ -129,12 +130,38 @@ impl Whole {
             };
             actions.extend(state.quorum.step(event, now));
         }
+        // Before it, so that a round that begins now takes again what was lost; and after it, as it may
+        // have brought what was lost by then.
+        if part_lost {
+            self.tell_parts_lost(state, now, &mut actions);
+        }
         actions.extend(state.quorum.step(event, now));
-        // After it, as it may be about what was lost.
-        for (member, round, reason) in self.parts_lost(state) {
+        if part_lost {
+            self.tell_parts_lost(state, now, &mut actions);
+        }
+        let orders = self.orders(state, actions);
+        self.follow(state);
+        orders
+    }
+
+    /// Tells the quorum of what stands on instances as far as it knows, and was lost as far as their
+    /// clients do.
+    fn tell_parts_lost(&self, state: &mut State, now: Moment, actions: &mut Actions) {
+        for member in 0..state.claims.len() {
+            let Some(claim) = state.claims[member].as_ref() else {
+                continue;
+            };
+            let reason = match claim.hold().state().phase {
+                HoldPhase::Lost(reason) => reason,
+                HoldPhase::Ended => LostReason::NotOurs,
+                HoldPhase::Pending | HoldPhase::Held | HoldPhase::Jeopardy => continue,
+            };
+            if !state.quorum.has(member) {
+                continue;
+            }
             let event = Event::Answered {
                 member,
-                round,
+                round: state.quorum.round(),
                 answer: Answer::NotOurs,
             };
             let mut after = state.quorum.clone();
@@ -147,29 +174,6 @@ impl Whole {
                 actions.extend(given_back);
             }
         }
-        let orders = self.orders(state, actions);
-        self.follow(state);
-        orders
-    }
-
-    /// What stands on instances as far as the quorum knows, and was lost as far as their clients do,
-    /// and why.
-    fn parts_lost(&self, state: &mut State) -> Vec<(usize, u32, LostReason)> {
-        if !std::mem::take(&mut state.part_lost) {
-            return Vec::new();
-        }
-        let round = state.quorum.round();
-        let claims = state.claims.iter().enumerate();
-        claims
-            .filter_map(|(member, claim)| {
-                let phase = claim.as_ref()?.hold().state().phase;
-                match phase {
-                    HoldPhase::Lost(reason) => Some((member, round, reason)),
-                    HoldPhase::Ended => Some((member, round, LostReason::NotOurs)),
-                    HoldPhase::Pending | HoldPhase::Held | HoldPhase::Jeopardy => None,
-                }
-            })
-            .collect()
     }
 
     /// It may be acted on now.

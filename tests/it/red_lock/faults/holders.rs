@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use futures_util::FutureExt;
 use futures_util::future::join_all;
 use lockdog::{Client, Error, LostReason, Owner};
 
@@ -225,4 +226,34 @@ async fn clients_that_are_all_shut_down_tell_the_holder_and_free_the_lock() {
     }
     take(&stand.lock().await).await.unlock().await.unwrap();
     stand.assert_nothing_stays().await;
+}
+
+/// A machine that slept for more than a third of the lease extends what is left, and takes again what
+/// was lost meanwhile, in the same round: not a third of the lease later. Whoever looks at the guard
+/// meanwhile changes nothing of it.
+#[tokio::test]
+async fn what_is_lost_when_a_round_is_due_is_taken_again_in_that_round() {
+    let (lease, stand) = (ms(6_000), Stand::start(3).await);
+    let ahead = Arc::new(AtomicU64::new(0));
+    let settings =
+        |builder: lockdog::ClientBuilder| builder.clock_ahead(ahead.clone()).watchdog_lease(lease);
+    let clients = stand.clients_with(settings).await;
+    let guard = take(&red_lock(&clients).max_lease(lease)).await;
+    stand.await_taken(3).await;
+    let mut fastest = SOON;
+    for turn in 0..6 {
+        tokio::time::sleep(ms(50)).await;
+        ahead.fetch_add(ms(2_100).as_nanos() as u64, Ordering::SeqCst);
+        assert!(clients[turn % 3].lock(NAME).force_unlock().await.unwrap());
+        let looks = turn % 2 == 0;
+        assert!(!looks || guard.lost().now_or_never().is_none());
+        let began = Instant::now();
+        stand.await_taken(3).await;
+        if !looks {
+            fastest = fastest.min(began.elapsed());
+        }
+        assert!(guard.is_valid());
+    }
+    assert!(fastest < ms(1_000), "{fastest:?}");
+    guard.unlock().await.unwrap();
 }
