@@ -44,6 +44,11 @@ pub(crate) fn whole(lease: Duration) -> Duration {
     Duration::from_millis(millis(lease))
 }
 
+/// So many whole milliseconds that nothing is given up.
+pub(crate) fn whole_up(lease: Duration) -> Duration {
+    whole(lease + Duration::from_nanos(999_999))
+}
+
 pub(crate) fn millis(lease: Duration) -> u64 {
     u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)
 }

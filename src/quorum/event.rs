@@ -22,7 +22,7 @@ pub(crate) enum Event {
     Look,
     /// It is gone for a reason of the driver's.
     Lose(LostReason),
-    /// A further claim needs it longer, or renewed.
+    /// A further claim needs it for this lease once, or renewed with it from now on.
     Lengthen { lease: Duration, renewed: bool },
     /// Its owner gives it back.
     Unlock,

@@ -105,14 +105,14 @@ impl Quorum {
             }
         }
         if now >= self.next {
-            self.begin_extension(now, actions);
+            self.begin_extension(self.rules.lease, now, actions);
         }
     }
 
     /// The round reached a quorum.
     fn win(&mut self, now: Moment, actions: &mut Actions) {
         let deadline = if mutant!("quorum_validity_from_reply") {
-            lease::deadline(now, self.rules.lease)
+            lease::deadline(now, self.round.lease)
         } else {
             self.round.deadline
         };
@@ -125,6 +125,8 @@ impl Quorum {
             self.deadline = deadline;
         }
         self.phase = Phase::Held;
+        self.renewed = self.round.began;
+        self.leased_until = self.round.began + self.round.lease;
         self.round.won = true;
         self.next = if self.rules.renewed {
             self.round.began + self.rules.lease / 3

@@ -9,6 +9,7 @@
 
 mod answers;
 mod event;
+mod extend;
 mod judge;
 mod member;
 mod patience;
@@ -64,6 +65,9 @@ pub(crate) struct Quorum {
     round: Round,
     /// Up to when it may be believed in; before it is held, up to when it has to be won.
     deadline: Moment,
+    /// When the last good round began, and up to when those who acknowledged it keep it.
+    renewed: Moment,
+    leased_until: Moment,
     /// When the next round of extension is due.
     next: Moment,
     token: u64,
@@ -81,6 +85,8 @@ impl Quorum {
                 .min(rules.max_until)
                 .minus(rules.min_validity),
             round,
+            renewed: now,
+            leased_until: now,
             next: Moment::NEVER,
             token: 0,
             rules,
@@ -143,6 +149,16 @@ impl Quorum {
         self.round.number
     }
 
+    /// What the current round asks for.
+    pub(crate) fn lease(&self) -> Duration {
+        self.round.lease
+    }
+
+    /// When the last round began that reached a quorum.
+    pub(crate) fn renewed(&self) -> Moment {
+        self.renewed
+    }
+
     /// It ends by a bound of its own, and no extension changes that.
     pub(crate) fn is_as_long_as_allowed(&self) -> bool {
         self.deadline == self.rules.max_until
@@ -189,20 +205,6 @@ impl Quorum {
     /// The current round is not waited for beyond this.
     pub(crate) fn end_round_by(&mut self, ends: Moment) {
         self.round.ends = self.round.ends.min(ends);
-    }
-
-    /// A claim wants it renewed.
-    pub(crate) fn let_renew(&mut self) {
-        self.rules.renewed = true;
-        if self.next == Moment::NEVER && !self.round.is_open() {
-            self.next = self.round.began + self.rules.lease / 3;
-        }
-    }
-
-    /// The last claim that wants it renewed has ended.
-    pub(crate) fn let_expire(&mut self) {
-        self.rules.renewed = false;
-        self.next = Moment::NEVER;
     }
 
     /// When it is lost, if nothing prolongs it.
@@ -306,34 +308,5 @@ impl Quorum {
                 self.mark(index, actions);
             }
         }
-    }
-
-    /// Asks every instance once more: for a lease more where it is ours, for the lock where not.
-    fn begin_extension(&mut self, now: Moment, actions: &mut Actions) {
-        self.next = Moment::NEVER;
-        if self.is_as_long_as_allowed() {
-            return;
-        }
-        self.round = self.round.following(Kind::Extend, now, self.rules.lease);
-        let round = self.round.number;
-        for (index, member) in self.members.iter_mut().enumerate() {
-            if member.stand == Stand::Held {
-                member.asked_in = round;
-                actions.push(Action::Extend {
-                    member: index,
-                    round,
-                });
-            }
-        }
-        self.take_missing(actions);
-    }
-
-    fn lengthen(&mut self, lease: Duration, renewed: bool, now: Moment, actions: &mut Actions) {
-        if !self.is_living() {
-            return;
-        }
-        self.rules.lease = self.rules.lease.max(lease);
-        self.rules.renewed |= renewed;
-        self.begin_extension(now, actions);
     }
 }

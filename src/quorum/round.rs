@@ -13,6 +13,8 @@ pub(super) struct Round {
     pub(super) number: u32,
     pub(super) kind: Kind,
     pub(super) began: Moment,
+    /// What it asks for.
+    pub(super) lease: Duration,
     /// What its acknowledgements are good for.
     pub(super) deadline: Moment,
     /// Whoever has not answered by then is not waited for.
@@ -36,6 +38,7 @@ impl Round {
             number: 1,
             kind: Kind::Acquire,
             began: now,
+            lease,
             deadline: lease::deadline(now, lease),
             ends: now + Rules::patience(lease),
             is_over: false,

@@ -12,6 +12,8 @@ pub(crate) struct Rules {
     pub(crate) need: usize,
     /// A fencing token needs so many trusted looks at its register before; none is made at 0.
     pub(crate) reads: usize,
+    /// Of the first round, and of each one that renews it. A call of its owner may want one longer
+    /// once.
     pub(crate) lease: Duration,
     /// Extended again and again, or left to its lease.
     pub(crate) renewed: bool,

@@ -1,5 +1,7 @@
 //! What single answers lead to. The simulator looks at the rest.
 
+mod lengthened;
+
 use super::*;
 
 const LEASE: Duration = Duration::from_secs(10);

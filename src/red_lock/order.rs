@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -20,6 +21,7 @@ pub(super) enum Order {
         member: usize,
         round: u32,
         question: Question,
+        lease: Duration,
         /// The answer is not waited for beyond this.
         until: Moment,
     },
@@ -123,6 +125,7 @@ fn execute(whole: Arc<Whole>, order: Order) -> Pin<Box<dyn Future<Output = Done>
             member,
             round,
             question,
+            lease,
             until,
         } => {
             let asking = Asking {
@@ -134,7 +137,7 @@ fn execute(whole: Arc<Whole>, order: Order) -> Pin<Box<dyn Future<Output = Done>
             Box::pin(async move {
                 // The whole of it, so that it is dropped with this future and not before.
                 let mut asking = asking;
-                let told = asking.whole.ask(member, &question, until).await;
+                let told = asking.whole.ask(member, &question, lease, until).await;
                 asking.answered = true;
                 Done::Answered {
                     member,

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::whole::{State, Whole};
 use crate::error::{Error, Instance, InstanceState, Lost, LostFacts, LostReason};
-use crate::lease;
 use crate::quorum::{Event, Outcome, Phase};
 
 impl Whole {
@@ -43,9 +42,7 @@ impl Whole {
     /// How long ago it was acquired, and how long ago the last good round began.
     pub(super) fn ages(&self, state: &State) -> (Duration, Duration) {
         let now = self.clock.now();
-        let rules = state.quorum.rules();
-        let valid_for = rules.lease - lease::drift(rules.lease).min(rules.lease);
-        let renewed = state.quorum.deadline().minus(valid_for);
+        let renewed = state.quorum.renewed();
         (now.since(self.acquired), now.since(renewed))
     }
 

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -282,9 +283,14 @@ impl Whole {
     }
 
     /// Asks one instance.
-    pub(super) async fn ask(&self, member: usize, question: &Question, until: Moment) -> Told {
+    pub(super) async fn ask(
+        &self,
+        member: usize,
+        question: &Question,
+        lease: Duration,
+        until: Moment,
+    ) -> Told {
         let part = &self.lock.parts()[member];
-        let lease = self.state().quorum.rules().lease;
         match question {
             Question::Take => {
                 let taking = Taking {
@@ -315,10 +321,10 @@ impl Whole {
     pub(super) fn orders(&self, state: &mut State, actions: Actions) -> Vec<Order> {
         let mut orders = Vec::with_capacity(actions.len());
         // What follows from an answer that came behind its round has a time of its own.
-        let now = self.clock.now();
+        let (now, lease) = (self.clock.now(), state.quorum.lease());
         let until = match state.quorum.round_ends() {
             ends if ends > now => ends,
-            _ => now + Rules::patience(state.quorum.rules().lease),
+            _ => now + Rules::patience(lease),
         };
         for action in actions {
             let (member, round, question) = match action {
@@ -344,6 +350,7 @@ impl Whole {
                 member,
                 round,
                 question,
+                lease,
                 until,
             });
         }

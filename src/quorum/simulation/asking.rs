@@ -28,7 +28,7 @@ impl Attempt {
         }
         let id = means.world.fresh_id(means.client);
         self.members[index] = Member::taking(id);
-        let lease = self.quorum.rules().lease;
+        let lease = self.quorum.lease();
         let take = Command::Take {
             id,
             lease,
@@ -52,7 +52,7 @@ impl Attempt {
             return false;
         }
         let now = means.clock.local(means.world.now);
-        let lease = self.quorum.rules().lease;
+        let lease = self.quorum.lease();
         let takes = matches!(command, Command::Take { .. });
         let member = &mut self.members[index];
         member.ends = member.ends.max(now + lease);
@@ -80,7 +80,7 @@ impl Attempt {
 
     fn give_back(&mut self, index: usize, means: &mut Means<'_, '_>) {
         let member = &mut self.members[index];
-        let pause = Rules::patience(self.quorum.rules().lease);
+        let pause = Rules::patience(self.quorum.lease());
         means.lanes[index].settle(member.id, member.ends, pause, means.world);
         member.id = 0;
     }
@@ -200,7 +200,7 @@ impl Attempt {
                 means.world.seen.saw(Sight::TokenRaised);
             }
         }
-        let lease = self.quorum.rules().lease;
+        let lease = self.quorum.lease();
         self.rounds.ask(round, means.now(), lease);
     }
 }

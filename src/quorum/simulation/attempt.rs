@@ -37,7 +37,7 @@ pub(super) struct Attempt {
     pub(super) wanted: Option<(Moment, u64)>,
     /// Its owner wants it no longer than that.
     pub(super) bound: Moment,
-    /// Its first lease: none of its leases is shorter.
+    /// The shortest lease that it is renewed with.
     lease: Duration,
 }
 
@@ -160,6 +160,7 @@ impl Attempt {
             .claim(is_calm, || format!("it wakes itself too often: {self:?}"));
         self.tell(Event::Tick, means);
         // Three a lease, and ten when they fail; some more for tokens in the way.
+        self.lease = self.lease.min(self.quorum.rules().lease);
         let lived = u128::from(means.world.now - self.began);
         let most = self.rounds_due + (12 * lived / self.lease.as_nanos()) as u64 + 5;
         let is_modest = u64::from(self.quorum.round.number) <= most;
@@ -179,7 +180,7 @@ impl Attempt {
                     }
                 }
                 Action::Extend { member, round } => {
-                    let (id, lease) = (self.members[member].id, self.quorum.rules().lease);
+                    let (id, lease) = (self.members[member].id, self.quorum.lease());
                     if !self.ask(member, round, Command::Extend { id, lease }, means) {
                         failed.push((member, round, Answer::Failed));
                     }
@@ -189,7 +190,7 @@ impl Attempt {
                     round,
                     token,
                 } => {
-                    let (id, lease) = (self.members[member].id, self.quorum.rules().lease);
+                    let (id, lease) = (self.members[member].id, self.quorum.lease());
                     if !self.ask(member, round, Command::Mark { id, token, lease }, means) {
                         failed.push((member, round, Answer::Failed));
                     }
