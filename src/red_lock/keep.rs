@@ -1,10 +1,7 @@
 //! Who looks after a hold on many instances: the thread of one of its clients.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
-use super::order::Orders;
 use super::whole::{State, Whole};
 use crate::clock::Moment;
 use crate::error::LostReason;
@@ -115,12 +112,11 @@ impl Dependant for Whole {
 }
 
 impl Kept for Whole {
-    fn look(self: Arc<Self>) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
+    fn look(self: Arc<Self>) -> bool {
         let orders = self.step(Event::Tick);
-        if orders.is_empty() {
-            return None;
-        }
-        Some(Box::pin(Orders::new(&self, orders).finish()))
+        let is_any = !orders.is_empty();
+        self.delegate(orders);
+        is_any
     }
 
     fn leave(self: Arc<Self>, turn: Turn) {

@@ -8,12 +8,12 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
-use super::part::Told;
+use super::part::{Part, Told};
 use super::whole::Whole;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::hold::Hold;
-use crate::session::{Claim, Unlocked};
+use crate::session::{Claim, Unlocked, Work};
 
 /// Something to be done at one instance.
 pub(super) enum Order {
@@ -115,6 +115,39 @@ impl Orders {
             reason = "each order ends by itself, within its time"
         )]
         tokio::spawn(self.finish());
+    }
+}
+
+impl Whole {
+    /// Has each client's own thread ask its instance, and do what follows from the answer. What is to
+    /// be given back goes to the background: it is not waited for.
+    pub(super) fn delegate(self: &Arc<Self>, orders: Vec<Order>) {
+        for order in orders {
+            let Order::Ask { member, .. } = &order else {
+                continue;
+            };
+            let asked = self.lock.parts()[*member].core().clone();
+            let (whole, done) = (self.clone(), execute(self.clone(), order));
+            let mut work: Work = Box::pin(async move {
+                if let Done::Answered {
+                    member,
+                    round,
+                    told,
+                } = done.await
+                {
+                    let orders = whole.take_in(member, round, told);
+                    whole.delegate(orders);
+                }
+            });
+            // Of a client that was shut down, any other tells so.
+            let others = self.lock.parts().iter().map(Part::core);
+            for core in std::iter::once(&asked).chain(others) {
+                match core.upkeep.run(work) {
+                    Ok(()) => break,
+                    Err(back) => work = back,
+                }
+            }
+        }
     }
 }
 

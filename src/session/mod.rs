@@ -30,7 +30,7 @@ pub use release::Unlocked;
 pub(crate) use release::{Claim, warn_elsewhere};
 pub(crate) use settle::{Job, settle};
 pub(crate) use together::{AllTaken, Together};
-pub(crate) use upkeep::{Extension, Kept, Turn, Upkeep};
+pub(crate) use upkeep::{Extension, Kept, Turn, Upkeep, Work};
 
 /// One client's settings, checked.
 pub(crate) struct Settings {

@@ -1,10 +1,11 @@
-//! What a client's thread does for locks of many instances: it looks after them in time, and extends
-//! the leases of their parts when it is asked to.
+//! What a client's thread does for locks of many instances: it looks after them in time, extends the
+//! leases of their parts when it is asked to, and does whatever else is to be asked of its own server.
 
 use std::any::Any;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
+use std::mem::take;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -21,8 +22,8 @@ use crate::server::Failure;
 
 /// Something that has to be looked at in time.
 pub(crate) trait Kept: Send + Sync {
-    /// It is time. What is to be done about it runs on the client's thread.
-    fn look(self: Arc<Self>) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>>;
+    /// It is time. False if there is nothing to do about it.
+    fn look(self: Arc<Self>) -> bool;
 
     /// The client where it had this turn looks after it no more.
     fn leave(self: Arc<Self>, turn: Turn);
@@ -39,6 +40,7 @@ pub(crate) struct Upkeep {
 struct List {
     kept: BTreeMap<Turn, Arc<dyn Kept>>,
     extensions: Vec<Extension>,
+    work: Vec<Work>,
     /// What owners hold, or are acquiring, of locks of many instances, by the lock's id.
     known: HashMap<(Owner, Arc<str>), Weak<dyn Any + Send + Sync>>,
     next_id: u64,
@@ -46,6 +48,9 @@ struct List {
     looks_at: Option<Moment>,
     closed: bool,
 }
+
+/// Something that a client's thread is to do.
+pub(crate) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Where something stands in the list.
 pub(crate) type Turn = (Moment, u64);
@@ -156,7 +161,24 @@ impl Upkeep {
 
     /// What is to be extended.
     pub(crate) fn extensions(&self) -> Vec<Extension> {
-        std::mem::take(&mut self.list.lock().extensions)
+        take(&mut self.list.lock().extensions)
+    }
+
+    /// Has the thread do this; given back if it has ended.
+    pub(crate) fn run(&self, work: Work) -> Result<(), Work> {
+        let mut list = self.list.lock();
+        if list.closed {
+            return Err(work);
+        }
+        list.work.push(work);
+        drop(list);
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// What the thread is to do.
+    pub(crate) fn work(&self) -> Vec<Work> {
+        take(&mut self.list.lock().work)
     }
 
     /// Ends when there may be something to do before the moment that [`Upkeep::next`] told.
@@ -166,12 +188,19 @@ impl Upkeep {
 
     /// The thread ends: everything is somebody else's to look after.
     pub(crate) fn close(&self) {
-        let kept = {
+        let (kept, extensions, work) = {
             let mut list = self.list.lock();
             list.closed = true;
-            list.extensions.clear();
-            std::mem::take(&mut list.kept)
+            let List {
+                kept,
+                extensions,
+                work,
+                ..
+            } = &mut *list;
+            (take(kept), take(extensions), take(work))
         };
+        // Told so, not under the list's lock.
+        drop((extensions, work));
         for (turn, kept) in kept {
             kept.leave(turn);
         }

@@ -30,10 +30,10 @@ pub(super) async fn keep_up(core: &Arc<Core>, own: &Arc<Private>) {
         let now = core.clock.now();
         let mut is_waiting = false;
         for kept in core.upkeep.due(now) {
-            match kept.look() {
-                Some(work) => drop(tasks.spawn(work)),
-                None => is_waiting = true,
-            }
+            is_waiting |= !kept.look();
+        }
+        for work in core.upkeep.work() {
+            tasks.spawn(work);
         }
         // A sleeping machine stops the runtime's timers, and what is due but has nothing to do yet
         // must not make this busy.
