@@ -8,7 +8,7 @@ use super::crowd::Crowd;
 use super::stand::{Stand, assert_busy, await_letters, red_lock, take};
 use super::story::Watched;
 use super::{LEASE, NAME, is_acquire};
-use crate::red_lock::{SOON, ms};
+use crate::red_lock::{SOON, lock_of, ms};
 use crate::support::{Action, Direction, Gate, Proxy, eventually, named, timed};
 
 /// Catalogue, last list: 8.
@@ -213,6 +213,44 @@ async fn connections_that_fall_silent_cost_no_lock_on_a_network_that_works() {
     }
     guard.unlock().await.unwrap();
     stand.assert_nothing_stays_of(lease).await;
+}
+
+/// Those beside it lose patience with every server, again and again, and nobody asks one meanwhile
+/// that has not answered its probe yet. An extension waits for that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_short_lease_beside_a_long_one_costs_it_nothing() {
+    let (lease, stand) = (ms(4_000), Stand::proxied(3).await);
+    let settings = |builder: lockdog::ClientBuilder| builder.watchdog_lease(lease);
+    let clients = stand.clients_with(settings).await;
+    let guard = take(&red_lock(&clients).max_lease(lease)).await;
+    // The connections that extend it are open before they are slow.
+    let renewed = |proxy: &Proxy| proxy.count(named("EVALSHA")) >= 2;
+    eventually(SOON, "it is extended", async || {
+        stand.proxies.iter().all(renewed)
+    })
+    .await;
+    for proxy in &stand.proxies {
+        // Longer than a lease of 200 ms gives an instance, and far less than this one does.
+        proxy.delay(Direction::ToClient, ms(60));
+    }
+    let mut hasty = tokio::task::JoinSet::new();
+    for n in 0..3 {
+        let lock = lock_of(&clients, &format!("other-{n}"));
+        hasty.spawn(async move {
+            loop {
+                let taken = lock.try_lock().lease(ms(200)).wait(ms(1_000)).await;
+                assert!(!matches!(taken, Ok(Some(_))), "it is answered in time");
+            }
+        });
+    }
+    let until = Instant::now() + lease * 4;
+    while Instant::now() < until {
+        assert!(guard.is_valid(), "{:?}", guard.instances());
+        tokio::time::sleep(ms(5)).await;
+    }
+    assert!(hasty.try_join_next().is_none());
+    hasty.shutdown().await;
+    guard.unlock().await.unwrap();
 }
 
 /// Every server knows the script, so that a rule on it meets its first sending.
