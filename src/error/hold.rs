@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Error;
+use super::{Error, Instance};
 
 /// Why a hold was lost.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -51,6 +51,7 @@ pub(crate) struct LostFacts {
     pub(crate) owner: String,
     pub(crate) held_for: Duration,
     pub(crate) renewed: Duration,
+    pub(crate) instances: Vec<Instance>,
 }
 
 impl Lost {
@@ -82,6 +83,18 @@ impl Lost {
     pub fn since_renewal(&self) -> Duration {
         self.0.renewed
     }
+
+    /// What each part of a lock of several was to the whole at its end, in the order in which they
+    /// were given: which servers failed, and why. Empty for a plain lock.
+    pub fn instances(&self) -> &[Instance] {
+        &self.0.instances
+    }
+
+    /// The same loss, as that of the whole of which it was a part.
+    pub(crate) fn of_whole(&self, instances: Vec<Instance>) -> Self {
+        let facts = LostFacts::clone(&self.0);
+        Self::new(LostFacts { instances, ..facts })
+    }
 }
 
 impl fmt::Display for Lost {
@@ -96,7 +109,11 @@ impl fmt::Display for Lost {
             facts.owner,
             facts.held_for.as_millis(),
             facts.renewed.as_millis(),
-        )
+        )?;
+        for instance in &facts.instances {
+            write!(f, "; {instance}")?;
+        }
+        Ok(())
     }
 }
 
@@ -170,6 +187,7 @@ impl std::error::Error for NotHeld {}
 pub struct UnlockUnconfirmed {
     lock: Arc<str>,
     cause: Option<Box<Error>>,
+    instances: Arc<[Instance]>,
 }
 
 impl UnlockUnconfirmed {
@@ -177,7 +195,16 @@ impl UnlockUnconfirmed {
         Self {
             lock: lock.into(),
             cause: cause.map(Box::new),
+            instances: Arc::default(),
         }
+    }
+
+    /// Of a lock of several, by what became of each part.
+    pub(super) fn of_whole(lock: &str, instances: Vec<Instance>) -> Self {
+        let mut unlock = Self::new(lock, None);
+        unlock.cause = instances.iter().find_map(Instance::failure).map(Box::new);
+        unlock.instances = instances.into();
+        unlock
     }
 
     /// The lock's name.
@@ -185,21 +212,36 @@ impl UnlockUnconfirmed {
         &self.lock
     }
 
-    /// What kept the answer away. `None`: a repeated unlock found nothing, and the deadline had
+    /// What kept the answer away; of a lock of several, that of the first part which did not confirm,
+    /// with its server. `None`: a repeated unlock found nothing, and the deadline had
     /// passed meanwhile, so that it may have been the first unlock or the end of the lease.
     pub fn cause(&self) -> Option<&Error> {
         self.cause.as_deref()
+    }
+
+    /// What became of each part of a lock of several, in the order in which they were given: which
+    /// servers did not confirm, and why. Empty for a plain lock.
+    pub fn instances(&self) -> &[Instance] {
+        &self.instances
     }
 }
 
 impl fmt::Display for UnlockUnconfirmed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the unlock could not be confirmed: lock={:?}", self.lock)
+        write!(f, "the unlock could not be confirmed: lock={:?}", self.lock)?;
+        for instance in &*self.instances {
+            write!(f, "; {instance}")?;
+        }
+        Ok(())
     }
 }
 
 impl std::error::Error for UnlockUnconfirmed {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        if !self.instances.is_empty() {
+            // The text has it.
+            return None;
+        }
         self.cause.as_deref().map(|cause| cause as _)
     }
 }

@@ -179,6 +179,11 @@ impl Error {
         Self::Timeout { waited, part: None }
     }
 
+    /// The unlock of a lock of several, of whose parts this became.
+    pub(crate) fn unconfirmed(lock: &str, instances: Vec<Instance>) -> Self {
+        UnlockUnconfirmed::of_whole(lock, instances).into()
+    }
+
     pub(crate) fn invalid(what: &'static str, why: String) -> Self {
         Self::Invalid { what, why }
     }

@@ -28,6 +28,8 @@ pub enum InstanceState {
     /// too few others are there who know it. What it granted is given back. It counts again once a
     /// token was written there.
     Forgetful,
+    /// It was held to the end of the whole, and is given back.
+    GivenBack,
     /// Somebody else has it.
     HeldByAnother {
         /// How long that one's lock lives on unless it is renewed; none if it has no end.
@@ -35,7 +37,7 @@ pub enum InstanceState {
     },
     /// It answered after its time. What it granted is given back.
     Late,
-    /// It was held, and is no more.
+    /// It was held, and was gone before it was given back.
     Lost,
     /// Its answer was not waited for: the outcome was known before. It may still come, and count.
     Unanswered,
@@ -62,6 +64,7 @@ impl fmt::Display for InstanceState {
         match self {
             Self::Acquired => f.write_str("acquired"),
             Self::Forgetful => f.write_str("may have forgotten the latest token"),
+            Self::GivenBack => f.write_str("given back"),
             Self::HeldByAnother { ttl: Some(ttl) } => {
                 write!(f, "held by another, ttl={}ms", ttl.as_millis())
             }
@@ -119,6 +122,18 @@ impl Instance {
     fn counts(&self) -> bool {
         matches!(self.state, InstanceState::Acquired)
     }
+
+    /// Why it did not answer, if it did not, and where.
+    pub(super) fn failure(&self) -> Option<Error> {
+        let InstanceState::Unreachable { cause } = &self.state else {
+            return None;
+        };
+        Some(
+            cause
+                .clone()
+                .of_part(&format!("{:?}", self.lock), &self.server),
+        )
+    }
 }
 
 #[cfg(test)]
@@ -145,10 +160,11 @@ mod tests {
                 instance("g", InstanceState::Unanswered),
                 instance("h", InstanceState::Lost),
                 instance("i", InstanceState::Forgetful),
+                instance("j", InstanceState::GivenBack),
             ],
             5,
         );
-        assert_eq!((no_quorum.need(), no_quorum.instances().len()), (5, 9));
+        assert_eq!((no_quorum.need(), no_quorum.instances().len()), (5, 10));
         let error = Error::from(no_quorum);
         assert!(error.is_retriable() && error.may_be_held() && !error.is_timeout());
         assert_eq!(
@@ -163,7 +179,8 @@ mod tests {
              \"f\" on localhost:6379: late; \
              \"g\" on localhost:6379: no answer yet; \
              \"h\" on localhost:6379: lost; \
-             \"i\" on localhost:6379: may have forgotten the latest token"
+             \"i\" on localhost:6379: may have forgotten the latest token; \
+             \"j\" on localhost:6379: given back"
         );
     }
 }

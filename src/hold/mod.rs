@@ -166,6 +166,7 @@ impl Hold {
             owner: self.owner.to_string(),
             held_for: now.since(state.acquired),
             renewed: now.since(state.renewed),
+            instances: Vec::new(),
         })
     }
 

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::members::Member;
-use crate::error::{Error, Instance, Lost, LostReason, Result};
+use crate::error::{Error, Instance, InstanceState, Lost, LostReason, Result};
 use crate::guard::Several;
 use crate::hold::{Dependant, Hold};
 use crate::owner::Owner;
@@ -64,22 +64,55 @@ impl MultiHold {
         hold
     }
 
-    /// Notes that it is lost, tells, and then gives back what it still has.
-    fn lose(&self, lost: Lost) {
+    /// Notes that it is lost, tells, and then gives back what it still has. Answers how it was lost, as
+    /// it is told.
+    fn lose(&self, lost: &Lost) -> Lost {
+        let lost = lost.of_whole(self.report(true));
         let left = {
             let mut standing = self.standing.lock();
             let claims = match &mut *standing {
                 Standing::Held(claims) => std::mem::take(claims),
                 Standing::Forgotten => Vec::new(),
-                Standing::Lost(..) | Standing::Ended => return,
+                Standing::Lost(first, _) => return first.clone(),
+                Standing::Ended => return lost,
             };
             let is_left = |claim: &Claim| claim.hold().state().is_living();
             let (left, gone): (Vec<Claim>, Vec<Claim>) = claims.into_iter().partition(is_left);
-            *standing = Standing::Lost(lost, gone);
+            *standing = Standing::Lost(lost.clone(), gone);
             left
         };
         self.told.cancel();
         left.into_iter().for_each(Claim::give_back);
+        lost
+    }
+
+    /// What each member is to the whole, or was when that ended.
+    fn report(&self, is_over: bool) -> Vec<Instance> {
+        let instance = |(member, hold): &(Member, Arc<Hold>)| member.instance(hold, is_over);
+        self.parts.iter().map(instance).collect()
+    }
+
+    /// The failure of an unlock, with what became of each member; `unsure` are those that did not
+    /// confirm it, and why.
+    fn of_whole(&self, error: Error, unsure: Vec<(Arc<Hold>, Option<Error>)>) -> Error {
+        let mut instances = self.report(true);
+        for (hold, cause) in unsure {
+            let place = self
+                .parts
+                .iter()
+                .position(|(_, part)| Arc::ptr_eq(part, &hold));
+            if let Some(place) = place {
+                instances[place].state = match cause {
+                    Some(cause) => InstanceState::Unreachable { cause },
+                    None => InstanceState::Lost,
+                };
+            }
+        }
+        match error {
+            Error::Lost(lost) => lost.of_whole(instances).into(),
+            Error::UnlockUnconfirmed(_) => Error::unconfirmed(&self.name, instances),
+            error => error,
+        }
     }
 
     /// Ends it for its guard: the claims, if it was not lost.
@@ -152,8 +185,7 @@ impl Several for MultiHold {
                 if core.lose_quietly(hold, lost.reason()) {
                     core.report_lost(hold);
                 }
-                self.lose(lost.clone());
-                return Some(lost);
+                return Some(self.lose(&lost));
             }
         }
         None
@@ -168,8 +200,10 @@ impl Several for MultiHold {
     }
 
     fn instances(&self) -> Vec<Instance> {
-        let instance = |(member, hold): &(Member, Arc<Hold>)| member.instance(hold);
-        self.parts.iter().map(instance).collect()
+        match &*self.standing.lock() {
+            Standing::Lost(lost, _) => lost.instances().to_vec(),
+            standing => self.report(matches!(standing, Standing::Ended)),
+        }
     }
 
     fn margin(&self) -> u32 {
@@ -179,8 +213,19 @@ impl Several for MultiHold {
     fn unlock(self: Arc<Self>) -> Pin<Box<dyn Future<Output = Result<Unlocked>> + Send>> {
         let claims = self.end();
         Box::pin(async move {
-            let unlocked = join_all(claims?.into_iter().map(Claim::unlock)).await;
-            whole(unlocked)
+            let unlocking = |claim: Claim| async move {
+                let hold = claim.hold().clone();
+                (hold, claim.unlock().await)
+            };
+            let unlocked = join_all(claims?.into_iter().map(unlocking)).await;
+            let (mut outcomes, mut unsure) = (Vec::with_capacity(unlocked.len()), Vec::new());
+            for (hold, outcome) in unlocked {
+                if let Err(Error::UnlockUnconfirmed(unlock)) = &outcome {
+                    unsure.push((hold, unlock.cause().cloned()));
+                }
+                outcomes.push(outcome);
+            }
+            whole(outcomes).map_err(|error| self.of_whole(error, unsure))
         })
     }
 
@@ -209,7 +254,7 @@ impl Dependant for MultiHold {
     fn hold_lost(&self) {
         let loss = |(member, hold): &(Member, Arc<Hold>)| hold.loss(member.core().clock.now());
         if let Some(lost) = self.parts.iter().find_map(loss) {
-            self.lose(lost);
+            self.lose(&lost);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::error::{Error, Instance, InstanceState, Result};
-use crate::hold::Hold;
+use crate::hold::{Hold, Phase};
 use crate::key::LockKey;
 use crate::lock::Lock;
 use crate::session::{Core, Session};
@@ -103,16 +103,19 @@ impl Member {
         self.core().server.address()
     }
 
-    /// What it is to the whole, of which this is its hold.
-    pub(super) fn instance(&self, hold: &Hold) -> Instance {
-        let is_held = hold.state().is_valid(self.core().clock.now());
+    /// What it is to the whole, of which this is its hold, or was when that ended.
+    pub(super) fn instance(&self, hold: &Hold, is_over: bool) -> Instance {
+        let now = self.core().clock.now();
+        let state = hold.state();
+        let (is_held, is_ended) = (state.is_valid(now), state.phase == Phase::Ended);
+        drop(state);
         Instance {
             lock: self.key.name().to_owned(),
             server: self.server(),
-            state: if is_held {
-                InstanceState::Acquired
-            } else {
-                InstanceState::Lost
+            state: match (is_held, is_ended) {
+                (true, false) if !is_over => InstanceState::Acquired,
+                (true, _) | (_, true) => InstanceState::GivenBack,
+                (false, false) => InstanceState::Lost,
             },
         }
     }

@@ -134,6 +134,14 @@ impl Quorum {
         matches!(self.phase, Phase::Held | Phase::Jeopardy)
     }
 
+    /// It was lost just now because instances did not have it any more: the client of the last of them
+    /// knows why.
+    pub(crate) fn lost_because(&mut self, reason: LostReason) {
+        if self.phase == Phase::Lost(LostReason::NotOurs) {
+            self.phase = Phase::Lost(reason);
+        }
+    }
+
     /// The fencing token, once it is safe to show.
     pub(crate) fn token(&self) -> Option<u64> {
         let shown =
@@ -265,9 +273,6 @@ impl Quorum {
             }
             if member.stand == Stand::Held {
                 member.stand = Stand::Nothing;
-                if phase != Phase::Failed {
-                    member.outcome = Outcome::Gone;
-                }
             }
         }
     }

@@ -158,7 +158,7 @@ impl Caller<'_> {
                     biased;
                     Some(done) = orders.next() => match done {
                         Done::Answered { member, round, told } => whole.take_in(member, round, told),
-                        Done::GivenBack(_) => continue,
+                        Done::GivenBack(..) => continue,
                     },
                     // Another call that wants more began the round over, and brings its answers.
                     () = changed => continue,
@@ -217,7 +217,7 @@ impl Caller<'_> {
                 biased;
                 Some(done) = orders.next() => match done {
                     Done::Answered { member, round, told } => whole.take_in(member, round, told),
-                    Done::GivenBack(_) => continue,
+                    Done::GivenBack(..) => continue,
                 },
                 () = whole.clock.sleep_until(wake_at) => whole.step(Event::Tick),
             };

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::order::{Done, Order, Orders};
 use super::whole::{State, Whole};
-use crate::error::{Error, Instance, Lost, LostReason, Result, UnlockUnconfirmed};
+use crate::error::{Error, Instance, Lost, Result};
 use crate::guard::Several;
 use crate::owner::Owner;
 use crate::quorum::{Event, Phase};
@@ -163,12 +163,11 @@ impl Whole {
     async fn give_back(self: &Arc<Self>, orders: Vec<Order>) -> Result<Unlocked> {
         let need = self.see(|state, _| state.quorum.rules().need);
         let mut orders = Orders::new(self, orders);
-        let (mut confirmed, mut unsure) = (0, None);
+        let (mut confirmed, mut refused) = (0, Vec::new());
         while let Some(done) = orders.next().await {
             match done {
-                Done::GivenBack(Ok(_)) => confirmed += 1,
-                Done::GivenBack(Err(Error::Lost(_))) => {}
-                Done::GivenBack(Err(error)) => unsure = Some(error),
+                Done::GivenBack(_, Ok(_)) => confirmed += 1,
+                Done::GivenBack(member, Err(error)) => refused.push((member, error)),
                 Done::Answered { .. } => {}
             }
             if confirmed >= need {
@@ -176,14 +175,7 @@ impl Whole {
                 return Ok(Unlocked::Released);
             }
         }
-        let lock = self.lock.name();
-        match unsure {
-            Some(cause) => Err(UnlockUnconfirmed::new(lock, Some(cause)).into()),
-            // So few said that it was ours: it was lost before.
-            None => Err(Error::Lost(
-                self.lost_as(LostReason::NotOurs, &self.state()),
-            )),
-        }
+        Err(self.not_given_back(refused))
     }
 }
 

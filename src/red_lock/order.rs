@@ -26,7 +26,7 @@ pub(super) enum Order {
         until: Moment,
     },
     /// Dropped, it is given back in the background.
-    GiveBack(Claim),
+    GiveBack(usize, Claim),
 }
 
 /// What an instance is asked.
@@ -43,7 +43,7 @@ pub(super) enum Done {
         round: u32,
         told: Told,
     },
-    GivenBack(Result<Unlocked, Error>),
+    GivenBack(usize, Result<Unlocked, Error>),
 }
 
 /// Orders under way. Dropped, what they did is undone in the background, and the quorum is told that
@@ -153,7 +153,9 @@ impl Whole {
 
 fn execute(whole: Arc<Whole>, order: Order) -> Pin<Box<dyn Future<Output = Done> + Send>> {
     match order {
-        Order::GiveBack(claim) => Box::pin(async move { Done::GivenBack(claim.unlock().await) }),
+        Order::GiveBack(member, claim) => {
+            Box::pin(async move { Done::GivenBack(member, claim.unlock().await) })
+        }
         Order::Ask {
             member,
             round,

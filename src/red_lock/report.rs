@@ -25,10 +25,16 @@ impl Whole {
             Phase::Failed | Phase::Ended => LostReason::Released,
             Phase::Acquiring | Phase::Marking | Phase::Held | Phase::Jeopardy => return None,
         };
-        Some(self.lost_as(reason, state))
+        Some(self.lost_as(reason, state, self.members(state)))
     }
 
-    pub(super) fn lost_as(&self, reason: LostReason, state: &State) -> Lost {
+    /// As lost for this reason, with what became of each instance, in the order of the parts.
+    pub(super) fn lost_as(
+        &self,
+        reason: LostReason,
+        state: &State,
+        members: Vec<Instance>,
+    ) -> Lost {
         let (held_for, renewed) = self.ages(state);
         Lost::new(LostFacts {
             reason,
@@ -36,6 +42,7 @@ impl Whole {
             owner: self.owner.to_string(),
             held_for,
             renewed,
+            instances: self.as_given(members),
         })
     }
 
@@ -46,9 +53,43 @@ impl Whole {
         (now.since(self.acquired), now.since(renewed))
     }
 
+    /// What an unlock came to that too few instances confirmed.
+    pub(super) fn not_given_back(&self, refused: Vec<(usize, Error)>) -> Error {
+        let state = self.state();
+        let mut members = self.members(&state);
+        let mut is_unsure = false;
+        for (member, error) in refused {
+            let cause = match error {
+                Error::Lost(_) => None,
+                Error::UnlockUnconfirmed(unlock) => {
+                    is_unsure = true;
+                    unlock.cause().cloned()
+                }
+                error => {
+                    is_unsure = true;
+                    Some(error)
+                }
+            };
+            members[member].state = match cause {
+                Some(cause) => InstanceState::Unreachable { cause },
+                None => InstanceState::Lost,
+            };
+        }
+        if is_unsure {
+            let members = self.as_given(members);
+            return Error::unconfirmed(self.lock.name(), members);
+        }
+        // So few said that it was ours: it was lost before.
+        self.lost_as(LostReason::NotOurs, &state, members).into()
+    }
+
     /// What became of each instance, in the order in which they were given.
     pub(super) fn instances(&self) -> Vec<Instance> {
-        let members = self.members(&self.state());
+        self.as_given(self.members(&self.state()))
+    }
+
+    /// In the order in which they were given, instead of that of the parts.
+    fn as_given(&self, members: Vec<Instance>) -> Vec<Instance> {
         let given = self.lock.given.iter();
         given.map(|member| members[*member].clone()).collect()
     }
@@ -56,12 +97,14 @@ impl Whole {
     /// What became of each instance, in the order of the parts.
     pub(super) fn members(&self, state: &State) -> Vec<Instance> {
         let now = self.clock.now();
+        let is_over = matches!(state.quorum.phase(), Phase::Lost(_) | Phase::Ended);
         let parts = self.lock.parts().iter().enumerate();
         parts
             .map(|(member, part)| {
                 let cause = state.causes[member].clone();
                 part.report(match state.quorum.outcome(member) {
                     Outcome::Untried => InstanceState::Unanswered,
+                    Outcome::Held if is_over => InstanceState::GivenBack,
                     Outcome::Held => InstanceState::Acquired,
                     Outcome::Busy(until) => InstanceState::HeldByAnother {
                         ttl: until.map(|until| until.since(now)),

@@ -17,7 +17,7 @@ use crate::clock::{Clock, Moment};
 use crate::error::{Error, LostReason};
 use crate::hold::{Phase as HoldPhase, Terms};
 use crate::owner::Owner;
-use crate::quorum::{Action, Actions, Answer, Event, Phase, Quorum, Rules};
+use crate::quorum::{Action, Actions, Answer, Event, Quorum, Rules};
 use crate::session::{Claim, Turn};
 
 /// One owner's hold on a lock of many instances.
@@ -165,14 +165,10 @@ impl Whole {
                 round: state.quorum.round(),
                 answer: Answer::NotOurs,
             };
-            let mut after = state.quorum.clone();
-            let given_back = after.step(event, now);
-            if after.phase() == Phase::Lost(LostReason::NotOurs) {
-                // The client knows better why.
-                actions.extend(state.quorum.step(Event::Lose(reason), now));
-            } else {
-                state.quorum = after;
-                actions.extend(given_back);
+            let was_living = state.quorum.is_living();
+            actions.extend(state.quorum.step(event, now));
+            if was_living {
+                state.quorum.lost_because(reason);
             }
         }
     }
@@ -314,7 +310,7 @@ impl Whole {
     fn give_up(&self, state: &mut State, member: usize) -> Option<Order> {
         let claim = state.claims[member].take()?;
         claim.hold().remove_dependant(self.me.as_ptr().cast());
-        Some(Order::GiveBack(claim))
+        Some(Order::GiveBack(member, claim))
     }
 
     /// What the quorum's actions mean here.

@@ -4,6 +4,7 @@
 mod acceptance;
 mod basics;
 mod clients;
+mod ends;
 mod faults;
 mod forgotten;
 mod guards;

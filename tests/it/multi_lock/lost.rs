@@ -36,13 +36,19 @@ impl Scene {
         assert!(guard.lost_token().is_cancelled());
         assert!(!guard.is_valid() && guard.remaining().is_zero());
         assert_eq!(guard.hold_count(), 0);
-        let is_lost = |state: &InstanceState| matches!(state, InstanceState::Lost);
-        assert!(
-            guard
-                .instances()
-                .iter()
-                .any(|instance| { instance.lock == member.1 && is_lost(&instance.state) })
-        );
+        for told in [lost.instances().to_vec(), guard.instances()] {
+            assert_eq!(told.len(), MEMBERS.len());
+            for (instance, (server, name)) in told.iter().zip(MEMBERS) {
+                let port = self.test.servers[server].port();
+                assert_eq!(instance.server, format!("127.0.0.1:{port}"));
+                let as_was = match instance.state {
+                    InstanceState::Lost => name == member.1,
+                    InstanceState::GivenBack => name != member.1,
+                    _ => false,
+                };
+                assert!(instance.lock == name && as_was, "{instance}");
+            }
+        }
         for (server, name) in MEMBERS {
             if (server, name) != member {
                 eventually(SOON, "the others are given back", async || {
@@ -267,6 +273,35 @@ async fn the_work_is_cancelled_when_one_member_is_lost() {
     let error = outcome.expect("it is cancelled").unwrap_err();
     assert!(error.is_lost(), "{error}");
     scene.test.assert_clean().await;
+}
+
+/// An unlock without an answer says which member it is about, and where that is.
+#[tokio::test]
+async fn an_unlock_that_one_server_does_not_confirm_says_which() {
+    let test = Fixture::start(2).await;
+    let clients = clients(&test.servers, |client| client.command_timeout(ms(300))).await;
+    let guard = multi(&clients, &MEMBERS).lock().await.unwrap();
+    test.servers[1].pause();
+    let error = guard.unlock().await.unwrap_err();
+    let Error::UnlockUnconfirmed(unlock) = &error else {
+        panic!("{error}")
+    };
+    assert_eq!(unlock.lock(), "[a, b, c]");
+    let [a, b, c] = unlock.instances() else {
+        panic!("{error}")
+    };
+    for given_back in [a, b] {
+        assert!(
+            matches!(given_back.state, InstanceState::GivenBack),
+            "{error}"
+        );
+    }
+    let is_silent = matches!(&c.state, InstanceState::Unreachable { cause } if cause.is_timeout());
+    assert!(is_silent && error.is_timeout(), "{error}");
+    let server = format!("\"c\" on 127.0.0.1:{}: unreachable", test.servers[1].port());
+    assert!(error.to_string().contains(&server), "{error}");
+    test.servers[1].resume();
+    test.assert_clean().await;
 }
 
 /// A view outlives its guard, and says so.

@@ -1,0 +1,153 @@
+//! What is told of each instance when a lock ends otherwise than its owner wanted.
+
+use lockdog::{Error, Instance, InstanceState, LostReason};
+
+use super::{SOON, Servers, has, lock_of, ms};
+
+#[tokio::test]
+async fn a_lost_lock_tells_which_servers_failed() {
+    let servers = Servers::start(3).await;
+    let clients = servers
+        .clients_with(|builder| builder.watchdog_lease(ms(1_500)).command_timeout(ms(300)))
+        .await;
+    let lock = lock_of(&clients, "l");
+    let guard = lock.lock().await.unwrap();
+    has(&guard, 3).await;
+    servers.all[0].kill();
+    servers.all[2].kill();
+    let lost = tokio::time::timeout(SOON, guard.lost()).await.unwrap();
+    assert_eq!(lost.reason(), LostReason::Deadline);
+    for told in [lost.instances().to_vec(), guard.instances()] {
+        for (n, instance) in told.iter().enumerate() {
+            let as_was = match n {
+                1 => matches!(instance.state, InstanceState::GivenBack),
+                _ => is_away(instance),
+            };
+            assert!(as_was, "{instance}");
+            let address = format!("127.0.0.1:{}", servers.all[n].port());
+            assert_eq!(instance.server, address);
+            assert!(lost.to_string().contains(&address), "{lost}");
+        }
+    }
+    // Whoever unlocks or acquires is told the same.
+    for error in [
+        lock.lock().await.unwrap_err(),
+        guard.unlock().await.unwrap_err(),
+    ] {
+        let Error::Lost(lost) = &error else {
+            panic!("{error}")
+        };
+        assert!(is_away(&lost.instances()[0]), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_lock_that_was_deleted_tells_where() {
+    let servers = Servers::start(3).await;
+    let clients = servers
+        .clients_with(|builder| builder.watchdog_lease(ms(2_000)))
+        .await;
+    let guard = lock_of(&clients, "l").lock().await.unwrap();
+    has(&guard, 3).await;
+    for n in [1, 2] {
+        servers.views[n].cmd(&["DEL", "l"]).await;
+    }
+    let lost = tokio::time::timeout(SOON, guard.lost()).await.unwrap();
+    assert_eq!(lost.reason(), LostReason::NotOurs);
+    let told: Vec<String> = lost
+        .instances()
+        .iter()
+        .map(|instance| instance.state.to_string())
+        .collect();
+    assert_eq!(told, ["given back", "lost", "lost"]);
+}
+
+/// A fixed lease is not looked after, so it is the unlock that finds out.
+#[tokio::test]
+async fn an_unlock_that_finds_it_gone_tells_where() {
+    let servers = Servers::start(3).await;
+    let lock = servers.lock("l").await;
+    let guard = lock.lock().lease(ms(60_000)).await.unwrap();
+    has(&guard, 3).await;
+    for n in [0, 1] {
+        servers.views[n].cmd(&["DEL", "l"]).await;
+    }
+    let error = guard.unlock().await.unwrap_err();
+    let Error::Lost(lost) = error else {
+        panic!("{error}")
+    };
+    assert_eq!(lost.reason(), LostReason::NotOurs);
+    let told: Vec<String> = lost
+        .instances()
+        .iter()
+        .map(|instance| instance.state.to_string())
+        .collect();
+    assert_eq!(told, ["lost", "lost", "given back"]);
+}
+
+#[tokio::test]
+async fn an_unlock_that_too_few_confirm_tells_which_did_not() {
+    let servers = Servers::start(3).await;
+    let clients = servers
+        .clients_with(|builder| builder.command_timeout(ms(300)))
+        .await;
+    let guard = lock_of(&clients, "l").lock().await.unwrap();
+    has(&guard, 3).await;
+    servers.all[0].kill();
+    servers.all[1].pause();
+    let error = guard.unlock().await.unwrap_err();
+    assert!(!error.is_retriable() && error.may_be_held());
+    let Error::UnlockUnconfirmed(unlock) = &error else {
+        panic!("{error}")
+    };
+    let [first, second, third] = unlock.instances() else {
+        panic!("{error}")
+    };
+    assert!(is_away(first) && is_away(second), "{error}");
+    assert!(matches!(third.state, InstanceState::GivenBack), "{error}");
+    let text = error.to_string();
+    assert_eq!(text.matches("could not be confirmed").count(), 1, "{text}");
+    for server in &servers.all {
+        assert!(text.contains(&format!("127.0.0.1:{}: ", server.port())));
+    }
+    // What kept the first answer away, and nothing of itself once more.
+    let cause = unlock.cause().expect("there is one");
+    assert!(
+        matches!(cause, Error::Unavailable { .. } | Error::Timeout { .. }),
+        "{cause}"
+    );
+    let server = format!("; lock=\"l\" server=127.0.0.1:{}", servers.all[0].port());
+    assert!(cause.to_string().ends_with(&server), "{cause}");
+    assert!(std::error::Error::source(unlock).is_none());
+    servers.all[1].resume();
+}
+
+/// A view that outlived its guard is told that nothing was wrong.
+#[tokio::test]
+async fn what_was_unlocked_was_given_back() {
+    let servers = Servers::start(3).await;
+    let lock = servers.lock("l").await;
+    let (send, receive) = tokio::sync::oneshot::channel();
+    let work = lock.with(async |held| drop(send.send(held)));
+    work.await.unwrap();
+    let held = receive.await.unwrap();
+    assert_eq!(held.lost().await.reason(), LostReason::Released);
+    let told = held.instances();
+    let given_back = |it: &&Instance| matches!(it.state, InstanceState::GivenBack);
+    // One may not have answered before it was over.
+    assert!(told.iter().filter(given_back).count() >= 2, "{told:?}");
+    assert!(
+        !told
+            .iter()
+            .any(|it| matches!(it.state, InstanceState::Lost))
+    );
+}
+
+/// It was not reached, in whatever way that was noticed.
+fn is_away(instance: &Instance) -> bool {
+    let state = &instance.state;
+    matches!(
+        state,
+        InstanceState::Unreachable { .. } | InstanceState::Late
+    )
+}
