@@ -1,8 +1,10 @@
 //! A table that refuses the write of somebody who lost the lock without noticing.
 //!
 //! ```text
-//! cargo run --example fenced_table -- redis://127.0.0.1:6379 redis://127.0.0.1:6380 redis://127.0.0.1:6381
+//! cargo run --example fenced_table
 //! ```
+//!
+//! It starts three redis-servers of its own; servers that are there can be named by their URLs.
 //!
 //! Alice takes a lock on three servers, reads a row, and is stopped for longer than her lease: by a
 //! page fault, a debugger, a virtual machine that is moved. Bob takes the lock after her and writes.
@@ -11,20 +13,40 @@
 //!
 //! It ends with a failure at the first thing that is not as told.
 
-use std::error::Error;
+#[path = "support/server.rs"]
+mod server;
+
 use std::path::Path;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use lockdog::{Client, Guard, RedLock};
 use rusqlite::{Connection, params};
+use server::Server;
+
+/// Why the story stopped.
+type Failure = Box<dyn std::error::Error>;
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> ExitCode {
+    match tell().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn tell() -> Result<(), Failure> {
     let mut urls: Vec<String> = std::env::args().skip(1).collect();
+    let mut servers = Vec::new();
     if urls.is_empty() {
-        urls = [6379, 6380, 6381]
-            .map(|port| format!("redis://127.0.0.1:{port}"))
-            .into();
+        for _ in 0..3 {
+            let server = Server::start().await?;
+            urls.push(server.url().to_owned());
+            servers.push(server);
+        }
     }
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("stock.db");
@@ -90,7 +112,7 @@ struct Service {
 }
 
 impl Service {
-    async fn start(urls: &[String], file: &Path) -> Result<Self, Box<dyn Error>> {
+    async fn start(urls: &[String], file: &Path) -> Result<Self, Failure> {
         let mut clients = Vec::new();
         for url in urls {
             clients.push(Client::connect(url).await?);
@@ -118,12 +140,12 @@ impl Service {
 }
 
 /// Tokens are below 2^53, which every database can hold and compare.
-fn token(guard: &Guard) -> Result<i64, Box<dyn Error>> {
+fn token(guard: &Guard) -> Result<i64, Failure> {
     let token = guard.token().ok_or("a fenced lock brings a token")?;
     Ok(i64::try_from(token)?)
 }
 
-fn check(so: bool, what: &str) -> Result<(), Box<dyn Error>> {
+fn check(so: bool, what: &str) -> Result<(), Failure> {
     if so { Ok(()) } else { Err(what.into()) }
 }
 

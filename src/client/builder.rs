@@ -246,7 +246,7 @@ impl ClientBuilder {
     ///
     /// [`Error::Invalid`] for a setting or URL that cannot be used. [`Error::Unavailable`] or
     /// [`Error::Timeout`] if the server cannot be reached within the command timeout,
-    /// [`Error::Refused`] if it refuses the user or password.
+    /// [`Error::Refused`] if it refuses the user or password. These three name the server.
     ///
     /// # Panics
     ///
@@ -271,7 +271,8 @@ impl ClientBuilder {
         )?;
         let server = Server::new(source, self.clock.clone(), self.command_timeout);
         if !self.lazy {
-            server.connect().await?;
+            let connected = server.connect().await;
+            connected.map_err(|failure| Error::from(failure).of_server(&server.address()))?;
         }
         let settings = Settings {
             watchdog_lease: lease::whole(self.watchdog_lease),

@@ -83,8 +83,9 @@ pub enum Error {
     Timeout {
         /// How long the call waited for an answer.
         waited: Duration,
-        /// Which part of a lock of several did not answer, in words: its name and its server.
-        /// `None` for a plain lock.
+        /// Who did not answer, in words: the lock's name and its server for a part of a lock of
+        /// several, the server for a client that could not be built. `None` for a call of a plain
+        /// lock.
         part: Option<Arc<str>>,
     },
 
@@ -158,18 +159,26 @@ impl Error {
 
     /// The same failure, of one part of a lock of several.
     pub(crate) fn of_part(self, locks: &str, server: &str) -> Self {
-        let part = format!("; lock={locks} server={server}");
+        self.with_place(&format!("; lock={locks} server={server}"))
+    }
+
+    /// The same failure, of this server.
+    pub(crate) fn of_server(self, server: &str) -> Self {
+        self.with_place(&format!("; server={server}"))
+    }
+
+    fn with_place(self, place: &str) -> Self {
         match self {
             Self::Refused { code, message } => Self::Refused {
                 code,
-                message: message + &part,
+                message: message + place,
             },
             Self::Timeout { waited, part: None } => Self::Timeout {
                 waited,
-                part: Some(part.into()),
+                part: Some(place.into()),
             },
             Self::Unavailable { cause } => Self::Unavailable {
-                cause: [&cause, &*part].concat().into(),
+                cause: [&cause, place].concat().into(),
             },
             other => other,
         }

@@ -1,7 +1,10 @@
 //! A write that comes too late is refused by the table itself.
 
-use super::program::Program;
+use std::process::Command;
+
+use super::program::{self, Program};
 use crate::support::RedisServer;
+use crate::support::port::free_port;
 
 #[tokio::test]
 async fn the_table_refuses_the_write_of_one_who_was_stopped_beyond_the_lease() {
@@ -11,7 +14,42 @@ async fn the_table_refuses_the_write_of_one_who_was_stopped_beyond_the_lease() {
     }
     let urls: Vec<String> = servers.iter().map(RedisServer::url).collect();
     let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
-    let said = Program::run("fenced_table", &urls).await;
+    assert_told(&Program::run("fenced_table", &urls).await);
+    for server in &servers {
+        let redis = server.redis().await;
+        redis.assert_clean().await;
+        // The register stays, for tokens to grow from it; the lock does not.
+        assert!(!redis.exists("stock:42").await);
+        assert_eq!(redis.keys().await.len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn without_urls_it_starts_servers_of_its_own_and_leaves_nothing_of_them() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let path = folder.path().to_str().expect("it has a plain name");
+    let program = Program::start_with("fenced_table", &[], &[("TMPDIR", path)]);
+    let (status, said) = program.end().await;
+    assert!(status.success(), "{status}:\n{said:#?}");
+    assert_told(&said);
+    let left = std::fs::read_dir(path).expect("it is still there");
+    assert_eq!(left.count(), 0, "the servers' data is still there");
+}
+
+#[test]
+fn it_says_which_server_is_not_there() {
+    let address = format!("127.0.0.1:{}", free_port());
+    let program = Command::new(program::path("fenced_table"))
+        .arg(format!("redis://{address}"))
+        .output()
+        .expect("it starts");
+    let said = String::from_utf8_lossy(&program.stderr);
+    assert_eq!(program.status.code(), Some(1), "{said}");
+    assert!(said.starts_with("no connection to the server: "), "{said}");
+    assert!(said.ends_with(&format!("; server={address}\n")), "{said}");
+}
+
+fn assert_told(said: &[String]) {
     let ends = [
         ", reads 10 pieces, and is stopped",
         ", sells 3, writes 7 pieces",
@@ -22,12 +60,5 @@ async fn the_table_refuses_the_write_of_one_who_was_stopped_beyond_the_lease() {
     assert_eq!(said.len(), ends.len(), "{said:#?}");
     for (line, end) in said.iter().zip(ends) {
         assert!(line.ends_with(end), "{line:?} in {said:#?}");
-    }
-    for server in &servers {
-        let redis = server.redis().await;
-        redis.assert_clean().await;
-        // The register stays, for tokens to grow from it; the lock does not.
-        assert!(!redis.exists("stock:42").await);
-        assert_eq!(redis.keys().await.len(), 1);
     }
 }

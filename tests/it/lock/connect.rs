@@ -64,6 +64,8 @@ async fn a_password_opens_and_a_wrong_one_is_an_error_at_once() {
             matches!(&error, Error::Refused { code, .. } if code == "WRONGPASS"),
             "{error}"
         );
+        let server = format!("; server=127.0.0.1:{port}");
+        assert!(error.to_string().ends_with(&server), "{error}");
         assert!(!error.is_retriable());
     }
 }
@@ -112,6 +114,9 @@ async fn an_address_where_nobody_listens_is_unavailable() {
             .unwrap_err();
         assert!(matches!(error, Error::Unavailable { .. }), "{url}: {error}");
         assert!(error.is_retriable());
+        let (_, server) = url.split_once("://").expect("it is a url");
+        let text = error.to_string();
+        assert!(text.ends_with(&format!("; server={server}")), "{text}");
     }
 }
 
