@@ -171,8 +171,8 @@ impl fmt::Display for NotHeld {
             ),
             Some((held, renewed)) => write!(
                 f,
-                "this owner holds the lock through a guard, unlock that: lock={lock:?} \
-                 owner={owner} acquired={}ms ago, last good renewal={}ms ago",
+                "this owner holds the lock through a guard or a lock of several, unlock that: \
+                 lock={lock:?} owner={owner} acquired={}ms ago, last good renewal={}ms ago",
                 held.as_millis(),
                 renewed.as_millis(),
             ),

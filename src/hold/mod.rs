@@ -49,6 +49,9 @@ struct Audience {
 pub(crate) trait Dependant: Send + Sync {
     /// One of its holds was lost. Called without any lock, by whoever noticed.
     fn hold_lost(&self);
+
+    /// It has its holds renewed itself, beside the watchdog. Called without any lock.
+    fn renews(&self) -> bool;
 }
 
 impl Hold {
@@ -118,6 +121,19 @@ impl Hold {
             let others = |other: &Weak<dyn Dependant>| !ptr::addr_eq(other.as_ptr(), dependant);
             audience.dependants.retain(others);
         }
+    }
+
+    /// The watchdog renews it, or a lock of several of which it is a part.
+    pub(crate) fn is_renewed(&self) -> bool {
+        if self.state().is_renewed() {
+            return true;
+        }
+        let dependants = match &*self.audience.lock() {
+            Some(audience) => audience.dependants.clone(),
+            None => return false,
+        };
+        let mut dependants = dependants.iter().filter_map(Weak::upgrade);
+        dependants.any(|dependant| dependant.renews())
     }
 
     /// For those who came after it was announced: looked at once they can be seen, so that no loss

@@ -218,13 +218,14 @@ pub struct HoldInfo {
     pub remaining: Duration,
     /// The time since it was acquired.
     pub held_for: Duration,
-    /// The watchdog renews it.
+    /// The watchdog renews it, by itself or as a part of a [`RedLock`](crate::RedLock).
     pub watched: bool,
 }
 
 impl HoldInfo {
     pub(crate) fn of(core: &Core, hold: &Hold) -> Option<Self> {
         let now = core.clock.now();
+        let watched = hold.is_renewed();
         let state = hold.state();
         state.is_valid(now).then(|| Self {
             lock: hold.key().name().to_owned(),
@@ -233,7 +234,7 @@ impl HoldInfo {
             count: state.count,
             remaining: state.deadline.since(now),
             held_for: now.since(state.acquired),
-            watched: state.is_renewed(),
+            watched,
         })
     }
 }

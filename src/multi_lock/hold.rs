@@ -257,6 +257,11 @@ impl Dependant for MultiHold {
             self.lose(&lost);
         }
     }
+
+    /// The members' own claims say whether they are watched.
+    fn renews(&self) -> bool {
+        false
+    }
 }
 
 impl Drop for MultiHold {

@@ -151,6 +151,11 @@ impl Inner {
             }
         }
         let terms = shortest.ok_or(Error::Closed)?;
+        if terms.watched && terms.lease > self.max_lease {
+            let (got, most) = (terms.lease, self.max_lease);
+            let why = format!("it must be at most RedLock::max_lease={most:?}, got={got:?}");
+            return Err(Error::invalid("watchdog_lease", why));
+        }
         lease::check("lease", terms.lease, self.max_lease)?;
         let gone = self.min_validity.saturating_add(lease::drift(terms.lease));
         if gone >= terms.lease {

@@ -109,6 +109,10 @@ impl Dependant for Whole {
             whole.be_kept(&mut state, self.clock.now());
         }
     }
+
+    fn renews(&self) -> bool {
+        self.see(|state, _| state.quorum.is_living() && state.quorum.rules().renewed)
+    }
 }
 
 impl Kept for Whole {

@@ -286,3 +286,25 @@ fn plain_waiter(lock: &lockdog::Lock) -> tokio::task::JoinHandle<()> {
         guard.unlock().await.unwrap();
     })
 }
+
+/// A client sees its part of the whole as what it is: renewed as long as the whole is.
+#[tokio::test]
+async fn a_client_shows_its_part_as_watched_while_the_whole_is_extended() {
+    let servers = Servers::start(3).await;
+    let clients = servers.clients().await;
+    let lock = lock_of(&clients, "l");
+    let shown = || {
+        let watched = |client: &lockdog::Client| client.holds().first().map(|hold| hold.watched);
+        clients.iter().map(watched).collect::<Vec<_>>()
+    };
+    let fixed = lock.lock().lease(ms(60_000)).await.unwrap();
+    has(&fixed, 3).await;
+    assert_eq!(shown(), [Some(false); 3]);
+    let watched = lock.lock().await.unwrap();
+    assert_eq!(shown(), [Some(true); 3]);
+    watched.unlock().await.unwrap();
+    assert_eq!(shown(), [Some(false); 3]);
+    fixed.unlock().await.unwrap();
+    servers.assert_counts("l", [0; 3]).await;
+    assert_eq!(shown(), [None; 3]);
+}

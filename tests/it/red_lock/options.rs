@@ -218,7 +218,8 @@ async fn what_nobody_can_reach_is_refused_before_anything_is_sent() {
     refused(lock().masking(usize::MAX), "masking").await;
     refused(lock().min_validity(ms(30_000)), "min_validity").await;
     refused(lock().min_validity(Duration::MAX), "min_validity").await;
-    refused(lock().max_lease(ms(1_000)), "lease").await;
+    let why = "invalid watchdog_lease: it must be at most RedLock::max_lease=1s, got=30s";
+    refused(lock().max_lease(ms(1_000)), why).await;
     refused(lock().max_lease(Duration::ZERO), "max_lease").await;
     let error = lock().lock().lease(Duration::ZERO).await.unwrap_err();
     assert!(error.to_string().contains("invalid lease"), "{error}");
