@@ -13,8 +13,8 @@ use crate::lease;
 use crate::owner::Owner;
 use crate::session::{Reentry, Settings, Unlocked};
 
-/// A wish to hold a lock, from [`Lock::lock`](crate::Lock::lock) or
-/// [`MultiLock::lock`](crate::MultiLock::lock). Await it.
+/// A wish to hold a lock, from [`Lock::lock`](crate::Lock::lock),
+/// [`MultiLock::lock`](crate::MultiLock::lock) or [`RedLock::lock`](crate::RedLock::lock). Await it.
 ///
 /// Where a `Future` is asked for, as by `tokio::spawn`, write `lock.lock().into_future()`.
 #[derive(Clone)]
@@ -25,8 +25,8 @@ pub struct LockRequest {
 }
 
 /// A wish to hold a lock if it can be had in time, from
-/// [`Lock::try_lock`](crate::Lock::try_lock) or
-/// [`MultiLock::try_lock`](crate::MultiLock::try_lock). Await it.
+/// [`Lock::try_lock`](crate::Lock::try_lock), [`MultiLock::try_lock`](crate::MultiLock::try_lock) or
+/// [`RedLock::try_lock`](crate::RedLock::try_lock). Await it.
 ///
 /// Where a `Future` is asked for, as by `tokio::spawn`, write `lock.try_lock().into_future()`.
 #[derive(Clone)]
@@ -37,8 +37,9 @@ pub struct TryLockRequest {
     wait: Option<Duration>,
 }
 
-/// A wish to end a forgotten hold, from [`Lock::unlock`](crate::Lock::unlock) or
-/// [`MultiLock::unlock`](crate::MultiLock::unlock). Await it.
+/// A wish to end a forgotten hold, from [`Lock::unlock`](crate::Lock::unlock),
+/// [`MultiLock::unlock`](crate::MultiLock::unlock) or [`RedLock::unlock`](crate::RedLock::unlock).
+/// Await it.
 #[derive(Clone)]
 #[must_use = "a request does nothing unless it is awaited"]
 pub struct UnlockRequest {
@@ -143,7 +144,7 @@ macro_rules! options {
         /// Who counts the acquire, should the owner hold the lock already.
         ///
         /// Defaults to what [`ClientBuilder::reentry`](crate::ClientBuilder::reentry) says. Redisson
-        /// counts in Redis always. A [`RedLock`](crate::RedLock) is counted by its clients only.
+        /// counts in Redis always. A [`RedLock`](crate::RedLock) is counted by this process in any case.
         pub fn reentry(mut self, reentry: Reentry) -> Self {
             self.wish.reentry = Some(reentry);
             self

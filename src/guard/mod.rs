@@ -174,7 +174,9 @@ impl Guard {
         }
     }
 
-    /// Leaves the hold to a later `lock.unlock()` by its owner, as code ported from Java does.
+    /// Leaves the hold to a later `lock.unlock()` by its owner, as code ported from Java does:
+    /// [`Lock::unlock`](crate::Lock::unlock), [`MultiLock::unlock`](crate::MultiLock::unlock),
+    /// [`RedLock::unlock`](crate::RedLock::unlock).
     ///
     /// A hold without a lease is renewed until then, or until the client ends. One with a lease is
     /// forgotten for good when that runs out.
