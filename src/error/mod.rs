@@ -196,6 +196,28 @@ impl Error {
     pub(crate) fn invalid(what: &'static str, why: String) -> Self {
         Self::Invalid { what, why }
     }
+
+    /// A lock of several was made of none.
+    pub(crate) fn no_locks() -> Self {
+        Self::invalid("locks", "there are none".to_owned())
+    }
+
+    /// A lock of several was made of one lock twice.
+    pub(crate) fn same_lock(name: &str) -> Self {
+        let why = format!("one lock of one client is given twice, lock={name:?}");
+        Self::invalid("locks", why)
+    }
+
+    /// The same mistake, in one of several locks, counted from 0.
+    pub(crate) fn in_lock(self, place: usize) -> Self {
+        match self {
+            Self::Invalid { what, why } => Self::Invalid {
+                what,
+                why: format!("{why}, place={}", place + 1),
+            },
+            other => other,
+        }
+    }
 }
 
 /// Whether an error answer is about a state of the server that passes by itself.

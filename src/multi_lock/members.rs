@@ -28,7 +28,7 @@ pub(super) struct Member {
 impl Members {
     pub(super) fn of(locks: &[Lock]) -> Result<Self> {
         let member = |(given, lock): (usize, &Lock)| {
-            let key = lock.key().map_err(|error| nth(error, given))?;
+            let key = lock.key().map_err(|error| error.in_lock(given))?;
             Ok(Member {
                 session: lock.session().clone(),
                 key: key.clone(),
@@ -38,16 +38,14 @@ impl Members {
         let list: Result<Vec<Member>> = locks.iter().enumerate().map(member).collect();
         let mut list = list?;
         if list.is_empty() {
-            return Err(Error::invalid("members", "there are none".to_owned()));
+            return Err(Error::no_locks());
         }
         list.sort_by(|one, other| one.order().cmp(&other.order()));
         if let Some(pair) = list
             .windows(2)
             .find(|pair| pair[0].order() == pair[1].order())
         {
-            let name = pair[0].key.name();
-            let why = format!("one lock is given twice, lock={name:?}");
-            return Err(Error::invalid("members", why));
+            return Err(Error::same_lock(pair[0].key.name()));
         }
         let mut groups: Vec<Range<usize>> = Vec::new();
         for (at, member) in list.iter().enumerate() {
@@ -118,16 +116,5 @@ impl Member {
                 (false, false) => InstanceState::Lost,
             },
         }
-    }
-}
-
-/// Says which lock a bad name was given to.
-fn nth(error: Error, given: usize) -> Error {
-    match error {
-        Error::Invalid { what, why } => Error::Invalid {
-            what,
-            why: format!("{why}, member={}", given + 1),
-        },
-        other => other,
     }
 }

@@ -36,14 +36,15 @@ use members::Members;
 /// whole: the guard is told, and the members that are left are given back right after. A guard's
 /// [`Guard::instances`](crate::Guard::instances) says which one it was.
 ///
-/// No lock at all, one lock given twice, and a member whose name cannot be used are errors of each
-/// request.
+/// No lock at all, one lock of one client given twice, and a member whose name cannot be used are
+/// errors of each request.
 ///
 /// # More members do not make it safer
 ///
 /// Each member protects what is named by it, and no other. Several members on servers of their own
 /// are all needed: the more there are, the sooner one of them is away, and then the whole cannot be
-/// had. For one thing that shall stay locked though a server fails, `RedLock` is the one.
+/// had. For one thing that shall stay locked though a server fails, [`RedLock`](crate::RedLock) is the
+/// one.
 ///
 /// Two clients in one process are two holders. One lock through two clients of the same server, in one
 /// multi lock, waits for itself for ever: that cannot be seen from here.
@@ -92,6 +93,14 @@ impl MultiLock {
         };
         let inner = Arc::new(inner);
         Self { inner }
+    }
+
+    /// The names of its members, in brackets. [`Guard::lock_name`] is this. Redisson's `getName()` is
+    /// not supported for multi locks.
+    ///
+    /// [`Guard::lock_name`]: crate::Guard::lock_name
+    pub fn name(&self) -> &str {
+        &self.inner.name
     }
 
     /// What it is made of, in the order in which it was given.

@@ -20,6 +20,8 @@ use crate::session::Core;
 /// What the handles and requests of one lock share.
 #[derive(Clone)]
 pub(crate) struct Inner {
+    /// As they were given.
+    pub(super) locks: Arc<[Lock]>,
     /// In the order of their clients and names, whatever order they were given in.
     parts: Arc<[Part]>,
     /// Which of the parts was given first, second, and so on.
@@ -44,17 +46,17 @@ impl Inner {
         for (place, lock) in locks.iter().enumerate() {
             match lock.key() {
                 Ok(key) => parts.push((place, Part::new(lock.session().clone(), key.clone()))),
-                Err(error) => refused = Some(error),
+                Err(error) => {
+                    refused.get_or_insert_with(|| error.in_lock(place));
+                }
             }
         }
         parts.sort_by(|(_, one), (_, other)| one.place().cmp(&other.place()));
-        let is_twice = parts.windows(2).any(|pair| pair[0].1.is(&pair[1].1));
+        let mut pairs = parts.windows(2);
         if locks.is_empty() {
-            let why = "it needs at least one lock".to_owned();
-            refused = Some(Error::invalid("locks", why));
-        } else if is_twice {
-            let why = "the same lock of the same client is given twice".to_owned();
-            refused = Some(Error::invalid("locks", why));
+            refused = Some(Error::no_locks());
+        } else if let Some(pair) = pairs.find(|pair| pair[0].1.is(&pair[1].1)) {
+            refused.get_or_insert_with(|| Error::same_lock(pair[0].1.key().name()));
         }
         let mut given: Vec<usize> = (0..parts.len()).collect();
         given.sort_by_key(|part| parts[*part].0);
@@ -69,6 +71,7 @@ impl Inner {
             given: given.into(),
             refused,
             name: names.join(", ").into(),
+            locks: locks.into(),
             id: "".into(),
             queue: Arc::new(LockKey::of_several("")),
             masked: 0,
@@ -139,7 +142,10 @@ impl Inner {
         }
         let members = self.parts.len();
         if Rules::need(members, self.masked) > members {
-            let why = format!("{members} locks cannot mask so many, got={}", self.masked);
+            let why = format!(
+                "{members} instances cannot mask so many, got={}",
+                self.masked
+            );
             return Err(Error::invalid("masking", why));
         }
         lease::check("max_lease", self.max_lease, Duration::MAX)?;

@@ -27,9 +27,10 @@ use inner::Inner;
 ///
 /// One Redis server that loses its data loses its locks. A RedLock is one lock kept on several servers
 /// that have nothing to do with each other, so that it outlives the loss of some
-/// of them. It behaves as a [`Lock`] does: the same requests, the same [`Guard`](crate::Guard),
-/// re-entry, watchdog and [`Guard::lost`](crate::Guard::lost). Corresponds to Redisson's
-/// `RedissonRedLock`, whose locks it shares: Java services and this one exclude each other.
+/// of them. An *instance* is one of its locks on the server where that is. It behaves as a [`Lock`]
+/// does: the same requests, the same [`Guard`](crate::Guard), re-entry, watchdog and
+/// [`Guard::lost`](crate::Guard::lost). Corresponds to Redisson's `RedissonRedLock`, whose locks it
+/// shares: Java services and this one exclude each other.
 ///
 /// Every instance is asked in parallel, with a time limit of its own, and the answers of a quorum
 /// decide: the round trip of the third-fastest of five, however slow the others are. What a round
@@ -45,9 +46,18 @@ use inner::Inner;
 /// So is an even number of them: four instances survive the loss of one, as three do.
 ///
 /// Build the clients with [`lazy`](crate::ClientBuilder::lazy), so that the service starts while one of
-/// the servers is down, and shut down each of them at its end. A set of clients is one holder: two
-/// sets exclude each other in one process, too. The same locks in another order, or in another
-/// `RedLock`, are the same lock to an owner; with another masking, or fenced, they are another one.
+/// the servers is down, and [shut down](crate::Client::shutdown) each of them at its end.
+///
+/// # What is one RedLock
+///
+/// To an owner, the same locks of the same clients are the same RedLock, in whatever order and in
+/// whatever `RedLock` value, with whatever [`RedLock::max_lease`] and [`RedLock::min_validity`]: a
+/// nested acquire is a re-entry, and a forgotten hold is unlocked through any of them. With another
+/// [`RedLock::masking`], or [`RedLock::fenced`] and not, they are different ones: a nested acquire
+/// asks the instances, and needs its own quorum.
+///
+/// Each client is a holder of its own. Two sets of clients exclude each other in one process, too, so
+/// make one set, and clone it. Re-entries are counted by this process; Redis shows 1.
 ///
 /// # What it needs
 ///
@@ -90,8 +100,8 @@ impl RedLock {
         Self::from(Inner::new(locks.into_iter().collect()))
     }
 
-    /// Bears with so many instances that lose what they acknowledged without anybody noticing: more
-    /// than half of all and them are needed, four of five instead of three for one.
+    /// Bears with so many instances, `f`, that lose what they acknowledged without anybody noticing:
+    /// `(N + f) / 2 + 1` of the N are needed instead of `N / 2 + 1`, so four of five for one.
     ///
     /// More than the instances can bear is an error of each request. Defaults to none. Redisson has
     /// nothing like it.
@@ -128,9 +138,17 @@ impl RedLock {
         self.with_settings(|inner| inner.min_validity = validity)
     }
 
-    /// The names of its locks; one, if they all have the same.
+    /// The names of its locks; one, if they all have the same. [`Guard::lock_name`] is this.
+    /// Redisson's `getName()` is not supported for its RedLock.
+    ///
+    /// [`Guard::lock_name`]: crate::Guard::lock_name
     pub fn name(&self) -> &str {
         &self.inner.name
+    }
+
+    /// What it is made of, in the order in which it was given.
+    pub fn locks(&self) -> &[Lock] {
+        &self.inner.locks
     }
 
     /// Acquires the lock, waiting for it as long as it takes. Corresponds to Redisson's `lock()`, and
@@ -205,7 +223,7 @@ impl fmt::Debug for RedLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedLock")
             .field("name", &self.name())
-            .field("locks", &self.inner.parts().len())
+            .field("locks", &self.locks().len())
             .field("masking", &self.inner.masked)
             .field("fenced", &self.inner.fenced)
             .finish_non_exhaustive()

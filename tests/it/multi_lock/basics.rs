@@ -29,6 +29,8 @@ async fn all_are_held_by_the_owner_until_the_unlock() {
         }
         assert!(guard.is_valid() && guard.remaining() > ms(8_000));
         assert_eq!((guard.owner(), guard.hold_count()), (owner, 1));
+        let name = format!("[{}]", members.map(|(_, name)| name).join(", "));
+        assert_eq!((lock.name(), guard.lock_name()), (&*name, &*name));
         assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
         assert!(!lock.is_held().await.unwrap() && !lock.is_held_by(&owner).await.unwrap());
         test.assert_clean().await;
@@ -169,11 +171,11 @@ async fn members_that_cannot_be_used_are_an_error_of_each_request() {
         ),
         (
             MultiLock::new([mapped.lock("a"), mapped.lock("b")]),
-            "one lock is given twice",
+            "one lock of one client is given twice, lock=",
         ),
         (
             MultiLock::new([client.lock("a"), client.lock("")]),
-            "empty, member=2",
+            "empty, place=2",
         ),
     ];
     for (lock, why) in bad {

@@ -2,7 +2,7 @@
 
 use std::future::IntoFuture;
 
-use lockdog::{Error, InstanceState, Owner, Unlocked};
+use lockdog::{Error, InstanceState, Owner, RedLock, Unlocked};
 
 use super::{SOON, Servers, lock_of, ms};
 use crate::support::eventually;
@@ -93,23 +93,33 @@ async fn an_owner_enters_again_and_others_do_not() {
 async fn what_cannot_be_a_lock_is_an_error_of_each_request() {
     let servers = Servers::start(2).await;
     let clients = servers.clients().await;
-    let refused = |lock: lockdog::RedLock| async move {
-        assert!(matches!(lock.lock().await, Err(Error::Invalid { .. })));
-        assert!(matches!(lock.try_lock().await, Err(Error::Invalid { .. })));
-    };
-    refused(lockdog::RedLock::new([])).await;
-    refused(lockdog::RedLock::new([
-        clients[0].lock("l"),
-        clients[0].lock("l"),
-    ]))
-    .await;
-    refused(lockdog::RedLock::new([
-        clients[0].lock("l"),
-        clients[1].lock(""),
-    ]))
-    .await;
-    refused(lock_of(&clients, "l").masking(2)).await;
+    let locks =
+        |names: [(usize, &str); 2]| RedLock::new(names.map(|(n, name)| clients[n].lock(name)));
     let lock = lock_of(&clients, "l");
+    for (lock, why) in [
+        (RedLock::new([]), "invalid locks: there are none"),
+        (
+            locks([(0, "l"), (0, "l")]),
+            "invalid locks: one lock of one client is given twice, lock=\"l\"",
+        ),
+        (
+            locks([(0, "l"), (1, "")]),
+            "invalid lock name: it is empty, place=2",
+        ),
+    ] {
+        for error in [
+            lock.lock().await.unwrap_err(),
+            lock.try_lock().await.unwrap_err(),
+            lock.unlock().await.unwrap_err(),
+        ] {
+            assert!(matches!(error, Error::Invalid { .. }), "{error}");
+            assert_eq!(error.to_string(), why);
+        }
+        assert!(!lock.is_held() && lock.hold_count() == 0);
+    }
+    let error = lock.clone().masking(2).lock().await.unwrap_err();
+    let why = "invalid masking: 2 instances cannot mask so many, got=2";
+    assert_eq!(error.to_string(), why);
     assert!(matches!(
         lock.lock().lease(ms(1)).await,
         Err(Error::Invalid { .. })

@@ -17,6 +17,8 @@ async fn a_guard_tells_of_each_instance_in_the_order_in_which_they_were_given() 
     for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
         let lock = RedLock::new(order.map(|n: usize| mine[n].lock(format!("l{n}"))));
         assert_eq!(lock.name(), order.map(|n| format!("l{n}")).join(", "));
+        let names = lock.locks().iter().map(|lock| lock.name());
+        assert_eq!(names.collect::<Vec<_>>().join(", "), lock.name());
         let guard = lock.lock().await.unwrap();
         has(&guard, 2).await;
         eventually(SOON, "all have answered", async || {
