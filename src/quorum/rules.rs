@@ -48,3 +48,26 @@ impl Rules {
 
 const SHORTEST_PATIENCE: Duration = Duration::from_millis(20);
 const LONGEST_PATIENCE: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instance_has_a_twentieth_of_the_lease_within_bounds() {
+        let ms = Duration::from_millis;
+        for (lease, patience) in [
+            (ms(10), ms(20)),
+            (ms(399), ms(20)),
+            (ms(400), ms(20)),
+            (ms(420), ms(21)),
+            (ms(1_200), ms(60)),
+            (ms(9_980), ms(499)),
+            (ms(10_000), ms(500)),
+            (ms(30_000), ms(500)),
+            (Duration::MAX, ms(500)),
+        ] {
+            assert_eq!(Rules::patience(lease), patience, "{lease:?}");
+        }
+    }
+}

@@ -8,12 +8,70 @@ use lockdog::{Client, MultiLock, Owner};
 use tokio::task::JoinSet;
 
 use super::{Fixture, SOON, clients, ms, multi};
+use crate::support::child::{Copy, argument, tell};
 use crate::support::{Cell, Direction, Proxy};
 
-/// M03, and last list: 9. Two processes, each with clients of its own, name two servers' locks in
-/// opposite orders.
+/// M03, and last list: 9. Two processes name two servers' locks in opposite orders.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn opposite_orders_from_two_processes_neither_overlap_nor_block_each_other() {
+    if let Some(argument) = argument() {
+        return one_of_two_processes(&argument).await;
+    }
+    let test = Fixture::start(2).await;
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let cell = folder.path().join("cell");
+    std::fs::write(&cell, "0").expect("it is ours");
+    let this = "multi_lock::exclusion::\
+                opposite_orders_from_two_processes_neither_overlap_nor_block_each_other";
+    let began = Instant::now();
+    let processes = ["forth", "back"].map(|order| {
+        let [one, other] = [0, 1].map(|server: usize| test.servers[server].url());
+        Copy::run(this, &format!("{order} {one} {other} {}", cell.display()))
+    });
+    for mut process in processes {
+        assert_eq!(process.hear(), "100 rounds");
+    }
+    let read = std::fs::read_to_string(&cell).expect("it is there");
+    assert_eq!(read, "200", "two were inside");
+    println!("200 rounds in {:?}", began.elapsed());
+    test.assert_clean().await;
+}
+
+/// Two owners who read a file, sleep, and write one more, 50 times each.
+async fn one_of_two_processes(argument: &str) {
+    let [order, one, other, cell] = argument.split(' ').collect::<Vec<_>>()[..] else {
+        panic!("{argument}")
+    };
+    let connecting = [one, other].map(Client::connect);
+    let clients: Vec<_> = join_all(connecting).await;
+    let clients: Vec<Client> = clients.into_iter().map(|client| client.unwrap()).collect();
+    let mut members = [(0, "a"), (1, "b")];
+    if order == "back" {
+        members.reverse();
+    }
+    let lock = multi(&clients, &members);
+    let work = async || {
+        for _ in 0..50 {
+            let guard = lock.lock().owner(&Owner::new()).await;
+            let guard = guard.expect("nothing is wrong with the servers");
+            let read = std::fs::read_to_string(cell).expect("it is there");
+            let read: u64 = read.parse().expect("nobody is writing it");
+            tokio::time::sleep(ms(1)).await;
+            std::fs::write(cell, (read + 1).to_string()).expect("it is ours");
+            guard.unlock().await.expect("it is held");
+        }
+    };
+    let both = async { tokio::join!(work(), work()) };
+    tokio::time::timeout(SOON * 2, both)
+        .await
+        .expect("nobody waits for ever");
+    join_all(clients.iter().map(Client::shutdown)).await;
+    tell("100 rounds");
+}
+
+/// The same from one process, with two sets of clients.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn opposite_orders_from_two_sets_of_clients_neither_overlap_nor_block_each_other() {
     let test = Fixture::start(2).await;
     let cell = Cell::new();
     let one = multi(&test.others().await, &[(0, "a"), (1, "b")]);
