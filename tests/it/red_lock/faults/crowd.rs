@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
 use lockdog::{Guard, Owner, RedLock};
 use tokio::task::JoinSet;
@@ -23,6 +23,10 @@ struct Run {
     cell: Cell,
     over: AtomicBool,
     visits: AtomicU64,
+    /// What a holder wrote who is none of them.
+    written_beside: AtomicU64,
+    /// When one of them first got the lock.
+    first_granted: OnceLock<Instant>,
     /// The largest token that anybody got.
     largest_token: AtomicU64,
     tokens: Mutex<BTreeSet<u64>>,
@@ -46,6 +50,16 @@ impl Crowd {
         self.run.visits.load(Ordering::Relaxed)
     }
 
+    /// When one of them first got the lock.
+    pub(super) fn first_granted(&self) -> Option<Instant> {
+        self.run.first_granted.get().copied()
+    }
+
+    /// For a holder who is none of them, to work on the same cell.
+    pub(super) fn beside(&self) -> Beside {
+        Beside(self.run.clone())
+    }
+
     /// Waits until so many more got in and out.
     pub(super) async fn await_visits(&self, more: u64) {
         let enough = self.visits() + more;
@@ -57,7 +71,8 @@ impl Crowd {
     pub(super) async fn end(mut self) {
         self.stop().await;
         let visits = self.run.visits.load(Ordering::Relaxed);
-        self.run.cell.assert_exclusive(visits as i64);
+        let beside = self.run.written_beside.load(Ordering::Relaxed);
+        self.run.cell.assert_exclusive((visits + beside) as i64);
     }
 
     /// Ends it where two may have been inside: nobody hung or panicked, and each token was larger than
@@ -80,6 +95,22 @@ impl Crowd {
     }
 }
 
+/// A holder beside a crowd, at work on the crowd's cell.
+pub(super) struct Beside(Arc<Run>);
+
+impl Beside {
+    /// Reads the cell, sleeps, and writes it if the lock may be acted on then.
+    pub(super) async fn work(&self, is_valid: impl Fn() -> bool) {
+        if self.0.cell.bump_while(STAY, is_valid).await {
+            self.0.written_beside.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn written(&self) -> u64 {
+        self.0.written_beside.load(Ordering::Relaxed)
+    }
+}
+
 async fn contend(lock: RedLock, run: Arc<Run>) {
     let mut round = 0;
     while !run.over.load(Ordering::Relaxed) {
@@ -95,6 +126,7 @@ async fn contend(lock: RedLock, run: Arc<Run>) {
             tokio::time::sleep(ms(5)).await;
             continue;
         };
+        run.first_granted.get_or_init(Instant::now);
         if let Some(token) = guard.token() {
             assert!(token > before, "token {token} after {before}");
             let is_new = run.tokens.lock().unwrap().insert(token);

@@ -50,13 +50,14 @@ async fn one_or_two_of_five_killed_before_an_acquire_keep_nobody_from_it() {
 
 /// Matrix: server kill -9. When they die, one of them has not got the command, one has executed it,
 /// and the acquire has two of the three answers that it needs.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_of_five_killed_during_an_acquire_do_not_end_it() {
     let stand = Stand::proxied(5).await;
     // So long that each instance has half a second.
     let lease = SOON;
     let mine = red_lock(&stand.clients().await).max_lease(lease);
-    let yours = stand.lock().await;
+    // Past the proxies, which are for the one acquire.
+    let yours = stand.direct_lock().await;
     // Every server knows the script by then.
     take(&mine).await.unlock().await.unwrap();
     stand.await_taken(0).await;
@@ -71,16 +72,19 @@ async fn two_of_five_killed_during_an_acquire_do_not_end_it() {
     late.wait_reached().await;
     assert!(stand.is_taken(1).await && !stand.is_taken(0).await);
     assert!(!call.is_finished(), "two answers are enough");
+    let crowd = Crowd::start(std::slice::from_ref(&yours));
     stand.servers[0].kill();
     stand.servers[1].kill();
     late.open();
     let guard = call.await.unwrap().unwrap();
-    let mut watched = Watched::new(guard);
-    assert!(watched.look());
-    assert_busy(&yours).await;
-    let guard = watched.into_guard();
-    await_letters(&guard, &stand, "UUAAA").await;
-    guard.unlock().await.unwrap();
+    let beside = crowd.beside();
+    let mut watched = Watched::new(guard).working(crowd.beside());
+    watched.stays_valid(LEASE).await;
+    await_letters(watched.guard(), &stand, "UUAAA").await;
+    assert!(beside.written() > 0 && crowd.visits() == 0);
+    watched.into_guard().unlock().await.unwrap();
+    crowd.await_visits(5).await;
+    crowd.end().await;
     let next = take(&yours).await;
     assert_busy(&mine).await;
     next.unlock().await.unwrap();

@@ -56,20 +56,20 @@ async fn an_instance_that_came_back_empty_is_not_taken_again_before_its_quaranti
 
 /// Matrix: server kill -9, restart without data. The first holder has two of three; whoever took the
 /// emptied one and the third would be another.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_emptied_instance_makes_no_second_quorum_for_clients_that_knew_it() {
     second_quorum(Emptied::Restart, false).await;
 }
 
 /// Matrix: server kill -9, restart without data. As before, but the second client connects
 /// afterwards: only the server can know.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_emptied_instance_makes_no_second_quorum_for_clients_that_never_saw_it() {
     second_quorum(Emptied::Restart, true).await;
 }
 
 /// A flushed server shows no change but that its epoch is gone.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flushed_instance_makes_no_second_quorum_if_the_server_remembers() {
     second_quorum(Emptied::Flush, true).await;
 }
@@ -101,20 +101,18 @@ async fn second_quorum(emptied: Emptied, on_server: bool) {
     empty(&stand.servers[0], emptied).await;
     assert!(!stand.is_taken(0).await);
     let yours = if on_server { direct().await } else { knew };
-    let next = tokio::spawn(async move {
-        let guard = take(&yours).await;
-        let granted = Instant::now();
-        (guard, granted)
-    });
-    let loss = Watched::new(guard).followed_to_the_end().await;
+    let crowd = Crowd::start(std::slice::from_ref(&yours));
+    let (beside, watched) = (crowd.beside(), Watched::new(guard));
+    let loss = watched.working(crowd.beside()).followed_to_the_end().await;
     assert_eq!(loss.reason, LostReason::Deadline);
-    let (next, granted) = next.await.unwrap();
+    assert!(beside.written() > 0);
+    crowd.await_visits(5).await;
+    let granted = crowd.first_granted().expect("some of them got it");
+    crowd.end().await;
     assert!(
         loss.last_valid < granted,
         "two have it: {loss:?}, {granted:?}"
     );
-    assert!(next.is_valid());
-    next.unlock().await.unwrap();
     for server in &stand.servers {
         server.redis().await.cmd(&["DEL", "lockdog:epoch"]).await;
     }

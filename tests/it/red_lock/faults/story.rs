@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use lockdog::{Guard, LostReason};
 
+use super::crowd::Beside;
 use crate::red_lock::{SOON, ms};
 
 /// A guard that somebody watches.
@@ -12,6 +13,8 @@ pub(super) struct Watched {
     last_valid: Instant,
     /// The latest moment up to which it said that it would be valid.
     deadline: Instant,
+    /// What is worked on under it.
+    work: Option<Beside>,
 }
 
 /// How it ended.
@@ -29,6 +32,20 @@ impl Watched {
             guard,
             last_valid: now,
             deadline: now,
+            work: None,
+        }
+    }
+
+    /// From now on something is done under it that shows whether anybody else does it, too.
+    pub(super) fn working(self, work: Beside) -> Self {
+        let work = Some(work);
+        Self { work, ..self }
+    }
+
+    async fn a_while(&self) {
+        match &self.work {
+            Some(work) => work.work(|| self.guard.is_valid()).await,
+            None => tokio::time::sleep(ms(5)).await,
         }
     }
 
@@ -48,7 +65,7 @@ impl Watched {
         let until = Instant::now() + time;
         while Instant::now() < until {
             assert!(self.look(), "lost: {:?}", self.guard.instances());
-            tokio::time::sleep(ms(5)).await;
+            self.a_while().await;
         }
     }
 
@@ -58,7 +75,7 @@ impl Watched {
             while self.look() {
                 tokio::select! {
                     lost = self.guard.lost() => return lost,
-                    () = tokio::time::sleep(ms(5)) => {}
+                    () = self.a_while() => {}
                 }
             }
             self.guard.lost().await
