@@ -133,7 +133,7 @@ pub use client::{Client, ClientBuilder, ShutdownReport};
 pub use error::{
     Error, Instance, InstanceState, Lost, LostReason, NoQuorum, NotHeld, Result, UnlockUnconfirmed,
 };
-pub use guard::{Guard, Held};
+pub use guard::{Guard, Held, Verdict};
 pub use lock::{ForceUnlockRequest, HoldInfo, HolderInfo, Lock, Ttl};
 pub use multi_lock::MultiLock;
 pub use owner::Owner;

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::Several;
+use super::{Several, Verdict};
 use crate::clock::Moment;
 use crate::error::{Instance, Lost};
-use crate::hold::Hold;
+use crate::hold::{Hold, Phase};
 use crate::lease::TOLD_EARLY;
 use crate::owner::Owner;
 use crate::session::{Claim, Session};
@@ -99,6 +99,14 @@ impl Held {
         }
     }
 
+    /// See [`Guard::verdict`](super::Guard::verdict).
+    pub fn verdict(&self) -> Verdict {
+        match &self.kind {
+            Kind::One(one) => one.verdict(),
+            Kind::Several(lock) => lock.verdict(),
+        }
+    }
+
     /// See [`Guard::hold_count`](super::Guard::hold_count).
     pub fn hold_count(&self) -> u32 {
         match &self.kind {
@@ -151,6 +159,13 @@ impl Held {
 impl One {
     fn now(&self) -> Moment {
         self.session.core().clock.now()
+    }
+
+    fn verdict(&self) -> Verdict {
+        match self.loss(Duration::ZERO) {
+            Some(lost) => Verdict::Lost(lost.reason()),
+            None => Verdict::of(self.hold.state().phase == Phase::Jeopardy),
+        }
     }
 
     /// How it was lost, told `early` before its deadline.

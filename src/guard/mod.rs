@@ -2,6 +2,7 @@
 
 mod held;
 mod several;
+mod verdict;
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use crate::session::{Claim, Unlocked};
 pub use held::Held;
 pub(crate) use several::Several;
 use several::Share;
+pub use verdict::Verdict;
 
 /// A held lock.
 ///
@@ -107,6 +109,13 @@ impl Guard {
     /// How long the lock may be acted on without a further renewal; zero if it is lost.
     pub fn remaining(&self) -> Duration {
         self.held().remaining()
+    }
+
+    /// Whether the lock is held, in jeopardy because its renewals fail, or lost: for a service that
+    /// wants to stop early, or to show how it stands. Without asking Redis; a lock with a lease of its
+    /// own is not renewed, so it is never in jeopardy. Redisson has nothing like it.
+    pub fn verdict(&self) -> Verdict {
+        self.held().verdict()
     }
 
     /// How many acquires of this owner are not unlocked yet. Without asking Redis; `Lock::hold_count`

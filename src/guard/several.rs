@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::Verdict;
 use crate::error::{Instance, Lost, Result};
 use crate::owner::Owner;
 use crate::session::Unlocked;
@@ -27,6 +28,9 @@ pub(crate) trait Several: Send + Sync + 'static {
 
     /// See [`Guard::remaining`](super::Guard::remaining).
     fn remaining(&self) -> Duration;
+
+    /// See [`Guard::verdict`](super::Guard::verdict).
+    fn verdict(&self) -> Verdict;
 
     /// See [`Guard::hold_count`](super::Guard::hold_count).
     fn hold_count(&self) -> u32;

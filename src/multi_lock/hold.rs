@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::members::Member;
 use crate::error::{Error, Instance, InstanceState, Lost, LostReason, Result};
-use crate::guard::Several;
-use crate::hold::{Dependant, Hold};
+use crate::guard::{Several, Verdict};
+use crate::hold::{Dependant, Hold, Phase};
 use crate::owner::Owner;
 use crate::session::{Claim, Unlocked};
 
@@ -162,6 +162,14 @@ impl Several for MultiHold {
         let remaining =
             |(member, hold): &(Member, Arc<Hold>)| hold.remaining(member.core().clock.now());
         self.parts.iter().map(remaining).min().unwrap_or_default()
+    }
+
+    fn verdict(&self) -> Verdict {
+        if let Some(lost) = self.loss(Duration::ZERO) {
+            return Verdict::Lost(lost.reason());
+        }
+        let is_failing = |(_, hold): &(Member, Arc<Hold>)| hold.state().phase == Phase::Jeopardy;
+        Verdict::of(self.parts.iter().any(is_failing))
     }
 
     fn hold_count(&self) -> u32 {

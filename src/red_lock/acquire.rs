@@ -232,6 +232,7 @@ impl Caller<'_> {
         let won = whole.claim_first(self.terms);
         if won {
             std::mem::forget(attempt);
+            whole.tell_round_won();
             for part in self.lock.parts() {
                 let waiters = &part.core().waiters;
                 waiters.wake_owner(part.key(), self.owner);

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::order::{Done, Order, Orders};
 use super::whole::{State, Whole};
 use crate::error::{Error, Instance, Lost, Result};
-use crate::guard::Several;
+use crate::guard::{Several, Verdict};
 use crate::owner::Owner;
 use crate::quorum::{Event, Phase};
 use crate::session::{Unlocked, warn_elsewhere};
@@ -55,6 +55,16 @@ impl Several for Claimed {
         }
         self.whole
             .see(|state, now| state.quorum.deadline().since(now))
+    }
+
+    fn verdict(&self) -> Verdict {
+        match self.whole.loss() {
+            Some(lost) => Verdict::Lost(lost.reason()),
+            None => Verdict::of(
+                self.whole
+                    .see(|state, _| state.quorum.phase() == Phase::Jeopardy),
+            ),
+        }
     }
 
     fn hold_count(&self) -> u32 {

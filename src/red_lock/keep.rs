@@ -72,11 +72,23 @@ impl Whole {
         state.news.jeopardy = Some(in_jeopardy.then(|| self.outcomes(state)));
     }
 
+    /// Says that a round of acquiring it reached a quorum.
+    pub(super) fn tell_round_won(&self) {
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            let hash = self.lock.home().key().fingerprint();
+            let (instances, margin) =
+                self.see(|state, now| (self.outcomes(state), state.quorum.margin(now)));
+            tracing::debug!(lock.hash = %hash, owner = %self.owner, instances, margin, "round won");
+        }
+    }
+
     /// Says that a round of acquiring it reached no quorum.
     pub(super) fn tell_round_lost(&self) {
-        let instances = self.outcomes(&self.state());
-        let hash = self.lock.home().key().fingerprint();
-        tracing::debug!(lock.hash = %hash, owner = %self.owner, instances, "round lost");
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            let instances = self.outcomes(&self.state());
+            let hash = self.lock.home().key().fingerprint();
+            tracing::debug!(lock.hash = %hash, owner = %self.owner, instances, "round lost");
+        }
     }
 
     /// What became of each instance, without the locks' names.

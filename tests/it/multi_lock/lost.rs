@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use lockdog::{Client, Error, Guard, InstanceState, LostReason, MultiLock, Owner, Unlocked};
+use lockdog::{
+    Client, Error, Guard, InstanceState, LostReason, MultiLock, Owner, Unlocked, Verdict,
+};
 
 use super::{Fixture, SOON, clients, ms, multi};
 use crate::support::{eventually, timed};
@@ -273,6 +275,31 @@ async fn the_work_is_cancelled_when_one_member_is_lost() {
     let error = outcome.expect("it is cancelled").unwrap_err();
     assert!(error.is_lost(), "{error}");
     scene.test.assert_clean().await;
+}
+
+/// In jeopardy as soon as one member is, and lost with it.
+#[tokio::test]
+async fn the_verdict_is_that_of_the_worst_member() {
+    let test = Fixture::start(2).await;
+    let clients = clients(&test.servers, |client| client.watchdog_lease(ms(3_000))).await;
+    let guard = multi(&clients, &MEMBERS).lock().await.unwrap();
+    assert_eq!(guard.verdict(), Verdict::Held);
+    test.servers[1].pause();
+    let becomes = async |verdict| {
+        eventually(SOON, "the verdict is another", async || {
+            guard.verdict() == verdict
+        })
+        .await;
+    };
+    becomes(Verdict::Jeopardy).await;
+    assert!(guard.is_valid());
+    test.servers[1].resume();
+    becomes(Verdict::Held).await;
+    test.redis[1].cmd(&["DEL", "c"]).await;
+    becomes(Verdict::Lost(LostReason::NotOurs)).await;
+    assert!(!guard.is_valid());
+    drop(guard);
+    test.assert_clean().await;
 }
 
 /// An unlock without an answer says which member it is about, and where that is.

@@ -1,8 +1,9 @@
 //! What is told of each instance when a lock ends otherwise than its owner wanted.
 
-use lockdog::{Error, Instance, InstanceState, LostReason};
+use lockdog::{Error, Instance, InstanceState, LostReason, Verdict};
 
 use super::{SOON, Servers, has, lock_of, ms};
+use crate::support::eventually;
 
 #[tokio::test]
 async fn a_lost_lock_tells_which_servers_failed() {
@@ -141,6 +142,40 @@ async fn what_was_unlocked_was_given_back() {
             .iter()
             .any(|it| matches!(it.state, InstanceState::Lost))
     );
+}
+
+/// Held, then in jeopardy while extensions fail, then held again; and at last lost.
+#[tokio::test]
+async fn the_verdict_follows_the_extensions() {
+    let servers = Servers::start(3).await;
+    let clients = servers
+        .clients_with(|builder| builder.watchdog_lease(ms(3_000)).command_timeout(ms(300)))
+        .await;
+    let guard = lock_of(&clients, "l").lock().await.unwrap();
+    has(&guard, 3).await;
+    assert_eq!(guard.verdict(), Verdict::Held);
+    for server in &servers.all[..2] {
+        server.pause();
+    }
+    let becomes = async |verdict| {
+        eventually(SOON, "the verdict is another", async || {
+            guard.verdict() == verdict
+        })
+        .await;
+    };
+    becomes(Verdict::Jeopardy).await;
+    assert!(guard.is_valid());
+    servers.all[0].resume();
+    becomes(Verdict::Held).await;
+    servers.all[0].pause();
+    becomes(Verdict::Jeopardy).await;
+    becomes(Verdict::Lost(LostReason::Deadline)).await;
+    assert!(!guard.is_valid());
+    servers.all[0].resume();
+    servers.all[1].resume();
+    // That stays so.
+    tokio::time::sleep(ms(1_000)).await;
+    assert_eq!(guard.verdict(), Verdict::Lost(LostReason::Deadline));
 }
 
 /// It was not reached, in whatever way that was noticed.

@@ -53,7 +53,18 @@ fn the_normal_path_says_nothing_at_info_or_above() {
             assert!(has("acquire lock=\"l\" owner="), "{spans:?}");
             assert!(has("acquire outcome=\"acquired\"") && has("acquire outcome=\"busy\""));
             assert!(has("acquire waited_ms="));
-            // What became of each instance of a lost round.
+            // What became of each instance of a round that was won, and of one that was lost.
+            let won = spans.iter().find(|line| line.text.contains("round won"));
+            let won = &won.expect("it is told").text;
+            for part in [
+                "lock.hash=",
+                "owner=",
+                "127.0.0.1:",
+                ": acquired",
+                "margin=",
+            ] {
+                assert!(won.contains(part), "{won}");
+            }
             assert!(has("held by another, ttl="), "{spans:?}");
         },
     );

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lockdog::{Client, Error, Guard, Held, LostReason, Owner};
+use lockdog::{Client, Error, Guard, Held, LostReason, Owner, Verdict};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -49,6 +49,39 @@ async fn a_server_gone_for_longer_than_the_lease_is_told_to_everybody() {
     server.resume();
     eventually(SAFETY, "it is free", async || !redis.exists("a").await).await;
     assert!(client.holds().is_empty());
+    redis.assert_clean().await;
+}
+
+/// Held, then in jeopardy while renewals fail, then held again; and at last lost.
+#[tokio::test]
+async fn the_verdict_follows_the_renewals() {
+    let (server, redis, client) = start().await;
+    let guard = client.lock("a").lock().await.unwrap();
+    assert_eq!(guard.verdict(), Verdict::Held);
+    let becomes = async |verdict| {
+        eventually(SAFETY, "the verdict is another", async || {
+            guard.verdict() == verdict
+        })
+        .await;
+    };
+    server.pause();
+    becomes(Verdict::Jeopardy).await;
+    assert!(guard.is_valid());
+    server.resume();
+    becomes(Verdict::Held).await;
+    redis.cmd(&["DEL", "a"]).await;
+    becomes(Verdict::Lost(LostReason::NotOurs)).await;
+    assert!(!guard.is_valid());
+    // A view of it says the same; a lease of its own only ends.
+    let (send, receive) = oneshot::channel();
+    let fixed = client.lock("b").lock().lease(LEASE);
+    fixed
+        .with(async |held: Held| drop(send.send(held)))
+        .await
+        .unwrap();
+    let held = receive.await.unwrap();
+    assert_eq!(held.verdict(), Verdict::Lost(LostReason::Released));
+    drop(guard);
     redis.assert_clean().await;
 }
 
