@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::Error;
 
-/// One part of a lock of several: a lock on a server, and what it is to the whole.
+/// One part of a lock of several, an instance of a [`RedLock`](crate::RedLock) or a member of a
+/// [`MultiLock`](crate::MultiLock): a lock on a server, and what it is to the whole.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Instance {
