@@ -18,6 +18,8 @@ mod round;
 mod rules;
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod simulation;
 #[cfg(test)]
 mod tests;

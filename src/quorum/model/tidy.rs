@@ -1,0 +1,53 @@
+//! What can be done at once or left out, because nobody could tell: it would only make many states of
+//! one.
+
+use super::client::is_over;
+use super::instance::{Body, Message};
+use super::setting::Setting;
+use super::world::World;
+
+impl World {
+    pub(super) fn tidy(&mut self, setting: &Setting) {
+        for index in 0..self.clients.len() {
+            if self.clients[index].quorum().is_some_and(is_over) {
+                self.hear_the_rest(setting, index);
+            }
+        }
+        for (index, instance) in self.instances.iter_mut().enumerate() {
+            instance.forget_what_is_idle(|id| {
+                let client = &self.clients[usize::from(id.client)];
+                client.id(id.client.into(), index) == id && client.quorum().is_some_and(is_over)
+            });
+        }
+    }
+
+    /// An acquisition that is over answers a late grant with a release, and nothing else with
+    /// anything. It hears of it at once: the release may be late in its stead.
+    fn hear_the_rest(&mut self, setting: &Setting, client: usize) {
+        let mut is_owed = false;
+        for member in 0..self.instances.len() {
+            let id = self.clients[client].id(client, member);
+            let messages = self.instances[member].messages;
+            for &message in messages.all() {
+                if !message.heard || !message.is_of(client) {
+                    continue;
+                }
+                if message.id == id && message.body == Body::Take {
+                    is_owed = true;
+                    continue;
+                }
+                let messages = &mut self.instances[member].messages;
+                messages.remove(message);
+                if message.is_request() {
+                    let heard = false;
+                    messages.add(Message { heard, ..message });
+                } else if matches!(message.body, Body::Taken(_)) {
+                    self.deliver(setting, member, message);
+                }
+            }
+        }
+        if !is_owed {
+            self.clients[client].core = None;
+        }
+    }
+}
