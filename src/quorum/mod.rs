@@ -1,7 +1,7 @@
 //! How a lock on many independent instances is won, kept and lost.
 //!
 //! No clock, no task and no socket in here: [`Quorum::step`] is told what happened and when, and says
-//! what to do. The driver in `red_lock` and a seeded simulator run this same code.
+//! what to do. The driver in `red_lock`, a seeded simulator and a model checker run this same code.
 //!
 //! A *round* is one parallel attempt on all instances. Its time counts from its beginning, and only its
 //! own acknowledgements count for it: late ones of an earlier round are kept as what stands on an

@@ -1,4 +1,4 @@
-//! What single answers lead to. The simulator looks at the rest.
+//! What single answers lead to. The simulator and the model checker look at the rest.
 
 mod lengthened;
 
