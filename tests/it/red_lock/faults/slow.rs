@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use lockdog::{Owner, Unlocked};
 
 use super::crowd::Crowd;
-use super::stand::{Stand, assert_busy, await_letters, red_lock, take};
+use super::stand::{Stand, assert_busy, await_letters, letters, red_lock, take};
 use super::story::Watched;
 use super::{LEASE, NAME, is_acquire};
 use crate::red_lock::{SOON, lock_of, ms};
@@ -170,7 +170,11 @@ async fn an_acquire_that_arrives_after_everything_is_an_orphan_of_one_lease() {
     assert!(stand.is_taken(0).await, "it arrived");
     // Nobody takes it for a hold, and nobody is kept from the lock.
     let next = take(&yours).await;
-    await_letters(&next, &stand, "HAA").await;
+    eventually(SOON, "two of three are enough", async || {
+        // On a busy machine the orphan may be gone by then.
+        ["HAA", "AAA"].contains(&&*letters(&next.instances(), &stand))
+    })
+    .await;
     assert_busy(&mine).await;
     let mut watched = Watched::new(next);
     watched.stays_valid(LEASE).await;
