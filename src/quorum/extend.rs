@@ -38,12 +38,15 @@ impl Quorum {
             self.rules.lease = lease;
             self.rules.renewed = true;
         }
-        // Another call that wants more counts on the round that this one begins over.
-        let wanted = if self.round.is_open() {
-            lease.max(self.round.lease)
-        } else {
-            lease
-        };
+        let mut wanted = lease;
+        if self.rules.renewed {
+            // The next round comes when a part of that lease has passed.
+            wanted = wanted.max(self.rules.lease);
+        }
+        if self.round.is_open() {
+            // Another call that wants more counts on the round that this one begins over.
+            wanted = wanted.max(self.round.lease);
+        }
         self.begin_extension(wanted, now, actions);
     }
 

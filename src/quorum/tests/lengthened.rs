@@ -51,3 +51,20 @@ fn a_lease_that_is_wanted_once_is_not_that_of_the_rounds_after_it() {
     quorum.step(lengthen(2), now);
     assert_eq!(quorum.lease(), 10 * LEASE);
 }
+
+#[test]
+fn what_is_renewed_is_never_extended_by_less_than_its_lease() {
+    let mut quorum = held(3, START);
+    // Nothing was heard for a while, and little is left.
+    let now = START + (LEASE - ms(500));
+    let shorter = Event::Lengthen {
+        lease: ms(1_000),
+        renewed: false,
+    };
+    quorum.step(shorter, now);
+    for member in 0..2 {
+        answer(&mut quorum, member, Answer::Extended, now);
+    }
+    assert_eq!(quorum.deadline(), crate::lease::deadline(now, LEASE));
+    assert_eq!(quorum.wake_at(), now + LEASE / 3);
+}
