@@ -41,14 +41,8 @@ impl Core {
         let whole = if is_over(&quorum) {
             1
         } else {
-            digest(&(
-                rules,
-                phase,
-                round,
-                deadline,
-                (renewed, leased_until, next),
-                token,
-            ))
+            let times = (deadline, renewed, leased_until, next);
+            digest(&(rules, phase, round, times, token))
         };
         Self {
             quorum,
@@ -158,12 +152,14 @@ impl World {
                 let Message {
                     id,
                     round,
+                    lease,
                     heard,
                     body,
                 } = *message;
                 let mut mixer = Mixer::default();
                 mixer.write_u64(name(id));
                 mixer.write_u64(u64::from(round) * 2 + u64::from(heard));
+                mixer.write_u32(lease);
                 body.hash(&mut mixer);
                 sum = sum.wrapping_add(mixer.finish());
             }

@@ -1,7 +1,9 @@
 //! One instance of the model: what the Lua scripts do there, and what is on its way to and from it.
 
+use std::time::Duration;
+
 use super::bag::Bag;
-use super::setting::{KEPT, LEASE};
+use super::setting::kept;
 use crate::clock::Moment;
 use crate::quorum::quarantine;
 
@@ -43,6 +45,8 @@ pub(super) struct Register {
 pub(super) struct Message {
     pub(super) id: Id,
     pub(super) round: u8,
+    /// What it asks for, in milliseconds; 0 where it asks for none.
+    pub(super) lease: u32,
     /// Somebody waits for the answer.
     pub(super) heard: bool,
     pub(super) body: Body,
@@ -76,6 +80,7 @@ impl Message {
         Self {
             id,
             round: 0,
+            lease: 0,
             heard: false,
             body: Body::Release,
         }
@@ -111,13 +116,17 @@ impl Instance {
     }
 
     /// Does what a request says; answers what its script would.
-    pub(super) fn serve(&mut self, request: Message, now: Moment) -> Body {
+    pub(super) fn serve(&mut self, request: Message, longest: Duration, now: Moment) -> Body {
         let id = request.id;
         let is_ours = self.is_held_by(id);
-        let until = now + KEPT;
+        let mut until = now + kept(Duration::from_millis(request.lease.into()));
+        if let Some(holder) = self.holder {
+            // What it kept before it keeps.
+            until = until.max(holder.until);
+        }
         match request.body {
             Body::Take => {
-                if quarantine::left(self.reborn, LEASE, now).is_some() {
+                if quarantine::left(self.reborn, longest, now).is_some() {
                     return Body::Quarantined;
                 }
                 if self.holder.is_some() && !is_ours {

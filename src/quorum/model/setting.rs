@@ -18,6 +18,8 @@ pub(super) struct Setting {
     pub(super) registers: [u8; 4],
     /// A caller may give up before it has the lock.
     pub(super) cancels: bool,
+    /// What a further claim wants.
+    pub(super) longer: Duration,
     /// How far time goes on at once, in milliseconds, and how often.
     pub(super) tick: u64,
     pub(super) ticks: u8,
@@ -73,6 +75,8 @@ impl Setting {
 pub(super) const LEASE: Duration = Duration::from_secs(100);
 
 /// How long an instance keeps the lock: its clock runs one percent faster than those of the clients.
-pub(super) const KEPT: Duration = Duration::from_secs(99);
+pub(super) fn kept(lease: Duration) -> Duration {
+    lease - lease / 100
+}
 
 const START: u64 = 1_000_000_000_000;

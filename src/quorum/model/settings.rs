@@ -83,6 +83,18 @@ pub(super) fn all() -> Vec<Setting> {
             ..plain()
         },
         Setting {
+            name: "renewed, longer once",
+            tick: THIRD,
+            longer: 2 * LEASE,
+            limits: Spent {
+                renewed: 1,
+                lengthened: 1,
+                ..ONCE
+            },
+            wanted: &[Sight::Extended, Sight::Healed, Sight::Jeopardy],
+            ..plain()
+        },
+        Setting {
             name: "restarted",
             tick: OVER / 2,
             ticks: 2,
@@ -195,6 +207,7 @@ pub(super) fn plain() -> Setting {
         fenced: false,
         registers: [0; 4],
         cancels: false,
+        longer: LEASE,
         tick: HALF,
         ticks: 1,
         limits: ONCE,

@@ -6,7 +6,7 @@ use super::client::{answer, is_over};
 use super::digest::Core;
 use super::instance::{Body, Message};
 use super::reached::Sight;
-use super::setting::{LEASE, Setting};
+use super::setting::Setting;
 use super::world::{Move, World};
 use crate::clock::Moment;
 use crate::quorum::{Action, Answer, Event, Quorum};
@@ -29,7 +29,7 @@ impl World {
             Move::Lengthen(client) => {
                 self.spent.lengthened += 1;
                 let event = Event::Lengthen {
-                    lease: LEASE,
+                    lease: setting.longer,
                     renewed: false,
                 };
                 self.tell(setting, client, &event);
@@ -105,7 +105,7 @@ impl World {
             setting.reached.note(Sight::LateRequest);
         }
         let instance = &mut self.instances[index];
-        let body = instance.serve(message, now);
+        let body = instance.serve(message, setting.longer, now);
         match body {
             Body::Quarantined => setting.reached.note(Sight::Quarantined),
             Body::Taken(_) if instance.reborn.is_some() => setting.reached.note(Sight::Rejoined),
@@ -113,7 +113,12 @@ impl World {
             _ => {}
         }
         if message.heard {
-            instance.messages.add(Message { body, ..message });
+            let lease = 0;
+            instance.messages.add(Message {
+                lease,
+                body,
+                ..message
+            });
         }
     }
 
@@ -144,6 +149,9 @@ impl World {
 
     fn obey(&mut self, index: usize, actions: &[Action]) {
         let client = &mut self.clients[index];
+        let lease = client
+            .quorum()
+            .map_or(0, |it| it.lease().as_millis() as u32);
         for &action in actions {
             let (member, round, body) = match action {
                 Action::Take { member, round } => {
@@ -158,11 +166,16 @@ impl World {
                 } => (member, round, Body::Mark(token as u8)),
                 Action::Release { member } => (member, 0, Body::Release),
             };
-            self.instances[member].messages.add(Message {
-                id: client.id(index, member),
-                round: round as u8,
-                heard: body != Body::Release,
-                body,
+            let id = client.id(index, member);
+            self.instances[member].messages.add(match body {
+                Body::Release => Message::release(id),
+                _ => Message {
+                    id,
+                    round: round as u8,
+                    lease,
+                    heard: true,
+                    body,
+                },
             });
         }
     }
