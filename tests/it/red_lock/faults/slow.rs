@@ -76,7 +76,7 @@ async fn an_acquire_of_five_costs_the_round_trip_of_the_third_fastest() {
         }
         let (guard, took) = timed(lock.lock().lease(LONG).into_future()).await;
         let guard = guard.unwrap();
-        let found = super::stand::letters(&guard.instances(), &stand);
+        let found = letters(&guard.instances(), &stand);
         println!("{found} after {took:?}");
         assert!(took >= delays[2], "two answers are no quorum");
         unawaited += usize::from(found == "AAA--");
