@@ -2,7 +2,7 @@
 
 .PHONY: bench
 
-# Half an hour, and docs/benchmarks.md is written anew; QUICK=1: four minutes, and docs/ is left alone.
+# 22 minutes, and docs/benchmarks.md is written anew; QUICK=1: four minutes, and docs/ is left alone.
 QUICK ?=
 bench: ## lockdog beside Redisson, redsync, rslock and the bare protocol
 	@tests/setup redis-server
