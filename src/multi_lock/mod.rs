@@ -47,6 +47,9 @@ use members::Members;
 /// had. For one thing that shall stay locked though a server fails, [`RedLock`](crate::RedLock) is the
 /// one.
 ///
+/// Members that share a server are allowed, and fail with it together: they protect more names, not
+/// more surely.
+///
 /// Two clients in one process are two holders. One lock through two clients of the same server, in one
 /// multi lock, waits for itself for ever: that cannot be seen from here.
 ///

@@ -12,6 +12,7 @@ mod frozen;
 mod holders;
 mod killed;
 mod partitions;
+mod passing;
 mod refusals;
 mod restarted;
 mod slow;

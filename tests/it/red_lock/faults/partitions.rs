@@ -1,7 +1,5 @@
 //! Networks between one holder and its servers that carry nothing, in one direction or in both.
 
-use std::time::Instant;
-
 use lockdog::{Error, LostReason};
 
 use super::LEASE;
@@ -50,19 +48,20 @@ async fn minority_then_majority(lost: &[Direction]) {
     assert_eq!(crowd.visits(), 0, "somebody got in beside the holder");
     crowd.end().await;
 
+    let crowd = Crowd::start(std::slice::from_ref(&yours));
+    let watched = watched.working(crowd.beside());
     cut_off(&stand, 3, lost);
-    let next = tokio::spawn(async move {
-        let guard = take(&yours).await;
-        (guard, Instant::now())
-    });
     let loss = watched.followed_to_the_end().await;
     assert_eq!(loss.reason, LostReason::Deadline);
     assert_lost(&stand, 3);
-    let (next, granted) = next.await.unwrap();
+    crowd.await_visits(5).await;
+    let granted = crowd.first_granted().expect("somebody got it");
     assert!(
         loss.last_valid < granted,
         "two have it: {loss:?}, {granted:?}"
     );
+    crowd.end().await;
+    let next = take(&yours).await;
     let error = mine.try_lock().await.expect_err("two of five answer");
     assert!(matches!(error, Error::NoQuorum(_)), "{error}");
     heal(&stand);

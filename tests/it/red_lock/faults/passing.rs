@@ -1,0 +1,117 @@
+//! Servers in a state that passes: they answer, but not what they are asked.
+
+use lockdog::{Error, Owner};
+
+use super::LEASE;
+use super::crowd::Crowd;
+use super::stand::{Stand, assert_busy, await_letters, letters, take};
+use super::story::Watched;
+use crate::red_lock::{SOON, ms};
+use crate::support::{Action, eventually};
+
+/// Matrix: LOADING, BUSY, MASTERDOWN, MISCONF, NOREPLICAS, READONLY. The vote of who says such a thing
+/// is not counted, for a hold as for an acquire.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_instance_that_cannot_now_does_not_count_until_it_can() {
+    for line in [
+        "-LOADING Redis is loading the dataset in memory",
+        "-BUSY Redis is busy running a script",
+        "-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+        "-MISCONF Redis is configured to save RDB snapshots, but it is unable to persist to disk",
+        "-NOREPLICAS Not enough good replicas to write.",
+        "-READONLY You can't write against a read only replica.",
+    ] {
+        println!("{line}");
+        let stand = Stand::proxied(3).await;
+        let (mine, yours) = (stand.lock().await, stand.direct_lock().await);
+        let guard = take(&mine).await;
+        eventually(SOON, "it has all", async || guard.margin() == 1).await;
+        let crowd = Crowd::start(std::slice::from_ref(&yours));
+        let refuse = |member: usize| {
+            let refuses = |args: &[String]| args[0] == "EVALSHA" || args[0] == "EVAL";
+            let rule = stand.proxies[member].on(refuses, Action::ReplyWith(line.to_owned()));
+            rule.always()
+        };
+        let first = refuse(0);
+        let mut watched = Watched::new(guard).working(crowd.beside());
+        watched.stays_valid(LEASE * 3 / 2).await;
+        assert_eq!(letters(&watched.guard().instances(), &stand), "UAA");
+        assert_eq!(crowd.visits(), 0, "somebody got in beside the holder");
+        assert!(first.hits() > 0);
+        watched.into_guard().unlock().await.unwrap();
+        crowd.await_visits(5).await;
+        crowd.end().await;
+
+        // Two of three are too few, and that is no "busy".
+        let second = refuse(1);
+        let none = mine.try_lock().owner(&Owner::new()).await;
+        assert!(matches!(none, Err(Error::NoQuorum(_))), "{none:?}");
+        assert!(second.hits() > 0);
+        second.remove();
+        first.remove();
+        let guard = take(&mine).await;
+        await_letters(&guard, &stand, "AAA").await;
+        guard.unlock().await.unwrap();
+        stand.assert_nothing_stays().await;
+    }
+}
+
+/// Matrix: CLIENT PAUSE, as a server that stands still.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_of_five_that_are_told_to_pause_are_missing_for_that_long() {
+    let stand = Stand::start(5).await;
+    let (mine, yours) = (stand.lock().await, stand.lock().await);
+    let guard = take(&mine).await;
+    eventually(SOON, "it has all", async || guard.margin() == 2).await;
+    let crowd = Crowd::start(std::slice::from_ref(&yours));
+    let time = (LEASE * 2).as_millis().to_string();
+    for server in &stand.servers[..2] {
+        let redis = server.redis().await;
+        redis.cmd(&["CLIENT", "PAUSE", &time, "ALL"]).await;
+    }
+    let mut watched = Watched::new(guard).working(crowd.beside());
+    watched.stays_valid(LEASE * 3 / 2).await;
+    assert_eq!(letters(&watched.guard().instances(), &stand), "UUAAA");
+    watched.stays_valid(LEASE).await;
+    assert_eq!(crowd.visits(), 0, "somebody got in beside the holder");
+    eventually(SOON, "it has all again", async || {
+        watched.look() && watched.guard().margin() == 2
+    })
+    .await;
+    watched.into_guard().unlock().await.unwrap();
+    crowd.await_visits(5).await;
+    crowd.end().await;
+    stand.assert_nothing_stays().await;
+}
+
+/// Matrix: pub/sub lost, on all servers at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_whose_messages_are_cut_off_hears_again_and_gets_the_lock() {
+    let stand = Stand::start(3).await;
+    let (mine, yours) = (stand.lock().await, stand.lock().await);
+    let guard = take(&mine).await;
+    let waiting = tokio::spawn(async move { take(&yours).await });
+    let mut killed = 0;
+    for _ in 0..2 {
+        for server in &stand.servers {
+            let redis = server.redis().await;
+            eventually(SOON, "the waiter listens", async || {
+                !redis.channels().await.is_empty()
+            })
+            .await;
+            killed += redis
+                .ask::<u64>(&["CLIENT", "KILL", "TYPE", "pubsub"])
+                .await;
+        }
+    }
+    assert!(killed >= 6, "{killed}");
+    tokio::time::sleep(ms(50)).await;
+    assert!(!waiting.is_finished() && guard.is_valid());
+    assert_busy(&mine).await;
+    guard.unlock().await.unwrap();
+    let next = tokio::time::timeout(SOON, waiting).await;
+    let next = next.expect("it gets the lock").unwrap();
+    assert!(next.is_valid());
+    next.unlock().await.unwrap();
+    stand.assert_nothing_stays().await;
+}
