@@ -16,7 +16,7 @@ use crate::hold::{Bounds, Hold, Holds, Share, State, Terms};
 use crate::key::LockKey;
 use crate::owner::Owner;
 use crate::quorum::{Answer, Event, Quorum, Rules};
-use crate::server::{Server, Source};
+use crate::server::{Address, Server, Source};
 use crate::session::{Claim, Core, Job, Reentry, Session, Settings};
 use crate::wait::{Place, Waiters, Wake, Wish};
 
@@ -34,7 +34,7 @@ impl Watched {
         let ahead = Arc::new(AtomicU64::new(0));
         let clock = Clock::shifted(ahead.clone());
         let watched = Self {
-            holds: Holds::new(clock.clone()),
+            holds: Holds::new(clock.clone(), false),
             clock,
             ahead,
             locks,
@@ -129,8 +129,13 @@ impl Default for Idle {
     fn default() -> Self {
         let clock = Clock::default();
         // Nothing is sent, so nobody connects.
-        let source =
-            Source::new(Some("redis://localhost"), None, None, &clock).expect("it is a URL");
+        let source = Source::new(
+            Some(Address::parse("redis://localhost").expect("it is a URL")),
+            None,
+            None,
+            &clock,
+        )
+        .expect("it is a URL");
         let server = Server::new(source, clock.clone(), Duration::from_secs(3));
         let settings = Settings {
             watchdog_lease: LEASE,

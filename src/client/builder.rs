@@ -5,18 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use super::Client;
 use crate::clock::Clock;
-use crate::error::{Error, Result};
 use crate::hold::Bounds;
 use crate::key::NameMapper;
-use crate::lease;
-use crate::server::{Server, Source};
-use crate::session::{Core, Reentry, Session, Settings};
-use crate::wait::{Backoff, Wake};
-use crate::watchdog;
+use crate::session::Reentry;
+use crate::wait::Wake;
 
-/// Builds a [`Client`]. From [`Client::builder`].
+/// Builds a [`Client`](crate::Client). From [`Client::builder`](crate::Client::builder).
 ///
 /// # Examples
 ///
@@ -36,27 +31,35 @@ use crate::watchdog;
 #[derive(Clone)]
 #[must_use = "a builder does nothing itself, use `.build()`"]
 pub struct ClientBuilder {
-    url: Option<String>,
-    pool: Option<deadpool_redis::Pool>,
-    watchdog_lease: Duration,
-    command_timeout: Duration,
-    poll_cap: Duration,
-    max_lease: Duration,
-    max_waiters: usize,
-    wake: Wake,
-    hand_overs: Bounds,
-    reentry: Reentry,
-    quarantine_on_server: bool,
-    name_mapper: Option<NameMapper>,
-    client_name: Option<String>,
-    lazy: bool,
-    clock: Clock,
+    pub(super) url: Option<String>,
+    pub(super) sentinel: Option<(String, Vec<String>)>,
+    pub(super) username: Option<String>,
+    pub(super) password: Option<String>,
+    pub(super) database: Option<u32>,
+    pub(super) pool: Option<deadpool_redis::Pool>,
+    pub(super) watchdog_lease: Duration,
+    pub(super) command_timeout: Duration,
+    pub(super) poll_cap: Duration,
+    pub(super) max_lease: Duration,
+    pub(super) max_waiters: usize,
+    pub(super) wake: Wake,
+    pub(super) hand_overs: Bounds,
+    pub(super) reentry: Reentry,
+    pub(super) quarantine_on_server: bool,
+    pub(super) name_mapper: Option<NameMapper>,
+    pub(super) client_name: Option<String>,
+    pub(super) lazy: bool,
+    pub(super) clock: Clock,
 }
 
 impl Default for ClientBuilder {
     fn default() -> Self {
         Self {
             url: None,
+            sentinel: None,
+            username: None,
+            password: None,
+            database: None,
             pool: None,
             watchdog_lease: Duration::from_secs(30),
             command_timeout: Duration::from_secs(3),
@@ -79,9 +82,55 @@ impl Default for ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// The server: see [`Client::connect`].
+    /// The server: see [`Client::connect`](crate::Client::connect).
     pub fn url(mut self, url: impl AsRef<str>) -> Self {
         self.url = Some(url.as_ref().to_owned());
+        self
+    }
+
+    /// The master that sentinels know by this name, and their URLs, with users and passwords of
+    /// their own if they have any. Give all of them: those that answer are asked who the master is,
+    /// and the one that knows the latest switch is believed. The master is connected to by TLS if the
+    /// first sentinel is (`rediss://`); its user, password and database are those
+    /// of [`ClientBuilder::username`] and its like. Instead of [`ClientBuilder::url`].
+    ///
+    /// When the sentinels have made another server the master, calls go there, every hold is looked
+    /// for at once, and one that the new master does not have is told to be lost. A lease is extended
+    /// only if a sentinel named this master within the last lease: with all sentinels gone, locks are
+    /// lost at their deadlines.
+    ///
+    /// Corresponds to Redisson's `useSentinelServers()`.
+    pub fn sentinel<U: AsRef<str>>(
+        mut self,
+        master_name: impl Into<String>,
+        urls: impl IntoIterator<Item = U>,
+    ) -> Self {
+        let urls = urls.into_iter().map(|url| url.as_ref().to_owned());
+        self.sentinel = Some((master_name.into(), urls.collect()));
+        self
+    }
+
+    /// The user at the servers that keep the locks, in place of the URL's.
+    ///
+    /// Defaults to the URL's, or Redis's default user. Corresponds to Redisson's `username`.
+    pub fn username(mut self, user: impl Into<String>) -> Self {
+        self.username = Some(user.into());
+        self
+    }
+
+    /// The password at the servers that keep the locks, in place of the URL's. It is shown nowhere.
+    ///
+    /// Defaults to the URL's, or none. Corresponds to Redisson's `password`.
+    pub fn password(mut self, password: impl Into<String>) -> Self {
+        self.password = Some(password.into());
+        self
+    }
+
+    /// The number of the database, in place of that in the URL.
+    ///
+    /// Defaults to the URL's, or 0. Corresponds to Redisson's `database`.
+    pub fn database(mut self, number: u32) -> Self {
+        self.database = Some(number);
         self
     }
 
@@ -127,7 +176,7 @@ impl ClientBuilder {
     }
 
     /// How many calls of this client may wait for locks at one time; one more is refused with
-    /// [`Error::TooManyWaiters`].
+    /// [`Error::TooManyWaiters`](crate::Error::TooManyWaiters).
     ///
     /// Defaults to 100,000.
     pub fn max_waiters(mut self, waiters: usize) -> Self {
@@ -192,7 +241,7 @@ impl ClientBuilder {
     /// or with another server's taken over on a living connection. With this, each acquire looks at
     /// the key `lockdog:epoch`, and where that is gone or another server's, the acquire writes it and
     /// the server does not count for that time, for anybody who asks with this. A new server looks
-    /// like one that lost everything: call [`Client::provision`] once when it is set up.
+    /// like one that lost everything: call [`Client::provision`](crate::Client::provision) once when it is set up.
     ///
     /// It costs the server 5 us for each acquire, and the client needs permission for `INFO`, `TIME`,
     /// `HSET` and `HMGET`, and for the key. Use it with every client of a quorum or with none.
@@ -239,95 +288,6 @@ impl ClientBuilder {
         self.clock = Clock::shifted(nanoseconds);
         self
     }
-
-    /// Connects and starts the client's thread. Corresponds to Redisson's `Redisson.create(config)`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Invalid`] for a setting or URL that cannot be used. [`Error::Unavailable`] or
-    /// [`Error::Timeout`] if the server cannot be reached within the command timeout,
-    /// [`Error::Refused`] if it refuses the user or password. These three name the server.
-    ///
-    /// # Panics
-    ///
-    /// If the runtime that this is awaited on has no I/O or no timers: build it with `enable_all()`.
-    /// So do the other calls, for the same reason.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancelling it leaves nothing behind.
-    pub async fn build(self) -> Result<Client> {
-        self.check()?;
-        if tokio::runtime::Handle::try_current().is_err() {
-            let why = "this is called outside of a tokio runtime".to_owned();
-            return Err(Error::invalid("runtime", why));
-        }
-        let wake = self.wake_or_poll();
-        let source = Source::new(
-            self.url.as_deref(),
-            self.pool,
-            self.client_name,
-            &self.clock,
-        )?;
-        let server = Server::new(source, self.clock.clone(), self.command_timeout);
-        if !self.lazy {
-            let connected = server.connect().await;
-            connected.map_err(|failure| Error::from(failure).of_server(&server.address()))?;
-        }
-        let settings = Settings {
-            watchdog_lease: lease::whole(self.watchdog_lease),
-            poll_cap: self.poll_cap,
-            max_lease: self.max_lease,
-            wake,
-            hand_overs: self.hand_overs,
-            reentry: self.reentry,
-            quarantine_on_server: self.quarantine_on_server,
-            name_mapper: self.name_mapper,
-        };
-        let (core, jobs) = Core::new(settings, self.clock, server, self.max_waiters);
-        let core = Arc::new(core);
-        let ended = watchdog::start(core.clone(), jobs)?;
-        Ok(Client {
-            session: Arc::new(Session::new(core)),
-            ended,
-        })
-    }
-
-    /// A pool alone brings no messages.
-    fn wake_or_poll(&self) -> Wake {
-        match &self.wake {
-            Wake::PubSub if self.url.is_none() => {
-                tracing::warn!(
-                    "a pool without a url: waits poll and the watchdog shares the pool; give both"
-                );
-                Wake::Poll(Backoff::default())
-            }
-            wake => wake.clone(),
-        }
-    }
-
-    fn check(&self) -> Result<()> {
-        lease::check("max_lease", self.max_lease, Duration::MAX)?;
-        lease::check("watchdog_lease", self.watchdog_lease, self.max_lease)?;
-        lease::check("command_timeout", self.command_timeout, A_DAY)?;
-        lease::check("poll_cap", self.poll_cap, A_DAY)?;
-        if let (None, Some(pool)) = (&self.url, &self.pool)
-            && pool.status().max_size < 2
-        {
-            let why = "without a url it must have room for two connections".to_owned();
-            return Err(Error::invalid("pool", why));
-        }
-        let is_bad = |byte: u8| !(b'!'..=b'~').contains(&byte);
-        if self
-            .client_name
-            .as_ref()
-            .is_some_and(|name| name.bytes().any(is_bad))
-        {
-            let why = "it must be printable ASCII without spaces".to_owned();
-            return Err(Error::invalid("client_name", why));
-        }
-        Ok(())
-    }
 }
 
 /// Shows the settings, never the URL with its password.
@@ -349,5 +309,3 @@ impl fmt::Debug for ClientBuilder {
             .finish_non_exhaustive()
     }
 }
-
-const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);

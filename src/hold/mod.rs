@@ -1,5 +1,7 @@
 //! What this client holds.
 
+mod gone;
+mod renewal;
 mod row;
 mod schedule;
 mod state;

@@ -78,6 +78,10 @@ pub(crate) struct State {
     pub(crate) handing_on: bool,
     /// The server was asked to settle it, and did not: it may stay so for as long as the lease.
     pub(crate) unsettled: bool,
+    /// The server may be one that does not know it: to be looked for, renewed or not.
+    pub(crate) doubted: bool,
+    /// Redis granted it once, so that something of it may stand at a server.
+    pub(crate) granted: bool,
     /// It was handed to an owner, who has until the deadline to take it in.
     pub(crate) handed: bool,
     /// The hand-overs by which it came about; few holds do.
@@ -110,6 +114,8 @@ impl State {
             renewed: now,
             handing_on: false,
             unsettled: false,
+            doubted: false,
+            granted: false,
             handed: false,
             row: None,
         }
@@ -172,6 +178,7 @@ impl State {
         }
         if first {
             self.acquired = sent;
+            self.granted = true;
             self.phase = Phase::Held;
             // The answer is here, so the server did it before now.
             self.remains_until = now + terms.lease;
@@ -219,45 +226,6 @@ impl State {
         self.remains_until = self.remains_until.max(now + lease + SLOW_ARRIVAL);
     }
 
-    /// The watchdog has to renew it some time.
-    pub(crate) fn is_renewed(&self) -> bool {
-        self.is_living() && self.watched > 0
-    }
-
-    /// Begins a renewal, to be sent now: the lease that it asks for. `None` if it would reach no
-    /// further than what is had already.
-    pub(crate) fn renewal(&mut self, now: Moment, lease: Duration) -> Option<Duration> {
-        let asked = lease::whole(lease.min(self.max_until.since(now)));
-        let is_bounded = asked < lease;
-        let is_longer = lease::deadline(now, asked) > self.deadline;
-        if self.is_renewed() && is_longer && !(is_bounded && self.is_as_far_as_allowed(now)) {
-            self.sending(now, asked);
-            // Once more before long, should this one not be answered.
-            self.renew_at = now + lease / 6;
-            return Some(asked);
-        }
-        self.renew_at = if is_bounded {
-            Moment::NEVER
-        } else {
-            self.deadline.minus(lease / 3 * 2)
-        };
-        None
-    }
-
-    /// Takes in a good renewal that was sent at `sent`. A late one does not revive a lost hold.
-    pub(crate) fn renew(&mut self, sent: Moment, lease: Duration, now: Moment) {
-        self.expire(now);
-        let revives = mutant!("late_renewal_revives") && matches!(self.phase, Phase::Lost(_));
-        if !self.is_living() && !revives {
-            return;
-        }
-        self.phase = Phase::Held;
-        self.renewed = self.renewed.max(sent);
-        self.renew_at = sent + lease / 3;
-        let deadline = lease::deadline(sent, lease);
-        self.deadline = self.deadline.max(deadline.min(self.max_until));
-    }
-
     /// Ends the hold against its owner's will. False if there was nothing to lose.
     pub(crate) fn lose(&mut self, reason: LostReason) -> bool {
         let living = self.is_living();
@@ -302,7 +270,7 @@ impl State {
 
     /// A renewal sent at `sent` could not move the deadline on by more than the clocks' drift,
     /// because of `max_hold`.
-    fn is_as_far_as_allowed(&self, sent: Moment) -> bool {
+    pub(super) fn is_as_far_as_allowed(&self, sent: Moment) -> bool {
         let allowed = lease::whole(self.max_until.since(sent));
         lease::deadline(sent, allowed) <= self.deadline + lease::drift(allowed)
     }

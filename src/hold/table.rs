@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio::sync::Notify;
 
+use super::gone::Gone;
 use super::schedule::{Next, Schedule};
 use super::{Hold, Phase, State};
 use crate::clock::{Clock, Moment};
@@ -26,6 +27,8 @@ pub(crate) struct Holds {
     /// When the watchdog means to look next, so that only an earlier moment has to wake it.
     looks_at: AtomicU64,
     earlier: Notify,
+    /// Those that were removed a moment ago, and when, where that is of interest.
+    gone: Option<Gone>,
 }
 
 #[derive(Default)]
@@ -76,9 +79,11 @@ pub(crate) struct Due {
 }
 
 impl Holds {
-    pub(crate) fn new(clock: Clock) -> Self {
+    /// With `remembers`, those that were removed a moment ago can be asked for.
+    pub(crate) fn new(clock: Clock, remembers: bool) -> Self {
         Self {
             clock,
+            gone: remembers.then(Gone::default),
             next_number: AtomicU64::new(1),
             table: Mutex::default(),
             looks_at: AtomicU64::new(u64::MAX),
@@ -109,6 +114,27 @@ impl Holds {
                 table.by_key.remove(&**hold.key());
             }
         }
+        drop(table);
+        if let Some(gone) = &self.gone
+            && hold.state().granted
+        {
+            gone.remember(hold, self.clock.now());
+        }
+    }
+
+    /// Forgets those whose moment is over.
+    pub(crate) fn forget_gone(&self) {
+        if let Some(gone) = &self.gone {
+            gone.forget(self.clock.now());
+        }
+    }
+
+    /// Those that were removed a moment ago; nobody is told of them twice.
+    pub(crate) fn gone(&self) -> Vec<Arc<Hold>> {
+        let now = self.clock.now();
+        self.gone
+            .as_ref()
+            .map_or_else(Vec::new, |gone| gone.take(now))
     }
 
     /// Changes a hold's state and what the watchdog has to do about it.
@@ -352,7 +378,7 @@ mod tests {
     #[test]
     fn an_expiring_hold_is_told_though_renewals_have_to_wait() {
         let ahead = Arc::new(AtomicU64::new(0));
-        let holds = Holds::new(Clock::shifted(ahead.clone()));
+        let holds = Holds::new(Clock::shifted(ahead.clone()), false);
         let key = Arc::new(LockKey::new("l", None).unwrap());
         let lease = Duration::from_secs(10);
         for (batch, not_before) in [(0, Moment(0)), (100, Moment::NEVER)] {
@@ -367,7 +393,7 @@ mod tests {
     #[test]
     fn a_renewal_of_the_next_moment_goes_along_with_others_and_wakes_nobody_by_itself() {
         let ahead = Arc::new(AtomicU64::new(0));
-        let holds = Holds::new(Clock::shifted(ahead.clone()));
+        let holds = Holds::new(Clock::shifted(ahead.clone()), false);
         let key = Arc::new(LockKey::new("l", None).unwrap());
         let hold = held(&holds, &key);
         ahead.fetch_add(2_000_000_000, Ordering::Relaxed);
@@ -380,7 +406,7 @@ mod tests {
 
     #[test]
     fn a_superseded_hold_is_named_so_that_somebody_reports_and_removes_it() {
-        let holds = Holds::new(Clock::default());
+        let holds = Holds::new(Clock::default(), false);
         let key = Arc::new(LockKey::new("l", None).unwrap());
         let (old, new) = (held(&holds, &key), held(&holds, &key));
         let gone = holds.supersede(&new);

@@ -5,6 +5,7 @@ mod epoch;
 mod identity;
 mod member;
 mod register;
+mod reign;
 mod suspicion;
 
 use std::ops::Deref;

@@ -10,6 +10,7 @@ use redis::{Cmd, RedisResult, Value};
 
 use super::failure::Failure;
 use super::identity::Identity;
+use crate::clock::Moment;
 
 /// A multiplexed connection: commands sent on it are executed in the order of their sending.
 #[derive(Clone)]
@@ -26,6 +27,10 @@ struct Inner {
     client_id: OnceLock<u64>,
     /// Of the server, as all connections of the client know it.
     identity: Arc<Identity>,
+    /// The master that it leads to.
+    reign: u64,
+    /// When the server was last seen to be another, up to its introduction.
+    reborn: OnceLock<Option<Moment>>,
     /// Counts the connection as taken where a user's pool gave it.
     _pooled: Option<deadpool_redis::Connection>,
 }
@@ -38,18 +43,20 @@ enum Wire {
 }
 
 impl Connection {
+    /// `reign` is which master was in use before it was asked where that is.
     pub(super) fn new(
         multiplexed: MultiplexedConnection,
         identity: &Arc<Identity>,
+        reign: u64,
         pooled: Option<deadpool_redis::Connection>,
     ) -> Self {
-        Self::over(Wire::Socket(multiplexed), identity, pooled)
+        Self::over(Wire::Socket(multiplexed), identity, reign, pooled)
     }
 
     #[cfg(test)]
     pub(super) fn simulated(wire: crate::simulation::Wire, identity: &Arc<Identity>) -> Self {
         let id = wire.client_id();
-        let connection = Self::over(Wire::Simulated(wire), identity, None);
+        let connection = Self::over(Wire::Simulated(wire), identity, 0, None);
         connection.inner.client_id.get_or_init(|| id);
         connection
     }
@@ -57,6 +64,7 @@ impl Connection {
     fn over(
         wire: Wire,
         identity: &Arc<Identity>,
+        reign: u64,
         pooled: Option<deadpool_redis::Connection>,
     ) -> Self {
         Self {
@@ -65,6 +73,8 @@ impl Connection {
                 number: next_number(),
                 client_id: OnceLock::new(),
                 identity: identity.clone(),
+                reign,
+                reborn: OnceLock::new(),
                 _pooled: pooled,
             }),
         }
@@ -96,6 +106,9 @@ impl Connection {
             }
             _ => {}
         }
+        self.inner
+            .reborn
+            .get_or_init(|| self.inner.identity.reborn());
         match looked {
             // It will tell when that state has passed.
             Err(failure) if failure.passes() => {
@@ -139,6 +152,10 @@ impl Connection {
     ///
     /// Dropped before the command was written, it is never sent; after that it runs unseen.
     pub(crate) async fn send(&self, command: &Cmd, limit: Duration) -> Result<Value, Failure> {
+        // A master of before must not be written to any more, nor believed: it may not know yet.
+        if !self.is_current() {
+            return Err(Failure::Unsent("the master was switched".into()));
+        }
         let answer = async {
             let answer = self.ask(command, limit).await;
             let identity = &self.inner.identity;
@@ -154,9 +171,33 @@ impl Connection {
             }
             answer
         };
-        tokio::time::timeout(limit, answer)
-            .await
-            .unwrap_or(Err(Failure::Silent(limit)))
+        let answer = tokio::time::timeout(limit, answer);
+        let identity = &self.inner.identity;
+        let answer = if identity.is_elected() {
+            // Boxed: it is large, and part of every command otherwise.
+            let over = Box::pin(identity.until_over(self.inner.reign));
+            tokio::select! {
+                answer = answer => Some(answer),
+                () = over => None,
+            }
+        } else {
+            Some(answer.await)
+        };
+        match answer {
+            Some(answer) if self.is_current() => answer.unwrap_or(Err(Failure::Silent(limit))),
+            _ => Err(Failure::Broken("the master was switched".into())),
+        }
+    }
+
+    /// Whether both lead to one start of one server, as far as is known.
+    pub(super) fn leads_where(&self, other: &Self) -> bool {
+        let (own, others) = (&self.inner, &other.inner);
+        own.reign == others.reign && own.reborn.get() == others.reborn.get()
+    }
+
+    /// It leads to the server that is the master now, as far as is known.
+    pub(super) fn is_current(&self) -> bool {
+        self.inner.reign == self.inner.identity.reign()
     }
 
     /// Learns who gave the answer that just came. Fails where that cannot be found out now, and the
@@ -219,7 +260,8 @@ pub(super) struct Slot {
 
 impl Slot {
     pub(super) fn current(&self) -> Option<Connection> {
-        self.current.read().clone()
+        let current = self.current.read();
+        current.as_ref().filter(|it| it.is_current()).cloned()
     }
 
     /// The current connection, or the one that `open` makes.

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use redis::Value;
+use tokio::sync::watch;
 
 use super::failure::Failure;
 use crate::clock::{Clock, Moment};
@@ -29,10 +30,15 @@ pub(super) struct Identity {
     cleared: AtomicU64,
     /// It is in the log that the identity cannot be known.
     told: AtomicBool,
+    /// Only a master will do: others say who that is, and it may be another one soon.
+    is_elected: bool,
+    /// Counts the servers that were the master. What belongs to an earlier one is over.
+    reign: AtomicU64,
+    reigns: watch::Sender<u64>,
 }
 
 impl Identity {
-    pub(super) fn new(clock: Clock, address: String) -> Self {
+    pub(super) fn new(clock: Clock, address: String, is_elected: bool) -> Self {
         Self {
             clock,
             address,
@@ -42,7 +48,39 @@ impl Identity {
             doubts: AtomicU64::new(0),
             cleared: AtomicU64::new(0),
             told: AtomicBool::new(false),
+            is_elected,
+            reign: AtomicU64::new(0),
+            reigns: watch::Sender::new(0),
         }
+    }
+
+    /// Which master is in use. A connection belongs to one.
+    pub(super) fn reign(&self) -> u64 {
+        self.reign.load(Ordering::Acquire)
+    }
+
+    /// Another server is the master from now on.
+    pub(super) fn end_reign(&self) {
+        let reign = self.reign.fetch_add(1, Ordering::AcqRel) + 1;
+        self.reigns.send_replace(reign);
+    }
+
+    /// Waits until another server than that of this reign is the master.
+    pub(super) async fn until_over(&self, reign: u64) {
+        if !self.is_elected {
+            return std::future::pending().await;
+        }
+        // The sender is our own.
+        let _ = self.reigns.subscribe().wait_for(|now| *now != reign).await;
+    }
+
+    pub(super) fn is_elected(&self) -> bool {
+        self.is_elected
+    }
+
+    /// Hears of each master that comes after the present one.
+    pub(super) fn reigns(&self) -> watch::Receiver<u64> {
+        self.reigns.subscribe()
     }
 
     /// When the latest change was seen; the first identity is none.
@@ -88,7 +126,12 @@ impl Identity {
         replication: Result<Value, Failure>,
     ) -> Result<(), Failure> {
         match (server, replication) {
-            (Ok(server), Ok(replication)) => self.see(&server, &replication),
+            (Ok(server), Ok(replication)) => {
+                if self.is_elected && part(&replication, "role") == Some("slave") {
+                    return Err(Failure::Unsent("the server is a replica".into()));
+                }
+                self.see(&server, &replication);
+            }
             (Err(failure), _) | (_, Err(failure)) => {
                 if failure.is_ambiguous() || failure.passes() {
                     return Err(failure);

@@ -1,12 +1,14 @@
-//! One deployment of Redis: today a standalone server.
+//! One deployment of Redis: a standalone server, or a master that sentinels watch over.
 //!
 //! Everything above says what to run; only this module knows connections and their failures.
 
+mod address;
 mod connection;
 mod failure;
 mod health;
 mod identity;
 mod private;
+mod sentinel;
 mod source;
 
 use std::time::Duration;
@@ -15,6 +17,7 @@ use redis::{Cmd, Value};
 
 use crate::clock::{Clock, Moment};
 
+pub(crate) use address::Address;
 pub(crate) use connection::Connection;
 use connection::Slot;
 pub(crate) use failure::Failure;

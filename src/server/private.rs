@@ -67,6 +67,10 @@ impl Private {
         let Ok(connection) = self.connection(source, limit).await else {
             return;
         };
+        // At another server, or after its restart, that id is somebody else's.
+        if !connection.leads_where(old) {
+            return;
+        }
         let mut kill = redis::cmd("CLIENT");
         kill.arg("KILL").arg("ID").arg(id);
         let killed: Result<Value, Failure> = connection.send(&kill, limit).await;

@@ -1,50 +1,82 @@
-//! Where connections come from: a URL, or a pool that the user brought.
+//! Where connections come from: an address, or a pool that the user brought.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redis::AsyncConnectionConfig;
 use redis::aio::{MultiplexedConnection, PubSub};
-use redis::io::tcp::TcpSettings;
-use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
+use tokio::sync::watch;
 
+use super::address::Address;
 use super::connection::Connection;
 use super::failure::Failure;
 use super::identity::Identity;
-use crate::clock::Clock;
+use super::sentinel::Sentinels;
+use crate::clock::{Clock, Moment};
 use crate::error::Error;
 
-/// Opens connections to one server.
+/// Opens connections to one deployment.
 pub(crate) struct Source {
-    url: Option<redis::Client>,
+    route: Route,
     pool: Option<deadpool_redis::Pool>,
     name: Option<String>,
+    /// Where that is: "pool" if a pool alone knows.
+    address: String,
     /// Who the server is, as its connections learn it.
     identity: Arc<Identity>,
-    /// Takes the place of both.
+    /// Takes the place of all.
     #[cfg(test)]
     simulated: Option<crate::simulation::Wiring>,
 }
 
+/// How a connection finds its server.
+enum Route {
+    /// Only a pool knows.
+    Unknown,
+    Fixed(Box<redis::Client>),
+    Sentinel(Box<Sentinels>),
+}
+
 impl Source {
-    /// At least one of `url` and `pool` is there: callers' commands prefer the pool, everything
-    /// that runs on lockdog's own thread the URL.
+    /// At least one of `address` and `pool` is there: callers' commands prefer the pool, everything
+    /// that runs on lockdog's own thread the address.
     pub(crate) fn new(
-        url: Option<&str>,
+        address: Option<Address>,
         pool: Option<deadpool_redis::Pool>,
         name: Option<String>,
         clock: &Clock,
     ) -> Result<Self, Error> {
-        if url.is_none() && pool.is_none() {
+        if address.is_none() && pool.is_none() {
             return Err(Error::invalid("client", "give a url or a pool".to_owned()));
         }
-        let url = url.map(parse).transpose()?;
-        let address = address(url.as_ref());
+        let shown = address
+            .as_ref()
+            .map_or_else(|| "pool".to_owned(), Address::shown);
+        let is_elected = matches!(address, Some(Address::Sentinel { .. }));
+        let identity = Arc::new(Identity::new(clock.clone(), shown.clone(), is_elected));
+        let route = match address {
+            None => Route::Unknown,
+            Some(Address::Server(info)) => Route::Fixed(Box::new(client(info)?)),
+            Some(Address::Sentinel {
+                name,
+                sentinels,
+                master,
+            }) => {
+                let clients = sentinels.into_iter().map(client);
+                let clients = clients.collect::<Result<_, _>>()?;
+                let (clock, identity) = (clock.clone(), identity.clone());
+                Route::Sentinel(Box::new(Sentinels::new(
+                    name, clients, master, clock, identity,
+                )))
+            }
+        };
         Ok(Self {
-            identity: Arc::new(Identity::new(clock.clone(), address)),
-            url,
+            route,
             pool,
             name,
+            address: shown,
+            identity,
             #[cfg(test)]
             simulated: None,
         })
@@ -52,11 +84,13 @@ impl Source {
 
     #[cfg(test)]
     pub(crate) fn simulated(wiring: crate::simulation::Wiring, clock: &Clock) -> Self {
+        let address = "simulated".to_owned();
         Self {
-            url: None,
+            route: Route::Unknown,
             pool: None,
             name: None,
-            identity: Arc::new(Identity::new(clock.clone(), "simulated".to_owned())),
+            identity: Arc::new(Identity::new(clock.clone(), address.clone(), false)),
+            address,
             simulated: Some(wiring),
         }
     }
@@ -74,46 +108,69 @@ impl Source {
         let mut multiplexed: MultiplexedConnection = pooled.as_ref().clone();
         // Every call brings a time limit of its own; the pool's would cut it short.
         multiplexed.set_response_timeout(NO_LIMIT);
-        let connection = Connection::new(multiplexed, &self.identity, Some(pooled));
+        let connection = Connection::new(multiplexed, &self.identity, 0, Some(pooled));
         connection.introduce(None, limit).await?;
         Ok(connection)
     }
 
-    /// A connection that nobody else uses; from the pool where no URL is known.
+    /// A connection that nobody else uses; from the pool where no address is known.
     pub(crate) async fn open_own(&self, limit: Duration) -> Result<Connection, Failure> {
         #[cfg(test)]
         if let Some(wiring) = &self.simulated {
             let wire = wiring.open().await?;
             return Ok(Connection::simulated(wire, &self.identity));
         }
-        let Some(client) = &self.url else {
+        let (client, reign) = self.find(limit).await?;
+        let Some(client) = client else {
             return Box::pin(self.open(limit)).await;
         };
         // Every call brings a time limit of its own.
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(limit))
             .set_response_timeout(None);
-        let multiplexed = client
-            .get_multiplexed_async_connection_with_config(&config)
-            .await
-            .map_err(|error| Failure::of_connect(&error))?;
-        let connection = Connection::new(multiplexed, &self.identity, None);
-        connection.introduce(self.name.as_deref(), limit).await?;
-        Ok(connection)
+        let opening = async {
+            let opened = client.get_multiplexed_async_connection_with_config(&config);
+            let multiplexed = opened.await.map_err(|error| Failure::of_connect(&error))?;
+            let connection = Connection::new(multiplexed, &self.identity, reign, None);
+            connection.introduce(self.name.as_deref(), limit).await?;
+            Ok(connection)
+        };
+        tokio::select! {
+            opened = opening => opened,
+            // Others wait for this one, and it would not be of use any more.
+            () = self.identity.until_over(reign) => {
+                Err(Failure::Unsent("the master was switched".into()))
+            }
+        }
+    }
+
+    /// Whom to connect to now, and its reign; `None` if only a pool knows.
+    async fn find(&self, limit: Duration) -> Result<(Option<redis::Client>, u64), Failure> {
+        match &self.route {
+            Route::Unknown => Ok((None, 0)),
+            Route::Fixed(client) => {
+                let reign = self.identity.reign();
+                Ok((Some(client.as_ref().clone()), reign))
+            }
+            Route::Sentinel(sentinels) => {
+                let (client, reign) = sentinels.master(limit).await?;
+                Ok((Some(client), reign))
+            }
+        }
     }
 
     pub(super) fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// Host and port, a unix socket's path, or "pool"; never a user or password.
+    /// Host and port, a unix socket's path, a master's name, or "pool"; never a user or password.
     pub(super) fn address(&self) -> String {
-        address(self.url.as_ref())
+        self.address.clone()
     }
 
-    /// A connection for messages, where a URL is known.
-    pub(crate) async fn open_pubsub(&self) -> Result<PubSub, Failure> {
-        let Some(client) = &self.url else {
+    /// A connection for messages, where an address is known.
+    pub(crate) async fn open_pubsub(&self, limit: Duration) -> Result<PubSub, Failure> {
+        let (Some(client), _) = self.find(limit).await? else {
             return Err(Failure::Unsent("a pool alone brings no messages".into()));
         };
         client
@@ -121,12 +178,48 @@ impl Source {
             .await
             .map_err(|error| Failure::of_connect(&error))
     }
+
+    /// Keeps looking who the master is, this often, where that can change. Never ends.
+    pub(crate) async fn watch(&self, every: Duration) {
+        match &self.route {
+            Route::Sentinel(sentinels) => sentinels.watch(every).await,
+            Route::Unknown | Route::Fixed(_) => std::future::pending().await,
+        }
+    }
+
+    /// Hears of each master that comes after the present one.
+    pub(crate) fn reigns(&self) -> watch::Receiver<u64> {
+        self.identity.reigns()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn end_reign(&self) {
+        self.identity.end_reign();
+    }
+
+    /// Another server may take this one's place, with less than this one knew.
+    pub(crate) fn is_switched(&self) -> bool {
+        matches!(self.route, Route::Sentinel(_))
+    }
+
+    /// Fails if nobody has said for a lease, or some seconds, that the master in use is the master: one
+    /// of before that comes back must not prolong anything.
+    pub(crate) fn vouch(&self, now: Moment, lease: Duration) -> Result<(), Failure> {
+        match &self.route {
+            Route::Sentinel(sentinels)
+                if now.since(sentinels.named()) > lease.max(SOME_SECONDS) =>
+            {
+                let cause = "no sentinel has named this master for a lease";
+                Err(Failure::Unsent(cause.into()))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
-/// Where connections go: a host and port or a path, or a pool of which nothing is known.
-fn address(url: Option<&redis::Client>) -> String {
-    let client = url.map(|client| client.get_connection_info().addr().to_string());
-    client.unwrap_or_else(|| "pool".to_owned())
+fn client(info: redis::ConnectionInfo) -> Result<redis::Client, Error> {
+    // It was opened once when it was read.
+    redis::Client::open(info).map_err(|_| Error::invalid("url", "it cannot be used".to_owned()))
 }
 
 /// Shows where connections go, never with what password.
@@ -139,32 +232,8 @@ impl fmt::Debug for Source {
     }
 }
 
-fn parse(url: &str) -> Result<redis::Client, Error> {
-    // The URL may hold a password, so no part of it may reach the message.
-    // redis-rs puts what it was given behind its own words.
-    let refuse = |error: redis::RedisError| {
-        let text = error.to_string();
-        let words = text.split(" - ").next().unwrap_or_default();
-        Error::invalid("url", words.to_owned())
-    };
-    let info: ConnectionInfo = url.into_connection_info().map_err(refuse)?;
-    if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
-        choose_crypto();
-    }
-    let nodelay = TcpSettings::default().set_nodelay(true);
-    redis::Client::open(info.set_tcp_settings(nodelay)).map_err(refuse)
-}
-
-/// rustls panics at the first connection of a process that chose no cryptography; one that did keeps
-/// its choice.
-#[cfg(feature = "tls")]
-fn choose_crypto() {
-    let _already_chosen = rustls::crypto::ring::default_provider().install_default();
-}
-
-/// Without the feature redis-rs refuses the URL, with words of its own.
-#[cfg(not(feature = "tls"))]
-fn choose_crypto() {}
+/// Some questions to the sentinels.
+const SOME_SECONDS: Duration = Duration::from_secs(3);
 
 /// Longer than the longest command timeout.
 const NO_LIMIT: Duration = Duration::from_secs(7 * 24 * 60 * 60);

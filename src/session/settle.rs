@@ -59,7 +59,7 @@ impl Job {
     }
 
     /// For a hold that was given up by somebody other than the sender of its last command.
-    pub(super) fn regardless(hold: Arc<Hold>) -> Self {
+    pub(crate) fn regardless(hold: Arc<Hold>) -> Self {
         Self {
             turn: Turn::Regardless,
             ..Self::new(hold)

@@ -151,7 +151,7 @@ impl Drop for Opening {
 /// Opens a connection for messages; `None` if there is none within `limit`.
 pub(crate) async fn open(source: &Source, limit: Duration) -> Option<PubSub> {
     // Boxed: it is large, and part of every acquire otherwise.
-    match tokio::time::timeout(limit, Box::pin(source.open_pubsub())).await {
+    match tokio::time::timeout(limit, Box::pin(source.open_pubsub(limit))).await {
         Ok(Ok(connection)) => return Some(connection),
         Ok(Err(failure)) => tracing::debug!(?failure, "no connection for messages"),
         Err(_) => tracing::debug!("no connection for messages in time"),

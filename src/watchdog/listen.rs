@@ -26,12 +26,14 @@ pub(super) async fn keep_listening(core: &Arc<Core>) {
         }
         let limit = core.server.command_timeout();
         let messages = core.waiters.messages();
+        let mut reigns = core.server.source().reigns();
+        let switched = reigns.changed();
         if let Some(line) = messages.take(limit).await {
             pause = SHORTEST_PAUSE;
-            hear(core, line, reconnected).await;
+            hear(core, line, reconnected, switched).await;
         } else if let Some(connection) = open_messages(core.server.source(), limit).await {
             pause = SHORTEST_PAUSE;
-            hear_here(core, connection, reconnected).await;
+            hear_here(core, connection, reconnected, switched).await;
         }
         reconnected = true;
         messages.gone();
@@ -42,19 +44,26 @@ pub(super) async fn keep_listening(core: &Arc<Core>) {
 }
 
 /// Keeps a connection that a waiter opened, until it is gone.
-async fn hear(core: &Core, line: Line, reconnected: bool) {
+async fn hear<T>(core: &Core, line: Line, reconnected: bool, switched: impl Future<Output = T>) {
     tokio::select! {
         () = line.ended.cancelled() => {}
+        _ = switched => {}
         () = keep_subscribed(core, line.sink.clone(), reconnected) => {}
     }
     tracing::debug!("the connection for messages is gone");
 }
 
 /// Keeps and reads a connection that was opened here, until it is gone.
-async fn hear_here(core: &Core, connection: PubSub, reconnected: bool) {
+async fn hear_here<T>(
+    core: &Core,
+    connection: PubSub,
+    reconnected: bool,
+    switched: impl Future<Output = T>,
+) {
     let (sink, stream) = connection.split();
     tokio::select! {
         () = core.waiters.hand_on(stream) => {}
+        _ = switched => {}
         () = keep_subscribed(core, sink, reconnected) => {}
     }
     tracing::debug!("the connection for messages is gone");

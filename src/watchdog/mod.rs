@@ -1,5 +1,5 @@
 //! The client's own thread: it renews leases, tells of lost holds, hears the locks' messages, asks
-//! a server that fell silent whether it answers again, and does what dropped guards and cancelled
+//! a server that fell silent whether it answers again, follows a master that is switched, and does what dropped guards and cancelled
 //! calls left to do.
 //!
 //! A thread and connections of its own, so that nothing that user code does to its runtimes delays
@@ -8,6 +8,7 @@
 mod listen;
 mod probe;
 mod renew;
+mod switch;
 mod upkeep;
 
 use std::panic::AssertUnwindSafe;
@@ -89,6 +90,7 @@ pub(crate) async fn watch(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
         let mut listening = pin!(listen::keep_listening(core));
         let mut keeping_up = pin!(upkeep::keep_up(core, &own));
         let mut probing = pin!(probe::keep_probing(core, &own));
+        let mut following = pin!(switch::keep_following(core));
         loop {
             tokio::select! {
                 biased;
@@ -97,6 +99,7 @@ pub(crate) async fn watch(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
                 () = &mut listening => {}
                 () = &mut keeping_up => {}
                 () = &mut probing => {}
+                () = &mut following => {}
                 Some(job) = jobs.recv() => settling.begin(job),
                 Some(done) = settling.tasks.join_next() => pass_on_panic(done),
             }

@@ -23,9 +23,15 @@ pub(super) async fn keep_renewing(core: &Arc<Core>, own: &Arc<Private>) {
     let mut batches = JoinSet::new();
     let mut next_batch = Moment(0);
     let mut early = Duration::ZERO;
+    let mut reigns = core.server.source().reigns();
     loop {
         while let Some(done) = batches.try_join_next() {
             pass_on_panic(done);
+        }
+        if reigns.has_changed().is_ok_and(|is_new| is_new) {
+            reigns.mark_unchanged();
+            // What may be lost cannot wait until a crowd is spread.
+            next_batch = Moment(0);
         }
         // More would only wait in the connection. Nobody waits for room here: whatever the batches
         // under way do, holds that expire are told.
@@ -41,7 +47,9 @@ pub(super) async fn keep_renewing(core: &Arc<Core>, own: &Arc<Private>) {
         }
         if !due.renew.is_empty() {
             let now = core.clock.now();
-            let is_calm = |(hold, _): &(Arc<Hold>, Duration)| hold.remaining(now) > lease / 2;
+            let is_calm = |(hold, _): &(Arc<Hold>, Duration)| {
+                hold.remaining(now) > lease / 2 && !hold.state().doubted
+            };
             if due.behind && due.renew.iter().all(is_calm) {
                 // A crowd taken at one moment is spread over part of its period, and stays so.
                 let batches = due.renewed / BATCH + 1;
@@ -131,6 +139,10 @@ async fn send(
         Ok(connection) => connection,
         Err(failure) => return (core.clock.now(), Err(failure)),
     };
+    let now = core.clock.now();
+    if let Err(failure) = core.server.source().vouch(now, lease) {
+        return (now, Err(failure));
+    }
     let fields: Vec<(&LockKey, String, Duration)> = holds
         .iter()
         .map(|(hold, lease)| (&**hold.key(), core.field(hold), *lease))

@@ -82,8 +82,11 @@ async fn send(
     extensions: &[Extension],
     limit: Duration,
 ) -> Result<Vec<Renewed>, Failure> {
-    let connection = own.connection(core.server.source(), limit).await?;
+    let source = core.server.source();
+    let connection = own.connection(source, limit).await?;
     let now = core.clock.now();
+    let leases = extensions.iter().map(|extension| extension.lease);
+    source.vouch(now, leases.min().unwrap_or_default())?;
     let names: Vec<(&LockKey, String, Duration)> = extensions
         .iter()
         .map(|extension| {

@@ -16,5 +16,6 @@ mod multi_lock;
 mod red_lock;
 mod redisson_driver;
 mod regressions;
+mod sentinel;
 mod support;
 mod watchdog;

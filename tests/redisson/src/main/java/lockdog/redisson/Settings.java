@@ -5,12 +5,16 @@ import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
 import java.util.ArrayList;
 import java.util.List;
+import org.redisson.config.BaseConfig;
 import org.redisson.config.Config;
 import org.redisson.config.NameMapper;
-import org.redisson.config.SingleServerConfig;
+import org.redisson.config.ReadMode;
+import org.redisson.config.SentinelServersConfig;
+import org.redisson.config.SubscriptionMode;
 
 /**
- * The first line: {@code urls}, one for each server, and optionally {@code watchdogTimeoutMs}, {@code namePrefix},
+ * The first line: {@code urls}, one for each server, where {@code redis+sentinel://host:port,../master}
+ * is the master of sentinels, and optionally {@code watchdogTimeoutMs}, {@code namePrefix},
  * {@code timeoutMs}, {@code connectTimeoutMs} and {@code retryAttempts}. Whatever is not given has
  * Redisson's default.
  */
@@ -29,7 +33,9 @@ final class Settings {
 
     private static Config client(String url, JsonObject settings) {
         Config config = new Config();
-        SingleServerConfig server = config.useSingleServer().setAddress(url);
+        BaseConfig<?> server = url.startsWith(SENTINEL)
+                ? sentinel(config.useSentinelServers(), url.substring(SENTINEL.length()))
+                : config.useSingleServer().setAddress(url);
         if (settings.has("watchdogTimeoutMs")) {
             config.setLockWatchdogTimeout(settings.get("watchdogTimeoutMs").getAsLong());
         }
@@ -47,6 +53,18 @@ final class Settings {
         }
         return config;
     }
+
+    private static SentinelServersConfig sentinel(SentinelServersConfig config, String rest) {
+        String[] hostsAndMaster = rest.split("/");
+        for (String host : hostsAndMaster[0].split(",")) {
+            config.addSentinelAddress("redis://" + host);
+        }
+        return config.setMasterName(hostsAndMaster[1])
+                .setReadMode(ReadMode.MASTER)
+                .setSubscriptionMode(SubscriptionMode.MASTER);
+    }
+
+    private static final String SENTINEL = "redis+sentinel://";
 
     private record Prefix(String prefix) implements NameMapper {
         @Override

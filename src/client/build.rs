@@ -1,0 +1,137 @@
+//! From settings to a client: what is checked, connected and started.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Client, ClientBuilder};
+use crate::error::{Error, Result};
+use crate::lease;
+use crate::server::{Address, Server, Source};
+use crate::session::{Core, Session, Settings};
+use crate::wait::{Backoff, Wake};
+use crate::watchdog;
+
+impl ClientBuilder {
+    /// Connects and starts the client's thread. Corresponds to Redisson's `Redisson.create(config)`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] for a setting or URL that cannot be used. [`Error::Unavailable`] or
+    /// [`Error::Timeout`] if the server cannot be reached within the command timeout,
+    /// [`Error::Refused`] if it refuses the user or password. These three name the server.
+    ///
+    /// # Panics
+    ///
+    /// If the runtime that this is awaited on has no I/O or no timers: build it with `enable_all()`.
+    /// So do the other calls, for the same reason.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancelling it leaves nothing behind.
+    pub async fn build(self) -> Result<Client> {
+        self.check()?;
+        if tokio::runtime::Handle::try_current().is_err() {
+            let why = "this is called outside of a tokio runtime".to_owned();
+            return Err(Error::invalid("runtime", why));
+        }
+        let wake = self.wake_or_poll();
+        let address = self.address()?;
+        let source = Source::new(address, self.pool, self.client_name, &self.clock)?;
+        let server = Server::new(source, self.clock.clone(), self.command_timeout);
+        if !self.lazy {
+            let connected = server.connect().await;
+            connected.map_err(|failure| Error::from(failure).of_server(&server.address()))?;
+        }
+        let settings = Settings {
+            watchdog_lease: lease::whole(self.watchdog_lease),
+            poll_cap: self.poll_cap,
+            max_lease: self.max_lease,
+            wake,
+            hand_overs: self.hand_overs,
+            reentry: self.reentry,
+            quarantine_on_server: self.quarantine_on_server,
+            name_mapper: self.name_mapper,
+        };
+        let (core, jobs) = Core::new(settings, self.clock, server, self.max_waiters);
+        let core = Arc::new(core);
+        let ended = watchdog::start(core.clone(), jobs)?;
+        Ok(Client {
+            session: Arc::new(Session::new(core)),
+            ended,
+        })
+    }
+
+    fn address(&self) -> Result<Option<Address>> {
+        let address = match (&self.url, &self.sentinel) {
+            (Some(_), Some(_)) => {
+                let why = "give a url or sentinels, not both".to_owned();
+                return Err(Error::invalid("client", why));
+            }
+            (Some(url), None) => Some(Address::parse(url)?),
+            (None, Some((name, urls))) => Some(Address::sentinel(name, urls.clone(), None)?),
+            (None, None) => None,
+        };
+        let Some(mut address) = address else {
+            return Ok(None);
+        };
+        address.change(|mut settings| {
+            if let Some(user) = &self.username {
+                settings = settings.set_username(user);
+            }
+            if let Some(password) = &self.password {
+                settings = settings.set_password(password);
+            }
+            if let Some(number) = self.database {
+                settings = settings.set_db(number.into());
+            }
+            settings
+        });
+        Ok(Some(address))
+    }
+
+    fn has_address(&self) -> bool {
+        self.url.is_some() || self.sentinel.is_some()
+    }
+
+    /// A pool alone brings no messages.
+    fn wake_or_poll(&self) -> Wake {
+        match &self.wake {
+            Wake::PubSub if !self.has_address() => {
+                tracing::warn!(
+                    "a pool without a url: waits poll and the watchdog shares the pool; give both"
+                );
+                Wake::Poll(Backoff::default())
+            }
+            wake => wake.clone(),
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        lease::check("max_lease", self.max_lease, Duration::MAX)?;
+        lease::check("watchdog_lease", self.watchdog_lease, self.max_lease)?;
+        lease::check("command_timeout", self.command_timeout, A_DAY)?;
+        lease::check("poll_cap", self.poll_cap, A_DAY)?;
+        if let (false, Some(pool)) = (self.has_address(), &self.pool)
+            && pool.status().max_size < 2
+        {
+            let why = "without a url it must have room for two connections".to_owned();
+            return Err(Error::invalid("pool", why));
+        }
+        if self.sentinel.is_some() && self.pool.is_some() {
+            let why = "its connections do not follow a master that is switched".to_owned();
+            return Err(Error::invalid("pool", why));
+        }
+        let is_bad = |byte: u8| !(b'!'..=b'~').contains(&byte);
+        if self
+            .client_name
+            .as_ref()
+            .is_some_and(|name| name.bytes().any(is_bad))
+        {
+            let why = "it must be printable ASCII without spaces".to_owned();
+            return Err(Error::invalid("client_name", why));
+        }
+        Ok(())
+    }
+}
+
+const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);

@@ -1,0 +1,72 @@
+//! The holds that ended a moment ago, for a server that may not have heard of it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::Hold;
+use crate::clock::Moment;
+
+/// Holds that were removed, the oldest first, and when.
+#[derive(Default)]
+pub(super) struct Gone(Mutex<VecDeque<(Moment, Arc<Hold>)>>);
+
+impl Gone {
+    pub(super) fn remember(&self, hold: &Arc<Hold>, now: Moment) {
+        let mut holds = self.0.lock();
+        if holds.len() >= MOST {
+            holds.pop_front();
+        }
+        holds.push_back((now, hold.clone()));
+    }
+
+    pub(super) fn forget(&self, now: Moment) {
+        let mut holds = self.0.lock();
+        let is_old = |(then, _): &(Moment, _)| now.since(*then) > REMEMBERED;
+        while holds.front().is_some_and(is_old) {
+            holds.pop_front();
+        }
+    }
+
+    /// Those that are remembered, and forgets them.
+    pub(super) fn take(&self, now: Moment) -> Vec<Arc<Hold>> {
+        let holds = std::mem::take(&mut *self.0.lock());
+        let is_new = |(then, _): &(Moment, _)| now.since(*then) <= REMEMBERED;
+        let new = holds.into_iter().filter(is_new);
+        new.map(|(_, hold)| hold).collect()
+    }
+}
+
+/// Longer than a master goes on that another one has taken over from.
+const REMEMBERED: Duration = Duration::from_secs(10);
+const MOST: usize = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::LockKey;
+    use crate::owner::Owner;
+
+    #[test]
+    fn what_ended_long_ago_or_too_many_before_is_not_remembered() {
+        let key = Arc::new(LockKey::new("l", None).unwrap());
+        let hold = |number| Arc::new(Hold::new(key.clone(), Owner::new(), number, Moment(0)));
+        let gone = Gone::default();
+        gone.remember(&hold(1), Moment(0));
+        let later = Moment(0) + REMEMBERED + Duration::from_secs(1);
+        gone.remember(&hold(2), later);
+        let numbers =
+            |holds: Vec<Arc<Hold>>| holds.iter().map(|it| it.number()).collect::<Vec<_>>();
+        assert_eq!(numbers(gone.take(later)), [2]);
+        assert!(gone.take(later).is_empty());
+        for number in 0..=MOST as u64 {
+            gone.remember(&hold(number), later);
+        }
+        let kept = numbers(gone.take(later));
+        assert_eq!((kept.len(), kept[0]), (MOST, 1));
+        gone.remember(&hold(1), Moment(0));
+        assert!(gone.take(later).is_empty());
+    }
+}

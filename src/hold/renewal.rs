@@ -1,0 +1,131 @@
+//! What the watchdog asks of a hold, and what the answers mean for it.
+
+use std::time::Duration;
+
+use super::{Phase, State};
+use crate::clock::Moment;
+use crate::lease;
+
+impl State {
+    /// The watchdog has to renew it some time, or to look for it.
+    pub(crate) fn is_renewed(&self) -> bool {
+        self.is_living() && (self.watched > 0 || self.doubted)
+    }
+
+    /// The server may be one that does not know it. A grant that is not taken in yet may be one of the
+    /// server of before.
+    pub(crate) fn doubt(&mut self, now: Moment) {
+        if self.is_living() || self.phase == Phase::Pending {
+            self.doubted = true;
+            self.renew_at = now;
+        }
+    }
+
+    /// Begins a renewal, to be sent now: the lease that it asks for. `None` if it would reach no
+    /// further than what is had already.
+    pub(crate) fn renewal(&mut self, now: Moment, lease: Duration) -> Option<Duration> {
+        if self.is_living() && self.doubted {
+            // One without a watchdog is not prolonged by that.
+            let until = if self.watched > 0 {
+                (now + lease).min(self.max_until)
+            } else {
+                self.deadline
+            };
+            let asked = lease::whole(until.since(now)).max(lease::SHORTEST);
+            self.sending(now, asked);
+            self.renew_at = now + lease / 6;
+            return Some(asked);
+        }
+        let asked = lease::whole(lease.min(self.max_until.since(now)));
+        let is_bounded = asked < lease;
+        let is_longer = lease::deadline(now, asked) > self.deadline;
+        if self.is_renewed() && is_longer && !(is_bounded && self.is_as_far_as_allowed(now)) {
+            self.sending(now, asked);
+            // Once more before long, should this one not be answered.
+            self.renew_at = now + lease / 6;
+            return Some(asked);
+        }
+        self.renew_at = if is_bounded {
+            Moment::NEVER
+        } else {
+            self.deadline.minus(lease / 3 * 2)
+        };
+        None
+    }
+
+    /// Takes in a good renewal that was sent at `sent`. A late one does not revive a lost hold.
+    pub(crate) fn renew(&mut self, sent: Moment, lease: Duration, now: Moment) {
+        self.expire(now);
+        let revives = mutant!("late_renewal_revives") && matches!(self.phase, Phase::Lost(_));
+        if !self.is_living() && !revives {
+            return;
+        }
+        self.phase = Phase::Held;
+        self.doubted = false;
+        self.renewed = self.renewed.max(sent);
+        self.renew_at = sent + lease / 3;
+        let deadline = lease::deadline(sent, lease);
+        self.deadline = self.deadline.max(deadline.min(self.max_until));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hold::Terms;
+
+    const LEASE: Duration = Duration::from_secs(30);
+
+    fn terms(lease: Duration, watched: bool) -> Terms {
+        Terms {
+            lease,
+            watched,
+            max_hold: None,
+            local: false,
+        }
+    }
+
+    #[test]
+    fn a_hold_in_doubt_is_looked_for_and_not_prolonged_without_a_watchdog() {
+        let start = Moment(1_000_000_000);
+        let mut state = State::pending(start);
+        assert!(state.grant(start, &terms(LEASE * 10, false), start));
+        let deadline = state.deadline;
+        assert!(!state.is_renewed());
+        let now = start + LEASE;
+        state.doubt(now);
+        assert!(state.is_renewed() && state.renew_at == now);
+        let asked = state.renewal(now, LEASE).expect("it is asked for");
+        assert!(now + asked <= deadline, "{asked:?}");
+        state.renew(now, asked, now);
+        assert!(!state.is_renewed() && state.deadline == deadline);
+    }
+
+    #[test]
+    fn a_grant_that_was_not_taken_in_when_the_doubt_came_is_looked_for_then() {
+        let start = Moment(1_000_000_000);
+        let mut state = State::pending(start);
+        state.doubt(start);
+        assert!(!state.is_renewed());
+        assert!(state.grant(start, &terms(LEASE, true), start));
+        assert!(state.is_renewed() && state.renew_at <= start);
+        assert_eq!(state.renewal(start, LEASE), Some(LEASE));
+    }
+
+    #[test]
+    fn a_hold_in_doubt_is_not_kept_beyond_its_bound() {
+        let start = Moment(1_000_000_000);
+        let mut state = State::pending(start);
+        let terms = Terms {
+            max_hold: Some(LEASE),
+            ..terms(LEASE, true)
+        };
+        assert!(state.grant(start, &terms, start));
+        let now = start + LEASE / 2;
+        state.doubt(now);
+        let asked = state.renewal(now, LEASE).expect("it is asked for");
+        assert!(asked <= LEASE / 2, "{asked:?}");
+        state.renew(now, asked, now);
+        assert!(state.deadline <= start + LEASE);
+    }
+}

@@ -1,0 +1,74 @@
+//! A connection to a master that was switched is neither written to nor believed.
+
+use super::{Caller, Member, ms};
+use crate::server::{Failure, Private};
+use crate::support::{Data, RedisServer};
+
+#[tokio::test]
+async fn nothing_is_sent_on_a_connection_of_an_earlier_reign() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let caller = Caller::connect(server.url()).await;
+    let core = &caller.core;
+    let old = core.server.connection(ms(3000)).await.unwrap();
+    caller.core.server.source().end_reign();
+    let mut write = redis::cmd("SET");
+    write.arg("k").arg("v");
+    let answer = old.send(&write, ms(3000)).await;
+    assert!(matches!(answer, Err(Failure::Unsent(_))), "{answer:?}");
+    assert!(!redis.exists("k").await);
+    // The next one leads to whoever is the master now.
+    let new = core.server.connection(ms(3000)).await.unwrap();
+    assert!(!new.is(&old));
+    new.send(&write, ms(3000)).await.unwrap();
+    assert!(redis.exists("k").await);
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_after_the_switch_is_none() {
+    let member = Member::start().await;
+    let server = &member.core.server;
+    let old = server.connection(ms(3000)).await.unwrap();
+    member.server.pause();
+    let mut write = redis::cmd("SET");
+    write.arg("k").arg("v");
+    let (answer, ()) = tokio::join!(old.send(&write, ms(5000)), async {
+        tokio::time::sleep(ms(100)).await;
+        server.source().end_reign();
+        member.server.resume();
+    });
+    // It may have run: there it did.
+    assert!(matches!(answer, Err(Failure::Broken(_))), "{answer:?}");
+    assert!(member.redis.exists("k").await);
+}
+
+/// Its id is another connection's there.
+#[tokio::test]
+async fn a_connection_of_an_earlier_reign_is_not_killed_at_the_new_master() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let caller = Caller::connect(server.url()).await;
+    let (source, own) = (caller.core.server.source(), Private::new(ms(3000)));
+    let kills = async || redis.commandstats().await.get("client|kill").copied();
+    for switched in [true, false] {
+        let old = source.open_own(ms(3000)).await.unwrap();
+        if switched {
+            source.end_reign();
+        }
+        own.kill(source, &old, ms(3000)).await;
+        assert_eq!(kills().await, (!switched).then_some(1));
+    }
+}
+
+/// Nor at a server that was started anew, whose connections are counted anew.
+#[tokio::test]
+async fn a_connection_to_a_server_before_its_restart_is_not_killed_after_it() {
+    let server = RedisServer::start().await;
+    let caller = Caller::connect(server.url()).await;
+    let (source, own) = (caller.core.server.source(), Private::new(ms(3000)));
+    let old = source.open_own(ms(3000)).await.unwrap();
+    server.restart(Data::Lost).await;
+    own.kill(source, &old, ms(3000)).await;
+    let stats = server.redis().await.commandstats().await;
+    assert!(!stats.contains_key("client|kill"), "{stats:?}");
+}

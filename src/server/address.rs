@@ -1,0 +1,229 @@
+//! Where a deployment is, as its user says it.
+
+use redis::io::tcp::TcpSettings;
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
+
+use crate::error::Error;
+
+/// Where a deployment is, and how to be let in.
+#[derive(Clone)]
+pub(crate) enum Address {
+    /// One server.
+    Server(ConnectionInfo),
+    /// The master that these sentinels know by this name.
+    Sentinel {
+        name: String,
+        sentinels: Vec<ConnectionInfo>,
+        /// How to connect to the master; its host is not in here.
+        master: ConnectionInfo,
+    },
+}
+
+impl Address {
+    /// Takes `redis://`, `rediss://`, `unix://`, and for sentinels
+    /// `redis+sentinel://[user:password@]host[:port],host[:port].../master[/db]`, or
+    /// `rediss+sentinel://` where all of them speak TLS. User and password are those of the master.
+    pub(crate) fn parse(url: &str) -> Result<Self, Error> {
+        for (scheme, inner) in [
+            ("redis+sentinel://", "redis"),
+            ("rediss+sentinel://", "rediss"),
+        ] {
+            if let Some(rest) = url.strip_prefix(scheme) {
+                return Self::parse_sentinel(inner, rest);
+            }
+        }
+        server(url).map(Self::Server)
+    }
+
+    fn parse_sentinel(scheme: &str, rest: &str) -> Result<Self, Error> {
+        let refuse = |why: &str| Error::invalid("url", why.to_owned());
+        if rest.contains('#') || rest.matches('@').count() > 1 {
+            return Err(refuse(
+                "a '#', or an '@' in user or password, is written as %23 and %40",
+            ));
+        }
+        let (login, rest) = rest
+            .rsplit_once('@')
+            .map_or(("", rest), |(login, rest)| (login, rest));
+        let mut parts = rest.split('/');
+        let hosts = parts.next().unwrap_or_default();
+        let name = parts.next().filter(|name| !name.is_empty());
+        let name = name.ok_or_else(|| refuse("it names no master: end it with /<master name>"))?;
+        let database = parts.next().unwrap_or_default();
+        if parts.next().is_some() || rest.contains('?') {
+            return Err(refuse("nothing may follow the database number"));
+        }
+        let urls = hosts.split(',').map(|host| {
+            let port = if has_port(host) { "" } else { ":26379" };
+            format!("{scheme}://{host}{port}")
+        });
+        let at = if login.is_empty() { "" } else { "@" };
+        // The host is nobody's: only what else stands in a URL is taken from it.
+        let master = server(&format!("{scheme}://{login}{at}master/{database}"))?;
+        Self::sentinel(name, urls, Some(master))
+    }
+
+    /// The master of this name, watched over by the sentinels at these URLs. Without `master` it is
+    /// connected to as they are, with no user and password.
+    pub(crate) fn sentinel(
+        name: &str,
+        urls: impl IntoIterator<Item = String>,
+        master: Option<ConnectionInfo>,
+    ) -> Result<Self, Error> {
+        let refuse = |why: &str| Error::invalid("sentinel", why.to_owned());
+        if name.is_empty() || name.len() > LONGEST_NAME {
+            return Err(refuse("the master's name must have 1 to 512 bytes"));
+        }
+        let sentinels: Vec<_> = urls
+            .into_iter()
+            .map(|url| server(&url))
+            .collect::<Result<_, _>>()?;
+        for (index, one) in sentinels.iter().enumerate() {
+            if sentinels[..index]
+                .iter()
+                .any(|other| other.addr() == one.addr())
+            {
+                return Err(refuse("one sentinel is given twice"));
+            }
+        }
+        let Some(first) = sentinels.first() else {
+            return Err(refuse("give the URL of one sentinel at least"));
+        };
+        if sentinels
+            .iter()
+            .any(|it| matches!(it.addr(), ConnectionAddr::Unix(_)))
+        {
+            return Err(refuse("a sentinel is reached by host and port"));
+        }
+        let plain = || {
+            let tcp = TcpSettings::default().set_nodelay(true);
+            let info = first
+                .clone()
+                .set_redis_settings(RedisConnectionInfo::default());
+            info.set_tcp_settings(tcp)
+        };
+        Ok(Self::Sentinel {
+            name: name.to_owned(),
+            master: master.unwrap_or_else(plain),
+            sentinels,
+        })
+    }
+
+    /// Changes how the servers that keep the data let in, and what database is used.
+    pub(crate) fn change(
+        &mut self,
+        change: impl FnOnce(RedisConnectionInfo) -> RedisConnectionInfo,
+    ) {
+        let (Self::Server(info) | Self::Sentinel { master: info, .. }) = self;
+        let settings = change(info.redis_settings().clone());
+        *info = info.clone().set_redis_settings(settings);
+    }
+
+    /// Host and port, or a unix socket's path, or the master's name; never a user or password.
+    pub(super) fn shown(&self) -> String {
+        match self {
+            Self::Server(info) => info.addr().to_string(),
+            Self::Sentinel { name, .. } => format!("sentinel master {name}"),
+        }
+    }
+}
+
+fn has_port(host: &str) -> bool {
+    // The colons of an IPv6 address stand in brackets.
+    let after = host.rsplit_once(']').map_or(host, |(_, after)| after);
+    after.contains(':')
+}
+
+fn server(url: &str) -> Result<ConnectionInfo, Error> {
+    // The URL may hold a password, so no part of it may reach the message.
+    // redis-rs puts what it was given behind its own words.
+    let refuse = |error: redis::RedisError| {
+        let text = error.to_string();
+        let words = text.split(" - ").next().unwrap_or_default();
+        Error::invalid("url", words.to_owned())
+    };
+    let info: ConnectionInfo = url.into_connection_info().map_err(refuse)?;
+    if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
+        choose_crypto();
+    }
+    let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
+    // It looks at what it was given only here.
+    redis::Client::open(info.clone()).map_err(refuse)?;
+    Ok(info)
+}
+
+/// rustls panics at the first connection of a process that chose no cryptography; one that did keeps
+/// its choice.
+#[cfg(feature = "tls")]
+fn choose_crypto() {
+    let _already_chosen = rustls::crypto::ring::default_provider().install_default();
+}
+
+/// Without the feature redis-rs refuses the URL, with words of its own.
+#[cfg(not(feature = "tls"))]
+fn choose_crypto() {}
+
+const LONGEST_NAME: usize = 512;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sentinel(url: &str) -> (String, Vec<String>, ConnectionInfo) {
+        match Address::parse(url).unwrap() {
+            Address::Sentinel {
+                name,
+                sentinels,
+                master,
+            } => {
+                let hosts = sentinels.iter().map(|it| it.addr().to_string()).collect();
+                (name, hosts, master)
+            }
+            Address::Server(_) => panic!("it is one server"),
+        }
+    }
+
+    #[test]
+    fn a_sentinel_url_names_sentinels_master_login_and_database() {
+        let (name, hosts, master) = sentinel("redis+sentinel://ann:p%40w@a,b:5,[::1]:7/orders/3");
+        assert_eq!(name, "orders");
+        assert_eq!(hosts, ["a:26379", "b:5", "::1:7"]);
+        let settings = master.redis_settings();
+        assert_eq!(settings.username(), Some("ann"));
+        assert_eq!(settings.password(), Some("p@w"));
+        assert_eq!(settings.db(), 3);
+    }
+
+    #[test]
+    fn a_sentinel_url_needs_hosts_and_a_master() {
+        for (url, why) in [
+            ("redis+sentinel://a,b", "names no master"),
+            ("redis+sentinel://a,b/", "names no master"),
+            ("redis+sentinel:///orders", "URL"),
+            ("redis+sentinel://a/orders/x", "database"),
+            ("redis+sentinel://a/orders/1/2", "nothing may follow"),
+            ("redis+sentinel://a/orders?x=1", "nothing may follow"),
+            ("redis+sentinel://u:p@a,u:p@b/orders", "%40"),
+            ("redis+sentinel://a/orders#insecure", "%23"),
+            ("redis+sentinel://a,b,a/orders", "twice"),
+        ] {
+            let error = Address::parse(url).err().expect(url).to_string();
+            assert!(
+                error.to_lowercase().contains(&why.to_lowercase()),
+                "{url}: {error}"
+            );
+        }
+    }
+
+    #[test]
+    fn no_error_shows_a_password() {
+        for url in [
+            "redis+sentinel://:hunter2@a,b",
+            "redis+sentinel://:hunter2@a:x/orders",
+            "redis+sentinel://:hunter2@a/orders/x",
+        ] {
+            let error = Address::parse(url).err().expect(url);
+            assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Finding the master.
+
+use lockdog::{Client, Error};
+
+use super::ms;
+use crate::support::sentinels::MASTER;
+use crate::support::{Sentinels, free_port};
+
+/// Issue 6: by URL and by builder; one sentinel of three is enough to find the master.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_master_is_found_by_sentinels_some_of_which_are_gone() {
+    let all = Sentinels::start().await;
+    let redis = all.servers[0].redis().await;
+    for round in 0..3 {
+        let by_url = Client::connect(all.url()).await.unwrap();
+        let by_builder = Client::builder().sentinel(MASTER, all.urls());
+        let by_builder = by_builder.build().await.unwrap();
+        for client in [by_url, by_builder] {
+            let guard = client.lock("l").lock().await.unwrap();
+            assert!(redis.exists("l").await);
+            guard.unlock().await.unwrap();
+            assert!(!redis.exists("l").await);
+            client.shutdown().await;
+        }
+        if round < 2 {
+            all.sentinels[round].kill();
+        }
+    }
+    all.sentinels[2].kill();
+    let client = Client::builder().url(all.url()).command_timeout(ms(500));
+    let error = client.build().await.unwrap_err();
+    assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+}
+
+/// Issue 6: user, password and database are those of the master.
+#[tokio::test]
+async fn login_and_database_are_the_masters() {
+    let all = Sentinels::start().await;
+    let redis = all.servers[0].redis().await;
+    for server in &all.servers {
+        let user = "ACL SETUSER app on >p@ss ~* &* +@all";
+        let redis = server.redis().await;
+        redis.cmd(&user.split(' ').collect::<Vec<_>>()).await;
+    }
+    let rest = all.url().replace("redis+sentinel://", "");
+    let by_url = Client::connect(format!("redis+sentinel://app:p%40ss@{rest}/3"));
+    let builder = Client::builder().sentinel(MASTER, all.urls());
+    let builder = builder.username("app").password("p@ss").database(3);
+    for client in [by_url.await.unwrap(), builder.build().await.unwrap()] {
+        let guard = client.lock("l").lock().await.unwrap();
+        redis.cmd(&["SELECT", "3"]).await;
+        assert!(redis.exists("l").await);
+        guard.unlock().await.unwrap();
+        client.shutdown().await;
+    }
+    let wrong = Client::connect(format!("redis+sentinel://app:hunter2@{rest}/3"));
+    let error = wrong.await.unwrap_err();
+    assert!(
+        matches!(&error, Error::Refused { code, .. } if code == "WRONGPASS"),
+        "{error:?}"
+    );
+    assert!(!format!("{error} {error:?}").contains("hunter2"));
+}
+
+#[tokio::test]
+async fn what_cannot_be_a_sentinel_set_up_is_refused() {
+    let all = Sentinels::start().await;
+    let unknown = all.url().replace(MASTER, "nobody");
+    let error = Client::connect(unknown).await.unwrap_err();
+    assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+    assert!(error.to_string().contains("No such master"), "{error}");
+    let none: [&str; 0] = [];
+    let error = Client::builder().sentinel(MASTER, none).build().await;
+    assert!(matches!(error, Err(Error::Invalid { .. })));
+    let error = Client::builder().sentinel("", all.urls()).build().await;
+    assert!(matches!(error, Err(Error::Invalid { .. })));
+    let both = Client::builder()
+        .url("redis://localhost")
+        .sentinel(MASTER, all.urls());
+    assert!(matches!(both.build().await, Err(Error::Invalid { .. })));
+    // A server that is no sentinel says so.
+    let error = Client::builder()
+        .sentinel(MASTER, [all.servers[0].url()])
+        .build()
+        .await;
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.contains("sentinel 127.0.0.1") && error.contains("SENTINEL"),
+        "{error}"
+    );
+    let nobody = format!("redis://127.0.0.1:{}", free_port());
+    let error = Client::builder().sentinel(MASTER, [nobody]).build().await;
+    assert!(matches!(error, Err(Error::Unavailable { .. })), "{error:?}");
+}

@@ -1,0 +1,230 @@
+//! Another server becomes the master while locks are held, waited for and contended.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use lockdog::{Client, LostReason, Owner, Unlocked};
+use tokio::task::JoinSet;
+
+use super::{SOON, ms};
+use crate::support::sentinels::is_master;
+use crate::support::{Cell, Sentinels, eventually};
+
+/// Issue 6: "every held lock is checked at once after a switch: still there -> renewed".
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn locks_live_on_at_the_new_master_and_are_unlocked_there() {
+    let all = Sentinels::start().await;
+    let client = Client::connect(all.url()).await.unwrap();
+    let watched = client.lock("watched").lock().await.unwrap();
+    let leased = client.lock("leased").lock().lease(SOON * 4).await.unwrap();
+    let master = all.failover().await;
+    let redis = master.redis().await;
+    // Renewed long before a third of its lease is over, so because of the switch.
+    eventually(ms(8000), "it is renewed", async || {
+        watched.remaining() > ms(29_000) && redis.exists("watched").await
+    })
+    .await;
+    assert!(watched.is_valid() && leased.is_valid());
+    assert!(redis.exists("leased").await);
+    assert!(matches!(
+        watched.unlock().await.unwrap(),
+        Unlocked::Released
+    ));
+    assert!(matches!(leased.unlock().await.unwrap(), Unlocked::Released));
+    assert!(!redis.exists("watched").await && !redis.exists("leased").await);
+    client.shutdown().await;
+}
+
+/// Issue 6: "not there -> Lost", with a lease and under the watchdog; long before their deadlines.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn locks_that_the_new_master_does_not_have_are_told_to_be_lost() {
+    let all = Sentinels::start().await;
+    // A crowd is spread over an eighth of its lease, but not when it may be lost.
+    let client = Client::builder().url(all.url()).watchdog_lease(SOON * 10);
+    let client = client.build().await.unwrap();
+    for replica in &all.servers[1..] {
+        replica.pause();
+    }
+    // Nothing more is sent to them, not even to wait in their sockets.
+    let master = all.servers[0].redis().await;
+    let cut: u32 = master.ask(&["CLIENT", "KILL", "TYPE", "replica"]).await;
+    assert_eq!(cut, 2);
+    let mut guards = Vec::new();
+    for number in 0..300 {
+        let lock = client.lock(format!("watched {number}"));
+        guards.push(lock.lock().owner(&Owner::new()).await.unwrap());
+    }
+    guards.push(client.lock("leased").lock().lease(SOON * 4).await.unwrap());
+    all.servers[0].kill();
+    for replica in &all.servers[1..] {
+        replica.resume();
+    }
+    let master = all.await_switch_from(all.servers[0].port()).await;
+    assert!(
+        !master.redis().await.exists("leased").await,
+        "it was replicated"
+    );
+    let told = async {
+        for guard in &guards {
+            assert_eq!(guard.lost().await.reason(), LostReason::NotOurs);
+        }
+    };
+    let told = tokio::time::timeout(SOON, told).await;
+    told.expect("they are told long before a third of their lease");
+    drop(guards);
+    // And somebody else may have it.
+    client
+        .lock("leased")
+        .lock()
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+    client.shutdown().await;
+}
+
+/// Issue 6: failover by kill, under 50 contending tasks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_goes_on_after_the_master_was_killed() {
+    let all = Sentinels::start().await;
+    let crowd = Crowd::start(&all).await;
+    let old = &all.servers[0];
+    old.kill();
+    all.await_switch_from(old.port()).await;
+    crowd.goes_on().await;
+    crowd.end(&all).await;
+}
+
+/// Issue 6: failover by freeze; the old master comes back, and is believed and written to no more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_goes_on_after_the_master_froze_and_came_back() {
+    let all = Sentinels::start().await;
+    let crowd = Crowd::start(&all).await;
+    let old = &all.servers[0];
+    old.pause();
+    all.await_switch_from(old.port()).await;
+    crowd.goes_on().await;
+    old.resume();
+    let began = Instant::now();
+    eventually(SOON, "the old master is a replica", async || {
+        is_master(old).await == Some(false)
+    })
+    .await;
+    println!("two masters for {:?}", began.elapsed());
+    crowd.goes_on().await;
+    crowd.end(&all).await;
+}
+
+/// Issue 6: failover by `SENTINEL FAILOVER`, twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_goes_on_through_a_planned_failover() {
+    let all = Sentinels::start().await;
+    let crowd = Crowd::start(&all).await;
+    all.failover().await;
+    crowd.goes_on().await;
+    crowd.end(&all).await;
+}
+
+/// Issue 6: "a renewal counts only if a sentinel named this master within the last lease".
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_sentinels_a_lock_ends_at_its_deadline_and_not_later() {
+    let all = Sentinels::start().await;
+    let lease = ms(3000);
+    let client = Client::builder().url(all.url()).watchdog_lease(lease);
+    let client = client.build().await.unwrap();
+    let guard = client.lock("l").lock().await.unwrap();
+    tokio::time::sleep(lease * 2).await;
+    assert!(guard.is_valid(), "it is renewed");
+    let began = Instant::now();
+    for sentinel in &all.sentinels {
+        sentinel.kill();
+    }
+    let lost = tokio::time::timeout(SOON, guard.lost()).await;
+    let lost = lost.expect("it is told");
+    assert_eq!(lost.reason(), LostReason::Deadline);
+    // Renewed for a lease after they were gone at most, and for another one by the last renewal.
+    println!("lost after {:?}", began.elapsed());
+    assert!(began.elapsed() >= lease / 2, "{:?}", began.elapsed());
+    assert!(all.servers[0].is_running());
+    client.shutdown().await;
+}
+
+/// Fifty tasks of five clients at one lock.
+struct Crowd {
+    clients: Vec<Client>,
+    cell: Cell,
+    bumped: Arc<AtomicU64>,
+    over: Arc<AtomicBool>,
+    tasks: JoinSet<()>,
+}
+
+impl Crowd {
+    async fn start(all: &Sentinels) -> Self {
+        let mut crowd = Self {
+            clients: Vec::new(),
+            cell: Cell::new(),
+            bumped: Arc::default(),
+            over: Arc::default(),
+            tasks: JoinSet::new(),
+        };
+        for _ in 0..5 {
+            let client = Client::builder().url(all.url()).watchdog_lease(LEASE);
+            crowd.clients.push(client.build().await.unwrap());
+        }
+        for client in &crowd.clients {
+            for _ in 0..10 {
+                let lock = client.lock("l");
+                let (cell, bumped, over) =
+                    (crowd.cell.clone(), crowd.bumped.clone(), crowd.over.clone());
+                crowd.tasks.spawn(async move {
+                    while !over.load(Ordering::SeqCst) {
+                        let guard = match lock.lock().await {
+                            Ok(guard) => guard,
+                            // The only thing that a caller may be told while there is no master.
+                            Err(error) if error.is_retriable() => continue,
+                            Err(error) => panic!("{error:?}"),
+                        };
+                        if cell.bump_while(ms(1), || guard.is_valid()).await {
+                            bumped.fetch_add(1, Ordering::SeqCst);
+                        }
+                        let _unlocked_or_lost = guard.unlock().await;
+                    }
+                });
+            }
+        }
+        crowd.goes_on().await;
+        crowd
+    }
+
+    /// Fifty more take the lock, long before a lease is over.
+    async fn goes_on(&self) {
+        let before = (self.bumped.load(Ordering::SeqCst), Instant::now());
+        eventually(SOON, "the crowd goes on", async || {
+            self.bumped.load(Ordering::SeqCst) >= before.0 + 50
+        })
+        .await;
+        println!("goes on after {:?}", before.1.elapsed());
+    }
+
+    /// Nobody hangs, nobody lost an update, and nothing stays.
+    async fn end(mut self, all: &Sentinels) {
+        self.over.store(true, Ordering::SeqCst);
+        let ended = async { while self.tasks.join_next().await.transpose().unwrap().is_some() {} };
+        tokio::time::timeout(SOON, ended)
+            .await
+            .expect("no task hangs");
+        let bumped = self.bumped.load(Ordering::SeqCst);
+        assert_eq!(self.cell.value(), bumped as i64, "an update was lost");
+        for client in &self.clients {
+            client.shutdown().await;
+        }
+        let redis = all.master().await.redis().await;
+        eventually(SOON, "the lock is free", async || !redis.exists("l").await).await;
+        println!("{bumped} turns");
+    }
+}
+
+/// Longer than a test waits for anything.
+const LEASE: Duration = Duration::from_secs(60);

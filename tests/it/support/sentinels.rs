@@ -1,0 +1,216 @@
+//! A master, its replicas, and the sentinels that watch over them, private to one test.
+
+use std::fs::{self, File};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::support::binary::Binary;
+use crate::support::port::free_port;
+use crate::support::process;
+use crate::support::redis::Redis;
+use crate::support::server::RedisServer;
+use crate::support::wait::eventually;
+
+/// What the sentinels call the master.
+pub(crate) const MASTER: &str = "orders";
+
+/// Three sentinels, and three servers of which the first was the master at the start.
+pub(crate) struct Sentinels {
+    pub(crate) servers: Vec<RedisServer>,
+    pub(crate) sentinels: Vec<Sentinel>,
+}
+
+/// One sentinel.
+pub(crate) struct Sentinel {
+    port: u16,
+    child: Mutex<Option<Child>>,
+    folder: TempDir,
+}
+
+impl Sentinels {
+    /// Starts all, and waits until the sentinels know of all.
+    pub(crate) async fn start() -> Self {
+        let (first, second, third) = tokio::join!(
+            RedisServer::start(),
+            RedisServer::start(),
+            RedisServer::start()
+        );
+        let servers = vec![first, second, third];
+        let port = servers[0].port().to_string();
+        for replica in &servers[1..] {
+            let redis = replica.redis().await;
+            redis.cmd(&["REPLICAOF", "127.0.0.1", &port]).await;
+        }
+        for replica in &servers[1..] {
+            eventually(SOON, "a replica follows", async || {
+                let info: String = replica.redis().await.ask(&["INFO", "replication"]).await;
+                info.contains("master_link_status:up")
+            })
+            .await;
+        }
+        let sentinels = (0..3).map(|_| Sentinel::start(servers[0].port())).collect();
+        let all = Self { servers, sentinels };
+        for sentinel in &all.sentinels {
+            eventually(SOON, "the sentinels know all", async || {
+                let Some(redis) = sentinel.try_redis().await else {
+                    return false;
+                };
+                let known: Vec<String> = redis.ask(&["SENTINEL", "MASTER", MASTER]).await;
+                let value = |name: &str| {
+                    let at = known.iter().position(|field| field == name);
+                    at.map(|at| known[at + 1].clone())
+                };
+                let numbers = ["num-slaves", "num-other-sentinels"].map(value);
+                numbers.iter().all(|it| it.as_deref() == Some("2"))
+            })
+            .await;
+        }
+        all
+    }
+
+    pub(crate) fn urls(&self) -> Vec<String> {
+        self.sentinels.iter().map(Sentinel::url).collect()
+    }
+
+    /// All of them in one URL.
+    pub(crate) fn url(&self) -> String {
+        let hosts = self
+            .sentinels
+            .iter()
+            .map(|it| format!("127.0.0.1:{}", it.port));
+        let hosts: Vec<_> = hosts.collect();
+        format!("redis+sentinel://{}/{MASTER}", hosts.join(","))
+    }
+
+    /// The server that the sentinels name, by the one that knows the latest switch.
+    pub(crate) async fn master(&self) -> &RedisServer {
+        let mut best = (0, 0);
+        for sentinel in &self.sentinels {
+            let Some(redis) = sentinel.try_redis().await else {
+                continue;
+            };
+            let known: Vec<String> = redis.ask(&["SENTINEL", "MASTER", MASTER]).await;
+            let at = known.iter().position(|it| it == "config-epoch").unwrap();
+            let epoch: u64 = known[at + 1].parse().unwrap();
+            let (_, port): (String, u16) = redis
+                .ask(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER])
+                .await;
+            best = best.max((epoch + 1, port));
+        }
+        let named = self.servers.iter().find(|server| server.port() == best.1);
+        named.expect("a sentinel names one of ours")
+    }
+
+    /// Waits until another server than `old` is the master by what the sentinels say and it says.
+    pub(crate) async fn await_switch_from(&self, old: u16) -> &RedisServer {
+        eventually(SWITCHED_WITHIN, "the master was switched", async || {
+            let master = self.master().await;
+            master.port() != old && is_master(master).await == Some(true)
+        })
+        .await;
+        self.master().await
+    }
+
+    /// Tells a sentinel to make another server the master, though this one is well.
+    pub(crate) async fn failover(&self) -> &RedisServer {
+        let old = self.master().await.port();
+        let sentinel = self.sentinels[0].redis().await;
+        sentinel.cmd(&["SENTINEL", "FAILOVER", MASTER]).await;
+        self.await_switch_from(old).await
+    }
+}
+
+/// Whether a server says that it is the master; `None` where it says nothing.
+pub(crate) async fn is_master(server: &RedisServer) -> Option<bool> {
+    let ask = async {
+        let client = redis::Client::open(server.url()).ok()?;
+        let mut connection = client.get_multiplexed_async_connection().await.ok()?;
+        let info: String = redis::cmd("INFO")
+            .arg("replication")
+            .query_async(&mut connection)
+            .await
+            .ok()?;
+        Some(info.contains("role:master"))
+    };
+    tokio::time::timeout(Duration::from_secs(1), ask)
+        .await
+        .ok()?
+}
+
+impl Sentinel {
+    fn start(master: u16) -> Self {
+        let folder = TempDir::with_prefix("lockdog-").expect("a temporary folder can be made");
+        let port = free_port();
+        let config = folder.path().join("sentinel.conf");
+        let text = format!(
+            "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor {MASTER} 127.0.0.1 {master} 2\n\
+             sentinel down-after-milliseconds {MASTER} 2000\n\
+             sentinel failover-timeout {MASTER} 5000\n",
+            folder.path().display()
+        );
+        fs::write(&config, text).expect("the folder can be written to");
+        let log = File::create(folder.path().join("log")).expect("the folder can be written to");
+        let errors = log.try_clone().expect("the log can be shared");
+        let child = Command::new(Binary::under_test().path())
+            .arg(&config)
+            .arg("--sentinel")
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(errors)
+            .spawn()
+            .expect("tests/setup installs it");
+        Self {
+            port,
+            child: Mutex::new(Some(child)),
+            folder,
+        }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+
+    pub(crate) async fn redis(&self) -> Redis {
+        Redis::connect(&self.url(), self.port, None).await
+    }
+
+    /// `None` where it does not run.
+    async fn try_redis(&self) -> Option<Redis> {
+        let is_there = tokio::net::TcpStream::connect(("127.0.0.1", self.port)).await;
+        match is_there {
+            Ok(_) if self.child.lock().unwrap().is_some() => Some(self.redis().await),
+            _ => None,
+        }
+    }
+
+    /// Ends the process as a crash does.
+    pub(crate) fn kill(&self) {
+        if let Some(child) = self.child.lock().unwrap().take() {
+            process::end(child);
+        }
+    }
+
+    #[expect(dead_code, reason = "for who looks into a failure")]
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Sentinel {
+    fn drop(&mut self) {
+        let child = self
+            .child
+            .get_mut()
+            .unwrap_or_else(|lost| lost.into_inner());
+        if let Some(child) = child.take() {
+            process::end(child);
+        }
+    }
+}
+
+const SOON: Duration = Duration::from_secs(30);
+/// Two seconds until it is thought down, and a few for the votes and their delays.
+const SWITCHED_WITHIN: Duration = Duration::from_secs(60);
