@@ -29,6 +29,7 @@
 //! | Redisson | lockdog |
 //! | --- | --- |
 //! | `RedissonClient` | [`Client`] |
+//! | `useSentinelServers()` | [`ClientBuilder::sentinel`] |
 //! | `RedissonMultiLock` | [`MultiLock`] |
 //! | `RedissonRedLock` | [`RedLock`] |
 //! | `RLock` | [`Lock`] and, for each acquire, a [`Guard`] |
@@ -48,7 +49,8 @@
 //! - As long as the server keeps the key, a guard tells that its lock is lost no later than another
 //!   could have it: [`Guard::lost`], [`Guard::lost_token`], [`Guard::is_valid`]. [`Lock::with`] cancels
 //!   the work then. Where the key is deleted, flushed or lost in a failover, it tells so at its next
-//!   renewal (a third of the lease at most), or with a fixed lease at its end.
+//!   renewal (a third of the lease at most), or with a fixed lease at its end; with sentinels, as soon
+//!   as their switch is known.
 //! - A dropped future, a dropped guard, an aborted task or a panic leaves no lock behind for longer
 //!   than it takes to tell Redis, while the process goes on. A process that dies, or returns from
 //!   `main` without [`Client::shutdown`], leaves it for one lease.
@@ -80,7 +82,7 @@
 //!
 //! # Features
 //!
-//! - `tls`: `rediss://` URLs, through rustls and the system's certificates. On by default.
+//! - `tls`: `rediss://` and `rediss+sentinel://` URLs, through rustls and the system's certificates. On by default.
 
 #![cfg_attr(
     test,

@@ -18,7 +18,8 @@ impl ClientBuilder {
     ///
     /// [`Error::Invalid`] for a setting or URL that cannot be used. [`Error::Unavailable`] or
     /// [`Error::Timeout`] if the server cannot be reached within the command timeout,
-    /// [`Error::Refused`] if it refuses the user or password. These three name the server.
+    /// [`Error::Refused`] if it refuses the user or password. These three name the server. Where sentinels refuse
+    /// theirs, or do not know the master, that is [`Error::Unavailable`], too, and names them.
     ///
     /// # Panics
     ///

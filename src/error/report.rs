@@ -36,7 +36,7 @@ pub enum InstanceState {
         /// How long that one's lock lives on unless it is renewed; none if it has no end.
         ttl: Option<Duration>,
     },
-    /// It answered after its time. What it granted is given back.
+    /// It had not answered when its time was over. What it granted, or grants yet, is given back.
     Late,
     /// It was held, and was gone before it was given back.
     Lost,

@@ -69,7 +69,8 @@ impl Whole {
         if std::mem::replace(&mut state.told_jeopardy, in_jeopardy) == in_jeopardy {
             return;
         }
-        state.news.jeopardy = Some(in_jeopardy.then(|| self.outcomes(state)));
+        let margin = state.quorum.margin(self.clock.now());
+        state.news.jeopardy = Some(in_jeopardy.then(|| (self.outcomes(state), margin)));
     }
 
     /// Says that a round of acquiring it reached a quorum.

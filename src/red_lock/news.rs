@@ -16,8 +16,8 @@ pub(super) struct News {
     pub(super) is_any: bool,
     /// Why it was lost, and what became of each instance.
     pub(super) lost: Option<(LostReason, String)>,
-    /// Extensions began to fail, and so did these instances; or they succeed again.
-    pub(super) jeopardy: Option<Option<String>>,
+    /// Extensions began to fail: what each instance is, and the margin; or they succeed again.
+    pub(super) jeopardy: Option<Option<(String, usize)>>,
     /// Dropped, it is given back in the background.
     pub(super) given_back: Vec<Order>,
 }
@@ -77,8 +77,8 @@ impl Drop for Telling<'_> {
         }
         let (hash, owner) = (whole.lock.home().key().fingerprint(), whole.owner);
         match news.jeopardy.take() {
-            Some(Some(instances)) => {
-                tracing::warn!(lock.hash = %hash, %owner, instances, "quorum in jeopardy");
+            Some(Some((instances, margin))) => {
+                tracing::warn!(lock.hash = %hash, %owner, instances, margin, "quorum in jeopardy");
             }
             Some(None) => tracing::debug!(lock.hash = %hash, %owner, "quorum extended again"),
             None => {}

@@ -140,7 +140,8 @@ fn server(url: &str) -> Result<ConnectionInfo, Error> {
     let refuse = |error: redis::RedisError| {
         let text = error.to_string();
         let words = text.split(" - ").next().unwrap_or_default();
-        Error::invalid("url", words.to_owned())
+        let schemes = "redis://, rediss://, unix://, redis+sentinel:// or rediss+sentinel://";
+        Error::invalid("url", format!("{words}; it begins with {schemes}"))
     };
     let info: ConnectionInfo = url.into_connection_info().map_err(refuse)?;
     if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {

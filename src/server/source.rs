@@ -48,7 +48,10 @@ impl Source {
         clock: &Clock,
     ) -> Result<Self, Error> {
         if address.is_none() && pool.is_none() {
-            return Err(Error::invalid("client", "give a url or a pool".to_owned()));
+            return Err(Error::invalid(
+                "client",
+                "give a url, sentinels or a pool".to_owned(),
+            ));
         }
         let shown = address
             .as_ref()

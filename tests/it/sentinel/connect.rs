@@ -2,9 +2,9 @@
 
 use lockdog::{Client, Error};
 
-use super::ms;
+use super::{SOON, ms};
 use crate::support::sentinels::MASTER;
-use crate::support::{Sentinels, free_port};
+use crate::support::{Sentinels, eventually, free_port};
 
 /// Issue 6: by URL and by builder; one sentinel of three is enough to find the master.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -91,4 +91,42 @@ async fn what_cannot_be_a_sentinel_set_up_is_refused() {
     let nobody = format!("redis://127.0.0.1:{}", free_port());
     let error = Client::builder().sentinel(MASTER, [nobody]).build().await;
     assert!(matches!(error, Err(Error::Unavailable { .. })), "{error:?}");
+}
+
+/// The line that the documentation gives is enough, for sentinels that know their callers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_documented_permissions_at_sentinels_are_enough() {
+    const DOCUMENT: &str = include_str!("../../../docs/deployments.md");
+    let mut lines = DOCUMENT.lines();
+    let line = lines.find(|line| line.starts_with("ACL SETUSER lockdog"));
+    let line: Vec<_> = line.expect("it is there").split(' ').collect();
+    let all = Sentinels::start().await;
+    for sentinel in &all.sentinels {
+        sentinel.redis().await.cmd(&line).await;
+    }
+    let with_login = |url: String| url.replace("redis://", "redis://lockdog:secret@");
+    let client = Client::builder().sentinel(MASTER, all.urls().into_iter().map(with_login));
+    let client = client.build().await.unwrap();
+    let guard = client.lock("l").lock().await.unwrap();
+    // All of them are heard.
+    for sentinel in &all.sentinels {
+        let redis = sentinel.redis().await;
+        eventually(SOON, "its news are heard", async || {
+            let list: String = redis.ask(&["CLIENT", "LIST"]).await;
+            let mut own = list.lines().filter(|line| line.contains("user=lockdog"));
+            own.any(|line| line.contains("sub=1"))
+        })
+        .await;
+    }
+    all.failover().await;
+    eventually(SOON, "it is extended there", async || {
+        guard.remaining() > ms(29_000)
+    })
+    .await;
+    guard.unlock().await.unwrap();
+    let wrong = |url: String| url.replace("redis://", "redis://lockdog:hunter2@");
+    let client = Client::builder().sentinel(MASTER, all.urls().into_iter().map(wrong));
+    let error = client.build().await.unwrap_err();
+    assert!(error.to_string().contains("WRONGPASS"), "{error}");
+    assert!(!format!("{error} {error:?}").contains("hunter2"));
 }
