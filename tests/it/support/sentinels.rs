@@ -51,7 +51,10 @@ impl Sentinels {
             })
             .await;
         }
-        let sentinels = (0..3).map(|_| Sentinel::start(servers[0].port())).collect();
+        let mut sentinels = Vec::new();
+        for _ in 0..3 {
+            sentinels.push(Sentinel::start(servers[0].port()).await);
+        }
         let all = Self { servers, sentinels };
         for sentinel in &all.sentinels {
             eventually(SOON, "the sentinels know all", async || {
@@ -141,7 +144,32 @@ pub(crate) async fn is_master(server: &RedisServer) -> Option<bool> {
 }
 
 impl Sentinel {
-    fn start(master: u16) -> Self {
+    /// Another process can take a port between our look and its bind; then the next one is tried.
+    async fn start(master: u16) -> Self {
+        for _ in 0..PORT_ATTEMPTS {
+            let sentinel = Self::launch(master);
+            let mut log = String::new();
+            eventually(SOON, "the sentinel runs or has ended", async || {
+                log = sentinel.log();
+                log.contains("+monitor master") || !sentinel.is_running()
+            })
+            .await;
+            if sentinel.is_running() {
+                return sentinel;
+            }
+            assert!(log.contains("Address already in use"), "{log}");
+        }
+        panic!("{PORT_ATTEMPTS} ports in a row were taken by others");
+    }
+
+    fn is_running(&self) -> bool {
+        let mut child = self.child.lock().unwrap();
+        child
+            .as_mut()
+            .is_some_and(|child| child.try_wait().expect("it is our child").is_none())
+    }
+
+    fn launch(master: u16) -> Self {
         let folder = TempDir::with_prefix("lockdog-").expect("a temporary folder can be made");
         let port = free_port();
         let config = folder.path().join("sentinel.conf");
@@ -193,8 +221,7 @@ impl Sentinel {
         }
     }
 
-    #[expect(dead_code, reason = "for who looks into a failure")]
-    pub(crate) fn log(&self) -> String {
+    fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 }
@@ -211,6 +238,7 @@ impl Drop for Sentinel {
     }
 }
 
+const PORT_ATTEMPTS: usize = 20;
 const SOON: Duration = Duration::from_secs(30);
 /// Two seconds until it is thought down, and a few for the votes and their delays.
 const SWITCHED_WITHIN: Duration = Duration::from_secs(60);
