@@ -65,6 +65,9 @@ impl Drop for Locked<'_> {
 impl Drop for Telling<'_> {
     fn drop(&mut self) {
         let Self { whole, news } = self;
+        // Before anybody is told: who is told that it is lost may ask for the lock anew at once, and
+        // must not find these in the way.
+        news.given_back.clear();
         if news.is_any {
             whole.changed.notify_waiters();
         }

@@ -17,7 +17,7 @@ use crate::clock::{Clock, Moment};
 use crate::error::{Error, LostReason};
 use crate::hold::{Phase as HoldPhase, Terms};
 use crate::owner::Owner;
-use crate::quorum::{Action, Actions, Answer, Event, Quorum, Rules};
+use crate::quorum::{Action, Actions, Answer, Event, Phase, Quorum, Rules};
 use crate::session::{Claim, Turn};
 
 /// One owner's hold on a lock of many instances.
@@ -140,8 +140,13 @@ impl Whole {
         if part_lost {
             self.tell_parts_lost(state, now, &mut actions);
         }
-        let orders = self.orders(state, actions);
+        let mut orders = self.orders(state, actions);
         self.follow(state);
+        if let Phase::Lost(_) = state.quorum.phase() {
+            // Nobody waits for it, and it is in nobody's way who is told.
+            let given_back = orders.extract_if(.., |order| matches!(order, Order::GiveBack(..)));
+            state.news.given_back.extend(given_back);
+        }
         orders
     }
 
