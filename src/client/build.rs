@@ -18,8 +18,9 @@ impl ClientBuilder {
     ///
     /// [`Error::Invalid`] for a setting or URL that cannot be used. [`Error::Unavailable`] or
     /// [`Error::Timeout`] if the server cannot be reached within the command timeout,
-    /// [`Error::Refused`] if it refuses the user or password. These three name the server. Where sentinels refuse
-    /// theirs, or do not know the master, that is [`Error::Unavailable`], too, and names them.
+    /// [`Error::Refused`] if it refuses the user or password. These three name the server. Where
+    /// sentinels refuse theirs, or do not know the master, that is [`Error::Unavailable`], too, and
+    /// names them.
     ///
     /// # Panics
     ///
@@ -63,17 +64,14 @@ impl ClientBuilder {
     }
 
     fn address(&self) -> Result<Option<Address>> {
-        let address = match (&self.url, &self.sentinel) {
+        let mut address = match (&self.url, &self.sentinel) {
             (Some(_), Some(_)) => {
                 let why = "give a url or sentinels, not both".to_owned();
                 return Err(Error::invalid("client", why));
             }
-            (Some(url), None) => Some(Address::parse(url)?),
-            (None, Some((name, urls))) => Some(Address::sentinel(name, urls.clone(), None)?),
-            (None, None) => None,
-        };
-        let Some(mut address) = address else {
-            return Ok(None);
+            (Some(url), None) => Address::parse(url)?,
+            (None, Some((name, urls))) => Address::sentinel(name, urls.clone(), None)?,
+            (None, None) => return Ok(None),
         };
         address.change(|mut settings| {
             if let Some(user) = &self.username {

@@ -241,7 +241,8 @@ impl ClientBuilder {
     /// or with another server's taken over on a living connection. With this, each acquire looks at
     /// the key `lockdog:epoch`, and where that is gone or another server's, the acquire writes it and
     /// the server does not count for that time, for anybody who asks with this. A new server looks
-    /// like one that lost everything: call [`Client::provision`](crate::Client::provision) once when it is set up.
+    /// like one that lost everything: call [`Client::provision`](crate::Client::provision) once when it
+    /// is set up.
     ///
     /// It costs the server 5 us for each acquire, and the client needs permission for `INFO`, `TIME`,
     /// `HSET` and `HMGET`, and for the key. Use it with every client of a quorum or with none.

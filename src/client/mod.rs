@@ -47,8 +47,8 @@ impl Client {
     /// Connects to `redis://[user:password@]host[:port][/db]`, `rediss://...` (with the feature
     /// `tls`) or `unix:///path[?db=n]`, or to the master of sentinels,
     /// `redis+sentinel://[user:password@]host[:port][,host[:port]...]/master[/db]` or
-    /// `rediss+sentinel://...` ([`ClientBuilder::sentinel`]), with default settings. Corresponds to Redisson's
-    /// `Redisson.create(config)`.
+    /// `rediss+sentinel://...` ([`ClientBuilder::sentinel`]), with default settings. Corresponds to
+    /// Redisson's `Redisson.create(config)`.
     ///
     /// # Errors
     ///

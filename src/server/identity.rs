@@ -16,7 +16,7 @@ use crate::clock::{Clock, Moment};
 /// What one client knows of its server's identity.
 pub(super) struct Identity {
     clock: Clock,
-    /// Where the server is, for the log.
+    /// See [`Identity::address`].
     address: String,
     /// Nothing until the server told it once.
     known: Mutex<Option<String>>,
@@ -72,6 +72,11 @@ impl Identity {
         }
         // The sender is our own.
         let _ = self.reigns.subscribe().wait_for(|now| *now != reign).await;
+    }
+
+    /// Where the server is, for logs and errors.
+    pub(super) fn address(&self) -> &str {
+        &self.address
     }
 
     pub(super) fn is_elected(&self) -> bool {

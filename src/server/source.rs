@@ -21,8 +21,6 @@ pub(crate) struct Source {
     route: Route,
     pool: Option<deadpool_redis::Pool>,
     name: Option<String>,
-    /// Where that is: "pool" if a pool alone knows.
-    address: String,
     /// Who the server is, as its connections learn it.
     identity: Arc<Identity>,
     /// Takes the place of all.
@@ -57,7 +55,7 @@ impl Source {
             .as_ref()
             .map_or_else(|| "pool".to_owned(), Address::shown);
         let is_elected = matches!(address, Some(Address::Sentinel { .. }));
-        let identity = Arc::new(Identity::new(clock.clone(), shown.clone(), is_elected));
+        let identity = Arc::new(Identity::new(clock.clone(), shown, is_elected));
         let route = match address {
             None => Route::Unknown,
             Some(Address::Server(info)) => Route::Fixed(Box::new(client(info)?)),
@@ -78,7 +76,6 @@ impl Source {
             route,
             pool,
             name,
-            address: shown,
             identity,
             #[cfg(test)]
             simulated: None,
@@ -92,8 +89,7 @@ impl Source {
             route: Route::Unknown,
             pool: None,
             name: None,
-            identity: Arc::new(Identity::new(clock.clone(), address.clone(), false)),
-            address,
+            identity: Arc::new(Identity::new(clock.clone(), address, false)),
             simulated: Some(wiring),
         }
     }
@@ -168,7 +164,7 @@ impl Source {
 
     /// Host and port, a unix socket's path, a master's name, or "pool"; never a user or password.
     pub(super) fn address(&self) -> String {
-        self.address.clone()
+        self.identity.address().to_owned()
     }
 
     /// A connection for messages, where an address is known.
@@ -202,7 +198,7 @@ impl Source {
 
     /// Another server may take this one's place, with less than this one knew.
     pub(crate) fn is_switched(&self) -> bool {
-        matches!(self.route, Route::Sentinel(_))
+        self.identity.is_elected()
     }
 
     /// Fails if nobody has said for a lease, or some seconds, that the master in use is the master: one
@@ -221,7 +217,7 @@ impl Source {
 }
 
 fn client(info: redis::ConnectionInfo) -> Result<redis::Client, Error> {
-    // It was opened once when it was read.
+    // What could be wrong with it was found when it was read.
     redis::Client::open(info).map_err(|_| Error::invalid("url", "it cannot be used".to_owned()))
 }
 
