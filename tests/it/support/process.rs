@@ -2,9 +2,50 @@
 
 use std::fs;
 use std::process::Child;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+
+/// The process of a server: none before it starts and after it was killed. Ends with the value.
+#[derive(Debug, Default)]
+pub(crate) struct Process(Mutex<Option<Child>>);
+
+impl Process {
+    pub(crate) fn set(&self, child: Child) {
+        *self.0.lock().unwrap() = Some(child);
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        let mut child = self.0.lock().unwrap();
+        child
+            .as_mut()
+            .is_some_and(|child| child.try_wait().expect("it is our child").is_none())
+    }
+
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&Child) -> T) -> T {
+        let child = self.0.lock().unwrap();
+        act(child.as_ref().expect("the server was killed"))
+    }
+
+    /// Ends it as a crash does.
+    pub(crate) fn kill(&self) {
+        let child = self.0.lock().unwrap().take();
+        if let Some(child) = child {
+            end(child);
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // A test that failed while it held the mutex must still not leave a process behind.
+        let child = self.0.get_mut().unwrap_or_else(|lost| lost.into_inner());
+        if let Some(child) = child.take() {
+            end(child);
+        }
+    }
+}
 
 /// Stops the process where it is, and returns once the kernel says that it stands.
 pub(crate) fn pause(child: &Child) {

@@ -1,15 +1,14 @@
 //! A master, its replicas, and the sentinels that watch over them, private to one test.
 
 use std::fs::{self, File};
-use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
 
 use crate::support::binary::Binary;
 use crate::support::port::free_port;
-use crate::support::process;
+use crate::support::process::Process;
 use crate::support::redis::Redis;
 use crate::support::server::RedisServer;
 use crate::support::wait::eventually;
@@ -26,7 +25,7 @@ pub(crate) struct Sentinels {
 /// One sentinel.
 pub(crate) struct Sentinel {
     port: u16,
-    child: Mutex<Option<Child>>,
+    process: Process,
     folder: TempDir,
 }
 
@@ -151,22 +150,15 @@ impl Sentinel {
             let mut log = String::new();
             eventually(SOON, "the sentinel runs or has ended", async || {
                 log = sentinel.log();
-                log.contains("+monitor master") || !sentinel.is_running()
+                log.contains("+monitor master") || !sentinel.process.is_running()
             })
             .await;
-            if sentinel.is_running() {
+            if sentinel.process.is_running() {
                 return sentinel;
             }
             assert!(log.contains("Address already in use"), "{log}");
         }
         panic!("{PORT_ATTEMPTS} ports in a row were taken by others");
-    }
-
-    fn is_running(&self) -> bool {
-        let mut child = self.child.lock().unwrap();
-        child
-            .as_mut()
-            .is_some_and(|child| child.try_wait().expect("it is our child").is_none())
     }
 
     fn launch(master: u16) -> Self {
@@ -190,9 +182,11 @@ impl Sentinel {
             .stderr(errors)
             .spawn()
             .expect("tests/setup installs it");
+        let process = Process::default();
+        process.set(child);
         Self {
             port,
-            child: Mutex::new(Some(child)),
+            process,
             folder,
         }
     }
@@ -209,32 +203,18 @@ impl Sentinel {
     async fn try_redis(&self) -> Option<Redis> {
         let is_there = tokio::net::TcpStream::connect(("127.0.0.1", self.port)).await;
         match is_there {
-            Ok(_) if self.child.lock().unwrap().is_some() => Some(self.redis().await),
+            Ok(_) if self.process.is_running() => Some(self.redis().await),
             _ => None,
         }
     }
 
     /// Ends the process as a crash does.
     pub(crate) fn kill(&self) {
-        if let Some(child) = self.child.lock().unwrap().take() {
-            process::end(child);
-        }
+        self.process.kill();
     }
 
     fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
-    }
-}
-
-impl Drop for Sentinel {
-    fn drop(&mut self) {
-        let child = self
-            .child
-            .get_mut()
-            .unwrap_or_else(|lost| lost.into_inner());
-        if let Some(child) = child.take() {
-            process::end(child);
-        }
     }
 }
 

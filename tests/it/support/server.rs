@@ -3,7 +3,6 @@
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -13,7 +12,7 @@ use tokio::net::TcpStream;
 use crate::support::binary::Binary;
 use crate::support::clock;
 use crate::support::port::free_port;
-use crate::support::process;
+use crate::support::process::{self, Process};
 use crate::support::redis::Redis;
 
 /// A running server. Every method takes `&self`, so that tasks can share one in an `Arc`.
@@ -22,7 +21,7 @@ pub(crate) struct RedisServer {
     port: u16,
     builder: ServerBuilder,
     /// `None` between `kill` and `restart`.
-    child: Mutex<Option<Child>>,
+    process: Process,
     folder: TempDir,
 }
 
@@ -85,8 +84,7 @@ impl RedisServer {
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        let child = self.child.lock().unwrap();
-        child.as_ref().expect("the server was killed").id()
+        self.process.with(Child::id)
     }
 
     /// A connection that observes, with no fault between it and the server.
@@ -100,19 +98,16 @@ impl RedisServer {
     }
 
     pub(crate) fn is_running(&self) -> bool {
-        let mut child = self.child.lock().unwrap();
-        child
-            .as_mut()
-            .is_some_and(|child| child.try_wait().expect("the server is our child").is_none())
+        self.process.is_running()
     }
 
     /// Stops the process where it is, and returns once the kernel says that it stands.
     pub(crate) fn pause(&self) {
-        self.with_child(process::pause);
+        self.process.with(process::pause);
     }
 
     pub(crate) fn resume(&self) {
-        self.with_child(process::resume);
+        self.process.with(process::resume);
     }
 
     /// Sets the clock of a server built with `own_clock` ahead of this machine's, or behind it.
@@ -122,10 +117,7 @@ impl RedisServer {
 
     /// Ends the process as a crash does: nothing is written, no connection is closed in good order.
     pub(crate) fn kill(&self) {
-        let child = self.child.lock().unwrap().take();
-        if let Some(child) = child {
-            process::end(child);
-        }
+        self.process.kill();
     }
 
     /// Starts the server again on the same port, killing it first if it still runs.
@@ -146,11 +138,6 @@ impl RedisServer {
         }
     }
 
-    fn with_child(&self, act: impl FnOnce(&Child)) {
-        let child = self.child.lock().unwrap();
-        act(child.as_ref().expect("the server was killed"));
-    }
-
     async fn launch(&self) -> Result<(), Failure> {
         fs::create_dir_all(self.data_dir()).expect("the data folder can be made");
         let log = OpenOptions::new()
@@ -159,7 +146,7 @@ impl RedisServer {
             .open(self.log_path())
             .expect("the log can be opened");
         let logged_before = log.metadata().expect("the log has a length").len() as usize;
-        *self.child.lock().unwrap() = Some(self.spawn(log));
+        self.process.set(self.spawn(log));
         // The log is this process's own, so a stranger who holds the port and answers PING cannot
         // pass for it.
         let ready_line = if self.builder.while_loading {
@@ -229,19 +216,6 @@ impl RedisServer {
     }
 }
 
-impl Drop for RedisServer {
-    fn drop(&mut self) {
-        // A test that failed while it held the mutex must still not leave a process behind.
-        let child = self
-            .child
-            .get_mut()
-            .unwrap_or_else(|lost| lost.into_inner());
-        if let Some(child) = child.take() {
-            process::end(child);
-        }
-    }
-}
-
 #[derive(Clone, Debug)]
 #[must_use = "builder does nothing itself, use `.start()` to start the server"]
 pub(crate) struct ServerBuilder {
@@ -306,7 +280,7 @@ impl ServerBuilder {
             let server = RedisServer {
                 port: free_port(),
                 builder: self.clone(),
-                child: Mutex::new(None),
+                process: Process::default(),
                 folder: TempDir::with_prefix("lockdog-").expect("a temporary folder can be made"),
             };
             match server.launch().await {
