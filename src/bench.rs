@@ -136,7 +136,7 @@ impl Default for Idle {
             &clock,
         )
         .expect("it is a URL");
-        let server = Server::new(source, clock.clone(), Duration::from_secs(3));
+        let server = Server::new(source, clock.clone(), Duration::from_secs(3), LEASE);
         let settings = Settings {
             watchdog_lease: LEASE,
             poll_cap: Duration::from_secs(1),

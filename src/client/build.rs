@@ -39,7 +39,12 @@ impl ClientBuilder {
         let wake = self.wake_or_poll();
         let address = self.address()?;
         let source = Source::new(address, self.pool, self.client_name, &self.clock)?;
-        let server = Server::new(source, self.clock.clone(), self.command_timeout);
+        let server = Server::new(
+            source,
+            self.clock.clone(),
+            self.command_timeout,
+            lease::whole(self.watchdog_lease),
+        );
         if !self.lazy {
             let connected = server.connect().await;
             connected.map_err(|failure| Error::from(failure).of_server(&server.address()))?;

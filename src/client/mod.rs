@@ -141,7 +141,7 @@ impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
             .field("id", &self.id())
-            .field("server", self.session.core().server.source())
+            .field("server", &self.session.core().server)
             .finish_non_exhaustive()
     }
 }

@@ -7,6 +7,7 @@ use redis::Value;
 use super::Lock;
 use crate::error::Result;
 use crate::hold::Hold;
+use crate::key::LockKey;
 use crate::owner::Owner;
 use crate::server::{Failure, Sent};
 use crate::session::Core;
@@ -50,7 +51,7 @@ impl Lock {
     /// Cancelling it changes nothing.
     pub async fn is_locked(&self) -> Result<bool> {
         let key = self.key()?;
-        let answer = self.ask("EXISTS", &[key.key()]).await?;
+        let answer = self.ask("EXISTS", key, &[]).await?;
         Ok(answer != Value::Int(0))
     }
 
@@ -110,7 +111,7 @@ impl Lock {
     /// Cancelling it changes nothing.
     pub async fn remaining_ttl(&self) -> Result<Option<Ttl>> {
         let key = self.key()?;
-        Ok(ttl(&self.ask("PTTL", &[key.key()]).await?))
+        Ok(ttl(&self.ask("PTTL", key, &[]).await?))
     }
 
     /// Who holds the lock, as Redis says; `None` if nobody does. Redisson has no such call.
@@ -124,12 +125,12 @@ impl Lock {
     /// Cancelling it changes nothing.
     pub async fn holder(&self) -> Result<Option<HolderInfo>> {
         let key = self.key()?;
-        let fields = self.ask("HGETALL", &[key.key()]).await?;
+        let fields = self.ask("HGETALL", key, &[]).await?;
         let Some((field, count)) = first_pair(fields) else {
             return Ok(None);
         };
         // Gone between the two questions is gone.
-        let Some(ttl) = ttl(&self.ask("PTTL", &[key.key()]).await?) else {
+        let Some(ttl) = ttl(&self.ask("PTTL", key, &[]).await?) else {
             return Ok(None);
         };
         Ok(Some(HolderInfo {
@@ -149,21 +150,21 @@ impl Lock {
             return Ok(0);
         };
         let field = core.field(&hold);
-        let count = self.ask("HGET", &[key.key(), &field]).await?;
+        let count = self.ask("HGET", key, &[&field]).await?;
         Ok(number(&count).unwrap_or(0))
     }
 
-    /// Asks the server something that changes nothing.
-    async fn ask(&self, command: &str, args: &[&str]) -> Result<Value> {
+    /// Asks the server something about a key that changes nothing.
+    async fn ask(&self, command: &str, key: &LockKey, more: &[&str]) -> Result<Value> {
         let core = self.session().core();
         core.open()?;
         let time = core.server.allot(core.clock.now());
         let mut question = redis::cmd(command);
-        question.arg(args);
+        question.arg(key.key()).arg(more);
         let mut sent = Sent::default();
         let answer = core
             .server
-            .call(|_| question.clone(), time, &mut sent)
+            .call(key.key(), |_| question.clone(), time, &mut sent)
             .await;
         core.server.abandon_silent(&answer, &sent);
         answer.map_err(Failure::into)

@@ -28,8 +28,8 @@ async fn who_the_server_is_is_asked_before_the_first_command_of_each_connection(
     let taken = member.acquire("f", PLAIN).await.unwrap();
     assert!(matches!(taken.acquired, Acquired::Granted), "{taken:?}");
     // The background's, too.
-    member.core.server.suspect(&Failure::Silent(ms(20)));
-    let cleared = async || member.core.server.suspected().is_none();
+    member.core.server.suspect("", &Failure::Silent(ms(20)));
+    let cleared = async || member.core.server.suspected("").is_none();
     eventually(SOON, "it is cleared", cleared).await;
     let commands = member.proxy.commands();
     for connection in 1..=3 {
@@ -212,7 +212,7 @@ async fn where_info_is_not_permitted_everything_else_works_and_it_is_said_once()
     let client = Client::connect(format!("redis://ann:p@127.0.0.1:{}", server.port())).await;
     let client = client.unwrap();
     let lock = client.lock("l");
-    let reborn = || lock.session().core().server.reborn();
+    let reborn = || lock.session().core().server.reborn("");
     for _ in 0..3 {
         let guard = lock.lock().lease(LONG).await.unwrap();
         guard.unlock().await.unwrap();

@@ -56,7 +56,7 @@ impl Caller {
     }
 
     fn reborn(&self) -> Option<Moment> {
-        self.core.server.reborn()
+        self.core.server.reborn("")
     }
 
     /// A first acquire by this field, for a lease that outlives the test.

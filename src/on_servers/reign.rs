@@ -1,7 +1,7 @@
 //! A connection to a master that was switched is neither written to nor believed.
 
 use super::{Caller, Member, ms};
-use crate::server::{Connection, Failure, Private};
+use crate::server::{Connection, Failure};
 use crate::support::{Data, Redis, RedisServer};
 
 #[tokio::test]
@@ -10,15 +10,16 @@ async fn nothing_is_sent_on_a_connection_of_an_earlier_reign() {
     let redis = server.redis().await;
     let caller = Caller::connect(server.url()).await;
     let core = &caller.core;
-    let old = core.server.connection(ms(3000)).await.unwrap();
-    caller.core.server.source().end_reign();
+    let node = core.server.node("").unwrap();
+    let old = node.connection(ms(3000)).await.unwrap();
+    node.source().end_reign();
     let mut write = redis::cmd("SET");
     write.arg("k").arg("v");
     let answer = old.send(&write, ms(3000)).await;
     assert!(matches!(answer, Err(Failure::Unsent(_))), "{answer:?}");
     assert!(!redis.exists("k").await);
     // The next one leads to whoever is the master now.
-    let new = core.server.connection(ms(3000)).await.unwrap();
+    let new = node.connection(ms(3000)).await.unwrap();
     assert!(!new.is(&old));
     new.send(&write, ms(3000)).await.unwrap();
     assert!(redis.exists("k").await);
@@ -27,14 +28,14 @@ async fn nothing_is_sent_on_a_connection_of_an_earlier_reign() {
 #[tokio::test]
 async fn an_answer_that_comes_after_the_switch_is_none() {
     let member = Member::start().await;
-    let server = &member.core.server;
-    let old = server.connection(ms(3000)).await.unwrap();
+    let node = member.core.server.node("").unwrap();
+    let old = node.connection(ms(3000)).await.unwrap();
     member.server.pause();
     let mut write = redis::cmd("SET");
     write.arg("k").arg("v");
     let (answer, ()) = tokio::join!(old.send(&write, ms(5000)), async {
         tokio::time::sleep(ms(100)).await;
-        server.source().end_reign();
+        node.source().end_reign();
         member.server.resume();
     });
     // It may have run: there it did.
@@ -48,13 +49,14 @@ async fn a_connection_of_an_earlier_reign_is_not_killed_at_the_new_master() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let caller = Caller::connect(server.url()).await;
-    let (source, own) = (caller.core.server.source(), Private::new(ms(3000)));
+    let node = caller.core.server.node("").unwrap();
+    let source = node.source();
     for switched in [true, false] {
         let old = source.open_own(ms(3000)).await.unwrap();
         if switched {
             source.end_reign();
         }
-        own.kill(source, &old, ms(3000)).await;
+        node.kill(&old, ms(3000)).await;
         assert_eq!(is_listed(&redis, &old).await, switched);
     }
 }
@@ -64,17 +66,18 @@ async fn a_connection_of_an_earlier_reign_is_not_killed_at_the_new_master() {
 async fn a_connection_to_a_server_before_its_restart_is_not_killed_after_it() {
     let server = RedisServer::start().await;
     let caller = Caller::connect(server.url()).await;
-    let (source, own) = (caller.core.server.source(), Private::new(ms(3000)));
+    let node = caller.core.server.node("").unwrap();
+    let source = node.source();
     let old = source.open_own(ms(3000)).await.unwrap();
     server.restart(Data::Lost).await;
-    own.kill(source, &old, ms(3000)).await;
+    node.kill(&old, ms(3000)).await;
     let redis = server.redis().await;
     let stats = redis.commandstats().await;
     // Redis 6.2 does not count it by itself.
     assert!(!stats.contains_key("client|kill"), "{stats:?}");
     // One of the new server's is.
     let new = source.open_own(ms(3000)).await.unwrap();
-    own.kill(source, &new, ms(3000)).await;
+    node.kill(&new, ms(3000)).await;
     assert!(!is_listed(&redis, &new).await);
 }
 

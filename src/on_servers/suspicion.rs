@@ -11,7 +11,7 @@ use crate::support::{Action, Data, RedisServer, eventually, named};
 async fn without_suspicion_nobody_is_asked() {
     let member = Member::start().await;
     let before = member.proxy.commands().len();
-    assert!(member.core.server.suspected().is_none());
+    assert!(member.core.server.suspected("").is_none());
     tokio::time::sleep(ms(700)).await;
     assert_eq!(member.proxy.commands().len(), before);
 }
@@ -159,8 +159,8 @@ async fn a_pool_of_two_has_room_for_the_question() {
     let client = Client::builder().pool(pool).build().await.unwrap();
     let core = client.lock("l").session().core().clone();
     for _ in 0..2 {
-        core.server.suspect(&Failure::Silent(ms(20)));
-        let cleared = async || core.server.suspected().is_none();
+        core.server.suspect("", &Failure::Silent(ms(20)));
+        let cleared = async || core.server.suspected("").is_none();
         eventually(ms(2000), "it is cleared", cleared).await;
     }
 }
@@ -170,17 +170,17 @@ async fn the_first_reason_stands_until_it_is_cleared() {
     let member = Member::start().await;
     member.server.pause();
     let server = &member.core.server;
-    server.suspect(&Failure::Silent(ms(20)));
-    server.suspect(&Failure::Unsent("later".into()));
-    let why = server.suspected();
+    server.suspect("", &Failure::Silent(ms(20)));
+    server.suspect("", &Failure::Unsent("later".into()));
+    let why = server.suspected("");
     assert!(
         matches!(why, Some(Failure::Silent(limit)) if limit == ms(20)),
         "{why:?}"
     );
     member.server.resume();
     eventually(SOON, "it is cleared", async || !member.suspected()).await;
-    server.suspect(&Failure::Unsent("again".into()));
-    let why = server.suspected();
+    server.suspect("", &Failure::Unsent("again".into()));
+    let why = server.suspected("");
     assert!(
         matches!(&why, Some(Failure::Unsent(cause)) if &**cause == "again"),
         "{why:?}"
@@ -212,11 +212,11 @@ async fn an_address_names_no_user_and_no_password() {
 
 impl Member {
     fn suspect(&self) {
-        self.core.server.suspect(&Failure::Silent(ms(20)));
+        self.core.server.suspect("", &Failure::Silent(ms(20)));
     }
 
     fn suspected(&self) -> bool {
-        self.core.server.suspected().is_some()
+        self.core.server.suspected("").is_some()
     }
 
     /// Lets the background connect, by a suspicion that is unfounded.

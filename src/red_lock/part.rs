@@ -95,7 +95,7 @@ impl Part {
                     .quarantine_on_server
                     .then(|| quarantine::period(taking.max_lease)),
                 register: taking.is_fenced,
-                reborn: core.server.reborn_since(),
+                reborn: core.server.reborn_since(self.key.key()),
             };
             if let Some(left) = self.quarantined(taking) {
                 return Ok(Told::from(Answer::Quarantined(left)));
@@ -123,7 +123,7 @@ impl Part {
                 value: register.value,
                 time: register.time,
                 // Asked as one that it is no more, it said nothing that counts.
-                reborn: register.fresh || core.server.reborn_since() != guards.reborn,
+                reborn: register.fresh || core.server.reborn_since(self.key.key()) != guards.reborn,
             });
             if let Some(left) = looked.quarantined {
                 return Ok(Told::from(Answer::Quarantined(left)));
@@ -195,7 +195,8 @@ impl Part {
             Ok(answer) => answer,
             Err(_) => {
                 // It may come yet; but nothing more is asked before it does.
-                core.server.suspect(&Failure::Silent(until.since(now)));
+                core.server
+                    .suspect(self.key.key(), &Failure::Silent(until.since(now)));
                 answer.await
             }
         };
@@ -262,7 +263,7 @@ impl Part {
     /// An error if it is known that it would not answer.
     fn has_answered(&self) -> Result<(), Error> {
         self.core().open()?;
-        match self.core().server.suspected() {
+        match self.core().server.suspected(self.key.key()) {
             Some(failure) => Err(failure.into()),
             None => Ok(()),
         }
@@ -271,7 +272,11 @@ impl Part {
     /// How long the instance does not count, because it may have lost its data.
     fn quarantined(&self, taking: &Taking) -> Option<Duration> {
         let core = self.core();
-        quarantine::left(core.server.reborn(), taking.max_lease, core.clock.now())
+        quarantine::left(
+            core.server.reborn(self.key.key()),
+            taking.max_lease,
+            core.clock.now(),
+        )
     }
 
     /// Asks it nothing more until it has answered a probe, if it did not answer.
@@ -281,7 +286,7 @@ impl Part {
             Error::Unavailable { cause } => Failure::Unsent(cause.clone()),
             _ => return,
         };
-        self.core().server.suspect(&failure);
+        self.core().server.suspect(self.key.key(), &failure);
     }
 }
 

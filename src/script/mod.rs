@@ -88,7 +88,9 @@ impl Call<'_> {
         time: Allotted,
         sent: &mut Sent,
     ) -> Result<Value, Failure> {
-        server.call(|whole| self.command(whole), time, sent).await
+        let key = self.keys.first().copied().unwrap_or_default();
+        let script = |whole| self.command(whole);
+        server.call(key, script, time, sent).await
     }
 
     /// Runs it once on one connection.

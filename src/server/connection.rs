@@ -195,6 +195,11 @@ impl Connection {
         own.reign == others.reign && own.reborn.get() == others.reborn.get()
     }
 
+    /// It leads to the server with this identity.
+    pub(super) fn is_of(&self, identity: &Arc<Identity>) -> bool {
+        Arc::ptr_eq(&self.inner.identity, identity)
+    }
+
     /// It leads to the server that is the master now, as far as is known.
     pub(super) fn is_current(&self) -> bool {
         self.inner.reign == self.inner.identity.reign()

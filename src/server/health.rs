@@ -3,6 +3,7 @@
 //! Who found it silent says so, and asks it nothing more; the client's own thread asks, one question
 //! at a time, until it answers. So nothing piles up at a server that stands still.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
@@ -10,15 +11,23 @@ use tokio::sync::Notify;
 
 use super::failure::Failure;
 
-#[derive(Default)]
 pub(super) struct Health {
     /// True while `why` is there: all that is read while nothing is wrong.
     suspect: AtomicBool,
     why: Mutex<Option<Failure>>,
-    changed: Notify,
+    /// Told when it falls under suspicion; the deployment's servers share it.
+    changed: Arc<Notify>,
 }
 
 impl Health {
+    pub(super) fn new(changed: Arc<Notify>) -> Self {
+        Self {
+            suspect: AtomicBool::new(false),
+            why: Mutex::default(),
+            changed,
+        }
+    }
+
     /// The first reason stands: those after it follow from it.
     pub(super) fn suspect(&self, failure: &Failure) {
         let mut why = self.why.lock();
@@ -43,12 +52,5 @@ impl Health {
         let mut why = self.why.lock();
         self.suspect.store(false, Ordering::Release);
         why.take().is_some()
-    }
-
-    /// Waits until the server is under suspicion. For one caller: the client's own thread.
-    pub(super) async fn until_suspect(&self) {
-        while !self.suspect.load(Ordering::Acquire) {
-            self.changed.notified().await;
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! One deployment of Redis: a standalone server, or a master that sentinels watch over.
+//! One deployment of Redis: a standalone server, a master that sentinels watch over, or a cluster.
 //!
 //! Everything above says what to run; only this module knows connections and their failures.
 
@@ -7,32 +7,39 @@ mod connection;
 mod failure;
 mod health;
 mod identity;
+mod node;
 mod private;
 mod sentinel;
 mod source;
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
+use redis::aio::PubSub;
 use redis::{Cmd, Value};
+use tokio::sync::{Notify, watch};
 
 use crate::clock::{Clock, Moment};
 
 pub(crate) use address::Address;
 pub(crate) use connection::Connection;
-use connection::Slot;
 pub(crate) use failure::Failure;
 use failure::Remedy;
-use health::Health;
-pub(crate) use private::Private;
+pub(crate) use node::Node;
 pub(crate) use source::Source;
 
-/// The server of one client, and the connection that its callers share.
+/// The servers of one client.
 pub(crate) struct Server {
-    source: Source,
+    nodes: Nodes,
     clock: Clock,
     command_timeout: Duration,
-    slot: Slot,
-    health: Health,
+    /// A server fell silent.
+    suspicions: Arc<Notify>,
+}
+
+enum Nodes {
+    One(Arc<Node>),
 }
 
 /// When a call begins, and when it has to be over.
@@ -63,68 +70,144 @@ impl Sent {
     }
 }
 
+/// Shows where connections go, never with what password.
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.nodes {
+            Nodes::One(node) => node.source().fmt(f),
+        }
+    }
+}
+
 impl Server {
-    pub(crate) fn new(source: Source, clock: Clock, command_timeout: Duration) -> Self {
+    /// One server, or one master; its watchdog renews leases of this length.
+    pub(crate) fn new(
+        source: Source,
+        clock: Clock,
+        command_timeout: Duration,
+        lease: Duration,
+    ) -> Self {
+        let suspicions = Arc::new(Notify::new());
+        let node = Node::new(source, lease, &suspicions);
         Self {
-            source,
+            nodes: Nodes::One(Arc::new(node)),
             clock,
             command_timeout,
-            slot: Slot::default(),
-            health: Health::default(),
+            suspicions,
         }
     }
 
-    pub(crate) fn source(&self) -> &Source {
-        &self.source
+    /// The server that has this key.
+    pub(crate) fn node(&self, _key: &str) -> Result<Arc<Node>, Failure> {
+        match &self.nodes {
+            Nodes::One(node) => Ok(node.clone()),
+        }
     }
 
-    /// Host and port, a unix socket's path, or "pool"; never a user or password.
+    /// All servers that have keys, as far as they are known.
+    fn nodes(&self) -> Vec<Arc<Node>> {
+        match &self.nodes {
+            Nodes::One(node) => vec![node.clone()],
+        }
+    }
+
+    /// Takes a crowd apart so that the keys of each part may be in one command.
+    pub(crate) fn split<T>(&self, crowd: Vec<T>, _key: impl Fn(&T) -> &str) -> Vec<Vec<T>> {
+        match &self.nodes {
+            Nodes::One(_) => vec![crowd],
+        }
+    }
+
+    /// The server that this connection leads to.
+    fn node_of(&self, connection: &Connection) -> Option<Arc<Node>> {
+        let leads_to = |node: &Arc<Node>| node.source().has(connection);
+        self.nodes().into_iter().find(leads_to)
+    }
+
+    /// Host and port, a unix socket's path, a master's name, or "pool"; never a user or password.
     pub(crate) fn address(&self) -> String {
-        self.source.address()
-    }
-
-    /// Says that the server does not answer. Until it does, the client's own thread asks it one
-    /// question at a time, and everybody else had better ask nothing.
-    pub(crate) fn suspect(&self, failure: &Failure) {
-        self.health.suspect(failure);
-    }
-
-    /// Why the server is thought not to answer, if it is.
-    pub(crate) fn suspected(&self) -> Option<Failure> {
-        self.health.suspected()
-    }
-
-    /// Waits until the server is under suspicion. For one caller: the client's own thread.
-    pub(crate) async fn until_suspect(&self) {
-        self.health.until_suspect().await;
-    }
-
-    /// The server answered a probe.
-    pub(crate) fn answered(&self) {
-        if self.health.answered() {
-            tracing::debug!(server = self.address(), "the server answers again");
+        match &self.nodes {
+            Nodes::One(node) => node.address(),
         }
     }
 
-    /// When this client last saw that the server is another than before, and so may have come back
-    /// without its data. Known before an answer of the new one is given.
-    pub(crate) fn reborn(&self) -> Option<Moment> {
-        self.source.identity().reborn()
+    /// Says that the server of this key does not answer: see [`Node::suspect`].
+    pub(crate) fn suspect(&self, key: &str, failure: &Failure) {
+        if let Ok(node) = self.node(key) {
+            node.suspect(failure);
+        }
     }
 
-    /// When that was by the server's own clock, in milliseconds; 0 if it never was.
-    pub(crate) fn reborn_since(&self) -> u64 {
-        self.source.identity().reborn_since()
+    /// Why the server of this key is thought not to answer, if it is.
+    pub(crate) fn suspected(&self, key: &str) -> Option<Failure> {
+        match self.node(key) {
+            Ok(node) => node.suspected(),
+            Err(failure) => Some(failure),
+        }
+    }
+
+    /// The servers that are thought not to answer.
+    pub(crate) fn suspects(&self) -> Vec<Arc<Node>> {
+        let mut nodes = self.nodes();
+        nodes.retain(|node| node.suspected().is_some());
+        nodes
+    }
+
+    /// Ends when another server may be under suspicion. For one caller: the client's own thread.
+    pub(crate) async fn suspicion(&self) {
+        self.suspicions.notified().await;
+    }
+
+    /// See [`Node::reborn`].
+    pub(crate) fn reborn(&self, key: &str) -> Option<Moment> {
+        self.node(key).ok()?.reborn()
+    }
+
+    /// See [`Node::reborn_since`].
+    pub(crate) fn reborn_since(&self, key: &str) -> u64 {
+        self.node(key).map_or(0, |node| node.reborn_since())
     }
 
     /// The server is this one, as it says itself, and its data is what it should be.
     pub(crate) fn trust(&self, who: String) {
-        self.source.identity().trust(who);
+        match &self.nodes {
+            Nodes::One(node) => node.trust(who),
+        }
     }
 
     /// Connects, so that a wrong address or password shows before the first lock.
     pub(crate) async fn connect(&self) -> Result<(), Failure> {
-        self.connection(self.command_timeout).await.map(drop)
+        match &self.nodes {
+            Nodes::One(node) => node.connection(self.command_timeout).await.map(drop),
+        }
+    }
+
+    /// Keeps looking who the masters are, this often, where that can change. Never ends.
+    pub(crate) async fn watch(&self, every: Duration) {
+        match &self.nodes {
+            Nodes::One(node) => node.source().watch(every).await,
+        }
+    }
+
+    /// A connection for messages, where an address is known.
+    pub(crate) async fn open_pubsub(&self, limit: Duration) -> Result<PubSub, Failure> {
+        match &self.nodes {
+            Nodes::One(node) => node.source().open_pubsub(limit).await,
+        }
+    }
+
+    /// Another server may take a server's place, with less than that one knew.
+    pub(crate) fn is_switched(&self) -> bool {
+        match &self.nodes {
+            Nodes::One(node) => node.source().is_switched(),
+        }
+    }
+
+    /// Counts the times that a server took another's place.
+    pub(crate) fn switches(&self) -> watch::Receiver<u64> {
+        match &self.nodes {
+            Nodes::One(node) => node.source().reigns(),
+        }
     }
 
     /// Sends a script on the callers' connection until it is answered, cannot succeed, or `until`
@@ -135,6 +218,7 @@ impl Server {
     /// `sent` tells what may have run.
     pub(crate) async fn call(
         &self,
+        key: &str,
         script: impl Fn(bool) -> Cmd,
         time: Allotted,
         sent: &mut Sent,
@@ -144,7 +228,7 @@ impl Server {
         let mut whole = false;
         let mut refusal = None;
         loop {
-            let failure = match self.call_once(&script(whole), now, until, sent).await {
+            let failure = match self.call_once(key, &script(whole), now, until, sent).await {
                 Ok(value) => return Ok(value),
                 Err(Failure::Refused { code, .. }) if code == "NOSCRIPT" && !whole => {
                     whole = true;
@@ -157,7 +241,7 @@ impl Server {
                 Remedy::GiveUp => return Err(failure),
                 Remedy::Reconnect => {
                     if let Some(broken) = &sent.on {
-                        self.slot.remove(broken);
+                        self.abandon(broken);
                     }
                 }
                 Remedy::Wait => {}
@@ -182,15 +266,17 @@ impl Server {
 
     async fn call_once(
         &self,
+        key: &str,
         command: &Cmd,
         mut now: Moment,
         until: Moment,
         sent: &mut Sent,
     ) -> Result<Value, Failure> {
-        let connection = match self.slot.current() {
+        let node = self.node(key)?;
+        let connection = match node.current() {
             Some(current) => current,
             None => {
-                let opened = self.connection(self.limit(now, until)).await?;
+                let opened = node.connection(self.limit(now, until)).await?;
                 now = self.clock.now();
                 opened
             }
@@ -207,18 +293,6 @@ impl Server {
         answer
     }
 
-    /// The callers' connection, opened if there is none, within `limit`.
-    pub(crate) async fn connection(&self, limit: Duration) -> Result<Connection, Failure> {
-        if let Some(current) = self.slot.current() {
-            return Ok(current);
-        }
-        // Boxed: what opens a connection is large, and part of every call otherwise.
-        let opened = self.slot.get(Box::pin(self.source.open(limit)));
-        tokio::time::timeout(limit, opened)
-            .await
-            .unwrap_or_else(|_| Err(Failure::Unsent("no connection in time".into())))
-    }
-
     /// Gives up the connection of a call that was not answered and that nobody settles: it may be
     /// half open, and no later question would find out.
     pub(crate) fn abandon_silent(&self, answer: &Result<Value, Failure>, sent: &Sent) {
@@ -229,12 +303,24 @@ impl Server {
 
     /// Gives up a connection that does not answer: the next call opens another.
     pub(crate) fn abandon(&self, connection: &Connection) {
-        self.slot.remove(connection);
+        for node in self.nodes() {
+            node.abandon(connection);
+        }
     }
 
-    /// Closes the callers' connection once nobody waits for an answer on it.
+    /// Asks the server to close a connection that was given up: see [`Node::kill`].
+    pub(crate) async fn kill(&self, old: &Connection, limit: Duration) {
+        // One that is not there any more runs nothing that counts.
+        if let Some(node) = self.node_of(old) {
+            node.kill(old, limit).await;
+        }
+    }
+
+    /// Closes the callers' connections once nobody waits for an answer on them.
     pub(crate) fn disconnect(&self) {
-        self.slot.clear();
+        for node in self.nodes() {
+            node.disconnect();
+        }
     }
 
     /// What one command may take that begins now.

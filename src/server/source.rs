@@ -162,6 +162,11 @@ impl Source {
         &self.identity
     }
 
+    /// It opened this connection.
+    pub(super) fn has(&self, connection: &Connection) -> bool {
+        connection.is_of(&self.identity)
+    }
+
     /// Host and port, a unix socket's path, a master's name, or "pool"; never a user or password.
     pub(super) fn address(&self) -> String {
         self.identity.address().to_owned()

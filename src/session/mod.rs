@@ -99,7 +99,7 @@ impl Core {
         let core = Self {
             id,
             prefix: format!("{id}:"),
-            holds: Holds::new(clock.clone(), server.source().is_switched()),
+            holds: Holds::new(clock.clone(), server.is_switched()),
             waiters: Arc::new(waiters),
             upkeep: Upkeep::default(),
             clock,

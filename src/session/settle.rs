@@ -9,7 +9,7 @@ use super::Core;
 use crate::error::LostReason;
 use crate::hold::{Command, Hold, Phase, State};
 use crate::script::{self, Settled};
-use crate::server::{Connection, Failure, Private};
+use crate::server::{Connection, Failure};
 
 /// A hold whose count in Redis is not, or may not be, what it is here.
 pub(crate) struct Job {
@@ -79,16 +79,18 @@ impl Job {
 /// Does a job on the background's own connection, or where the job's last command went. Every error
 /// is tried again until the hold's lease is over (design: invariant 6). `room` is taken for each try
 /// only, so that what cannot succeed keeps nothing else waiting.
-pub(crate) async fn settle(core: &Core, own: &Private, room: &Semaphore, mut job: Job) {
+pub(crate) async fn settle(core: &Core, room: &Semaphore, mut job: Job) {
     let hold = &job.hold;
     let limit = core.server.command_timeout();
-    let source = core.server.source();
     let mut pause = SHORTEST_PAUSE;
     let answered = loop {
         let trying = room.acquire().await;
         let connection = match &job.on {
             Some(connection) => Ok(connection.clone()),
-            None => own.connection(source, limit).await,
+            None => match core.server.node(hold.key().key()) {
+                Ok(node) => node.own_connection(limit).await,
+                Err(failure) => Err(failure),
+            },
         };
         let target = hold.state().target();
         let settled = match &connection {
@@ -117,9 +119,9 @@ pub(crate) async fn settle(core: &Core, own: &Private, room: &Semaphore, mut job
         if let Some(old) = job.on.take() {
             // It does not answer, so what was sent on it may run at any later time.
             core.server.abandon(&old);
-            own.kill(source, &old, limit).await;
+            core.server.kill(&old, limit).await;
         } else if let (Ok(connection), true) = (&connection, failure.is_ambiguous()) {
-            own.abandon(connection);
+            core.server.abandon(connection);
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);

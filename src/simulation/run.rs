@@ -221,7 +221,12 @@ fn client(
     let ms = Duration::from_millis;
     let clock = Clock::simulated(clock);
     let source = Source::simulated(Wiring(network.clone()), &clock);
-    let server = Server::new(source, clock.clone(), ms(plan.command_timeout_ms));
+    let server = Server::new(
+        source,
+        clock.clone(),
+        ms(plan.command_timeout_ms),
+        ms(plan.watchdog_lease_ms),
+    );
     let settings = Settings {
         watchdog_lease: ms(plan.watchdog_lease_ms),
         poll_cap: ms(plan.poll_cap_ms),

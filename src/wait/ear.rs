@@ -10,7 +10,7 @@ use crate::clock::Moment;
 use crate::error::Error;
 use crate::key::LockKey;
 use crate::owner::Owner;
-use crate::server::Source;
+use crate::server::Server;
 
 /// Hears when a lock may be free, and waits for it in nobody's way: for those who want it together with
 /// others only, which may be long after it is free. Gone when dropped.
@@ -51,7 +51,7 @@ impl Waiters {
     pub(super) async fn subscribed(
         self: &Arc<Self>,
         key: &Arc<LockKey>,
-        source: &Source,
+        server: &Server,
         limit: Duration,
     ) {
         // Before the wish can be seen: who sees it and finds nobody at it opens a connection.
@@ -64,7 +64,7 @@ impl Waiters {
             queue.subscription(|| self.subscriptions.subscribe(key))
         };
         if let Some(opening) = opening {
-            opening.open(source, limit).await;
+            opening.open(server, limit).await;
         }
         subscription.settled().await;
     }
@@ -82,8 +82,8 @@ impl Ear {
     /// # Cancel safety
     ///
     /// The subscription stays; a connection that was being opened is opened elsewhere.
-    pub(crate) async fn subscribed(&self, source: &Source, limit: Duration) {
-        self.waiters.subscribed(&self.key, source, limit).await;
+    pub(crate) async fn subscribed(&self, server: &Server, limit: Duration) {
+        self.waiters.subscribed(&self.key, server, limit).await;
     }
 }
 

@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::Waiters;
-use crate::server::Source;
+use crate::server::Server;
 
 /// What becomes of the one connection for messages.
 #[derive(Default)]
@@ -106,8 +106,8 @@ impl Messages {
 
 impl Opening {
     /// Opens the connection and reads it, on the runtime that this is called on.
-    pub(super) async fn open(self, source: &Source, limit: Duration) {
-        if let Some(connection) = open(source, limit).await {
+    pub(super) async fn open(self, server: &Server, limit: Duration) {
+        if let Some(connection) = open(server, limit).await {
             self.hand_over(connection);
         }
     }
@@ -149,9 +149,9 @@ impl Drop for Opening {
 }
 
 /// Opens a connection for messages; `None` if there is none within `limit`.
-pub(crate) async fn open(source: &Source, limit: Duration) -> Option<PubSub> {
+pub(crate) async fn open(server: &Server, limit: Duration) -> Option<PubSub> {
     // Boxed: it is large, and part of every acquire otherwise.
-    match tokio::time::timeout(limit, Box::pin(source.open_pubsub(limit))).await {
+    match tokio::time::timeout(limit, Box::pin(server.open_pubsub(limit))).await {
         Ok(Ok(connection)) => return Some(connection),
         Ok(Err(failure)) => tracing::debug!(?failure, "no connection for messages"),
         Err(_) => tracing::debug!("no connection for messages in time"),

@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::hold::Hold;
 use crate::key::{ByKey, LockKey};
 use crate::owner::Owner;
-use crate::server::Source;
+use crate::server::Server;
 
 pub use backoff::{Backoff, Wake};
 pub(crate) use ear::Ear;
@@ -296,8 +296,8 @@ impl Place {
     /// # Cancel safety
     ///
     /// The subscription stays; a connection that was being opened is opened elsewhere.
-    pub(crate) async fn subscribed(&self, source: &Source, limit: Duration) {
-        self.waiters.subscribed(&self.key, source, limit).await;
+    pub(crate) async fn subscribed(&self, server: &Server, limit: Duration) {
+        self.waiters.subscribed(&self.key, server, limit).await;
     }
 }
 

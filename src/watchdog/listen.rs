@@ -26,12 +26,12 @@ pub(super) async fn keep_listening(core: &Arc<Core>) {
         }
         let limit = core.server.command_timeout();
         let messages = core.waiters.messages();
-        let mut reigns = core.server.source().reigns();
+        let mut reigns = core.server.switches();
         let switched = reigns.changed();
         if let Some(line) = messages.take(limit).await {
             pause = SHORTEST_PAUSE;
             hear(core, line, reconnected, switched).await;
-        } else if let Some(connection) = open_messages(core.server.source(), limit).await {
+        } else if let Some(connection) = open_messages(&core.server, limit).await {
             pause = SHORTEST_PAUSE;
             hear_here(core, connection, reconnected, switched).await;
         }

@@ -25,7 +25,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, LostReason};
 use crate::hold::{Hold, Phase, State};
-use crate::server::Private;
 use crate::session::{Core, Job, settle};
 
 /// Starts the thread. It ends after `core.ending` is cancelled; the token tells when it has.
@@ -83,13 +82,12 @@ fn supervise(core: &Arc<Core>, runtime: &Runtime, jobs: &mut UnboundedReceiver<J
 }
 
 pub(crate) async fn watch(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
-    let own = Arc::new(Private::new(core.settings.watchdog_lease));
-    let mut settling = Settling::new(core, &own);
+    let mut settling = Settling::new(core);
     {
-        let mut renewing = pin!(renew::keep_renewing(core, &own));
+        let mut renewing = pin!(renew::keep_renewing(core));
         let mut listening = pin!(listen::keep_listening(core));
-        let mut keeping_up = pin!(upkeep::keep_up(core, &own));
-        let mut probing = pin!(probe::keep_probing(core, &own));
+        let mut keeping_up = pin!(upkeep::keep_up(core));
+        let mut probing = pin!(probe::keep_probing(core));
         let mut following = pin!(switch::keep_following(core));
         loop {
             tokio::select! {
@@ -116,26 +114,24 @@ pub(crate) async fn watch(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
 /// Settlements under way.
 struct Settling<'a> {
     core: &'a Arc<Core>,
-    own: &'a Arc<Private>,
     tasks: JoinSet<()>,
     room: Arc<Semaphore>,
 }
 
 impl<'a> Settling<'a> {
-    fn new(core: &'a Arc<Core>, own: &'a Arc<Private>) -> Self {
+    fn new(core: &'a Arc<Core>) -> Self {
         Self {
             core,
-            own,
             tasks: JoinSet::new(),
             room: Arc::new(Semaphore::new(AT_ONCE)),
         }
     }
 
     fn begin(&mut self, mut job: Job) {
-        let (core, own, room) = (self.core.clone(), self.own.clone(), self.room.clone());
+        let (core, room) = (self.core.clone(), self.room.clone());
         self.tasks.spawn(async move {
             job.turn().await;
-            settle(&core, &own, &room, job).await;
+            settle(&core, &room, job).await;
         });
     }
 

@@ -1,31 +1,52 @@
 //! Asking a server that is thought to be silent whether it answers again.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 
-use crate::server::{Connection, Failure, Private};
+use crate::server::{Connection, Failure, Node};
 use crate::session::Core;
 
-/// Asks while the server is under suspicion, and nothing otherwise.
-pub(super) async fn keep_probing(core: &Core, own: &Private) {
+/// Asks each server that is under suspicion, and nothing otherwise.
+pub(super) async fn keep_probing(core: &Core) {
+    let mut asking: FuturesUnordered<_> = FuturesUnordered::new();
+    let mut asked: Vec<Arc<Node>> = Vec::new();
     loop {
-        core.server.until_suspect().await;
-        until_it_answers(core, own).await;
-        core.server.answered();
-        // What they met with is over.
-        core.waiters.wake_all();
+        for node in core.server.suspects() {
+            if !asked.iter().any(|known| Arc::ptr_eq(known, &node)) {
+                asked.push(node.clone());
+                asking.push(probe(core, node));
+            }
+        }
+        tokio::select! {
+            Some(node) = asking.next() => {
+                asked.retain(|known| !Arc::ptr_eq(known, &node));
+                // What they met with is over.
+                core.waiters.wake_all();
+            }
+            () = core.server.suspicion() => {}
+        }
     }
+}
+
+/// Asks one server until it answers, or does not matter any more.
+async fn probe(core: &Core, node: Arc<Node>) -> Arc<Node> {
+    tokio::select! {
+        () = until_it_answers(core, &node) => node.answered(),
+        () = node.until_left() => {}
+    }
+    node
 }
 
 /// Asks one question at a time on one connection. It may be the connection that is silent, and not the
 /// server: then the same is asked on another before leases that wait for the answer are over, later each
 /// time, and the first answer to any is one.
-async fn until_it_answers(core: &Core, own: &Private) {
+async fn until_it_answers(core: &Core, node: &Node) {
     let limit = core.server.command_timeout();
-    let mut patience = match core.server.suspected() {
+    let mut patience = match node.suspected() {
         // Whoever waited so long has several times as long until it is too late.
         Some(Failure::Silent(waited)) => (waited * 2).max(SHORTEST_PATIENCE).min(limit),
         _ => limit,
@@ -33,7 +54,7 @@ async fn until_it_answers(core: &Core, own: &Private) {
     let mut pause = SHORTEST_PAUSE;
     let mut under_way = FuturesUnordered::new();
     loop {
-        let failed = match own.connection(core.server.source(), limit).await {
+        let failed = match node.own_connection(limit).await {
             Ok(connection) => {
                 // The others may have been answered while it was opened.
                 loop {
@@ -53,7 +74,7 @@ async fn until_it_answers(core: &Core, own: &Private) {
                             Ok(()) => return,
                             Err(failure) => {
                                 if failure.is_ambiguous() {
-                                    own.abandon(&asked);
+                                    node.abandon(&asked);
                                 }
                                 if under_way.is_empty() {
                                     break Some(failure);
@@ -61,7 +82,7 @@ async fn until_it_answers(core: &Core, own: &Private) {
                             }
                         },
                         () = &mut silence => {
-                            own.abandon(&connection);
+                            node.abandon(&connection);
                             break None;
                         }
                     }

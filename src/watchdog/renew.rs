@@ -4,6 +4,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
@@ -13,17 +15,17 @@ use crate::error::LostReason;
 use crate::hold::{Hold, Phase};
 use crate::key::LockKey;
 use crate::script::{self, Renewed};
-use crate::server::{Failure, Private};
+use crate::server::Failure;
 use crate::session::Core;
 
 /// Renews and expires holds for ever.
-pub(super) async fn keep_renewing(core: &Arc<Core>, own: &Arc<Private>) {
+pub(super) async fn keep_renewing(core: &Arc<Core>) {
     let lease = core.settings.watchdog_lease;
     let room = Arc::new(Semaphore::new(AT_ONCE));
     let mut batches = JoinSet::new();
     let mut next_batch = Moment(0);
     let mut early = Duration::ZERO;
-    let mut reigns = core.server.source().reigns();
+    let mut reigns = core.server.switches();
     loop {
         while let Some(done) = batches.try_join_next() {
             pass_on_panic(done);
@@ -57,7 +59,7 @@ pub(super) async fn keep_renewing(core: &Arc<Core>, own: &Arc<Private>) {
                 next_batch = next_batch.max(now) + pause;
             }
             if let Some(room) = room {
-                batches.spawn(renew(core.clone(), own.clone(), due.renew, lease, room));
+                batches.spawn(renew(core.clone(), due.renew, lease, room));
             }
             // Being awake, it sends what it would be woken for right after.
             early = lease / TOGETHER;
@@ -77,12 +79,21 @@ pub(super) async fn keep_renewing(core: &Arc<Core>, own: &Arc<Private>) {
 
 async fn renew(
     core: Arc<Core>,
-    own: Arc<Private>,
     holds: Vec<(Arc<Hold>, Duration)>,
     lease: Duration,
     _room: OwnedSemaphorePermit,
 ) {
-    let (sent, answers) = match send(&core, &own, &holds, lease).await {
+    let parts = core.server.split(holds, |(hold, _)| hold.key().key());
+    let mut renewing: FuturesUnordered<_> = parts
+        .into_iter()
+        .map(|part| renew_together(&core, part, lease))
+        .collect();
+    while renewing.next().await.is_some() {}
+}
+
+/// Renews holds whose keys may be in one command.
+async fn renew_together(core: &Core, holds: Vec<(Arc<Hold>, Duration)>, lease: Duration) {
+    let (sent, answers) = match send(core, &holds, lease).await {
         (sent, Ok(answers)) => (sent, answers),
         (sent, Err(failure)) => {
             report_failing(&holds, &failure);
@@ -131,18 +142,20 @@ fn report_failing(holds: &[(Arc<Hold>, Duration)], failure: &Failure) {
 /// One batch, and the moment before it was sent.
 async fn send(
     core: &Core,
-    own: &Private,
     holds: &[(Arc<Hold>, Duration)],
     lease: Duration,
 ) -> (Moment, Result<Vec<Renewed>, Failure>) {
-    let connection = match own.connection(core.server.source(), lease / 6).await {
-        Ok(connection) => connection,
+    let key = holds.first().map_or("", |(hold, _)| hold.key().key());
+    let connected = async {
+        let node = core.server.node(key)?;
+        let connection = node.own_connection(lease / 6).await?;
+        node.vouch(core.clock.now(), lease)?;
+        Ok((node, connection))
+    };
+    let (node, connection) = match connected.await {
+        Ok(connected) => connected,
         Err(failure) => return (core.clock.now(), Err(failure)),
     };
-    let now = core.clock.now();
-    if let Err(failure) = core.server.source().vouch(now, lease) {
-        return (now, Err(failure));
-    }
     let fields: Vec<(&LockKey, String, Duration)> = holds
         .iter()
         .map(|(hold, lease)| (&**hold.key(), core.field(hold), *lease))
@@ -156,12 +169,12 @@ async fn send(
         // elsewhere.
         () = tokio::time::sleep(lease / 8) => {
             // Others shall not wait on a connection that is silent; this answer may still come.
-            own.abandon(&connection);
+            node.abandon(&connection);
             answer.await
         }
     };
     if answer.as_ref().is_err_and(Failure::is_ambiguous) {
-        own.abandon(&connection);
+        node.abandon(&connection);
     }
     (sent, answer)
 }

@@ -7,13 +7,12 @@ use crate::session::{Core, Job};
 
 /// Keeps looking who the master is, and what became of the holds when it was switched.
 pub(super) async fn keep_following(core: &Arc<Core>) {
-    let source = core.server.source();
-    let mut reigns = source.reigns();
+    let mut switches = core.server.switches();
     let every = (core.settings.watchdog_lease / 6).clamp(OFTEN, SELDOM);
     let following = async {
         loop {
             tokio::select! {
-                switched = reigns.changed() => if switched.is_err() { return },
+                switched = switches.changed() => if switched.is_err() { return },
                 () = tokio::time::sleep(SELDOM) => {
                     core.holds.forget_gone();
                     continue;
@@ -27,7 +26,7 @@ pub(super) async fn keep_following(core: &Arc<Core>) {
             }
         }
     };
-    tokio::join!(source.watch(every), following);
+    tokio::join!(core.server.watch(every), following);
 }
 
 /// What the last master knew that was not replicated in time is gone: what it granted and what it was

@@ -11,11 +11,11 @@ use crate::clock::Moment;
 use crate::error::LostReason;
 use crate::key::LockKey;
 use crate::script::{self, Renewed};
-use crate::server::{Failure, Private};
+use crate::server::Failure;
 use crate::session::{Core, Extension};
 
 /// Looks after them for ever.
-pub(super) async fn keep_up(core: &Arc<Core>, own: &Arc<Private>) {
+pub(super) async fn keep_up(core: &Arc<Core>) {
     let mut tasks = JoinSet::new();
     loop {
         while let Some(done) = tasks.try_join_next() {
@@ -24,7 +24,9 @@ pub(super) async fn keep_up(core: &Arc<Core>, own: &Arc<Private>) {
         let mut extensions = core.upkeep.extensions();
         while !extensions.is_empty() {
             let rest = extensions.split_off(extensions.len().min(BATCH));
-            tasks.spawn(extend(core.clone(), own.clone(), extensions));
+            for part in core.server.split(extensions, |it| it.hold.key().key()) {
+                tasks.spawn(extend(core.clone(), part));
+            }
             extensions = rest;
         }
         let now = core.clock.now();
@@ -51,11 +53,11 @@ pub(super) async fn keep_up(core: &Arc<Core>, own: &Arc<Private>) {
     }
 }
 
-async fn extend(core: Arc<Core>, own: Arc<Private>, extensions: Vec<Extension>) {
+async fn extend(core: Arc<Core>, extensions: Vec<Extension>) {
     let longest = extensions.iter().map(|extension| extension.lease).max();
     let limit = longest.unwrap_or_default() / 3;
     let sent = core.clock.now();
-    let answers = send(&core, &own, &extensions, limit).await;
+    let answers = send(&core, &extensions, limit).await;
     let now = core.clock.now();
     for (index, extension) in extensions.into_iter().enumerate() {
         let Extension { hold, lease, .. } = &extension;
@@ -78,15 +80,15 @@ async fn extend(core: Arc<Core>, own: Arc<Private>, extensions: Vec<Extension>) 
 
 async fn send(
     core: &Core,
-    own: &Private,
     extensions: &[Extension],
     limit: Duration,
 ) -> Result<Vec<Renewed>, Failure> {
-    let source = core.server.source();
-    let connection = own.connection(source, limit).await?;
+    let key = extensions.first().map_or("", |it| it.hold.key().key());
+    let node = core.server.node(key)?;
+    let connection = node.own_connection(limit).await?;
     let now = core.clock.now();
     let leases = extensions.iter().map(|extension| extension.lease);
-    source.vouch(now, leases.min().unwrap_or_default())?;
+    node.vouch(now, leases.min().unwrap_or_default())?;
     let names: Vec<(&LockKey, String, Duration)> = extensions
         .iter()
         .map(|extension| {
@@ -101,12 +103,12 @@ async fn send(
         answers = &mut answers => answers,
         () = tokio::time::sleep(limit * 3 / 8) => {
             // Others shall not wait on a connection that is silent; this answer may still come.
-            own.abandon(&connection);
+            node.abandon(&connection);
             answers.await
         }
     };
     if answers.as_ref().is_err_and(Failure::is_ambiguous) {
-        own.abandon(&connection);
+        node.abandon(&connection);
     }
     answers
 }

@@ -1,0 +1,130 @@
+//! One server of a deployment: the connections to it, and what is known of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::connection::{Connection, Slot};
+use super::failure::Failure;
+use super::health::Health;
+use super::private::Private;
+use super::source::Source;
+use crate::clock::Moment;
+
+/// One server: the one of a standalone deployment, whoever the sentinels' master is, or one master of
+/// a cluster.
+pub(crate) struct Node {
+    source: Source,
+    /// What callers share.
+    callers: Slot,
+    /// What the watchdog's thread has for itself.
+    own: Private,
+    health: Health,
+}
+
+impl Node {
+    /// For the renewal of leases of this length. `suspicions` is told when the server falls silent.
+    pub(super) fn new(source: Source, lease: Duration, suspicions: &Arc<Notify>) -> Self {
+        Self {
+            source,
+            callers: Slot::default(),
+            own: Private::new(lease),
+            health: Health::new(suspicions.clone()),
+        }
+    }
+
+    pub(crate) fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// Host and port, a unix socket's path, a master's name, or "pool"; never a user or password.
+    pub(crate) fn address(&self) -> String {
+        self.source.address()
+    }
+
+    /// The callers' connection, opened if there is none, within `limit`.
+    pub(crate) async fn connection(&self, limit: Duration) -> Result<Connection, Failure> {
+        if let Some(current) = self.current() {
+            return Ok(current);
+        }
+        // Boxed: what opens a connection is large, and part of every call otherwise.
+        let opened = self.callers.get(Box::pin(self.source.open(limit)));
+        tokio::time::timeout(limit, opened)
+            .await
+            .unwrap_or_else(|_| Err(Failure::Unsent("no connection in time".into())))
+    }
+
+    /// The callers' connection, if there is one.
+    pub(super) fn current(&self) -> Option<Connection> {
+        self.callers.current()
+    }
+
+    /// The connection of the watchdog's thread, opened if there is none. For that thread only.
+    pub(crate) async fn own_connection(&self, limit: Duration) -> Result<Connection, Failure> {
+        self.own.connection(&self.source, limit).await
+    }
+
+    /// Gives up a connection that broke or does not answer: the next one who asks opens another.
+    pub(crate) fn abandon(&self, connection: &Connection) {
+        self.callers.remove(connection);
+        self.own.abandon(connection);
+    }
+
+    /// Asks the server to close a connection that was given up, so that nothing sent on it runs any
+    /// more. Best effort: it may not be permitted, and its id may not be known. For the watchdog's
+    /// thread only.
+    pub(crate) async fn kill(&self, old: &Connection, limit: Duration) {
+        self.own.kill(&self.source, old, limit).await;
+    }
+
+    /// Closes the callers' connection once nobody waits for an answer on it.
+    pub(super) fn disconnect(&self) {
+        self.callers.clear();
+    }
+
+    /// Says that the server does not answer. Until it does, the client's own thread asks it one
+    /// question at a time, and everybody else had better ask nothing.
+    pub(crate) fn suspect(&self, failure: &Failure) {
+        self.health.suspect(failure);
+    }
+
+    /// Why the server is thought not to answer, if it is.
+    pub(crate) fn suspected(&self) -> Option<Failure> {
+        self.health.suspected()
+    }
+
+    /// The server answered a probe.
+    pub(crate) fn answered(&self) {
+        if self.health.answered() {
+            tracing::debug!(server = self.address(), "the server answers again");
+        }
+    }
+
+    /// Waits until it is no server of the deployment any more.
+    pub(crate) async fn until_left(&self) {
+        std::future::pending().await
+    }
+
+    /// When this client last saw that the server is another than before, and so may have come back
+    /// without its data. Known before an answer of the new one is given.
+    pub(crate) fn reborn(&self) -> Option<Moment> {
+        self.source.identity().reborn()
+    }
+
+    /// When that was by the server's own clock, in milliseconds; 0 if it never was.
+    pub(crate) fn reborn_since(&self) -> u64 {
+        self.source.identity().reborn_since()
+    }
+
+    /// The server is this one, as it says itself, and its data is what it should be.
+    pub(super) fn trust(&self, who: String) {
+        self.source.identity().trust(who);
+    }
+
+    /// Fails if nobody has said for a lease, or some seconds, that the server is a master still: one
+    /// of before that comes back must not prolong anything.
+    pub(crate) fn vouch(&self, now: Moment, lease: Duration) -> Result<(), Failure> {
+        self.source.vouch(now, lease)
+    }
+}
