@@ -6,6 +6,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash, Hasher, Ra
 use std::sync::{Arc, LazyLock};
 
 use crate::error::Error;
+use crate::slot::slot;
 
 /// The longest name, in bytes, before and after the name mapper.
 const LONGEST: usize = 512;
@@ -62,6 +63,15 @@ impl LockKey {
             mapped,
             hash,
         })
+    }
+
+    /// Refuses a key that is in another slot of a cluster than its channel is.
+    pub(crate) fn check_slot(self) -> Result<Self, Error> {
+        if slot(self.key()) == slot(&self.channel()) {
+            return Ok(self);
+        }
+        let why = "its braces put the lock and its channel into different slots of the cluster";
+        Err(Error::invalid("lock name", why.to_owned()))
     }
 
     /// For a lock of several, which has an id and no key in Redis.

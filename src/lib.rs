@@ -118,6 +118,7 @@ mod server;
 mod session;
 #[cfg(test)]
 mod simulation;
+mod slot;
 /// Private servers and faulty networks, the integration tests' own.
 #[cfg(test)]
 #[allow(

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Client, ClientBuilder};
 use crate::error::{Error, Result};
 use crate::lease;
-use crate::server::{Address, Server, Source};
+use crate::server::{Address, Server};
 use crate::session::{Core, Session, Settings};
 use crate::wait::{Backoff, Wake};
 use crate::watchdog;
@@ -38,13 +38,14 @@ impl ClientBuilder {
         }
         let wake = self.wake_or_poll();
         let address = self.address()?;
-        let source = Source::new(address, self.pool, self.client_name, &self.clock)?;
-        let server = Server::new(
-            source,
-            self.clock.clone(),
+        let server = Server::at(
+            address,
+            self.pool,
+            self.client_name,
+            &self.clock,
             self.command_timeout,
             lease::whole(self.watchdog_lease),
-        );
+        )?;
         if !self.lazy {
             let connected = server.connect().await;
             connected.map_err(|failure| Error::from(failure).of_server(&server.address()))?;
@@ -69,15 +70,20 @@ impl ClientBuilder {
     }
 
     fn address(&self) -> Result<Option<Address>> {
-        let mut address = match (&self.url, &self.sentinel) {
-            (Some(_), Some(_)) => {
-                let why = "give a url or sentinels, not both".to_owned();
+        let mut address = match (&self.url, &self.sentinel, &self.cluster) {
+            (Some(url), None, None) => Address::parse(url)?,
+            (None, Some((name, urls)), None) => Address::sentinel(name, urls.clone(), None)?,
+            (None, None, Some(urls)) => Address::cluster(urls.clone())?,
+            (None, None, None) => return Ok(None),
+            _ => {
+                let why = "give one of a url, sentinels and a cluster".to_owned();
                 return Err(Error::invalid("client", why));
             }
-            (Some(url), None) => Address::parse(url)?,
-            (None, Some((name, urls))) => Address::sentinel(name, urls.clone(), None)?,
-            (None, None) => return Ok(None),
         };
+        if matches!(address, Address::Cluster { .. }) && self.database.is_some_and(|it| it != 0) {
+            let why = "a cluster has database 0 only".to_owned();
+            return Err(Error::invalid("database", why));
+        }
         address.change(|mut settings| {
             if let Some(user) = &self.username {
                 settings = settings.set_username(user);
@@ -94,7 +100,7 @@ impl ClientBuilder {
     }
 
     fn has_address(&self) -> bool {
-        self.url.is_some() || self.sentinel.is_some()
+        self.url.is_some() || self.sentinel.is_some() || self.cluster.is_some()
     }
 
     /// A pool alone brings no messages.

@@ -33,6 +33,7 @@ use crate::wait::Wake;
 pub struct ClientBuilder {
     pub(super) url: Option<String>,
     pub(super) sentinel: Option<(String, Vec<String>)>,
+    pub(super) cluster: Option<Vec<String>>,
     pub(super) username: Option<String>,
     pub(super) password: Option<String>,
     pub(super) database: Option<u32>,
@@ -57,6 +58,7 @@ impl Default for ClientBuilder {
         Self {
             url: None,
             sentinel: None,
+            cluster: None,
             username: None,
             password: None,
             database: None,
@@ -107,6 +109,23 @@ impl ClientBuilder {
     ) -> Self {
         let urls = urls.into_iter().map(|url| url.as_ref().to_owned());
         self.sentinel = Some((master_name.into(), urls.collect()));
+        self
+    }
+
+    /// The cluster that the nodes at these URLs are of. One that answers is enough to find the others;
+    /// name several. They are connected to with user, password and TLS of the first, or with those of
+    /// [`ClientBuilder::username`] and its like. Instead of [`ClientBuilder::url`].
+    ///
+    /// Each lock is kept by the master that has its slot. A name whose braces would put the lock and
+    /// its channel into different slots is [`Error::Invalid`](crate::Error::Invalid). When a slot gets
+    /// another master, calls go there, every hold in it is looked for at once, and one that the new
+    /// master does not have is told to be lost. A lease is extended only if another node of the
+    /// cluster said within the last lease that this master is one.
+    ///
+    /// Corresponds to Redisson's `useClusterServers()`.
+    pub fn cluster<U: AsRef<str>>(mut self, urls: impl IntoIterator<Item = U>) -> Self {
+        let urls = urls.into_iter().map(|url| url.as_ref().to_owned());
+        self.cluster = Some(urls.collect());
         self
     }
 

@@ -30,11 +30,15 @@ impl Gone {
         }
     }
 
-    /// Those that are remembered, and forgets them.
-    pub(super) fn take(&self, now: Moment) -> Vec<Arc<Hold>> {
-        let holds = std::mem::take(&mut *self.0.lock());
+    /// Those of these that are remembered, and forgets them.
+    pub(super) fn take(&self, now: Moment, these: impl Fn(&Hold) -> bool) -> Vec<Arc<Hold>> {
+        let mut holds = self.0.lock();
+        let all = holds.drain(..);
+        let (taken, kept): (VecDeque<_>, _) = all.partition(|(_, hold)| these(hold));
+        *holds = kept;
+        drop(holds);
         let is_new = |(then, _): &(Moment, _)| now.since(*then) <= REMEMBERED;
-        let new = holds.into_iter().filter(is_new);
+        let new = taken.into_iter().filter(is_new);
         new.map(|(_, hold)| hold).collect()
     }
 }
@@ -59,14 +63,14 @@ mod tests {
         gone.remember(&hold(2), later);
         let numbers =
             |holds: Vec<Arc<Hold>>| holds.iter().map(|it| it.number()).collect::<Vec<_>>();
-        assert_eq!(numbers(gone.take(later)), [2]);
-        assert!(gone.take(later).is_empty());
+        assert_eq!(numbers(gone.take(later, |_| true)), [2]);
+        assert!(gone.take(later, |_| true).is_empty());
         for number in 0..=MOST as u64 {
             gone.remember(&hold(number), later);
         }
-        let kept = numbers(gone.take(later));
+        let kept = numbers(gone.take(later, |_| true));
         assert_eq!((kept.len(), kept[0]), (MOST, 1));
         gone.remember(&hold(1), Moment(0));
-        assert!(gone.take(later).is_empty());
+        assert!(gone.take(later, |_| true).is_empty());
     }
 }

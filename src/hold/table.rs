@@ -129,12 +129,12 @@ impl Holds {
         }
     }
 
-    /// Those that were removed a moment ago; nobody is told of them twice.
-    pub(crate) fn gone(&self) -> Vec<Arc<Hold>> {
+    /// Those of these that were removed a moment ago; nobody is told of them twice.
+    pub(crate) fn gone(&self, these: impl Fn(&Hold) -> bool) -> Vec<Arc<Hold>> {
         let now = self.clock.now();
         self.gone
             .as_ref()
-            .map_or_else(Vec::new, |gone| gone.take(now))
+            .map_or_else(Vec::new, |gone| gone.take(now, these))
     }
 
     /// Changes a hold's state and what the watchdog has to do about it.

@@ -66,7 +66,12 @@ struct Inner {
 impl Lock {
     pub(crate) fn new(session: Arc<Session>, name: &str) -> Self {
         let mapper = session.core().settings.name_mapper.as_ref();
-        let key = LockKey::new(name, mapper).map(Arc::new);
+        let is_cluster = session.core().server.is_cluster();
+        let key = LockKey::new(name, mapper).and_then(|key| match is_cluster {
+            true => key.check_slot(),
+            false => Ok(key),
+        });
+        let key = key.map(Arc::new);
         let name = name.into();
         Self {
             inner: Arc::new(Inner { session, name, key }),

@@ -8,9 +8,10 @@ use crate::hold::{Hold, Phase};
 use crate::key::LockKey;
 use crate::lock::Lock;
 use crate::session::{Core, Session};
+use crate::slot::slot;
 
 /// The members by client and name, the same for every multi lock of this process that has them. All
-/// of one client are acquired by one command.
+/// of one client are acquired by one command, on a cluster those of one slot.
 pub(super) struct Members {
     list: Vec<Member>,
     groups: Vec<Range<usize>>,
@@ -88,13 +89,20 @@ impl Member {
         self.session.core()
     }
 
-    fn order(&self) -> (uuid::Uuid, &str) {
-        (self.core().id, self.key.key())
+    fn order(&self) -> (uuid::Uuid, u16, &str) {
+        let core = self.core();
+        // Those that share a command stand together.
+        let slot = if core.server.is_cluster() {
+            slot(self.key.key())
+        } else {
+            0
+        };
+        (core.id, slot, self.key.key())
     }
 
-    /// A client has one standalone server, where every script may touch every key.
     fn may_share_a_command(&self, other: &Self) -> bool {
-        self.core().id == other.core().id
+        let (core, key) = (self.core(), self.key.key());
+        core.id == other.core().id && core.server.may_share(key, other.key.key())
     }
 
     fn server(&self) -> String {

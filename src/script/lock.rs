@@ -114,6 +114,7 @@ pub(crate) async fn unlock(
             Arg::Text(field),
             Arg::Number(target.into()),
             Arg::Text(&key.channel()),
+            Arg::Text(server.publishes()),
         ],
     };
     match call.through(server, time, sent).await? {
@@ -143,6 +144,7 @@ pub(crate) async fn transfer(
             Arg::Text(to),
             Arg::Number(lease::millis(lease)),
             Arg::Text(&key.channel()),
+            Arg::Text(server.publishes()),
         ],
     };
     match call.through(server, time, sent).await? {
@@ -159,6 +161,7 @@ pub(crate) async fn transfer(
 /// Makes a hold's count `target` if the hold is there. See `lua/lock/settle.lua`.
 pub(crate) async fn settle(
     connection: &Connection,
+    publishes: &str,
     key: &LockKey,
     field: &str,
     target: u32,
@@ -173,6 +176,7 @@ pub(crate) async fn settle(
             Arg::Text(field),
             Arg::Number(target.into()),
             Arg::Text(&key.channel()),
+            Arg::Text(publishes),
         ],
     };
     match call.on(connection, limit).await? {
@@ -231,7 +235,11 @@ pub(crate) async fn force_unlock(
     let call = Call {
         script: &SCRIPT,
         keys: &[key.key()],
-        args: &[Arg::Text(field), Arg::Text(&key.channel())],
+        args: &[
+            Arg::Text(field),
+            Arg::Text(&key.channel()),
+            Arg::Text(server.publishes()),
+        ],
     };
     let mut sent = Sent::default();
     let answer = call.through(server, time, &mut sent).await;

@@ -17,12 +17,16 @@ pub(crate) enum Address {
         /// How to connect to the master; its host is not in here.
         master: ConnectionInfo,
     },
+    /// The cluster of these nodes; how to connect to the first is how to connect to any.
+    Cluster { seeds: Vec<ConnectionInfo> },
 }
 
 impl Address {
-    /// Takes `redis://`, `rediss://`, `unix://`, and for sentinels
+    /// Takes `redis://`, `rediss://`, `unix://`; for sentinels
     /// `redis+sentinel://[user:password@]host[:port],host[:port].../master[/db]`, or
-    /// `rediss+sentinel://` where all of them speak TLS. User and password are those of the master.
+    /// `rediss+sentinel://` where all of them speak TLS, with the master's user and password; and for
+    /// a cluster `redis+cluster://[user:password@]host[:port],host[:port]...`, or
+    /// `rediss+cluster://`.
     pub(crate) fn parse(url: &str) -> Result<Self, Error> {
         for (scheme, inner) in [
             ("redis+sentinel://", "redis"),
@@ -32,19 +36,46 @@ impl Address {
                 return Self::parse_sentinel(inner, rest);
             }
         }
+        for (scheme, inner) in [
+            ("redis+cluster://", "redis"),
+            ("rediss+cluster://", "rediss"),
+        ] {
+            if let Some(rest) = url.strip_prefix(scheme) {
+                return Self::parse_cluster(inner, rest);
+            }
+        }
         server(url).map(Self::Server)
+    }
+
+    fn parse_cluster(scheme: &str, rest: &str) -> Result<Self, Error> {
+        let refuse = |why: &str| Error::invalid("url", why.to_owned());
+        let (login, hosts) = split_login(rest)?;
+        let hosts = hosts.strip_suffix('/').unwrap_or(hosts);
+        if hosts.contains(['/', '?']) {
+            return Err(refuse(
+                "a cluster has database 0 only: nothing may follow the nodes",
+            ));
+        }
+        let at = if login.is_empty() { "" } else { "@" };
+        Self::cluster(hosts.split(',').map(|host| {
+            let port = if has_port(host) { "" } else { ":6379" };
+            format!("{scheme}://{login}{at}{host}{port}")
+        }))
+    }
+
+    /// The cluster that the nodes at these URLs are of.
+    pub(crate) fn cluster(urls: impl IntoIterator<Item = String>) -> Result<Self, Error> {
+        let seeds = several("cluster", "node", urls)?;
+        if seeds.iter().any(|it| it.redis_settings().db() != 0) {
+            let why = "a cluster has database 0 only".to_owned();
+            return Err(Error::invalid("cluster", why));
+        }
+        Ok(Self::Cluster { seeds })
     }
 
     fn parse_sentinel(scheme: &str, rest: &str) -> Result<Self, Error> {
         let refuse = |why: &str| Error::invalid("url", why.to_owned());
-        if rest.contains('#') || rest.matches('@').count() > 1 {
-            return Err(refuse(
-                "a '#', or an '@' in user or password, is written as %23 and %40",
-            ));
-        }
-        let (login, rest) = rest
-            .rsplit_once('@')
-            .map_or(("", rest), |(login, rest)| (login, rest));
+        let (login, rest) = split_login(rest)?;
         let mut parts = rest.split('/');
         let hosts = parts.next().unwrap_or_default();
         let name = parts.next().filter(|name| !name.is_empty());
@@ -74,27 +105,8 @@ impl Address {
         if name.is_empty() || name.len() > LONGEST_NAME {
             return Err(refuse("the master's name must have 1 to 512 bytes"));
         }
-        let sentinels: Vec<_> = urls
-            .into_iter()
-            .map(|url| server(&url))
-            .collect::<Result<_, _>>()?;
-        for (index, one) in sentinels.iter().enumerate() {
-            if sentinels[..index]
-                .iter()
-                .any(|other| other.addr() == one.addr())
-            {
-                return Err(refuse("one sentinel is given twice"));
-            }
-        }
-        let Some(first) = sentinels.first() else {
-            return Err(refuse("give the URL of one sentinel at least"));
-        };
-        if sentinels
-            .iter()
-            .any(|it| matches!(it.addr(), ConnectionAddr::Unix(_)))
-        {
-            return Err(refuse("a sentinel is reached by host and port"));
-        }
+        let sentinels = several("sentinel", "sentinel", urls)?;
+        let first = &sentinels[0];
         let plain = || {
             let tcp = TcpSettings::default().set_nodelay(true);
             let info = first
@@ -110,13 +122,15 @@ impl Address {
     }
 
     /// Changes how the servers that keep the data let in, and what database is used.
-    pub(crate) fn change(
-        &mut self,
-        change: impl FnOnce(RedisConnectionInfo) -> RedisConnectionInfo,
-    ) {
-        let (Self::Server(info) | Self::Sentinel { master: info, .. }) = self;
-        let settings = change(info.redis_settings().clone());
-        *info = info.clone().set_redis_settings(settings);
+    pub(crate) fn change(&mut self, change: impl Fn(RedisConnectionInfo) -> RedisConnectionInfo) {
+        let infos = match self {
+            Self::Server(info) | Self::Sentinel { master: info, .. } => std::slice::from_mut(info),
+            Self::Cluster { seeds } => seeds,
+        };
+        for info in infos {
+            let settings = change(info.redis_settings().clone());
+            *info = info.clone().set_redis_settings(settings);
+        }
     }
 
     /// Host and port, or a unix socket's path, or the master's name; never a user or password.
@@ -124,8 +138,49 @@ impl Address {
         match self {
             Self::Server(info) => info.addr().to_string(),
             Self::Sentinel { name, .. } => format!("sentinel master {name}"),
+            Self::Cluster { seeds } => {
+                let seeds = seeds.iter().map(|seed| seed.addr().to_string());
+                format!("cluster {}", seeds.collect::<Vec<_>>().join(","))
+            }
         }
     }
+}
+
+/// User and password of a URL, and what follows them.
+fn split_login(rest: &str) -> Result<(&str, &str), Error> {
+    if rest.contains('#') || rest.matches('@').count() > 1 {
+        let why = "a '#', or an '@' in user or password, is written as %23 and %40";
+        return Err(Error::invalid("url", why.to_owned()));
+    }
+    Ok(rest.rsplit_once('@').unwrap_or(("", rest)))
+}
+
+/// The servers at these URLs, one at least and none twice.
+fn several(
+    setting: &'static str,
+    what: &str,
+    urls: impl IntoIterator<Item = String>,
+) -> Result<Vec<ConnectionInfo>, Error> {
+    let servers: Vec<_> = urls
+        .into_iter()
+        .map(|url| server(&url))
+        .collect::<Result<_, _>>()?;
+    let refuse = |why: String| Err(Error::invalid(setting, why));
+    if servers.is_empty() {
+        return refuse(format!("give the URL of one {what} at least"));
+    }
+    for (index, one) in servers.iter().enumerate() {
+        if matches!(one.addr(), ConnectionAddr::Unix(_)) {
+            return refuse(format!("a {what} is reached by host and port"));
+        }
+        if servers[..index]
+            .iter()
+            .any(|other| other.addr() == one.addr())
+        {
+            return refuse(format!("one {what} is given twice"));
+        }
+    }
+    Ok(servers)
 }
 
 fn has_port(host: &str) -> bool {
@@ -140,7 +195,8 @@ fn server(url: &str) -> Result<ConnectionInfo, Error> {
     let refuse = |error: redis::RedisError| {
         let text = error.to_string();
         let words = text.split(" - ").next().unwrap_or_default();
-        let schemes = "redis://, rediss://, unix://, redis+sentinel:// or rediss+sentinel://";
+        let schemes =
+            "redis://, rediss://, unix://, or redis+sentinel:// or redis+cluster:// (or rediss+..)";
         Error::invalid("url", format!("{words}; it begins with {schemes}"))
     };
     let info: ConnectionInfo = url.into_connection_info().map_err(refuse)?;
@@ -177,7 +233,7 @@ mod tests {
                 let hosts = sentinels.iter().map(|it| it.addr().to_string()).collect();
                 (name, hosts, master)
             }
-            Address::Server(_) => panic!("it is one server"),
+            _ => panic!("it is no sentinel"),
         }
     }
 

@@ -17,6 +17,8 @@ use crate::clock::Moment;
 pub(crate) struct Connection {
     // One count to raise for each clone: every command takes one.
     inner: Arc<Inner>,
+    /// The server is told that it was named for the command by another one.
+    asking: bool,
 }
 
 struct Inner {
@@ -77,7 +79,20 @@ impl Connection {
                 reborn: OnceLock::new(),
                 _pooled: pooled,
             }),
+            asking: false,
         }
+    }
+
+    /// The same connection, for commands that another server sent here while a slot is being moved.
+    pub(super) fn asking(self) -> Self {
+        let asking = true;
+        Self { asking, ..self }
+    }
+
+    /// The server's host.
+    pub(super) fn host(&self) -> &str {
+        let address = self.inner.identity.address();
+        address.rsplit_once(':').map_or(address, |(host, _)| host)
     }
 
     /// Names the connection, learns its id and who the server is, as far as the server permits any
@@ -157,7 +172,12 @@ impl Connection {
             return Err(Failure::Unsent("the master was switched".into()));
         }
         let answer = async {
-            let answer = self.ask(command, limit).await;
+            let answer = if self.asking {
+                // Boxed: it is rare, and part of every command otherwise.
+                Box::pin(self.ask_asking(command, limit)).await
+            } else {
+                self.ask(command, limit).await
+            };
             let identity = &self.inner.identity;
             match &answer {
                 Err(failure) if failure.is_doubtful() => identity.doubt(),
@@ -229,6 +249,14 @@ impl Connection {
             .map_err(|error| Failure::of_command(error, limit))
     }
 
+    /// As [`Connection::ask`], with the word that has to stand before the command.
+    async fn ask_asking(&self, command: &Cmd, limit: Duration) -> Result<Value, Failure> {
+        let answer = self.inner.wire.send_asking(command).await;
+        answer
+            .and_then(Value::extract_error)
+            .map_err(|error| Failure::of_command(error, limit))
+    }
+
     pub(crate) fn client_id(&self) -> Option<u64> {
         self.inner.client_id.get().copied()
     }
@@ -244,6 +272,23 @@ impl Wire {
             Self::Socket(multiplexed) => {
                 // A clone is a handle on the same socket, and sending needs one of its own.
                 multiplexed.clone().send_packed_command(command).await
+            }
+            #[cfg(test)]
+            Self::Simulated(wire) => wire.send(command).await,
+        }
+    }
+
+    async fn send_asking(&self, command: &Cmd) -> RedisResult<Value> {
+        match self {
+            Self::Socket(multiplexed) => {
+                // Written in one go: nobody's command comes between them.
+                let mut both = redis::pipe();
+                both.cmd("ASKING").add_command(command.clone());
+                let answers = multiplexed
+                    .clone()
+                    .send_packed_commands(&both, 1, 1)
+                    .await?;
+                Ok(answers.into_iter().next().unwrap_or(Value::Nil))
             }
             #[cfg(test)]
             Self::Simulated(wire) => wire.send(command).await,

@@ -89,6 +89,38 @@ impl Failure {
         )
     }
 
+    /// Where the server sends the command: host (empty if it is its own), port, and whether it is for
+    /// this command only.
+    pub(super) fn redirection(&self) -> Option<(&str, u16, bool)> {
+        let Self::Refused { code, message } = self else {
+            return None;
+        };
+        let asking = match &**code {
+            "ASK" => true,
+            "MOVED" => false,
+            _ => return None,
+        };
+        let (_slot, address) = message.split_once(' ')?;
+        let (host, port) = address.rsplit_once(':')?;
+        Some((host, port.trim().parse().ok()?, asking))
+    }
+
+    /// Another server may have the key now.
+    pub(super) fn is_news(&self) -> bool {
+        !matches!(self, Self::Refused { .. }) || self.passes()
+    }
+
+    /// The keys of the command are in several slots.
+    pub(crate) fn is_of_slots(&self) -> bool {
+        matches!(self, Self::Refused { code, .. } if code == "CROSSSLOT")
+    }
+
+    /// Each of the command's keys may succeed by itself, here or elsewhere.
+    pub(crate) fn is_of_place(&self) -> bool {
+        let is = |code: &str| matches!(code, "ASK" | "CROSSSLOT" | "MOVED" | "TRYAGAIN");
+        matches!(self, Self::Refused { code, .. } if is(code))
+    }
+
     pub(crate) fn remedy(&self) -> Remedy {
         match self {
             Self::Broken(_) | Self::Unsent(_) => Remedy::Reconnect,

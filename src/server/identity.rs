@@ -99,6 +99,13 @@ impl Identity {
         self.reborn_since.load(Ordering::Acquire)
     }
 
+    /// The server took over from another one: it is seen to be another at the next look, before any
+    /// answer of it counts.
+    pub(super) fn succeed(&self) {
+        self.known.lock().get_or_insert_default().clear();
+        self.doubt();
+    }
+
     /// Somebody vouches for this identity, and for the data that goes with it.
     pub(super) fn trust(&self, who: String) {
         let mut known = self.known.lock();

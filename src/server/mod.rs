@@ -3,22 +3,24 @@
 //! Everything above says what to run; only this module knows connections and their failures.
 
 mod address;
+mod cluster;
 mod connection;
 mod failure;
 mod health;
 mod identity;
 mod node;
+mod nodes;
+mod place;
 mod private;
 mod sentinel;
 mod source;
+mod subscriber;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::PubSub;
 use redis::{Cmd, Value};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use crate::clock::{Clock, Moment};
 
@@ -27,7 +29,11 @@ pub(crate) use connection::Connection;
 pub(crate) use failure::Failure;
 use failure::Remedy;
 pub(crate) use node::Node;
+use nodes::Nodes;
+pub(crate) use place::Place;
+#[cfg(any(test, lockdog_bench))]
 pub(crate) use source::Source;
+pub(crate) use subscriber::Subscriber;
 
 /// The servers of one client.
 pub(crate) struct Server {
@@ -36,10 +42,6 @@ pub(crate) struct Server {
     command_timeout: Duration,
     /// A server fell silent.
     suspicions: Arc<Notify>,
-}
-
-enum Nodes {
-    One(Arc<Node>),
 }
 
 /// When a call begins, and when it has to be over.
@@ -70,146 +72,7 @@ impl Sent {
     }
 }
 
-/// Shows where connections go, never with what password.
-impl fmt::Debug for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.nodes {
-            Nodes::One(node) => node.source().fmt(f),
-        }
-    }
-}
-
 impl Server {
-    /// One server, or one master; its watchdog renews leases of this length.
-    pub(crate) fn new(
-        source: Source,
-        clock: Clock,
-        command_timeout: Duration,
-        lease: Duration,
-    ) -> Self {
-        let suspicions = Arc::new(Notify::new());
-        let node = Node::new(source, lease, &suspicions);
-        Self {
-            nodes: Nodes::One(Arc::new(node)),
-            clock,
-            command_timeout,
-            suspicions,
-        }
-    }
-
-    /// The server that has this key.
-    pub(crate) fn node(&self, _key: &str) -> Result<Arc<Node>, Failure> {
-        match &self.nodes {
-            Nodes::One(node) => Ok(node.clone()),
-        }
-    }
-
-    /// All servers that have keys, as far as they are known.
-    fn nodes(&self) -> Vec<Arc<Node>> {
-        match &self.nodes {
-            Nodes::One(node) => vec![node.clone()],
-        }
-    }
-
-    /// Takes a crowd apart so that the keys of each part may be in one command.
-    pub(crate) fn split<T>(&self, crowd: Vec<T>, _key: impl Fn(&T) -> &str) -> Vec<Vec<T>> {
-        match &self.nodes {
-            Nodes::One(_) => vec![crowd],
-        }
-    }
-
-    /// The server that this connection leads to.
-    fn node_of(&self, connection: &Connection) -> Option<Arc<Node>> {
-        let leads_to = |node: &Arc<Node>| node.source().has(connection);
-        self.nodes().into_iter().find(leads_to)
-    }
-
-    /// Host and port, a unix socket's path, a master's name, or "pool"; never a user or password.
-    pub(crate) fn address(&self) -> String {
-        match &self.nodes {
-            Nodes::One(node) => node.address(),
-        }
-    }
-
-    /// Says that the server of this key does not answer: see [`Node::suspect`].
-    pub(crate) fn suspect(&self, key: &str, failure: &Failure) {
-        if let Ok(node) = self.node(key) {
-            node.suspect(failure);
-        }
-    }
-
-    /// Why the server of this key is thought not to answer, if it is.
-    pub(crate) fn suspected(&self, key: &str) -> Option<Failure> {
-        match self.node(key) {
-            Ok(node) => node.suspected(),
-            Err(failure) => Some(failure),
-        }
-    }
-
-    /// The servers that are thought not to answer.
-    pub(crate) fn suspects(&self) -> Vec<Arc<Node>> {
-        let mut nodes = self.nodes();
-        nodes.retain(|node| node.suspected().is_some());
-        nodes
-    }
-
-    /// Ends when another server may be under suspicion. For one caller: the client's own thread.
-    pub(crate) async fn suspicion(&self) {
-        self.suspicions.notified().await;
-    }
-
-    /// See [`Node::reborn`].
-    pub(crate) fn reborn(&self, key: &str) -> Option<Moment> {
-        self.node(key).ok()?.reborn()
-    }
-
-    /// See [`Node::reborn_since`].
-    pub(crate) fn reborn_since(&self, key: &str) -> u64 {
-        self.node(key).map_or(0, |node| node.reborn_since())
-    }
-
-    /// The server is this one, as it says itself, and its data is what it should be.
-    pub(crate) fn trust(&self, who: String) {
-        match &self.nodes {
-            Nodes::One(node) => node.trust(who),
-        }
-    }
-
-    /// Connects, so that a wrong address or password shows before the first lock.
-    pub(crate) async fn connect(&self) -> Result<(), Failure> {
-        match &self.nodes {
-            Nodes::One(node) => node.connection(self.command_timeout).await.map(drop),
-        }
-    }
-
-    /// Keeps looking who the masters are, this often, where that can change. Never ends.
-    pub(crate) async fn watch(&self, every: Duration) {
-        match &self.nodes {
-            Nodes::One(node) => node.source().watch(every).await,
-        }
-    }
-
-    /// A connection for messages, where an address is known.
-    pub(crate) async fn open_pubsub(&self, limit: Duration) -> Result<PubSub, Failure> {
-        match &self.nodes {
-            Nodes::One(node) => node.source().open_pubsub(limit).await,
-        }
-    }
-
-    /// Another server may take a server's place, with less than that one knew.
-    pub(crate) fn is_switched(&self) -> bool {
-        match &self.nodes {
-            Nodes::One(node) => node.source().is_switched(),
-        }
-    }
-
-    /// Counts the times that a server took another's place.
-    pub(crate) fn switches(&self) -> watch::Receiver<u64> {
-        match &self.nodes {
-            Nodes::One(node) => node.source().reigns(),
-        }
-    }
-
     /// Sends a script on the callers' connection until it is answered, cannot succeed, or `until`
     /// has come; an answer of a passing state is waited out.
     ///
@@ -227,8 +90,22 @@ impl Server {
         let mut pause = SHORTEST_PAUSE;
         let mut whole = false;
         let mut refusal = None;
+        let mut place = None;
+        let mut hops = 0;
         loop {
-            let failure = match self.call_once(key, &script(whole), now, until, sent).await {
+            let limit = self.limit(now, until);
+            let there = match place.take() {
+                Some(place) => Ok(place),
+                None => self.find(key, limit).await,
+            };
+            let answer = match there {
+                Ok(there) => {
+                    self.call_once(&there, &script(whole), now, until, sent)
+                        .await
+                }
+                Err(failure) => Err(failure),
+            };
+            let failure = match answer {
                 Ok(value) => return Ok(value),
                 Err(Failure::Refused { code, .. }) if code == "NOSCRIPT" && !whole => {
                     whole = true;
@@ -245,6 +122,12 @@ impl Server {
                     }
                 }
                 Remedy::Wait => {}
+            }
+            place = self.redirected(&failure, sent.on.as_ref());
+            if place.is_some() && hops < HOPS {
+                hops += 1;
+                now = self.clock.now();
+                continue;
             }
             let left = until.since(self.clock.now());
             // A sending without time for its answer would only hide why the others failed.
@@ -266,17 +149,16 @@ impl Server {
 
     async fn call_once(
         &self,
-        key: &str,
+        place: &Place,
         command: &Cmd,
         mut now: Moment,
         until: Moment,
         sent: &mut Sent,
     ) -> Result<Value, Failure> {
-        let node = self.node(key)?;
-        let connection = match node.current() {
+        let connection = match place.node.current() {
             Some(current) => current,
             None => {
-                let opened = node.connection(self.limit(now, until)).await?;
+                let opened = place.node.connection(self.limit(now, until)).await?;
                 now = self.clock.now();
                 opened
             }
@@ -288,7 +170,11 @@ impl Server {
         }
         sent.first = sent.first.or(Some(now));
         sent.unanswered = true;
-        let answer = sent.on.insert(connection).send(command, limit).await;
+        let answer = sent
+            .on
+            .insert(place.on(connection))
+            .send(command, limit)
+            .await;
         sent.unanswered = answer.as_ref().is_err_and(Failure::is_ambiguous);
         answer
     }
@@ -298,28 +184,6 @@ impl Server {
     pub(crate) fn abandon_silent(&self, answer: &Result<Value, Failure>, sent: &Sent) {
         if let (Err(Failure::Silent(_)), Some(silent)) = (answer, &sent.on) {
             self.abandon(silent);
-        }
-    }
-
-    /// Gives up a connection that does not answer: the next call opens another.
-    pub(crate) fn abandon(&self, connection: &Connection) {
-        for node in self.nodes() {
-            node.abandon(connection);
-        }
-    }
-
-    /// Asks the server to close a connection that was given up: see [`Node::kill`].
-    pub(crate) async fn kill(&self, old: &Connection, limit: Duration) {
-        // One that is not there any more runs nothing that counts.
-        if let Some(node) = self.node_of(old) {
-            node.kill(old, limit).await;
-        }
-    }
-
-    /// Closes the callers' connections once nobody waits for an answer on them.
-    pub(crate) fn disconnect(&self) {
-        for node in self.nodes() {
-            node.disconnect();
         }
     }
 
@@ -342,5 +206,7 @@ impl Server {
     }
 }
 
+/// So many times a call goes where it is sent, one after the other, without a pause.
+const HOPS: usize = 3;
 const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);

@@ -103,7 +103,7 @@ impl Node {
 
     /// Waits until it is no server of the deployment any more.
     pub(crate) async fn until_left(&self) {
-        std::future::pending().await
+        self.source.until_left().await;
     }
 
     /// When this client last saw that the server is another than before, and so may have come back
@@ -120,11 +120,5 @@ impl Node {
     /// The server is this one, as it says itself, and its data is what it should be.
     pub(super) fn trust(&self, who: String) {
         self.source.identity().trust(who);
-    }
-
-    /// Fails if nobody has said for a lease, or some seconds, that the server is a master still: one
-    /// of before that comes back must not prolong anything.
-    pub(crate) fn vouch(&self, now: Moment, lease: Duration) -> Result<(), Failure> {
-        self.source.vouch(now, lease)
     }
 }

@@ -13,6 +13,7 @@ use super::connection::Connection;
 use super::failure::Failure;
 use super::identity::Identity;
 use super::sentinel::Sentinels;
+use super::subscriber::Subscriber;
 use crate::clock::{Clock, Moment};
 use crate::error::Error;
 
@@ -33,6 +34,8 @@ enum Route {
     /// Only a pool knows.
     Unknown,
     Fixed(Box<redis::Client>),
+    /// A master of a cluster: nobody any more once it is none.
+    Member(Box<redis::ConnectionInfo>),
     Sentinel(Box<Sentinels>),
 }
 
@@ -59,6 +62,9 @@ impl Source {
         let route = match address {
             None => Route::Unknown,
             Some(Address::Server(info)) => Route::Fixed(Box::new(client(info)?)),
+            Some(Address::Cluster { .. }) => {
+                return Err(Error::invalid("url", "it is that of a cluster".to_owned()));
+            }
             Some(Address::Sentinel {
                 name,
                 sentinels,
@@ -80,6 +86,19 @@ impl Source {
             #[cfg(test)]
             simulated: None,
         })
+    }
+
+    /// One master of a cluster.
+    pub(super) fn member(info: redis::ConnectionInfo, name: Option<String>, clock: &Clock) -> Self {
+        let identity = Identity::new(clock.clone(), info.addr().to_string(), true);
+        Self {
+            route: Route::Member(Box::new(info)),
+            pool: None,
+            name,
+            identity: Arc::new(identity),
+            #[cfg(test)]
+            simulated: None,
+        }
     }
 
     #[cfg(test)]
@@ -151,6 +170,15 @@ impl Source {
                 let reign = self.identity.reign();
                 Ok((Some(client.as_ref().clone()), reign))
             }
+            Route::Member(_) if self.identity.reign() > 0 => {
+                let cause = "it is no master of the cluster any more";
+                Err(Failure::Unsent(cause.into()))
+            }
+            Route::Member(info) => {
+                let client = redis::Client::open(info.as_ref().clone());
+                let client = client.map_err(|error| Failure::of_connect(&error))?;
+                Ok((Some(client), 0))
+            }
             Route::Sentinel(sentinels) => {
                 let (client, reign) = sentinels.master(limit).await?;
                 Ok((Some(client), reign))
@@ -183,11 +211,30 @@ impl Source {
             .map_err(|error| Failure::of_connect(&error))
     }
 
+    /// A connection for messages of a server that has some of the channels only.
+    pub(super) async fn subscriber(
+        &self,
+        sharded: bool,
+        hears: impl Fn(&str) + Send + Sync + 'static,
+        limit: Duration,
+    ) -> Result<Subscriber, Failure> {
+        let (Some(client), _) = self.find(limit).await? else {
+            return Err(Failure::Unsent("a pool alone brings no messages".into()));
+        };
+        // Messages come between answers, which the older protocol cannot tell from them.
+        let info = client.get_connection_info();
+        let settings = info.redis_settings().clone();
+        let settings = settings.set_protocol(redis::ProtocolVersion::RESP3);
+        let client = redis::Client::open(info.clone().set_redis_settings(settings));
+        let client = client.map_err(|error| Failure::of_connect(&error))?;
+        Subscriber::open(&client, sharded, hears, limit).await
+    }
+
     /// Keeps looking who the master is, this often, where that can change. Never ends.
     pub(crate) async fn watch(&self, every: Duration) {
         match &self.route {
             Route::Sentinel(sentinels) => sentinels.watch(every).await,
-            Route::Unknown | Route::Fixed(_) => std::future::pending().await,
+            Route::Unknown | Route::Fixed(_) | Route::Member(_) => std::future::pending().await,
         }
     }
 
@@ -196,9 +243,22 @@ impl Source {
         self.identity.reigns()
     }
 
-    #[cfg(test)]
+    /// Another server is the master from now on.
     pub(crate) fn end_reign(&self) {
         self.identity.end_reign();
+    }
+
+    /// Waits until this is no master of a cluster any more.
+    pub(super) async fn until_left(&self) {
+        match &self.route {
+            Route::Member(_) => self.identity.until_over(0).await,
+            Route::Unknown | Route::Fixed(_) | Route::Sentinel(_) => std::future::pending().await,
+        }
+    }
+
+    /// It took over from another server, and may know less than that one knew.
+    pub(super) fn succeed(&self) {
+        self.identity.succeed();
     }
 
     /// Another server may take this one's place, with less than this one knew.

@@ -9,7 +9,7 @@ use super::Core;
 use crate::error::LostReason;
 use crate::hold::{Command, Hold, Phase, State};
 use crate::script::{self, Settled};
-use crate::server::{Connection, Failure};
+use crate::server::{Connection, Failure, Place};
 
 /// A hold whose count in Redis is not, or may not be, what it is here.
 pub(crate) struct Job {
@@ -83,11 +83,13 @@ pub(crate) async fn settle(core: &Core, room: &Semaphore, mut job: Job) {
     let hold = &job.hold;
     let limit = core.server.command_timeout();
     let mut pause = SHORTEST_PAUSE;
+    let mut place: Option<Place> = None;
     let answered = loop {
         let trying = room.acquire().await;
-        let connection = match &job.on {
-            Some(connection) => Ok(connection.clone()),
-            None => match core.server.node(hold.key().key()) {
+        let connection = match (place.take(), &job.on) {
+            (Some(place), _) => place.own_connection(limit).await,
+            (None, Some(connection)) => Ok(connection.clone()),
+            (None, None) => match core.server.node(hold.key().key()) {
                 Ok(node) => node.own_connection(limit).await,
                 Err(failure) => Err(failure),
             },
@@ -96,7 +98,8 @@ pub(crate) async fn settle(core: &Core, room: &Semaphore, mut job: Job) {
         let settled = match &connection {
             Ok(connection) => {
                 let field = core.field(hold);
-                script::settle(connection, hold.key(), &field, target, limit).await
+                let publishes = core.server.publishes();
+                script::settle(connection, publishes, hold.key(), &field, target, limit).await
             }
             Err(failure) => Err(failure.clone()),
         };
@@ -116,7 +119,11 @@ pub(crate) async fn settle(core: &Core, room: &Semaphore, mut job: Job) {
         }
         hold.state().unsettled = true;
         tracing::debug!(lock.hash = %hold.key().fingerprint(), ?failure, "settling again");
-        if let Some(old) = job.on.take() {
+        place = core.server.redirected(&failure, connection.as_ref().ok());
+        if place.is_some() {
+            // The server runs nothing more for this key.
+            job.on = None;
+        } else if let Some(old) = job.on.take() {
             // It does not answer, so what was sent on it may run at any later time.
             core.server.abandon(&old);
             core.server.kill(&old, limit).await;

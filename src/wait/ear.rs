@@ -55,7 +55,12 @@ impl Waiters {
         limit: Duration,
     ) {
         // Before the wish can be seen: who sees it and finds nobody at it opens a connection.
-        let opening = self.messages.begin(self);
+        let opening = if server.is_cluster() {
+            // The client's own thread has a connection to each of its servers.
+            None
+        } else {
+            self.messages.begin(self)
+        };
         let subscription = {
             let mut queues = self.queues.lock();
             let Some(queue) = queues.by_key.get_mut(&**key) else {

@@ -28,7 +28,7 @@ pub use backoff::{Backoff, Wake};
 pub(crate) use ear::Ear;
 pub(crate) use messages::{Line, Messages, open as open_messages};
 use queue::{Queue, Retreat};
-pub(crate) use subscriptions::{Heard, Subscription, Subscriptions};
+pub(crate) use subscriptions::{Channel, Heard, Subscription, Subscriptions};
 use ticket::Ticket;
 pub(crate) use ticket::{Found, Handed, Receiver, Wish};
 

@@ -90,9 +90,9 @@ impl Channel {
         &self.key
     }
 
-    /// True if that is news.
-    pub(crate) fn set(&self, heard: Heard) -> bool {
-        self.heard.send_replace(heard) != heard
+    /// What was known of it before.
+    pub(crate) fn set(&self, heard: Heard) -> Heard {
+        self.heard.send_replace(heard)
     }
 
     pub(crate) fn heard(&self) -> Heard {

@@ -5,6 +5,7 @@
 //! A thread and connections of its own, so that nothing that user code does to its runtimes delays
 //! a renewal (design: invariant 11).
 
+mod extend;
 mod listen;
 mod probe;
 mod renew;

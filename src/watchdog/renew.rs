@@ -1,6 +1,5 @@
 //! Renewing leases, a third of a lease after the last grant or renewal.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,12 +8,12 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
+use super::extend::{Asked, Leases, extend};
 use super::pass_on_panic;
 use crate::clock::Moment;
 use crate::error::LostReason;
 use crate::hold::{Hold, Phase};
-use crate::key::LockKey;
-use crate::script::{self, Renewed};
+use crate::script::Renewed;
 use crate::server::Failure;
 use crate::session::Core;
 
@@ -93,17 +92,12 @@ async fn renew(
 
 /// Renews holds whose keys may be in one command.
 async fn renew_together(core: &Core, holds: Vec<(Arc<Hold>, Duration)>, lease: Duration) {
-    let (sent, answers) = match send(core, &holds, lease).await {
-        (sent, Ok(answers)) => (sent, answers),
-        (sent, Err(failure)) => {
-            report_failing(&holds, &failure);
-            (sent, vec![Renewed::Unknown; holds.len()])
-        }
-    };
+    let Asked { sent, answers } = extend(core, &holds, lease).await;
+    report_failing(&holds, &answers);
     let now = core.clock.now();
     for ((hold, asked), answer) in holds.iter().zip(answers) {
         match answer {
-            Renewed::Extended => {
+            Ok(Renewed::Extended) => {
                 let recovered = core.holds.change(hold, |state| {
                     let was = state.phase;
                     state.renew(sent, *asked, now);
@@ -116,10 +110,10 @@ async fn renew_together(core: &Core, holds: Vec<(Arc<Hold>, Duration)>, lease: D
                     core.report_lost(hold);
                 }
             }
-            Renewed::Missing => {
+            Ok(Renewed::Missing) => {
                 core.lose(hold, LostReason::NotOurs);
             }
-            Renewed::Unknown => core.holds.change(hold, |state| {
+            Ok(Renewed::Unknown) | Err(_) => core.holds.change(hold, |state| {
                 if state.phase == Phase::Held {
                     state.phase = Phase::Jeopardy;
                 }
@@ -131,52 +125,21 @@ async fn renew_together(core: &Core, holds: Vec<(Arc<Hold>, Duration)>, lease: D
 }
 
 /// Warns of the first failure in a row; the others are for those who look closely.
-fn report_failing(holds: &[(Arc<Hold>, Duration)], failure: &Failure) {
-    let is_news = |(hold, _): &&(Arc<Hold>, Duration)| hold.state().phase == Phase::Held;
-    match holds.iter().filter(is_news).count() {
-        0 => tracing::debug!(holds = holds.len(), ?failure, "renewal still failing"),
+fn report_failing(holds: &Leases, answers: &[Result<Renewed, Failure>]) {
+    let failing = || {
+        holds
+            .iter()
+            .zip(answers)
+            .filter(|(_, answer)| answer.is_err())
+    };
+    let Some((_, Err(failure))) = failing().next() else {
+        return;
+    };
+    let is_news = |((hold, _), _): &(&(Arc<Hold>, Duration), _)| hold.state().phase == Phase::Held;
+    match failing().filter(is_news).count() {
+        0 => tracing::debug!(holds = failing().count(), ?failure, "renewal still failing"),
         news => tracing::warn!(holds = news, ?failure, "renewal failing"),
     }
-}
-
-/// One batch, and the moment before it was sent.
-async fn send(
-    core: &Core,
-    holds: &[(Arc<Hold>, Duration)],
-    lease: Duration,
-) -> (Moment, Result<Vec<Renewed>, Failure>) {
-    let key = holds.first().map_or("", |(hold, _)| hold.key().key());
-    let connected = async {
-        let node = core.server.node(key)?;
-        let connection = node.own_connection(lease / 6).await?;
-        node.vouch(core.clock.now(), lease)?;
-        Ok((node, connection))
-    };
-    let (node, connection) = match connected.await {
-        Ok(connected) => connected,
-        Err(failure) => return (core.clock.now(), Err(failure)),
-    };
-    let fields: Vec<(&LockKey, String, Duration)> = holds
-        .iter()
-        .map(|(hold, lease)| (&**hold.key(), core.field(hold), *lease))
-        .collect();
-    let sent = core.clock.now();
-    let mut answer = pin!(script::renew(&connection, &fields, lease / 3));
-    let answer = tokio::select! {
-        biased;
-        answer = &mut answer => answer,
-        // Before the holds are sent again, a sixth of a lease after this sending: that has to go
-        // elsewhere.
-        () = tokio::time::sleep(lease / 8) => {
-            // Others shall not wait on a connection that is silent; this answer may still come.
-            node.abandon(&connection);
-            answer.await
-        }
-    };
-    if answer.as_ref().is_err_and(Failure::is_ambiguous) {
-        node.abandon(&connection);
-    }
-    (sent, answer)
 }
 
 /// Names in one script.

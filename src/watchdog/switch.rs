@@ -1,50 +1,71 @@
-//! Following a master that may be switched.
+//! Following masters that may be switched.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::hold::Hold;
 use crate::session::{Core, Job};
 
-/// Keeps looking who the master is, and what became of the holds when it was switched.
+/// Keeps looking who the masters are, and what became of the holds when one was switched.
 pub(super) async fn keep_following(core: &Arc<Core>) {
-    let mut switches = core.server.switches();
     let every = (core.settings.watchdog_lease / 6).clamp(OFTEN, SELDOM);
-    let following = async {
-        loop {
-            tokio::select! {
-                switched = switches.changed() => if switched.is_err() { return },
-                () = tokio::time::sleep(SELDOM) => {
-                    core.holds.forget_gone();
-                    continue;
+    tokio::join!(core.server.watch(every), follow(core));
+}
+
+async fn follow(core: &Core) {
+    let mut switches = core.server.switches();
+    // After so many switches, what they changed was looked at.
+    let mut followed = *switches.borrow_and_update();
+    let mut since = followed;
+    let mut looks = 0;
+    loop {
+        let pause = if looks > 0 { SELDOM / LOOKS } else { SELDOM };
+        tokio::select! {
+            switched = switches.changed() => {
+                if switched.is_err() {
+                    return;
                 }
+                let before = followed;
+                followed = *switches.borrow_and_update();
+                look(core, before);
+                if looks == 0 {
+                    since = before;
+                }
+                looks = LOOKS;
             }
-            follow(core);
-            // What was answered by the last master just before may be on its way here still.
-            for _ in 0..LOOKS {
-                tokio::time::sleep(SELDOM / LOOKS).await;
-                release_again(core);
+            () = tokio::time::sleep(pause) => match looks {
+                0 => core.holds.forget_gone(),
+                _ => looks -= 1,
             }
         }
-    };
-    tokio::join!(core.server.watch(every), following);
+        if looks > 0 {
+            // What was answered by the last master just before may have been on its way still.
+            release_again(core, since);
+        }
+    }
 }
 
 /// What the last master knew that was not replicated in time is gone: what it granted and what it was
 /// told to release.
-fn follow(core: &Core) {
-    core.server.disconnect();
+fn look(core: &Core, since: u64) {
     let now = core.clock.now();
     for hold in core.holds.all() {
-        core.holds.change(&hold, |state| state.doubt(now));
+        if core.server.was_switched(hold.key().key(), since) {
+            core.holds.change(&hold, |state| state.doubt(now));
+        }
     }
-    release_again(core);
-    core.waiters.wake_all();
+    // In a cluster waiters are woken when they hear the new master.
+    if !core.server.is_cluster() {
+        core.server.disconnect();
+        core.waiters.wake_all();
+    }
 }
 
 /// What was unlocked may stand at the new master still. Nothing else can be met: no field is used twice.
-fn release_again(core: &Core) {
+fn release_again(core: &Core, since: u64) {
     let until = core.clock.now() + core.settings.watchdog_lease.max(A_MINUTE);
-    for hold in core.holds.gone() {
+    let was_switched = |hold: &Hold| core.server.was_switched(hold.key().key(), since);
+    for hold in core.holds.gone(was_switched) {
         let mut state = hold.state();
         state.remains_until = until;
         // It is not to be remembered once more.

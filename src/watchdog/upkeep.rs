@@ -1,17 +1,16 @@
 //! Looking after locks of many instances, and extending the leases of their parts.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 
+use super::extend::{Asked, extend};
 use super::pass_on_panic;
 use crate::clock::Moment;
 use crate::error::LostReason;
-use crate::key::LockKey;
-use crate::script::{self, Renewed};
-use crate::server::Failure;
+use crate::hold::Hold;
+use crate::script::Renewed;
 use crate::session::{Core, Extension};
 
 /// Looks after them for ever.
@@ -25,7 +24,7 @@ pub(super) async fn keep_up(core: &Arc<Core>) {
         while !extensions.is_empty() {
             let rest = extensions.split_off(extensions.len().min(BATCH));
             for part in core.server.split(extensions, |it| it.hold.key().key()) {
-                tasks.spawn(extend(core.clone(), part));
+                tasks.spawn(extend_parts(core.clone(), part));
             }
             extensions = rest;
         }
@@ -53,18 +52,21 @@ pub(super) async fn keep_up(core: &Arc<Core>) {
     }
 }
 
-async fn extend(core: Arc<Core>, extensions: Vec<Extension>) {
+async fn extend_parts(core: Arc<Core>, extensions: Vec<Extension>) {
     let longest = extensions.iter().map(|extension| extension.lease).max();
-    let limit = longest.unwrap_or_default() / 3;
-    let sent = core.clock.now();
-    let answers = send(&core, &extensions, limit).await;
+    let longest = longest.unwrap_or_default();
+    let until = core.clock.now() + longest / 3;
+    let leases: Vec<(Arc<Hold>, Duration)> = extensions
+        .iter()
+        .map(|Extension { hold, lease, .. }| {
+            hold.state().sending(until, *lease);
+            (hold.clone(), *lease)
+        })
+        .collect();
+    let Asked { sent, answers } = extend(&core, &leases, longest).await;
     let now = core.clock.now();
-    for (index, extension) in extensions.into_iter().enumerate() {
+    for (extension, answer) in extensions.into_iter().zip(answers) {
         let Extension { hold, lease, .. } = &extension;
-        let answer = match &answers {
-            Ok(answers) => Ok(answers.get(index).copied().unwrap_or(Renewed::Unknown)),
-            Err(failure) => Err(failure.clone()),
-        };
         match answer {
             Ok(Renewed::Extended) => core
                 .holds
@@ -76,41 +78,6 @@ async fn extend(core: Arc<Core>, extensions: Vec<Extension>) {
         // Whoever asked may have lost patience.
         let _ = extension.answer.send(answer);
     }
-}
-
-async fn send(
-    core: &Core,
-    extensions: &[Extension],
-    limit: Duration,
-) -> Result<Vec<Renewed>, Failure> {
-    let key = extensions.first().map_or("", |it| it.hold.key().key());
-    let node = core.server.node(key)?;
-    let connection = node.own_connection(limit).await?;
-    let now = core.clock.now();
-    let leases = extensions.iter().map(|extension| extension.lease);
-    node.vouch(now, leases.min().unwrap_or_default())?;
-    let names: Vec<(&LockKey, String, Duration)> = extensions
-        .iter()
-        .map(|extension| {
-            let Extension { hold, lease, .. } = extension;
-            hold.state().sending(now, *lease);
-            (&**hold.key(), core.field(hold), *lease)
-        })
-        .collect();
-    let mut answers = pin!(script::renew(&connection, &names, limit));
-    let answers = tokio::select! {
-        biased;
-        answers = &mut answers => answers,
-        () = tokio::time::sleep(limit * 3 / 8) => {
-            // Others shall not wait on a connection that is silent; this answer may still come.
-            node.abandon(&connection);
-            answers.await
-        }
-    };
-    if answers.as_ref().is_err_and(Failure::is_ambiguous) {
-        node.abandon(&connection);
-    }
-    answers
 }
 
 /// Names in one script.

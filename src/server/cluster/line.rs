@@ -1,0 +1,83 @@
+//! Asking one node what the cluster looks like.
+
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, Value};
+
+use super::view::{View, text};
+use crate::server::failure::Failure;
+
+/// One node that is asked, and the connection to it that is kept for the next question.
+pub(super) struct Line {
+    pub(super) info: ConnectionInfo,
+    /// Nothing before the first answer, and after none.
+    pub(super) kept: Option<MultiplexedConnection>,
+}
+
+/// What a node told.
+pub(super) struct Told {
+    pub(super) view: View,
+    /// It knows messages that go to one shard only.
+    pub(super) sharded: bool,
+}
+
+impl Line {
+    pub(super) fn to(info: ConnectionInfo) -> Self {
+        Self { info, kept: None }
+    }
+
+    pub(super) async fn ask(&mut self, limit: Duration) -> Result<Told, Failure> {
+        // Boxed: what opens a connection is large, and part of every call otherwise.
+        let answer = tokio::time::timeout(limit, Box::pin(self.ask_now(limit))).await;
+        let answer = answer.unwrap_or(Err(Failure::Silent(limit)));
+        answer.map_err(|failure| {
+            self.kept = None;
+            let server = self.info.addr().to_string();
+            tracing::debug!(server, ?failure, "a node does not tell of the cluster");
+            match failure {
+                Failure::Silent(_) => Failure::Unsent(format!("no answer from {server}").into()),
+                failure => failure,
+            }
+        })
+    }
+
+    async fn ask_now(&mut self, limit: Duration) -> Result<Told, Failure> {
+        let connection = match &self.kept {
+            Some(kept) => kept.clone(),
+            None => {
+                let client = redis::Client::open(self.info.clone());
+                let client = client.map_err(|error| Failure::of_connect(&error))?;
+                let config = AsyncConnectionConfig::new()
+                    .set_connection_timeout(Some(limit))
+                    .set_response_timeout(None);
+                let opened = client.get_multiplexed_async_connection_with_config(&config);
+                let opened = opened.await.map_err(|error| Failure::of_connect(&error))?;
+                self.kept.insert(opened).clone()
+            }
+        };
+        let question = async |words: [&str; 2]| {
+            let mut question = redis::cmd(words[0]);
+            question.arg(words[1]);
+            let answer = connection.clone().send_packed_command(&question).await;
+            let answer = answer.and_then(Value::extract_error);
+            answer.map_err(|error| Failure::of_command(error, limit))
+        };
+        let (nodes, slots, sharded) = tokio::join!(
+            question(["CLUSTER", "NODES"]),
+            question(["CLUSTER", "SLOTS"]),
+            question(["PUBSUB", "SHARDNUMSUB"])
+        );
+        let nodes = nodes?;
+        let nodes = text(&nodes);
+        let nodes = nodes.ok_or_else(|| Failure::Unsent("it tells no nodes".into()))?;
+        let host = match self.info.addr() {
+            ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host,
+            _ => "",
+        };
+        Ok(Told {
+            view: View::new(nodes, slots.ok().as_ref(), host),
+            sharded: sharded.is_ok(),
+        })
+    }
+}

@@ -1,0 +1,251 @@
+//! Which server has which slot, by what several nodes of the cluster say.
+//!
+//! Each claim to slots has a number, the node's `config-epoch`; where two claim a slot, the nodes of
+//! the cluster believe the larger one, and so do we: one that was cut off cannot lead back to a master
+//! of before.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use super::view::{Seen, View};
+use crate::clock::Moment;
+use crate::slot::SLOTS;
+
+/// The slots and their owners. `N` is what is kept of an owner.
+pub(super) struct Map<N> {
+    shards: Vec<Shard<N>>,
+    /// For each slot its owner's place among the shards.
+    owners: Box<[Option<u16>]>,
+    /// For each slot the number of the switch that gave it its owner.
+    switched: Box<[u64]>,
+    switches: u64,
+    /// The nodes that were masters, with slots or without.
+    masters: HashSet<String>,
+}
+
+/// One master that has slots.
+struct Shard<N> {
+    seen: Seen,
+    /// When another node last said that it is a master.
+    named: Moment,
+    node: N,
+}
+
+/// What a look at the cluster changed.
+pub(super) struct Change<N> {
+    /// Slots have other owners now.
+    pub(super) is_switch: bool,
+    /// They own nothing any more.
+    pub(super) left: Vec<N>,
+    /// They took over from one that failed, and may know less than that one knew.
+    pub(super) heirs: Vec<N>,
+}
+
+impl<N: Clone> Map<N> {
+    pub(super) fn new() -> Self {
+        Self {
+            shards: Vec::new(),
+            owners: vec![None; SLOTS.into()].into(),
+            switched: vec![0; SLOTS.into()].into(),
+            switches: 0,
+            masters: HashSet::new(),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.shards.is_empty()
+    }
+
+    fn shard(&self, slot: u16) -> Option<&Shard<N>> {
+        let owner = self.owners[usize::from(slot)]?;
+        self.shards.get(usize::from(owner))
+    }
+
+    /// The owner of a slot.
+    pub(super) fn owner(&self, slot: u16) -> Option<&N> {
+        self.shard(slot).map(|shard| &shard.node)
+    }
+
+    /// When another node last said that this slot's owner is a master.
+    pub(super) fn named(&self, slot: u16) -> Option<Moment> {
+        self.shard(slot).map(|shard| shard.named)
+    }
+
+    /// The number of the switch that gave this slot its owner; 0 if it never had another.
+    pub(super) fn switched(&self, slot: u16) -> u64 {
+        self.switched[usize::from(slot)]
+    }
+
+    pub(super) fn switches(&self) -> u64 {
+        self.switches
+    }
+
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &N> {
+        self.shards.iter().map(|shard| &shard.node)
+    }
+
+    /// The owner at this address.
+    pub(super) fn at(&self, host: &str, port: u16) -> Option<&N> {
+        let mut shards = self.shards.iter();
+        let found = shards.find(|shard| shard.seen.host == host && shard.seen.port == port)?;
+        Some(&found.node)
+    }
+
+    /// Takes in what nodes said that were asked at this moment. `make` is for a new owner.
+    pub(super) fn take_in(
+        &mut self,
+        views: &[View],
+        asked: Moment,
+        mut make: impl FnMut(&Seen) -> N,
+    ) -> Change<N> {
+        for shard in &mut self.shards {
+            if views.iter().any(|view| names(view, &shard.seen)) {
+                shard.named = asked;
+            }
+        }
+        let old = std::mem::take(&mut self.shards);
+        let claims = claims(views);
+        let mut owners: Vec<Option<u16>> = vec![None; SLOTS.into()];
+        let mut new: Vec<Shard<N>> = Vec::new();
+        let mut heirs: HashSet<u16> = HashSet::new();
+        let mut switched: Vec<usize> = Vec::new();
+        let mut last = 0;
+        for (slot, claim) in claims.into_iter().enumerate() {
+            let before = self.owners[slot].and_then(|owner| old.get(usize::from(owner)));
+            let stays =
+                before.filter(|before| claim.is_none_or(|claim| !claim.ends(before, asked)));
+            let Some(seen) = stays
+                .map(|shard| &shard.seen)
+                .or_else(|| claim.map(|claim| claim.seen))
+            else {
+                continue;
+            };
+            // As a rule it is the owner of the slot before.
+            let is_it = |shard: &Shard<N>| shard.seen.id == seen.id;
+            let owner = if new.get(last).is_some_and(is_it) {
+                Some(last)
+            } else {
+                new.iter().position(is_it)
+            };
+            let owner = match owner {
+                Some(owner) => owner,
+                None => {
+                    let seen = newest(seen, views);
+                    let known = old.iter().find(|shard| shard.seen.is(seen));
+                    new.push(Shard {
+                        named: known.map_or(asked, |known| known.named),
+                        node: known.map_or_else(|| make(seen), |known| known.node.clone()),
+                        seen: seen.clone(),
+                    });
+                    new.len() - 1
+                }
+            };
+            last = owner;
+            let Ok(place) = u16::try_from(owner) else {
+                continue;
+            };
+            owners[slot] = Some(place);
+            let Some(before) = before.filter(|before| !before.seen.is(&new[owner].seen)) else {
+                continue;
+            };
+            switched.push(slot);
+            if !self.was_moved(&before.seen, &new[owner].seen, views) {
+                heirs.insert(place);
+            }
+        }
+        if !switched.is_empty() {
+            self.switches += 1;
+        }
+        for slot in &switched {
+            self.switched[*slot] = self.switches;
+        }
+        let masters = views.iter().flat_map(View::masters);
+        self.masters = masters.map(|node| node.id.clone()).collect();
+        self.owners = owners.into();
+        let left = old
+            .iter()
+            .filter(|old| !new.iter().any(|new| new.seen.is(&old.seen)));
+        let change = Change {
+            is_switch: !switched.is_empty(),
+            left: left.map(|shard| shard.node.clone()).collect(),
+            heirs: heirs
+                .iter()
+                .map(|place| new[usize::from(*place)].node.clone())
+                .collect(),
+        };
+        self.shards = new;
+        change
+    }
+
+    /// A slot went from one master to another with all that is in it: the old one lives, and the new
+    /// one was a master before, so that it is not the replica of one that failed.
+    fn was_moved(&self, from: &Seen, to: &Seen, views: &[View]) -> bool {
+        let lives = |view: &View| {
+            let seen = view.find(&from.id);
+            seen.is_some_and(|seen| !seen.has_failed)
+        };
+        from.id != to.id && self.masters.contains(&to.id) && views.iter().all(lives)
+    }
+}
+
+impl Seen {
+    /// The same node, at the same address.
+    fn is(&self, other: &Self) -> bool {
+        self.id == other.id && self.host == other.host && self.port == other.port
+    }
+}
+
+/// A master's claim to a slot.
+#[derive(Clone, Copy)]
+struct Claim<'a> {
+    seen: &'a Seen,
+    view: &'a View,
+}
+
+impl Claim<'_> {
+    /// It is to be believed, and not what was known before.
+    fn ends<N>(&self, before: &Shard<N>, asked: Moment) -> bool {
+        if self.seen.id == before.seen.id {
+            return !self.seen.is(&before.seen);
+        }
+        // Who knows of the one before all that we know, and gives the slot to another, is right.
+        let knows = self.view.find(&before.seen.id);
+        let knows = knows.is_some_and(|it| it.is_master && it.epoch >= before.seen.epoch);
+        // A cluster that was set up anew begins to count anew.
+        let is_gone = asked.since(before.named) > DOUBT;
+        self.seen.epoch > before.seen.epoch || knows || is_gone
+    }
+}
+
+/// For each slot the claim with the largest number.
+fn claims(views: &[View]) -> Vec<Option<Claim<'_>>> {
+    let mut claims: Vec<Option<Claim<'_>>> = vec![None; SLOTS.into()];
+    for view in views {
+        for seen in view.masters() {
+            for (first, last) in &seen.slots {
+                for claim in &mut claims[usize::from(*first)..=usize::from(*last)] {
+                    if claim.is_none_or(|claim| seen.epoch > claim.seen.epoch) {
+                        *claim = Some(Claim { seen, view });
+                    }
+                }
+            }
+        }
+    }
+    claims
+}
+
+/// The latest that is known of a node.
+fn newest<'a>(seen: &'a Seen, views: &'a [View]) -> &'a Seen {
+    let same = views.iter().filter_map(|view| view.find(&seen.id));
+    let masters = same.filter(|other| other.is_master && other.epoch >= seen.epoch);
+    masters.max_by_key(|other| other.epoch).unwrap_or(seen)
+}
+
+/// Somebody else says that it is a master; nobody has to where there is nobody else.
+fn names(view: &View, shard: &Seen) -> bool {
+    let seen = view.find(&shard.id);
+    seen.is_some_and(|seen| seen.is_master && (!seen.is_self || view.nodes.len() == 1))
+}
+
+/// After nobody has named a master for so long, smaller claims are believed.
+const DOUBT: Duration = Duration::from_secs(10);

@@ -1,0 +1,329 @@
+//! A cluster: which of its masters has a key, by what its nodes say.
+//!
+//! The client's own thread asks some of the nodes each second, and at once when somebody met with a
+//! sign of a change; where a key is, callers look up. A server that says `MOVED` or `ASK` is believed
+//! for the one command that it says so of.
+
+mod line;
+mod map;
+mod view;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use parking_lot::{Mutex, RwLock};
+use redis::{ConnectionAddr, ConnectionInfo};
+use tokio::sync::{Notify, watch};
+
+use super::failure::Failure;
+use super::node::Node;
+use super::source::Source;
+use crate::clock::{Clock, Moment};
+use crate::slot::slot;
+use line::Line;
+use map::Map;
+pub(super) use view::text;
+use view::{Seen, View};
+
+/// The servers of one cluster.
+pub(super) struct Cluster {
+    /// The nodes that the user named.
+    seeds: Vec<ConnectionInfo>,
+    members: Members,
+    clock: Clock,
+    map: RwLock<Map<Arc<Node>>>,
+    /// Servers that others named, until the next look says what they have.
+    strangers: Mutex<Vec<(Moment, Arc<Node>)>>,
+    /// The addresses of all nodes that live.
+    known: Mutex<Vec<(String, u16)>>,
+    /// Counts the choices of nodes that are asked, so that others come to it.
+    chosen: AtomicUsize,
+    switches: watch::Sender<u64>,
+    /// Something may have changed.
+    news: Notify,
+    /// One look is for all who wait for the first one.
+    learning: tokio::sync::Mutex<()>,
+    /// Messages go to the nodes of one shard only. Nothing until it is known.
+    sharded: Mutex<Option<bool>>,
+}
+
+/// How to connect to a node, wherever it is.
+pub(super) struct Members {
+    pub(super) info: ConnectionInfo,
+    pub(super) name: Option<String>,
+    /// The length of the leases that are renewed.
+    pub(super) lease: Duration,
+    pub(super) suspicions: Arc<Notify>,
+}
+
+impl Cluster {
+    pub(super) fn new(seeds: Vec<ConnectionInfo>, members: Members, clock: Clock) -> Self {
+        Self {
+            seeds,
+            members,
+            clock,
+            map: RwLock::new(Map::new()),
+            strangers: Mutex::default(),
+            known: Mutex::default(),
+            chosen: AtomicUsize::new(0),
+            switches: watch::Sender::new(0),
+            news: Notify::new(),
+            learning: tokio::sync::Mutex::default(),
+            sharded: Mutex::default(),
+        }
+    }
+
+    /// The seeds' hosts and ports.
+    pub(super) fn address(&self) -> String {
+        let seeds = self.seeds.iter().map(|seed| seed.addr().to_string());
+        format!("cluster {}", seeds.collect::<Vec<_>>().join(","))
+    }
+
+    /// The server that has this key.
+    pub(super) fn node(&self, key: &str) -> Result<Arc<Node>, Failure> {
+        let node = self.map.read().owner(slot(key)).cloned();
+        node.ok_or_else(|| {
+            self.news.notify_one();
+            Failure::Unsent("no server of the cluster has the slot".into())
+        })
+    }
+
+    /// It has slots, as far as is known.
+    pub(super) fn has(&self, node: &Arc<Node>) -> bool {
+        self.map
+            .read()
+            .nodes()
+            .any(|known| Arc::ptr_eq(known, node))
+    }
+
+    /// It was learnt which servers it has.
+    pub(super) fn is_known(&self) -> bool {
+        !self.map.read().is_empty()
+    }
+
+    /// The masters that have slots, and those that others named.
+    pub(super) fn nodes(&self) -> Vec<Arc<Node>> {
+        let mut nodes: Vec<_> = self.map.read().nodes().cloned().collect();
+        let strangers = self.strangers.lock();
+        nodes.extend(strangers.iter().map(|(_, node)| node.clone()));
+        nodes
+    }
+
+    /// The server at an address that another one named.
+    pub(super) fn at(&self, host: &str, port: u16) -> Arc<Node> {
+        self.news.notify_one();
+        if let Some(node) = self.map.read().at(host, port) {
+            return node.clone();
+        }
+        let mut strangers = self.strangers.lock();
+        let address = self.members.address(host, port).to_string();
+        if let Some((_, node)) = strangers.iter().find(|(_, node)| node.address() == address) {
+            return node.clone();
+        }
+        let node = self.members.node(host, port, &self.clock);
+        // What it took over from whom is not known.
+        node.source().succeed();
+        strangers.push((self.clock.now(), node.clone()));
+        node
+    }
+
+    /// Something happened that may come with a change.
+    pub(super) fn is_news(&self) {
+        self.news.notify_one();
+    }
+
+    /// Counts the times that slots got other owners.
+    pub(super) fn switches(&self) -> watch::Receiver<u64> {
+        self.switches.subscribe()
+    }
+
+    /// The key's slot got another owner after so many switches.
+    pub(super) fn was_switched(&self, key: &str, since: u64) -> bool {
+        self.map.read().switched(slot(key)) > since
+    }
+
+    /// When another node last said that the key's server is a master.
+    pub(super) fn named(&self, key: &str) -> Moment {
+        let named = self.map.read().named(slot(key));
+        named.unwrap_or(Moment(0))
+    }
+
+    /// Messages go to the nodes of one shard only.
+    pub(super) fn is_sharded(&self) -> bool {
+        self.sharded.lock().unwrap_or_default()
+    }
+
+    /// Learns the cluster from its seeds, unless it is known.
+    pub(super) async fn learn(&self, limit: Duration) -> Result<(), Failure> {
+        let _single_flight = self.learning.lock().await;
+        if self.is_known() {
+            return Ok(());
+        }
+        let mut lines: Vec<Line> = self.seeds.iter().cloned().map(Line::to).collect();
+        self.ask(&mut lines, limit).await?;
+        if !self.is_known() {
+            return Err(Failure::Unsent("no server of the cluster has slots".into()));
+        }
+        Ok(())
+    }
+
+    /// Asks again and again, this often and when there are news. Never ends.
+    pub(super) async fn watch(&self, every: Duration) {
+        let mut lines: Vec<Line> = Vec::new();
+        loop {
+            self.choose(&mut lines);
+            if let Err(failure) = self.ask(&mut lines, PATIENCE).await {
+                tracing::debug!(?failure, "no node tells of the cluster");
+            }
+            // Those that did not answer leave their places to others.
+            lines.retain(|line| line.kept.is_some());
+            tokio::time::sleep(SHORTEST_PAUSE.min(every)).await;
+            tokio::select! {
+                () = tokio::time::sleep(every) => {}
+                () = self.news.notified() => {}
+            }
+        }
+    }
+
+    /// Fills the list of those who are asked: with nodes that are known, and with seeds while there
+    /// are too few.
+    fn choose(&self, lines: &mut Vec<Line>) {
+        let known = self.known.lock().clone();
+        let known = known
+            .into_iter()
+            .map(|(host, port)| self.members.info(&host, port));
+        let candidates: Vec<ConnectionInfo> = known.chain(self.seeds.iter().cloned()).collect();
+        let start = self.chosen.fetch_add(1, Ordering::Relaxed);
+        for at in 0..candidates.len() {
+            if lines.len() >= ASKED {
+                return;
+            }
+            let candidate = &candidates[(start + at) % candidates.len()];
+            if lines
+                .iter()
+                .all(|line| line.info.addr() != candidate.addr())
+            {
+                lines.push(Line::to(candidate.clone()));
+            }
+        }
+    }
+
+    /// Asks these nodes, and takes in what they say. One that answers late is not waited for once
+    /// another one did.
+    async fn ask(&self, lines: &mut [Line], limit: Duration) -> Result<(), Failure> {
+        let asked = self.clock.now();
+        let mut answers: FuturesUnordered<_> =
+            lines.iter_mut().map(|line| line.ask(limit)).collect();
+        let mut views: Vec<View> = Vec::new();
+        let mut sharded = true;
+        let mut failed = Failure::Unsent("the cluster has no node to be asked".into());
+        let mut patience = std::pin::pin!(tokio::time::sleep(limit));
+        loop {
+            tokio::select! {
+                answer = answers.next() => match answer {
+                    Some(Ok(told)) => {
+                        if views.is_empty() {
+                            let soon = tokio::time::Instant::now() + GRACE.min(limit / 4);
+                            patience.as_mut().reset(soon);
+                        }
+                        sharded &= told.sharded;
+                        views.push(told.view);
+                    }
+                    // A refusal says more than that somebody else is not there.
+                    Some(Err(failure)) => if !matches!(failed, Failure::Refused { .. }) {
+                        failed = failure;
+                    },
+                    None => break,
+                },
+                () = &mut patience => break,
+            }
+        }
+        drop(answers);
+        if views.is_empty() {
+            return Err(failed);
+        }
+        self.sharded.lock().get_or_insert(sharded);
+        self.take_in(&views, asked);
+        Ok(())
+    }
+
+    fn take_in(&self, views: &[View], asked: Moment) {
+        let nodes = views.iter().flat_map(|view| &view.nodes);
+        let living = nodes.filter(|node| !node.has_failed);
+        let mut living: Vec<_> = living.map(|node| (node.host.clone(), node.port)).collect();
+        living.sort();
+        living.dedup();
+        *self.known.lock() = living;
+        let mut map = self.map.write();
+        let mut strangers = self.strangers.lock();
+        strangers.retain(|(since, _)| asked.since(*since) < STRANGE);
+        let make = |seen: &Seen| {
+            let address = self.members.address(&seen.host, seen.port).to_string();
+            let known = strangers
+                .iter()
+                .position(|(_, node)| node.address() == address);
+            match known {
+                Some(known) => strangers.swap_remove(known).1,
+                None => self.members.node(&seen.host, seen.port, &self.clock),
+            }
+        };
+        let change = map.take_in(views, asked, make);
+        drop(strangers);
+        for heir in &change.heirs {
+            heir.source().succeed();
+            tracing::warn!(
+                cluster = self.address(),
+                server = heir.address(),
+                "the cluster switched a master"
+            );
+        }
+        for node in &change.left {
+            node.source().end_reign();
+        }
+        if change.is_switch {
+            tracing::debug!(cluster = self.address(), "slots have other owners");
+            let switches = map.switches();
+            drop(map);
+            self.switches.send_replace(switches);
+        }
+    }
+}
+
+impl Members {
+    fn address(&self, host: &str, port: u16) -> ConnectionAddr {
+        match self.info.addr() {
+            ConnectionAddr::TcpTls {
+                insecure,
+                tls_params,
+                ..
+            } => ConnectionAddr::TcpTls {
+                host: host.to_owned(),
+                port,
+                insecure: *insecure,
+                tls_params: tls_params.clone(),
+            },
+            _ => ConnectionAddr::Tcp(host.to_owned(), port),
+        }
+    }
+
+    fn info(&self, host: &str, port: u16) -> ConnectionInfo {
+        self.info.clone().set_addr(self.address(host, port))
+    }
+
+    fn node(&self, host: &str, port: u16, clock: &Clock) -> Arc<Node> {
+        let source = Source::member(self.info(host, port), self.name.clone(), clock);
+        Arc::new(Node::new(source, self.lease, &self.suspicions))
+    }
+}
+
+/// So long a server is known that others named, and that has no slots.
+const STRANGE: Duration = Duration::from_secs(10);
+/// So many nodes are asked at a time.
+const ASKED: usize = 5;
+/// How long others are waited for after the first answer.
+const GRACE: Duration = Duration::from_millis(100);
+const PATIENCE: Duration = Duration::from_secs(1);
+const SHORTEST_PAUSE: Duration = Duration::from_millis(50);

@@ -1,0 +1,352 @@
+//! The servers of a deployment, and which of them has a key.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use redis::aio::PubSub;
+use tokio::sync::{Notify, watch};
+
+use super::Server;
+use super::address::Address;
+use super::cluster::{Cluster, Members};
+use super::connection::Connection;
+use super::failure::Failure;
+use super::node::Node;
+use super::place::Place;
+use super::source::Source;
+use super::subscriber::Subscriber;
+use crate::clock::{Clock, Moment};
+use crate::error::Error;
+use crate::slot::slot;
+
+/// The servers of a deployment.
+pub(super) enum Nodes {
+    One {
+        node: Arc<Node>,
+        /// It refuses commands for keys of several slots: there is a cluster behind it.
+        has_slots: AtomicBool,
+    },
+    Cluster(Box<Cluster>),
+}
+
+impl Server {
+    /// One server, or one master; its watchdog renews leases of this length.
+    pub(crate) fn new(
+        source: Source,
+        clock: Clock,
+        command_timeout: Duration,
+        lease: Duration,
+    ) -> Self {
+        let suspicions = Arc::new(Notify::new());
+        let node = Arc::new(Node::new(source, lease, &suspicions));
+        let has_slots = AtomicBool::new(false);
+        Self {
+            nodes: Nodes::One { node, has_slots },
+            clock,
+            command_timeout,
+            suspicions,
+        }
+    }
+
+    /// What is at this address, or in this pool: see [`Source::new`].
+    pub(crate) fn at(
+        address: Option<Address>,
+        pool: Option<deadpool_redis::Pool>,
+        name: Option<String>,
+        clock: &Clock,
+        command_timeout: Duration,
+        lease: Duration,
+    ) -> Result<Self, Error> {
+        let Some(Address::Cluster { seeds }) = address else {
+            let source = Source::new(address, pool, name, clock)?;
+            return Ok(Self::new(source, clock.clone(), command_timeout, lease));
+        };
+        let suspicions = Arc::new(Notify::new());
+        let Some(info) = seeds.first().cloned() else {
+            let why = "give the URL of one node at least".to_owned();
+            return Err(Error::invalid("cluster", why));
+        };
+        let members = Members {
+            info,
+            name,
+            lease,
+            suspicions: suspicions.clone(),
+        };
+        let cluster = Cluster::new(seeds, members, clock.clone());
+        Ok(Self {
+            nodes: Nodes::Cluster(Box::new(cluster)),
+            clock: clock.clone(),
+            command_timeout,
+            suspicions,
+        })
+    }
+
+    /// The server that has this key.
+    pub(crate) fn node(&self, key: &str) -> Result<Arc<Node>, Failure> {
+        match &self.nodes {
+            Nodes::One { node, .. } => Ok(node.clone()),
+            Nodes::Cluster(cluster) => cluster.node(key),
+        }
+    }
+
+    /// As [`Server::node`], for a call that can wait until the cluster is known.
+    pub(super) async fn find(&self, key: &str, limit: Duration) -> Result<Place, Failure> {
+        if let Nodes::Cluster(cluster) = &self.nodes
+            && !cluster.is_known()
+        {
+            Box::pin(cluster.learn(limit)).await?;
+        }
+        let node = self.node(key)?;
+        Ok(Place::plain(node))
+    }
+
+    /// Where else a command is to go, as the server says that this connection leads to;
+    /// and has the cluster looked at where it may have changed.
+    pub(crate) fn redirected(&self, failure: &Failure, from: Option<&Connection>) -> Option<Place> {
+        let Nodes::Cluster(cluster) = &self.nodes else {
+            return None;
+        };
+        if failure.is_news() {
+            cluster.is_news();
+        }
+        let (host, port, asking) = failure.redirection()?;
+        let host = if host.is_empty() { from?.host() } else { host };
+        let node = cluster.at(host, port);
+        Some(Place { node, asking })
+    }
+
+    /// All servers that have keys, as far as they are known.
+    fn nodes(&self) -> Vec<Arc<Node>> {
+        match &self.nodes {
+            Nodes::One { node, .. } => vec![node.clone()],
+            Nodes::Cluster(cluster) => cluster.nodes(),
+        }
+    }
+
+    /// The server that this connection leads to.
+    fn node_of(&self, connection: &Connection) -> Option<Arc<Node>> {
+        let leads_to = |node: &Arc<Node>| node.source().has(connection);
+        self.nodes().into_iter().find(leads_to)
+    }
+
+    /// Takes a crowd apart so that the keys of each part may be in one command.
+    pub(crate) fn split<T>(&self, crowd: Vec<T>, key: impl Fn(&T) -> &str) -> Vec<Vec<T>> {
+        if !self.has_slots() {
+            return vec![crowd];
+        }
+        let mut parts: Vec<(u16, Vec<T>)> = Vec::new();
+        for one in crowd {
+            let slot = slot(key(&one));
+            match parts.iter_mut().find(|(other, _)| *other == slot) {
+                Some((_, part)) => part.push(one),
+                None => parts.push((slot, vec![one])),
+            }
+        }
+        parts.into_iter().map(|(_, part)| part).collect()
+    }
+
+    /// A command may be for both keys.
+    pub(crate) fn may_share(&self, one: &str, other: &str) -> bool {
+        !self.has_slots() || slot(one) == slot(other)
+    }
+
+    /// The lock's key and its other keys have to be in one slot.
+    pub(crate) fn is_cluster(&self) -> bool {
+        matches!(self.nodes, Nodes::Cluster(_))
+    }
+
+    fn has_slots(&self) -> bool {
+        match &self.nodes {
+            Nodes::One { has_slots, .. } => has_slots.load(Ordering::Relaxed),
+            Nodes::Cluster(_) => true,
+        }
+    }
+
+    /// Notes that a command for several keys was refused because of their slots.
+    pub(crate) fn note_slots(&self, failure: &Failure) {
+        if let (Nodes::One { has_slots, .. }, true) = (&self.nodes, failure.is_of_slots()) {
+            has_slots.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The command that tells a lock's waiters.
+    pub(crate) fn publishes(&self) -> &'static str {
+        match &self.nodes {
+            Nodes::Cluster(cluster) if cluster.is_sharded() => "spublish",
+            _ => "publish",
+        }
+    }
+
+    /// Host and port, a unix socket's path, a master's name, a cluster's nodes, or "pool"; never a
+    /// user or password.
+    pub(crate) fn address(&self) -> String {
+        match &self.nodes {
+            Nodes::One { node, .. } => node.address(),
+            Nodes::Cluster(cluster) => cluster.address(),
+        }
+    }
+
+    /// Says that the server of this key does not answer: see [`Node::suspect`].
+    pub(crate) fn suspect(&self, key: &str, failure: &Failure) {
+        if let Ok(node) = self.node(key) {
+            node.suspect(failure);
+        }
+    }
+
+    /// Why the server of this key is thought not to answer, if it is.
+    pub(crate) fn suspected(&self, key: &str) -> Option<Failure> {
+        self.node(key).ok()?.suspected()
+    }
+
+    /// The servers that are thought not to answer.
+    pub(crate) fn suspects(&self) -> Vec<Arc<Node>> {
+        let mut nodes = self.nodes();
+        nodes.retain(|node| node.suspected().is_some());
+        nodes
+    }
+
+    /// Ends when another server may be under suspicion. For one caller: the client's own thread.
+    pub(crate) async fn suspicion(&self) {
+        self.suspicions.notified().await;
+    }
+
+    /// See [`Node::reborn`].
+    pub(crate) fn reborn(&self, key: &str) -> Option<Moment> {
+        self.node(key).ok()?.reborn()
+    }
+
+    /// See [`Node::reborn_since`].
+    pub(crate) fn reborn_since(&self, key: &str) -> u64 {
+        self.node(key).map_or(0, |node| node.reborn_since())
+    }
+
+    /// The one server is this one, as it says itself, and its data is what it should be.
+    pub(crate) fn trust(&self, who: String) {
+        if let Nodes::One { node, .. } = &self.nodes {
+            node.trust(who);
+        }
+    }
+
+    /// Connects, so that a wrong address or password shows before the first lock.
+    pub(crate) async fn connect(&self) -> Result<(), Failure> {
+        let limit = self.command_timeout;
+        match &self.nodes {
+            Nodes::One { node, .. } => node.connection(limit).await.map(drop),
+            Nodes::Cluster(cluster) => cluster.learn(limit).await,
+        }
+    }
+
+    /// Keeps looking who the masters are, this often, where that can change. Never ends.
+    pub(crate) async fn watch(&self, every: Duration) {
+        match &self.nodes {
+            Nodes::One { node, .. } => node.source().watch(every).await,
+            Nodes::Cluster(cluster) => cluster.watch(every).await,
+        }
+    }
+
+    /// Another server may take a server's place, with less than that one knew.
+    pub(crate) fn is_switched(&self) -> bool {
+        match &self.nodes {
+            Nodes::One { node, .. } => node.source().is_switched(),
+            Nodes::Cluster(_) => true,
+        }
+    }
+
+    /// Counts the times that a server took another's place.
+    pub(crate) fn switches(&self) -> watch::Receiver<u64> {
+        match &self.nodes {
+            Nodes::One { node, .. } => node.source().reigns(),
+            Nodes::Cluster(cluster) => cluster.switches(),
+        }
+    }
+
+    /// The server of this key is another than after so many switches.
+    pub(crate) fn was_switched(&self, key: &str, since: u64) -> bool {
+        match &self.nodes {
+            Nodes::One { .. } => true,
+            Nodes::Cluster(cluster) => cluster.was_switched(key, since),
+        }
+    }
+
+    /// Fails if nobody has said for a lease, or some seconds, that the key's server is a master: one
+    /// of before that comes back must not prolong anything.
+    pub(crate) fn vouch(&self, key: &str, now: Moment, lease: Duration) -> Result<(), Failure> {
+        match &self.nodes {
+            Nodes::One { node, .. } => node.source().vouch(now, lease),
+            Nodes::Cluster(cluster) if now.since(cluster.named(key)) > lease.max(SOME_SECONDS) => {
+                let cause = "no other node of the cluster has named this master for a lease";
+                Err(Failure::Unsent(cause.into()))
+            }
+            Nodes::Cluster(_) => Ok(()),
+        }
+    }
+
+    /// A connection for messages of a deployment of one server, where an address is known.
+    pub(crate) async fn open_pubsub(&self, limit: Duration) -> Result<PubSub, Failure> {
+        match &self.nodes {
+            Nodes::One { node, .. } => node.source().open_pubsub(limit).await,
+            Nodes::Cluster(_) => Err(Failure::Unsent("each server has its own messages".into())),
+        }
+    }
+
+    /// The server has slots of the cluster, as far as is known.
+    pub(crate) fn has(&self, node: &Arc<Node>) -> bool {
+        match &self.nodes {
+            Nodes::One { .. } => true,
+            Nodes::Cluster(cluster) => cluster.has(node),
+        }
+    }
+
+    /// A connection for messages of one server of a cluster; `hears` is told each one's channel.
+    pub(crate) async fn subscriber(
+        &self,
+        node: &Node,
+        hears: impl Fn(&str) + Send + Sync + 'static,
+        limit: Duration,
+    ) -> Result<Subscriber, Failure> {
+        let sharded = match &self.nodes {
+            Nodes::One { .. } => false,
+            Nodes::Cluster(cluster) => cluster.is_sharded(),
+        };
+        let opened = node.source().subscriber(sharded, hears, limit);
+        let opened = tokio::time::timeout(limit, Box::pin(opened)).await;
+        opened.unwrap_or_else(|_| Err(Failure::Unsent("no connection in time".into())))
+    }
+
+    /// Gives up a connection that does not answer: the next call opens another.
+    pub(crate) fn abandon(&self, connection: &Connection) {
+        for node in self.nodes() {
+            node.abandon(connection);
+        }
+    }
+
+    /// Asks the server to close a connection that was given up: see [`Node::kill`].
+    pub(crate) async fn kill(&self, old: &Connection, limit: Duration) {
+        // One that is not there any more runs nothing that counts.
+        if let Some(node) = self.node_of(old) {
+            node.kill(old, limit).await;
+        }
+    }
+
+    /// Closes the callers' connections once nobody waits for an answer on them.
+    pub(crate) fn disconnect(&self) {
+        for node in self.nodes() {
+            node.disconnect();
+        }
+    }
+}
+
+/// Shows where connections go, never with what password.
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.nodes {
+            Nodes::One { node, .. } => node.source().fmt(f),
+            Nodes::Cluster(cluster) => f.debug_tuple("Cluster").field(&cluster.address()).finish(),
+        }
+    }
+}
+
+/// Some looks at the cluster.
+const SOME_SECONDS: Duration = Duration::from_secs(3);

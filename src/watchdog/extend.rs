@@ -1,0 +1,137 @@
+//! Asking for more time for holds, wherever their keys are.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+
+use crate::clock::Moment;
+use crate::hold::Hold;
+use crate::key::LockKey;
+use crate::script::{self, Renewed};
+use crate::server::{Failure, Place};
+use crate::session::Core;
+
+/// Holds, and the lease that each is to have.
+pub(super) type Leases = [(Arc<Hold>, Duration)];
+
+/// What became of a question about holds.
+pub(super) struct Asked {
+    /// The moment before the first sending.
+    pub(super) sent: Moment,
+    /// One for each hold.
+    pub(super) answers: Vec<Result<Renewed, Failure>>,
+}
+
+/// Asks once for all of these, whose keys may be in one command. A hold whose key is elsewhere, or may
+/// not be asked about with others, is asked about by itself. `lease` says how long the questions may
+/// take: a third of it.
+pub(super) async fn extend(core: &Core, holds: &Leases, lease: Duration) -> Asked {
+    let (sent, answer) = ask(core, None, holds, lease).await;
+    match answer {
+        Ok(answers) => {
+            let answers = answers.into_iter().map(Ok).collect();
+            Asked { sent, answers }
+        }
+        Err((failure, _)) if holds.len() > 1 && failure.is_of_place() => {
+            core.server.note_slots(&failure);
+            tracing::debug!(holds = holds.len(), ?failure, "asking one by one");
+            let mut asking: FuturesUnordered<_> = holds
+                .chunks(1)
+                .enumerate()
+                .map(async |(at, one)| (at, follow(core, one, lease).await))
+                .collect();
+            let mut answers = vec![Ok(Renewed::Unknown); holds.len()];
+            while let Some((at, answer)) = asking.next().await {
+                answers[at] = answer;
+            }
+            Asked { sent, answers }
+        }
+        Err((_, Some(place))) => {
+            let answers = vec![follow_to(core, place, holds, lease).await];
+            Asked { sent, answers }
+        }
+        Err((failure, None)) => {
+            let answers = vec![Err(failure); holds.len()];
+            Asked { sent, answers }
+        }
+    }
+}
+
+/// Asks about one hold, where its key is.
+async fn follow(core: &Core, one: &Leases, lease: Duration) -> Result<Renewed, Failure> {
+    match ask(core, None, one, lease).await.1 {
+        Ok(answers) => Ok(first(&answers)),
+        Err((_, Some(place))) => follow_to(core, place, one, lease).await,
+        Err((failure, None)) => Err(failure),
+    }
+}
+
+/// Asks about one hold where a server says that its key is.
+async fn follow_to(
+    core: &Core,
+    place: Place,
+    one: &Leases,
+    lease: Duration,
+) -> Result<Renewed, Failure> {
+    let answers = ask(core, Some(place), one, lease).await.1;
+    answers
+        .map(|answers| first(&answers))
+        .map_err(|(failure, _)| failure)
+}
+
+fn first(answers: &[Renewed]) -> Renewed {
+    answers.first().copied().unwrap_or(Renewed::Unknown)
+}
+
+/// The moment before the sending, and the answers; or the failure, and where else to ask.
+type Answers = (Moment, Result<Vec<Renewed>, (Failure, Option<Place>)>);
+
+async fn ask(core: &Core, place: Option<Place>, holds: &Leases, lease: Duration) -> Answers {
+    let key = holds.first().map_or("", |(hold, _)| hold.key().key());
+    let connected = async {
+        let place = match place {
+            Some(place) => place,
+            None => Place::plain(core.server.node(key)?),
+        };
+        let connection = place.own_connection(lease / 3).await?;
+        let shortest = holds.iter().map(|(_, lease)| *lease).min();
+        core.server
+            .vouch(key, core.clock.now(), shortest.unwrap_or_default())?;
+        Ok(connection)
+    };
+    let connection = match connected.await {
+        Ok(connection) => connection,
+        Err(failure) => {
+            let place = core.server.redirected(&failure, None);
+            return (core.clock.now(), Err((failure, place)));
+        }
+    };
+    let sent = core.clock.now();
+    let fields: Vec<(&LockKey, String, Duration)> = holds
+        .iter()
+        .map(|(hold, lease)| (&**hold.key(), core.field(hold), *lease))
+        .collect();
+    let mut answer = pin!(script::renew(&connection, &fields, lease / 3));
+    let answer = tokio::select! {
+        biased;
+        answer = &mut answer => answer,
+        // Before the holds are sent again, a sixth of a lease after this sending: that has to go
+        // elsewhere.
+        () = tokio::time::sleep(lease / 8) => {
+            // Others shall not wait on a connection that is silent; this answer may still come.
+            core.server.abandon(&connection);
+            answer.await
+        }
+    };
+    let answer = answer.map_err(|failure| {
+        if failure.is_ambiguous() {
+            core.server.abandon(&connection);
+        }
+        let place = core.server.redirected(&failure, Some(&connection));
+        (failure, place)
+    });
+    (sent, answer)
+}

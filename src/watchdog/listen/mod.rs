@@ -1,0 +1,79 @@
+//! Hearing the messages of the locks that this client waits for.
+//!
+//! Messages only make waits faster: whatever goes wrong here, timers wake the waiters
+//! (design: invariant 8).
+
+mod keep;
+mod shards;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::{PubSub, PubSubSink};
+
+use crate::session::Core;
+use crate::wait::{Heard, Line, Subscriptions, open_messages};
+use keep::{Plain, keep_subscribed};
+
+/// Keeps one connection, from the first wish to hear something on.
+pub(super) async fn keep_listening(core: &Arc<Core>) {
+    if core.server.is_cluster() {
+        return shards::keep_listening(core).await;
+    }
+    let subscriptions = core.waiters.subscriptions();
+    let mut pause = SHORTEST_PAUSE;
+    loop {
+        if subscriptions.wanted().is_empty() {
+            subscriptions.changed().await;
+            continue;
+        }
+        let limit = core.server.command_timeout();
+        let messages = core.waiters.messages();
+        let mut reigns = core.server.switches();
+        let switched = reigns.changed();
+        if let Some(line) = messages.take(limit).await {
+            pause = SHORTEST_PAUSE;
+            hear(core, line, switched).await;
+        } else if let Some(connection) = open_messages(&core.server, limit).await {
+            pause = SHORTEST_PAUSE;
+            hear_here(core, connection, switched).await;
+        }
+        messages.gone();
+        subscriptions.set_all(Heard::Deaf);
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Keeps a connection that a waiter opened, until it is gone.
+async fn hear<T>(core: &Core, line: Line, switched: impl Future<Output = T>) {
+    tokio::select! {
+        () = line.ended.cancelled() => {}
+        _ = switched => {}
+        () = keep_subscribed(core, subscriptions(core), plain(core, line.sink.clone())) => {}
+    }
+    tracing::debug!("the connection for messages is gone");
+}
+
+/// Keeps and reads a connection that was opened here, until it is gone.
+async fn hear_here<T>(core: &Core, connection: PubSub, switched: impl Future<Output = T>) {
+    let (sink, stream) = connection.split();
+    tokio::select! {
+        () = core.waiters.hand_on(stream) => {}
+        _ = switched => {}
+        () = keep_subscribed(core, subscriptions(core), plain(core, sink)) => {}
+    }
+    tracing::debug!("the connection for messages is gone");
+}
+
+fn subscriptions(core: &Core) -> Arc<Subscriptions> {
+    core.waiters.subscriptions().clone()
+}
+
+fn plain(core: &Core, sink: PubSubSink) -> Plain {
+    let limit = core.server.command_timeout();
+    Plain { sink, limit }
+}
+
+const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
