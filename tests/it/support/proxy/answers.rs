@@ -1,7 +1,8 @@
 //! Which reply belongs to which command of a connection.
 //!
-//! Replies come in the order of the commands. Two things break that simple rule: messages come
-//! unasked, and a subscription is answered once per channel.
+//! Replies come in the order of the commands. Three things break that simple rule: messages come
+//! unasked, so does the end of a sharded subscription whose slot moves away, and a subscription is
+//! answered once per channel.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -42,9 +43,9 @@ impl Answers {
         let frames = self.confirmations(&name, &args[1..]);
         self.pending.push_back(Pending {
             collected: Vec::new(),
-            confirms: frames.is_some(),
             fate,
             frames: frames.unwrap_or(1),
+            confirms: frames.map(|_| name),
         });
         self.canned()
     }
@@ -116,30 +117,32 @@ impl Answers {
 
     fn is_unasked(&self, reply: &Reply) -> bool {
         let kind = reply.texts.first().map_or("", String::as_str);
+        let expected = self.pending.front().and_then(|it| it.confirms.as_deref());
         match reply.kind {
-            b'>' => {
-                let confirmation = kind.ends_with("subscribe");
-                !(confirmation && self.pending.front().is_some_and(|head| head.confirms))
-            }
+            b'>' => expected != Some(kind),
             // With RESP2 a message looks like any array, but a subscribed connection gets no other
             // array of this form.
-            b'*' if !self.resp3 => {
-                matches!(kind, "message" | "pmessage" | "smessage") && self.may_get_messages()
-            }
+            b'*' if !self.resp3 => match kind {
+                "message" | "pmessage" | "smessage" => self.may_get_messages(),
+                "sunsubscribe" => expected != Some(kind) && self.may_get_messages(),
+                _ => false,
+            },
             _ => false,
         }
     }
 
     /// Also true after the client asked to leave, until the server has confirmed it.
     fn may_get_messages(&self) -> bool {
-        !self.subscriptions.is_empty() || self.pending.front().is_some_and(|head| head.confirms)
+        !self.subscriptions.is_empty()
+            || self.pending.front().is_some_and(|it| it.confirms.is_some())
     }
 }
 
 #[derive(Debug)]
 struct Pending {
     collected: Vec<u8>,
-    confirms: bool,
+    /// The name of a command about subscriptions, which is what its confirmations begin with.
+    confirms: Option<String>,
     fate: Fate,
     frames: usize,
 }

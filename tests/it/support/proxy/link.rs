@@ -31,6 +31,8 @@ pub(super) struct Link {
     /// The request that waits at a gate, for delivery after the end if it still waits then.
     held: Mutex<Option<Held>>,
     pub(super) id: u64,
+    /// The client is a replica: what goes to and fro is no request and no reply any more.
+    is_replication: AtomicBool,
     /// The commands that a fresh connection needs first: AUTH, HELLO and SELECT.
     pub(super) login: Mutex<Vec<Vec<u8>>>,
     pub(super) shared: Arc<Shared>,
@@ -50,6 +52,7 @@ impl Link {
             ending: watch::Sender::new(None),
             held: Mutex::default(),
             id,
+            is_replication: AtomicBool::new(false),
             login: Mutex::default(),
             shared,
         }
@@ -77,7 +80,7 @@ impl Link {
     }
 
     pub(super) async fn run(self: Arc<Self>, mut client: TcpStream) {
-        match TcpStream::connect((Ipv4Addr::LOCALHOST, self.shared.target)).await {
+        match TcpStream::connect((Ipv4Addr::LOCALHOST, self.shared.target())).await {
             Ok(server) => self.carry(&mut client, server).await,
             Err(_) => {
                 self.shared.faults.count(|counts| counts.unreachable += 1);
@@ -137,7 +140,7 @@ impl Link {
     ) {
         let mut buffer = Vec::new();
         loop {
-            while let Some((length, args)) = resp::request(&buffer) {
+            while let Some((length, args)) = self.request(&buffer) {
                 let request: Vec<u8> = buffer.drain(..length).collect();
                 if args.is_empty() {
                     continue;
@@ -159,7 +162,17 @@ impl Link {
                         () = self.read_to_end(&mut client, &mut buffer) => return,
                     }
                 }
+                // A replica waits for each answer until here, so none is under way.
+                if args[0].eq_ignore_ascii_case("PSYNC") {
+                    self.is_replication.store(true, Ordering::Relaxed);
+                    let _ = to_server.send(self.piece(Direction::ToServer, request));
+                    continue;
+                }
                 self.pass_on(rule, &args, request, &to_server, &to_client);
+            }
+            if self.is_replication.load(Ordering::Relaxed) {
+                let stream = std::mem::take(&mut buffer);
+                let _ = to_server.send(self.piece(Direction::ToServer, stream));
             }
             if !self
                 .read(Direction::ToServer, &mut client, &mut buffer)
@@ -169,6 +182,11 @@ impl Link {
                 return;
             }
         }
+    }
+
+    fn request(&self, buffer: &[u8]) -> Option<(usize, Vec<String>)> {
+        let is_replication = self.is_replication.load(Ordering::Relaxed);
+        (!is_replication).then(|| resp::request(buffer)).flatten()
     }
 
     async fn read_to_end(&self, client: &mut ReadHalf<'_>, buffer: &mut Vec<u8>) {
@@ -220,6 +238,10 @@ impl Link {
             .read(Direction::ToClient, &mut server, &mut buffer)
             .await
         {
+            if self.is_replication.load(Ordering::Relaxed) {
+                let stream = std::mem::take(&mut buffer);
+                let _ = to_client.send(self.piece(Direction::ToClient, stream));
+            }
             while let Some(reply) = Reply::parse(&buffer) {
                 let bytes = buffer.drain(..reply.length).collect();
                 let due = self.answers.lock().unwrap().arrived(&reply, bytes);

@@ -15,6 +15,7 @@ mod rules;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -43,8 +44,14 @@ pub(crate) struct Proxy {
 impl Proxy {
     pub(crate) async fn start(server: &RedisServer) -> Self {
         let mut proxy = Self::to_port(server.port()).await;
-        proxy.url = server.url_at(proxy.port);
+        proxy.aim(server);
         proxy
+    }
+
+    /// Leads to another server from now on; connections that are open stay where they are.
+    pub(crate) fn aim(&mut self, server: &RedisServer) {
+        self.shared.target.store(server.port(), Ordering::Relaxed);
+        self.url = server.url_at(self.port);
     }
 
     /// A proxy in front of anything that listens on this machine and speaks RESP.
@@ -153,7 +160,7 @@ struct Shared {
     log: Log,
     rules: Rules,
     runtime: Handle,
-    target: u16,
+    target: AtomicU16,
 }
 
 impl Shared {
@@ -164,8 +171,12 @@ impl Shared {
             log: Log::default(),
             rules: Rules::default(),
             runtime: Handle::current(),
-            target,
+            target: target.into(),
         })
+    }
+
+    fn target(&self) -> u16 {
+        self.target.load(Ordering::Relaxed)
     }
 
     fn end_all(&self, ending: Ending) -> usize {

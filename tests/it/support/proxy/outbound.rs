@@ -89,7 +89,7 @@ impl Link {
         request: Vec<u8>,
     ) -> impl Future<Output = ()> + use<> {
         let login = self.login.lock().unwrap().clone();
-        let target = self.shared.target;
+        let target = self.shared.target();
         async move {
             gate.hold().await;
             let outcome = replay(target, login, request).await;
