@@ -2,6 +2,7 @@
 //! vacuous.
 
 mod cells;
+mod clusters;
 mod commands;
 mod network;
 mod observers;

@@ -42,6 +42,11 @@ impl Binary {
         root().join("target/servers").join(name)
     }
 
+    /// Whether the port for the other nodes of a cluster can be chosen, and slots given in ranges.
+    pub(crate) fn has_cluster_port(self) -> bool {
+        self != Self::Redis62
+    }
+
     /// Redis 6.2 allows DEBUG always and refuses to start with the option that later servers need.
     pub(crate) fn debug_arguments(self) -> &'static [&'static str] {
         match self {

@@ -15,10 +15,14 @@ pub(crate) fn free_port() -> u16 {
     loop {
         let step = NEXT.fetch_add(1, Ordering::Relaxed);
         let port = FIRST_PORT + step % PORTS;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+        if is_free(port) {
             return port;
         }
     }
+}
+
+pub(crate) fn is_free(port: u16) -> bool {
+    TcpListener::bind(("127.0.0.1", port)).is_ok()
 }
 
 const FIRST_PORT: u16 = 10_240;

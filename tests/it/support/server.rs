@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 
 use crate::support::binary::Binary;
 use crate::support::clock;
-use crate::support::port::free_port;
+use crate::support::port::{free_port, is_free};
 use crate::support::process::{self, Process};
 use crate::support::redis::Redis;
 
@@ -19,6 +19,8 @@ use crate::support::redis::Redis;
 #[derive(Debug)]
 pub(crate) struct RedisServer {
     port: u16,
+    /// Where the other nodes of its cluster reach it.
+    bus: Option<u16>,
     builder: ServerBuilder,
     /// `None` between `kill` and `restart`.
     process: Process,
@@ -44,6 +46,7 @@ impl RedisServer {
         ServerBuilder {
             args: Vec::new(),
             binary: Binary::under_test(),
+            cluster_node: false,
             own_clock: false,
             password: None,
             persistent: false,
@@ -65,6 +68,11 @@ impl RedisServer {
 
     pub(crate) fn port(&self) -> u16 {
         self.port
+    }
+
+    /// The port for the other nodes, of a server built with `cluster_node`.
+    pub(crate) fn bus(&self) -> u16 {
+        self.bus.expect("it is a node of a cluster")
     }
 
     pub(crate) fn password(&self) -> Option<&str> {
@@ -193,6 +201,12 @@ impl RedisServer {
         if let Some(socket) = self.socket() {
             command.args(["--unixsocket", path(&socket)]);
         }
+        if let Some(bus) = self.bus {
+            command.args(["--cluster-enabled", "yes"]);
+            if self.builder.binary.has_cluster_port() {
+                command.args(["--cluster-port", &bus.to_string()]);
+            }
+        }
         if self.builder.own_clock {
             command.envs(clock::install(self.folder.path()));
         }
@@ -221,6 +235,7 @@ impl RedisServer {
 pub(crate) struct ServerBuilder {
     args: Vec<String>,
     binary: Binary,
+    cluster_node: bool,
     own_clock: bool,
     password: Option<String>,
     persistent: bool,
@@ -238,6 +253,12 @@ impl ServerBuilder {
     /// Defaults to `Binary::under_test()`.
     pub(crate) fn binary(mut self, binary: Binary) -> Self {
         self.binary = binary;
+        self
+    }
+
+    /// Makes it a node that may join a cluster, and is one of its own until then.
+    pub(crate) fn cluster_node(mut self) -> Self {
+        self.cluster_node = true;
         self
     }
 
@@ -277,8 +298,10 @@ impl ServerBuilder {
         // Another process can take a port between our look and the server's bind; then the next
         // port is tried.
         for _ in 0..PORT_ATTEMPTS {
+            let (port, bus) = self.ports();
             let server = RedisServer {
-                port: free_port(),
+                port,
+                bus,
                 builder: self.clone(),
                 process: Process::default(),
                 folder: TempDir::with_prefix("lockdog-").expect("a temporary folder can be made"),
@@ -290,6 +313,23 @@ impl ServerBuilder {
             }
         }
         panic!("{PORT_ATTEMPTS} ports in a row were taken by others");
+    }
+
+    fn ports(&self) -> (u16, Option<u16>) {
+        if !self.cluster_node {
+            return (free_port(), None);
+        }
+        if self.binary.has_cluster_port() {
+            return (free_port(), Some(free_port()));
+        }
+        loop {
+            let port = free_port();
+            // Redis 6.2 gives no choice.
+            let bus = port + 10_000;
+            if is_free(bus) {
+                return (port, Some(bus));
+            }
+        }
     }
 }
 

@@ -1,0 +1,182 @@
+//! A Redis Cluster, private to one test: formed over the wire, and what operators do to it.
+
+mod form;
+mod migration;
+mod node;
+mod slot;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use crate::support::wait::eventually;
+use form::{ClusterBuilder, meet};
+use node::Seen;
+
+pub(crate) use node::Node;
+pub(crate) use slot::{names, slot};
+
+/// The masters are the first of the nodes, at the start; the replicas follow in the same order.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    pub(crate) nodes: Vec<Arc<Node>>,
+    builder: ClusterBuilder,
+}
+
+impl Cluster {
+    pub(crate) async fn start(masters: usize, replicas_per_master: usize) -> Self {
+        Self::builder(masters, replicas_per_master).start().await
+    }
+
+    pub(crate) fn builder(masters: usize, replicas_per_master: usize) -> ClusterBuilder {
+        ClusterBuilder::new(masters, replicas_per_master)
+    }
+
+    /// All nodes, as clients reach them, in one URL.
+    pub(crate) fn url(&self) -> String {
+        let hosts = self.nodes.iter();
+        let hosts = hosts.map(|node| format!("127.0.0.1:{}", node.port()));
+        let hosts: Vec<_> = hosts.collect();
+        let login = self.nodes[0].server.password();
+        let login = login.map_or_else(String::new, |password| format!(":{password}@"));
+        format!("redis+cluster://{login}{}", hosts.join(","))
+    }
+
+    /// A URL for each node.
+    pub(crate) fn urls(&self) -> Vec<String> {
+        self.nodes.iter().map(|node| node.url()).collect()
+    }
+
+    /// The node that has the slot, by what the nodes that answer say of themselves.
+    pub(crate) async fn owner(&self, slot: u16) -> Arc<Node> {
+        let owner = self.try_owner(slot).await;
+        owner.unwrap_or_else(|| panic!("no node that answers has slot {slot}"))
+    }
+
+    /// The node that has the slot of this name.
+    pub(crate) async fn owner_of(&self, name: &str) -> Arc<Node> {
+        self.owner(slot(name)).await
+    }
+
+    async fn try_owner(&self, slot: u16) -> Option<Arc<Node>> {
+        let views = join_all(self.nodes.iter().map(|node| node.view())).await;
+        let selves = self.nodes.iter().zip(views).filter_map(|(node, view)| {
+            let own = view?.into_iter().find(|seen| seen.is("myself"))?;
+            (own.is("master") && own.has(slot)).then_some((own.epoch, node))
+        });
+        let latest = selves.max_by_key(|(epoch, _)| *epoch);
+        latest.map(|(_, node)| node.clone())
+    }
+
+    /// The first names of the form `<prefix>:<number>` that belong to this node now.
+    pub(crate) async fn names_at(&self, node: &Node, prefix: &str, n: usize) -> Vec<String> {
+        let view = node.view().await.expect("it answers");
+        let own = view.iter().find(|seen| seen.is("myself"));
+        let own = own.expect("it knows itself");
+        names(prefix, n, |slot| own.has(slot))
+    }
+
+    /// A node that follows this one.
+    pub(crate) async fn replica_of(&self, master: &Node) -> Arc<Node> {
+        let views = join_all(self.nodes.iter().map(|node| node.view())).await;
+        let mut selves = self.nodes.iter().zip(views).filter(|(_, view)| {
+            let own = view.iter().flatten().find(|seen| seen.is("myself"));
+            own.is_some_and(|own| own.master == master.id)
+        });
+        let (replica, _) = selves.next().expect("it has a replica that answers");
+        replica.clone()
+    }
+
+    /// Waits until the slot belongs to another node than `old`, all that answer agree on it and the
+    /// cluster is well.
+    pub(crate) async fn await_switch(&self, slot: u16, old: &Node) -> Arc<Node> {
+        eventually(SWITCHED_WITHIN, "the slot has a new owner", async || {
+            let owner = self.try_owner(slot).await;
+            owner.is_some_and(|owner| owner.id != old.id)
+        })
+        .await;
+        self.await_health().await;
+        self.owner(slot).await
+    }
+
+    /// Makes a replica of the slot's owner the owner, though that one is well.
+    pub(crate) async fn fail_over(&self, slot: u16) -> Arc<Node> {
+        let old = self.owner(slot).await;
+        let replica = self.replica_of(&old).await;
+        // Asked for while the replica has just attached, it is refused or fails: then once more.
+        eventually(SWITCHED_WITHIN, "the failover took place", async || {
+            let _begun: Option<String> = replica.try_ask("CLUSTER FAILOVER").await;
+            for _ in 0..100 {
+                let owner = self.try_owner(slot).await;
+                if owner.is_some_and(|owner| owner.id == replica.id) {
+                    return true;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            false
+        })
+        .await;
+        self.await_switch(slot, &old).await
+    }
+
+    /// Starts one more node, a master without slots, and waits until all know it.
+    pub(crate) async fn join(&mut self) -> Arc<Node> {
+        let node = Arc::new(self.builder.node(None).await);
+        let running = self.nodes.iter().filter(|it| it.server.is_running());
+        join_all(running.map(|it| meet(it, &node))).await;
+        self.nodes.push(node.clone());
+        self.await_acquaintance().await;
+        self.await_health().await;
+        node
+    }
+
+    /// Tells all masters that a slot is another's now.
+    async fn give(&self, slot: u16, from: &Node, to: &Node) {
+        let assign = format!("CLUSTER SETSLOT {slot} NODE {}", to.id);
+        // The new owner first: were it to fail, nobody would have the slot otherwise.
+        to.cmd(&assign).await;
+        let others = self.nodes.iter().filter(|it| it.id != to.id);
+        for other in std::iter::once(from).chain(others.map(Arc::as_ref)) {
+            // Replicas refuse, and hear of it from their masters. Who gave its last slot away may be
+            // one by now.
+            let _told: Option<String> = other.try_ask(&assign).await;
+        }
+        eventually(SWITCHED_WITHIN, "all agree on the slot", async || {
+            let agreed = self.agreement().await;
+            agreed.is_some_and(|all| all.iter().any(|it| it.id == to.id && it.has(slot)))
+        })
+        .await;
+    }
+
+    /// What all nodes that answer say of all that none thinks down: the same slots, the same masters.
+    async fn agreement(&self) -> Option<Vec<Seen>> {
+        let views = join_all(self.nodes.iter().map(|node| node.view())).await;
+        let mut views = views.into_iter().flatten();
+        let first = views.next()?;
+        let roles = |view: &[Seen]| -> BTreeSet<_> {
+            let living = view.iter().filter(|it| !it.is("fail") && !it.is("fail?"));
+            let roles = living.map(|it| {
+                let slots: Vec<_> = it.slots.iter().map(|it| (*it.start(), *it.end())).collect();
+                (it.id.clone(), it.master.clone(), slots)
+            });
+            roles.collect()
+        };
+        let expected = roles(&first);
+        views.all(|view| roles(&view) == expected).then_some(first)
+    }
+
+    /// Fails if a master has a key without an expiry, or a channel with a subscriber.
+    pub(crate) async fn assert_clean(&self) {
+        for node in &self.nodes {
+            let view = node.view().await.unwrap_or_default();
+            if view.iter().any(|it| it.is("myself") && it.is("master")) {
+                node.redis().await.assert_clean().await;
+            }
+        }
+    }
+}
+
+/// Two seconds until it is thought down, and a few for the votes and their delays.
+const SWITCHED_WITHIN: Duration = Duration::from_secs(60);

@@ -1,0 +1,175 @@
+//! Making one cluster of several servers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use super::Cluster;
+use super::node::Node;
+use super::slot::SLOTS;
+use crate::support::binary::Binary;
+use crate::support::proxy::Proxy;
+use crate::support::server::{RedisServer, ServerBuilder};
+use crate::support::wait::eventually;
+
+#[derive(Clone, Debug)]
+#[must_use = "builder does nothing itself, use `.start()` to start the cluster"]
+pub(crate) struct ClusterBuilder {
+    masters: usize,
+    replicas: usize,
+    announce_proxies: bool,
+    server: ServerBuilder,
+}
+
+impl ClusterBuilder {
+    pub(super) fn new(masters: usize, replicas_per_master: usize) -> Self {
+        // A new replica is not to wait for others that might come.
+        let server = RedisServer::builder()
+            .cluster_node()
+            .arg("--cluster-node-timeout", &NODE_TIMEOUT.to_string())
+            .arg("--repl-diskless-sync-delay", "0");
+        Self {
+            masters,
+            replicas: replicas_per_master,
+            announce_proxies: false,
+            server,
+        }
+    }
+
+    /// Puts a proxy in front of each node, which the node tells clients instead of itself.
+    pub(crate) fn announce_proxies(mut self) -> Self {
+        self.announce_proxies = true;
+        self
+    }
+
+    /// Requires a password at each node. Defaults to none.
+    pub(crate) fn password(mut self, password: &str) -> Self {
+        self.server = self.server.password(password).arg("--masterauth", password);
+        self
+    }
+
+    /// Starts all nodes, and waits until each says that the cluster is well and knows all others.
+    pub(crate) async fn start(self) -> Cluster {
+        let numbers = 1..=self.masters * (1 + self.replicas);
+        let nodes = join_all(numbers.map(|number| self.node(Some(number)))).await;
+        let cluster = Cluster {
+            nodes: nodes.into_iter().map(Arc::new).collect(),
+            builder: self,
+        };
+        let (masters, replicas) = cluster.nodes.split_at(cluster.builder.masters);
+        // At once: a master that has no slots counts its time as one of a minority.
+        let each = SLOTS / masters.len() as u16;
+        join_all(masters.iter().enumerate().map(async |(number, master)| {
+            let first = number as u16 * each;
+            let is_last = number + 1 == masters.len();
+            let last = if is_last { SLOTS } else { first + each } - 1;
+            take_slots(master, first, last).await;
+        }))
+        .await;
+        join_all(
+            cluster
+                .nodes
+                .iter()
+                .enumerate()
+                .map(async |(number, node)| {
+                    for other in &cluster.nodes[number + 1..] {
+                        meet(node, other).await;
+                    }
+                }),
+        )
+        .await;
+        cluster.await_acquaintance().await;
+        join_all(replicas.iter().enumerate().map(async |(number, replica)| {
+            let master = &masters[number % masters.len()];
+            replica
+                .cmd(&format!("CLUSTER REPLICATE {}", master.id))
+                .await;
+        }))
+        .await;
+        cluster.await_health().await;
+        cluster
+    }
+
+    /// A node that knows no other. `epoch` is what tells its claims from those of others; a node
+    /// that joins later gets one when it needs one.
+    pub(super) async fn node(&self, epoch: Option<usize>) -> Node {
+        let mut server = self.server.clone();
+        let mut proxy = None;
+        if self.announce_proxies {
+            // Redis 6.2 takes the port at its start only, and the proxy aims at what is not there yet.
+            let ahead = Proxy::to_port(0).await;
+            server = server.arg("--cluster-announce-port", &ahead.port().to_string());
+            proxy = Some(ahead);
+        }
+        let server = server.start().await;
+        if let Some(proxy) = &mut proxy {
+            proxy.aim(&server);
+        }
+        let redis = server.redis().await;
+        if let Some(epoch) = epoch {
+            let epoch = epoch.to_string();
+            redis.cmd(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]).await;
+        }
+        let id = redis.ask(&["CLUSTER", "MYID"]).await;
+        Node { server, id, proxy }
+    }
+}
+
+async fn take_slots(master: &Node, first: u16, last: u16) {
+    if Binary::under_test().has_cluster_port() {
+        master
+            .cmd(&format!("CLUSTER ADDSLOTSRANGE {first} {last}"))
+            .await;
+        return;
+    }
+    let slots: Vec<_> = (first..=last).map(|slot| slot.to_string()).collect();
+    master
+        .cmd(&format!("CLUSTER ADDSLOTS {}", slots.join(" ")))
+        .await;
+}
+
+pub(super) async fn meet(node: &Node, other: &Node) {
+    let (port, bus) = (other.port(), other.server.bus());
+    node.cmd(&format!("CLUSTER MEET 127.0.0.1 {port} {bus}"))
+        .await;
+}
+
+impl Cluster {
+    /// Waits until each node that runs has met all nodes, by the addresses that these announce.
+    pub(super) async fn await_acquaintance(&self) {
+        eventually(FORMS_WITHIN, "all nodes know all nodes", async || {
+            let views = join_all(self.nodes.iter().map(|node| node.view())).await;
+            views.iter().flatten().all(|view| {
+                self.nodes.iter().all(|node| {
+                    let mut known = view.iter().filter(|seen| !seen.is("handshake"));
+                    known.any(|seen| seen.id == node.id && seen.port == node.port())
+                })
+            })
+        })
+        .await;
+    }
+
+    /// Waits until each node that runs says that the cluster is well, each replica follows, and all
+    /// agree on who has which slots and who follows whom.
+    pub(crate) async fn await_health(&self) {
+        eventually(FORMS_WITHIN, "the cluster is well", async || {
+            let agree = self.agreement().await.is_some();
+            let well = self.nodes.iter().map(async |node| {
+                let info: Option<String> = node.try_ask("CLUSTER INFO").await;
+                let replication: Option<String> = node.try_ask("INFO replication").await;
+                let (Some(info), Some(replication)) = (info, replication) else {
+                    return true;
+                };
+                info.contains("cluster_state:ok")
+                    && !replication.contains("master_link_status:down")
+            });
+            agree && join_all(well).await.into_iter().all(|it| it)
+        })
+        .await;
+    }
+}
+
+/// How long a node is silent until the others think it down, in milliseconds.
+const NODE_TIMEOUT: u32 = 2000;
+const FORMS_WITHIN: Duration = Duration::from_secs(60);
