@@ -32,7 +32,7 @@ if left > 0 then
     return 0
 end
 if redis.call('hdel', KEYS[1], ARGV[1]) == 1 and left == 0 then
-    redis.pcall('publish', ARGV[3], '0')
+    redis.pcall(ARGV[4], ARGV[3], '0')
     return 1
 end
 return nil
@@ -42,6 +42,6 @@ return nil
 #[cfg(lockdog_mutants)]
 pub(crate) const BLIND_FORCE_UNLOCK: &str = r"
 local freed = redis.call('del', KEYS[1])
-redis.pcall('publish', ARGV[2], '0')
+redis.pcall(ARGV[3], ARGV[2], '0')
 return freed
 ";

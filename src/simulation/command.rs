@@ -32,18 +32,23 @@ impl<'a> Command<'a> {
         let values: Vec<&str> = args[3 + keys..].iter().map(String::as_str).collect();
         let is_number = |text: &str| text.parse::<u64>().is_ok();
         match values[..] {
-            [field, target, last] if is_number(target) => Self::Count {
-                field,
-                target: target.parse().expect("a target is a small number"),
-                acquires: is_number(last),
-            },
-            [field, channel] if !is_number(channel) => Self::Force { field },
-            [from, to, _, channel] if !is_number(to) && !is_number(channel) => {
-                Self::Transfer { from, to }
+            [field, target, _lease] if is_number(target) => Self::count(field, target, true),
+            [field, target, _channel, publishes] if !is_number(publishes) => {
+                Self::count(field, target, false)
             }
+            [field, _channel, _publishes] => Self::Force { field },
+            [from, to, _lease, _channel, _publishes] => Self::Transfer { from, to },
             _ => Self::Renew {
                 fields: values.iter().step_by(2).copied().collect(),
             },
+        }
+    }
+
+    fn count(field: &'a str, target: &str, acquires: bool) -> Self {
+        Self::Count {
+            field,
+            target: target.parse().expect("a target is a small number"),
+            acquires,
         }
     }
 

@@ -17,7 +17,7 @@ const LAYERS: [&[&str]; 13] = [
     &["hold", "quorum"],
     &["server"],
     &["key", "lease", "owner"],
-    &["clock"],
+    &["clock", "slot"],
     &["error", "mutant"],
 ];
 
@@ -229,7 +229,7 @@ const REVIEWED: [(&str, &str); 10] = [
     ),
     (
         "lua/lock/force_unlock.lua",
-        "a9e2e3db4affb5737f23d722f4e96bee1660e2b4",
+        "e459162c16c835cec555b4c931e5bf38b8324101",
     ),
     (
         "lua/lock/renew.lua",
@@ -237,15 +237,15 @@ const REVIEWED: [(&str, &str); 10] = [
     ),
     (
         "lua/lock/settle.lua",
-        "ed2d3fdfa2bba8798cdff3c117781f66d65f883f",
+        "f2da155f522b039224f4541f9effd9e1bfc99398",
     ),
     (
         "lua/lock/transfer.lua",
-        "074fe5a2eab08c58536868d82622e8c1647fe471",
+        "e0c48ec221628f02ea2277f22c334bf6fd5335ed",
     ),
     (
         "lua/lock/unlock.lua",
-        "6d1715ab3587e14bd3b3de82a3da0f75168e89c8",
+        "6d37a76af6e1747cc8055eba084a13a654dacbf8",
     ),
     (
         "lua/multi_lock/acquire.lua",
