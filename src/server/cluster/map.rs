@@ -249,3 +249,245 @@ fn names(view: &View, shard: &Seen) -> bool {
 
 /// After nobody has named a master for so long, smaller claims are believed.
 const DOUBT: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each node's handle is the number that it was made with.
+    struct Looked {
+        map: Map<usize>,
+        made: Vec<String>,
+        now: Moment,
+    }
+
+    impl Looked {
+        fn new(views: &[View]) -> Self {
+            let mut looked = Self {
+                map: Map::new(),
+                made: Vec::new(),
+                now: Moment(0),
+            };
+            let change = looked.look(views);
+            assert!(!change.is_switch && change.left.is_empty() && change.heirs.is_empty());
+            looked
+        }
+
+        fn look(&mut self, views: &[View]) -> Change<usize> {
+            self.now = self.now + Duration::from_secs(1);
+            let made = &mut self.made;
+            self.map.take_in(views, self.now, |seen| {
+                made.push(seen.id.clone());
+                made.len() - 1
+            })
+        }
+
+        fn owner(&self, slot: u16) -> Option<&str> {
+            self.map.owner(slot).map(|node| &*self.made[*node])
+        }
+
+        fn names(&self, nodes: &[usize]) -> Vec<&str> {
+            nodes.iter().map(|node| &*self.made[*node]).collect()
+        }
+    }
+
+    fn master(id: &str, epoch: u64, slots: &[(u16, u16)]) -> Seen {
+        Seen {
+            id: id.to_owned(),
+            host: "h".to_owned(),
+            port: u16::from(id.as_bytes()[0]),
+            is_master: true,
+            epoch,
+            slots: slots.to_vec(),
+            ..Seen::default()
+        }
+    }
+
+    fn replica(id: &str, epoch: u64) -> Seen {
+        let is_master = false;
+        Seen {
+            is_master,
+            ..master(id, epoch, &[])
+        }
+    }
+
+    fn failed(seen: Seen) -> Seen {
+        let has_failed = true;
+        Seen { has_failed, ..seen }
+    }
+
+    fn view(by: &str, nodes: &[Seen]) -> View {
+        let mut nodes = nodes.to_vec();
+        for node in &mut nodes {
+            node.is_self = node.id == by;
+        }
+        View { nodes }
+    }
+
+    /// Two masters and a replica of the first.
+    fn at_first() -> Vec<Seen> {
+        vec![
+            master("a", 1, &[(0, 99)]),
+            master("b", 2, &[(100, SLOTS - 1)]),
+            replica("c", 1),
+        ]
+    }
+
+    #[test]
+    fn slots_are_their_owners_and_nothing_changes_by_looking_again() {
+        let mut looked = Looked::new(&[view("a", &at_first()), view("b", &at_first())]);
+        for _ in 0..2 {
+            assert_eq!(looked.owner(0), Some("a"));
+            assert_eq!(looked.owner(99), Some("a"));
+            assert_eq!(looked.owner(100), Some("b"));
+            assert_eq!(looked.owner(SLOTS - 1), Some("b"));
+            let change = looked.look(&[view("c", &at_first())]);
+            assert!(!change.is_switch && change.left.is_empty());
+        }
+        assert_eq!((looked.made.len(), looked.map.switches()), (2, 0));
+        assert_eq!(looked.map.at("h", 98), Some(&1));
+        assert_eq!(looked.map.at("h", 99), None);
+        // Nobody has these, and those that nobody speaks of are kept.
+        let mut looked = Looked::new(&[view("a", &[master("a", 1, &[(0, 9)])])]);
+        assert_eq!(looked.owner(10), None);
+        looked.look(&[view("a", &[master("a", 1, &[])])]);
+        assert_eq!(looked.owner(9), Some("a"));
+    }
+
+    #[test]
+    fn a_replica_that_took_over_is_an_heir_and_the_old_master_has_left() {
+        let mut looked = Looked::new(&[view("b", &at_first())]);
+        let after = [
+            failed(master("a", 1, &[])),
+            master("b", 2, &[(100, SLOTS - 1)]),
+            master("c", 3, &[(0, 99)]),
+        ];
+        let change = looked.look(&[view("b", &after)]);
+        assert!(change.is_switch);
+        assert_eq!(looked.names(&change.left), ["a"]);
+        assert_eq!(looked.names(&change.heirs), ["c"]);
+        assert_eq!(looked.owner(99), Some("c"));
+        assert_eq!(
+            [0, 99, 100].map(|slot| looked.map.switched(slot)),
+            [1, 1, 0]
+        );
+        assert!(!looked.look(&[view("c", &after)]).is_switch);
+    }
+
+    /// A failover that somebody asked for leaves nobody who failed.
+    #[test]
+    fn a_planned_failover_has_an_heir_too() {
+        let mut looked = Looked::new(&[view("b", &at_first())]);
+        let after = [
+            replica("a", 3),
+            master("b", 2, &[(100, SLOTS - 1)]),
+            master("c", 3, &[(0, 99)]),
+        ];
+        let change = looked.look(&[view("b", &after)]);
+        assert_eq!(looked.names(&change.heirs), ["c"]);
+        assert_eq!(looked.names(&change.left), ["a"]);
+    }
+
+    #[test]
+    fn who_was_cut_off_cannot_lead_back() {
+        let mut looked = Looked::new(&[view("b", &at_first())]);
+        let after = [
+            failed(master("a", 1, &[])),
+            master("b", 2, &[(100, SLOTS - 1)]),
+            master("c", 3, &[(0, 99)]),
+        ];
+        looked.look(&[view("b", &after)]);
+        // The smaller number, alone and beside the larger one.
+        for views in [
+            vec![view("a", &at_first())],
+            vec![view("a", &at_first()), view("b", &after)],
+            vec![view("b", &after), view("a", &at_first())],
+        ] {
+            assert!(!looked.look(&views).is_switch);
+            assert_eq!(looked.owner(0), Some("c"));
+        }
+        // A cluster that was set up anew says nothing else for long enough.
+        for _ in 0..10 {
+            assert!(!looked.look(&[view("a", &at_first())]).is_switch);
+        }
+        assert!(looked.look(&[view("a", &at_first())]).is_switch);
+        assert_eq!(looked.owner(0), Some("a"));
+    }
+
+    #[test]
+    fn a_slot_that_is_moved_between_masters_has_no_heir() {
+        let mut looked = Looked::new(&[view("a", &at_first())]);
+        let moved = [
+            master("a", 1, &[(0, 49)]),
+            master("b", 3, &[(50, SLOTS - 1)]),
+            replica("c", 1),
+        ];
+        let change = looked.look(&[view("a", &moved)]);
+        assert!(change.is_switch && change.heirs.is_empty() && change.left.is_empty());
+        assert_eq!(
+            [49, 50].map(|slot| looked.owner(slot)),
+            [Some("a"), Some("b")]
+        );
+        assert_eq!(
+            [49, 50, 100].map(|slot| looked.map.switched(slot)),
+            [0, 1, 0]
+        );
+        // Back again by who knows of both, with a number that is no larger.
+        let back = [
+            master("a", 1, &[(0, 59)]),
+            master("b", 3, &[(60, SLOTS - 1)]),
+        ];
+        let change = looked.look(&[view("b", &back)]);
+        assert!(change.is_switch && change.heirs.is_empty());
+        assert_eq!(
+            [59, 60].map(|slot| looked.owner(slot)),
+            [Some("a"), Some("b")]
+        );
+        // All of it: the one that is left without becomes a replica by itself.
+        let all = [replica("a", 4), master("b", 4, &[(0, SLOTS - 1)])];
+        let change = looked.look(&[view("b", &all)]);
+        assert_eq!(looked.names(&change.left), ["a"]);
+        assert!(change.heirs.is_empty());
+        assert_eq!(looked.owner(0), Some("b"));
+    }
+
+    /// Its slots were given to another master while it was down: with them went what it knew.
+    #[test]
+    fn slots_of_a_failed_master_that_are_given_to_another_one_make_it_an_heir() {
+        let mut looked = Looked::new(&[view("b", &at_first())]);
+        let given = [
+            failed(master("a", 1, &[])),
+            master("b", 3, &[(0, SLOTS - 1)]),
+        ];
+        let change = looked.look(&[view("b", &given)]);
+        assert_eq!(looked.names(&change.heirs), ["b"]);
+    }
+
+    #[test]
+    fn a_node_at_another_address_is_another_server() {
+        let mut looked = Looked::new(&[view("b", &at_first())]);
+        let mut nodes = at_first();
+        nodes[0].port = 9;
+        let change = looked.look(&[view("b", &nodes)]);
+        assert!(change.is_switch);
+        assert_eq!((change.left, change.heirs), (vec![0], vec![2]));
+        assert_eq!(looked.owner(0), Some("a"));
+    }
+
+    #[test]
+    fn a_master_is_named_by_others_only() {
+        let mut looked = Looked::new(&[view("b", &at_first())]);
+        let first = looked.now;
+        let named = |looked: &Looked| [0, 100].map(|slot| looked.map.named(slot).unwrap());
+        assert_eq!(named(&looked), [first, first]);
+        looked.look(&[view("a", &at_first())]);
+        assert_eq!(named(&looked), [first, looked.now]);
+        looked.look(&[view("c", &at_first())]);
+        assert_eq!(named(&looked), [looked.now, looked.now]);
+        // There is nobody else.
+        let alone = [view("a", &[master("a", 1, &[(0, 9)])])];
+        let mut looked = Looked::new(&alone);
+        looked.look(&alone);
+        assert_eq!(looked.map.named(0), Some(looked.now));
+    }
+}
