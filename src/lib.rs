@@ -30,6 +30,7 @@
 //! | --- | --- |
 //! | `RedissonClient` | [`Client`] |
 //! | `useSentinelServers()` | [`ClientBuilder::sentinel`] |
+//! | `useClusterServers()` | [`ClientBuilder::cluster`] |
 //! | `RedissonMultiLock` | [`MultiLock`] |
 //! | `RedissonRedLock` | [`RedLock`] |
 //! | `RLock` | [`Lock`] and, for each acquire, a [`Guard`] |
@@ -49,8 +50,8 @@
 //! - As long as the server keeps the key, a guard tells that its lock is lost no later than another
 //!   could have it: [`Guard::lost`], [`Guard::lost_token`], [`Guard::is_valid`]. [`Lock::with`] cancels
 //!   the work then. Where the key is deleted, flushed or lost in a failover, it tells so at its next
-//!   renewal (a third of the lease at most), or with a fixed lease at its end; with sentinels, as soon
-//!   as their switch is known.
+//!   renewal (a third of the lease at most), or with a fixed lease at its end; with sentinels or a
+//!   cluster, as soon as the switch is known.
 //! - A dropped future, a dropped guard, an aborted task or a panic leaves no lock behind for longer
 //!   than it takes to tell Redis, while the process goes on. A process that dies, or returns from
 //!   `main` without [`Client::shutdown`], leaves it for one lease.
@@ -82,7 +83,7 @@
 //!
 //! # Features
 //!
-//! - `tls`: `rediss://` and `rediss+sentinel://` URLs, through rustls and the system's certificates. On by default.
+//! - `tls`: `rediss://`, `rediss+sentinel://` and `rediss+cluster://` URLs, through rustls and the system's certificates. On by default.
 
 #![cfg_attr(
     test,

@@ -80,9 +80,8 @@ impl ClientBuilder {
                 return Err(Error::invalid("client", why));
             }
         };
-        if matches!(address, Address::Cluster { .. }) && self.database.is_some_and(|it| it != 0) {
-            let why = "a cluster has database 0 only".to_owned();
-            return Err(Error::invalid("database", why));
+        if matches!(address, Address::Cluster { .. }) {
+            self.check_cluster()?;
         }
         address.change(|mut settings| {
             if let Some(user) = &self.username {
@@ -97,6 +96,22 @@ impl ClientBuilder {
             settings
         });
         Ok(Some(address))
+    }
+
+    /// Refuses what a cluster does not have.
+    fn check_cluster(&self) -> Result<()> {
+        let refuse = |what, why: &str| Err(Error::invalid(what, why.to_owned()));
+        if self.database.is_some_and(|number| number != 0) {
+            return refuse("database", "a cluster has database 0 only");
+        }
+        if self.quarantine_on_server {
+            let why = "a cluster's servers remember nothing of it";
+            return refuse("quarantine_on_server", why);
+        }
+        if self.pool.is_some() {
+            return refuse("pool", "its connections lead to one server of the cluster");
+        }
+        Ok(())
     }
 
     fn has_address(&self) -> bool {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::lock::{HoldInfo, Lock};
 use crate::script;
 use crate::server::Sent;
@@ -98,8 +98,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Refused`](crate::Error::Refused) where the client may not write the key
-    /// `lockdog:epoch`, or the server is a replica; [`Error::Timeout`](crate::Error::Timeout) or
+    /// [`Error::Invalid`](crate::Error::Invalid) on a cluster, whose servers remember nothing of
+    /// that: each client watches them by itself. [`Error::Refused`](crate::Error::Refused) where the
+    /// client may not write the key `lockdog:epoch`, or the server is a replica; [`Error::Timeout`](crate::Error::Timeout) or
     /// [`Error::Unavailable`](crate::Error::Unavailable) where the server cannot be reached:
     /// call it again, twice is as good as once.
     ///
@@ -109,6 +110,9 @@ impl Client {
     pub async fn provision(&self) -> Result<()> {
         let core = self.session.core();
         core.open()?;
+        if core.server.is_cluster() {
+            return Err(Error::invalid("client", NO_PROVISION.to_owned()));
+        }
         let time = core.server.allot(core.clock.now());
         let mut sent = Sent::default();
         let who = script::provision(&core.server, time, &mut sent).await;
@@ -136,6 +140,9 @@ impl Client {
         report
     }
 }
+
+const NO_PROVISION: &str =
+    "a cluster's servers remember nothing of it: there is nothing to provision";
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
