@@ -4,6 +4,7 @@
 mod cells;
 mod clusters;
 mod commands;
+mod deployments;
 mod network;
 mod observers;
 mod servers;
@@ -49,3 +50,6 @@ impl Plain {
 
 /// Long against the round trip on one machine, short for a test.
 const PATIENCE: Duration = Duration::from_millis(400);
+
+/// A safety net for what takes milliseconds on an idle machine.
+const SOON: Duration = Duration::from_secs(30);

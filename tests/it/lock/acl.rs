@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use lockdog::{Client, Owner};
 
 use super::{LONG, SOON, ms, waiter};
+use crate::support::security::documented;
 use crate::support::{Redis, RedisServer};
 
 #[tokio::test]
@@ -119,18 +120,6 @@ async fn keys_and_channels_outside_the_pattern_are_refused() {
     let error = client.lock("payroll:1").lock().await.unwrap_err();
     assert!(error.to_string().contains("NOPERM"), "{error}");
     assert!(!error.is_retriable());
-}
-
-/// The rules of the ACL line in the documentation, without name and password.
-fn documented() -> Vec<String> {
-    let page = include_str!("../../../docs/security.md");
-    let line = page
-        .lines()
-        .find(|line| line.starts_with("ACL SETUSER lockdog "));
-    let line = line.expect("the page has the line");
-    let rules: Vec<String> = line.split(' ').skip(3).map(str::to_owned).collect();
-    assert_eq!(rules[..2], ["on", ">secret"]);
-    rules[2..].to_vec()
 }
 
 async fn with_user(rules: &[String]) -> (RedisServer, Redis) {

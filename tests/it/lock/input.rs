@@ -146,7 +146,11 @@ async fn leases_out_of_bounds_are_refused_before_anything_is_sent() {
     );
     assert!(test.redis.keys().await.is_empty());
     for lease in [ms(10), ms(60_000)] {
-        drop(lock.lock().lease(lease).await.unwrap());
+        match lock.lock().lease(lease).await {
+            Ok(guard) => drop(guard),
+            // On a busy machine the answer may come when the lease is over.
+            Err(error) => assert!(error.is_timeout() && lease == ms(10), "{error}"),
+        }
     }
     test.redis.assert_clean().await;
 }

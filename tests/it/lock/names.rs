@@ -6,7 +6,7 @@ use proptest::test_runner::{Config, TestRunner};
 use tokio::runtime::Runtime;
 
 use super::SOON;
-use crate::support::{Redis, RedisServer, eventually};
+use crate::support::{Deployment, Redis, eventually};
 
 #[test]
 fn key_and_channel_of_a_name_without_braces_hash_to_the_same_slot() {
@@ -35,7 +35,7 @@ fn for_every(names: &str, check: impl Fn(&str, &str)) {
     let runtime = Runtime::new().expect("threads can be started");
     let _inside = runtime.enter();
     let (_server, redis, client) = runtime.block_on(async {
-        let server = RedisServer::start().await;
+        let server = Deployment::start().await;
         let redis = server.redis().await;
         let client = Client::connect(server.url()).await.unwrap();
         (server, redis, client)

@@ -10,7 +10,7 @@ async fn a_cancelled_waiter_passes_its_wake_up_on() {
     let test = Fixture::start().await;
     let client = test.without_polling().await;
     let lock = client.lock("l");
-    let url = redis::Client::open(test.server.url()).unwrap();
+    let url = redis::Client::open(test.server.plain_url()).unwrap();
     let mut hand = url.get_connection().unwrap();
     for _ in 0..5 {
         let held = test.held_elsewhere("l").await;

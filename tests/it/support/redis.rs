@@ -84,7 +84,8 @@ impl Redis {
         self.cmd(&["CONFIG", "RESETSTAT"]).await;
     }
 
-    /// The channels somebody is subscribed to, sorted; patterns do not count.
+    /// The channels somebody is subscribed to, sorted; patterns do not count, nor what sentinels tell
+    /// each other.
     pub(crate) async fn channels(&self) -> Vec<String> {
         let mut channels: BTreeSet<String> = self.ask(&["PUBSUB", "CHANNELS"]).await;
         // Redis 6.2 knows no sharded channels and refuses the question.
@@ -94,6 +95,7 @@ impl Redis {
         {
             channels.extend(sharded);
         }
+        channels.remove("__sentinel__:hello");
         channels.into_iter().collect()
     }
 

@@ -1,7 +1,8 @@
 //! A master, its replicas, and the sentinels that watch over them, private to one test.
 
 use std::fs::{self, File};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -71,6 +72,13 @@ impl Sentinels {
             .await;
         }
         all
+    }
+
+    /// All processes, and where each of them writes.
+    pub(crate) fn processes(&self) -> Vec<(u32, PathBuf)> {
+        let servers = self.servers.iter().map(RedisServer::process);
+        let sentinels = self.sentinels.iter().map(Sentinel::process);
+        servers.chain(sentinels).collect()
     }
 
     pub(crate) fn urls(&self) -> Vec<String> {
@@ -206,6 +214,11 @@ impl Sentinel {
             Ok(_) if self.process.is_running() => Some(self.redis().await),
             _ => None,
         }
+    }
+
+    fn process(&self) -> (u32, PathBuf) {
+        let pid = self.process.with(Child::id);
+        (pid, self.folder.path().to_owned())
     }
 
     /// Ends the process as a crash does.

@@ -95,6 +95,11 @@ impl RedisServer {
         self.process.with(Child::id)
     }
 
+    /// The process, and the folder of everything that it writes.
+    pub(crate) fn process(&self) -> (u32, PathBuf) {
+        (self.pid(), self.folder.path().to_owned())
+    }
+
     /// A connection that observes, with no fault between it and the server.
     pub(crate) async fn redis(&self) -> Redis {
         Redis::connect(&self.url(), self.port, self.password()).await

@@ -1,0 +1,75 @@
+//! The tests of this folder run on what the run asked for, and their clients are connected to it.
+
+use std::collections::BTreeSet;
+
+use super::{Fixture, LONG, SOON};
+use crate::support::deployment::Kind;
+use crate::support::eventually;
+use crate::support::sentinels::MASTER;
+
+#[tokio::test]
+async fn clients_are_connected_to_what_the_run_asks_for() {
+    let test = Fixture::start().await;
+    let kind = Kind::under_test();
+    let guard = test.client.lock("l").lock().lease(LONG).await.unwrap();
+    assert!(test.redis.exists("l").await);
+
+    let info: String = test.redis.ask(&["INFO"]).await;
+    let says = |line: &str| info.lines().any(|said| said == line);
+    assert!(says("role:master") && says("cluster_enabled:0"), "{info}");
+    let replicas = if kind == Kind::Sentinel { 2 } else { 0 };
+    assert!(says(&format!("connected_slaves:{replicas}")), "{info}");
+
+    // The connections that ran a script: who they are, and to which port they came.
+    let clients = test.redis.clients().await;
+    let locking = clients.iter().filter(|it| it.cmd.starts_with("eval"));
+    let seen: BTreeSet<(&str, bool)> = locking
+        .map(|client| {
+            let (_, port) = client.fields["laddr"].rsplit_once(':').unwrap();
+            (&*client.fields["user"], says(&format!("tcp_port:{port}")))
+        })
+        .collect();
+    let user = match kind {
+        Kind::Acl => "lockdog",
+        Kind::Sentinel | Kind::Standalone | Kind::Tls => "default",
+    };
+    assert_eq!(seen, BTreeSet::from([(user, kind != Kind::Tls)]));
+
+    match kind {
+        Kind::Standalone => {}
+        Kind::Acl => {
+            // Refused, where the line of the documentation is in force.
+            let url = test.server.url();
+            let client = redis::Client::open(url).unwrap();
+            let mut own = client.get_multiplexed_async_connection().await.unwrap();
+            let who = redis::cmd("ACL").arg("WHOAMI").exec_async(&mut own).await;
+            let refused = who.unwrap_err();
+            assert_eq!(refused.code(), Some("NOPERM"), "{refused}");
+        }
+        Kind::Tls => {
+            let url = test.server.url();
+            assert!(url.starts_with("rediss://"));
+            // Nothing but TLS is spoken there.
+            let plain = redis::Client::open(url.replace("rediss", "redis")).unwrap();
+            assert!(plain.get_multiplexed_async_connection().await.is_err());
+        }
+        Kind::Sentinel => {
+            let all = test.server.sentinels().expect("they were asked for");
+            let port = all.servers[0].port();
+            for sentinel in &all.sentinels {
+                let redis = sentinel.redis().await;
+                let masters: Vec<Vec<String>> = redis.ask(&["SENTINEL", "MASTERS"]).await;
+                assert_eq!(masters.len(), 1);
+                let named = |value: &str| masters[0].iter().any(|field| field == value);
+                assert!(named(MASTER) && named(&port.to_string()), "{masters:?}");
+                // The client listens there for switches.
+                eventually(SOON, "the client listens", async || {
+                    let clients = redis.clients().await;
+                    clients.iter().any(|client| client.sub >= 1)
+                })
+                .await;
+            }
+        }
+    }
+    guard.unlock().await.unwrap();
+}

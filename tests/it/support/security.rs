@@ -1,0 +1,30 @@
+//! What `docs/security.md` says that a server has to permit.
+
+/// The rules of the ACL line, without name, switch and password.
+pub(crate) fn documented() -> Vec<String> {
+    let line = PAGE
+        .lines()
+        .find(|line| line.starts_with("ACL SETUSER lockdog "));
+    let line = line.expect("the page has the line");
+    let rules: Vec<String> = line.split(' ').skip(3).map(str::to_owned).collect();
+    assert_eq!(rules[..2], ["on", ">secret"]);
+    rules[2..].to_vec()
+}
+
+/// The command that makes the user of the page, for locks of any name: the page's are called
+/// `orders:..`, those of the tests have nothing in common.
+pub(crate) fn user_of_any_name() -> Vec<String> {
+    let any_name = |rule: String| match &*rule {
+        "~orders:*" => "~*".to_owned(),
+        "&redisson_lock__channel:{orders:*}" => "&redisson_lock__channel:*".to_owned(),
+        _ => {
+            assert!(!rule.contains("orders"), "{rule} is about a name");
+            rule
+        }
+    };
+    let start = ["ACL", "SETUSER", "lockdog", "on", ">secret"].map(str::to_owned);
+    let rules = documented().into_iter().map(any_name);
+    start.into_iter().chain(rules).collect()
+}
+
+const PAGE: &str = include_str!("../../../docs/security.md");
