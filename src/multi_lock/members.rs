@@ -11,7 +11,8 @@ use crate::session::{Core, Session};
 use crate::slot::slot;
 
 /// The members by client and name, the same for every multi lock of this process that has them. All
-/// of one client are acquired by one command, on a cluster those of one slot.
+/// of one client are acquired by one command, on a cluster those of one slot, also where that cluster
+/// is behind one address.
 pub(super) struct Members {
     list: Vec<Member>,
     groups: Vec<Range<usize>>,
@@ -48,6 +49,10 @@ impl Members {
         {
             return Err(Error::same_lock(pair[0].key.name()));
         }
+        Ok(Self::grouped(list))
+    }
+
+    fn grouped(list: Vec<Member>) -> Self {
         let mut groups: Vec<Range<usize>> = Vec::new();
         for (at, member) in list.iter().enumerate() {
             match groups.last_mut() {
@@ -55,7 +60,18 @@ impl Members {
                 _ => groups.push(at..at + 1),
             }
         }
-        Ok(Self { list, groups })
+        Self { list, groups }
+    }
+
+    /// The same in other groups, where a server has said since that it does not take some of them in
+    /// one command.
+    pub(super) fn regrouped(&self) -> Option<Self> {
+        let is_together = |group: &Range<usize>| {
+            let mut pairs = self.list[group.clone()].windows(2);
+            pairs.all(|pair| pair[0].may_share_a_command(&pair[1]))
+        };
+        let is_current = self.groups.iter().all(is_together);
+        (!is_current).then(|| Self::grouped(self.list.clone()))
     }
 
     pub(super) fn list(&self) -> &[Member] {

@@ -81,7 +81,7 @@ struct Inner {
     locks: Vec<Lock>,
     name: Arc<str>,
     /// Members that cannot be used are an error of each request.
-    members: Result<Members>,
+    members: Result<Arc<Members>>,
 }
 
 impl MultiLock {
@@ -92,7 +92,7 @@ impl MultiLock {
         let names: Vec<&str> = locks.iter().map(Lock::name).collect();
         let inner = Inner {
             name: format!("[{}]", names.join(", ")).into(),
-            members: Members::of(&locks),
+            members: Members::of(&locks).map(Arc::new),
             locks,
         };
         let inner = Arc::new(inner);
@@ -226,7 +226,7 @@ impl MultiLock {
 }
 
 impl Inner {
-    fn members(&self) -> Result<&Members> {
+    fn members(&self) -> Result<&Arc<Members>> {
         self.members.as_ref().map_err(Error::clone)
     }
 }

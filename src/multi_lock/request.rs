@@ -46,13 +46,24 @@ impl Acquire for Inner {
 impl Inner {
     async fn acquired(&self, wish: Wish, wait: Wait) -> Result<Option<Guard>> {
         let owner = wish.owner();
-        let members = self.members()?;
-        let call = Call::new(&self.name, members, owner, &wish, wait)?;
-        // A loop of calls that wait for nothing must let other tasks run, too.
-        tokio::task::consume_budget().await;
-        let claims = call.acquire().await?;
-        Ok(claims.map(|claims| {
-            Guard::several(MultiHold::new(&self.name, owner, members.list(), claims))
-        }))
+        let mut members = self.members()?.clone();
+        let mut time = None;
+        loop {
+            if let Some(regrouped) = members.regrouped() {
+                members = Arc::new(regrouped);
+            }
+            let mut call = Call::new(&self.name, &members, owner, &wish, wait)?;
+            (call.began, call.deadline) = *time.get_or_insert((call.began, call.deadline));
+            // A loop of calls that wait for nothing must let other tasks run, too.
+            tokio::task::consume_budget().await;
+            let claims = call.acquire().await;
+            // A server refused several names in one command, and did nothing: it is asked for each.
+            if claims.is_err() && members.regrouped().is_some() {
+                continue;
+            }
+            return Ok(claims?.map(|claims| {
+                Guard::several(MultiHold::new(&self.name, owner, members.list(), claims))
+            }));
+        }
     }
 }

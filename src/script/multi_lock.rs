@@ -51,7 +51,10 @@ pub(crate) async fn acquire_all(
         args: &args,
     };
     let answer = call.through(server, time, sent).await;
-    let answer = answer.map_err(|failure| about(failure, wanted.len()))?;
+    let answer = answer.map_err(|failure| {
+        server.note_slots(&failure);
+        about(failure, wanted.len())
+    })?;
     match answer {
         Value::Nil => return Ok(AllAcquired::Granted),
         Value::Array(ref answers) => {

@@ -1,5 +1,6 @@
 //! Several locks as one, on real servers: all or none, whatever goes wrong.
 
+mod apart;
 mod basics;
 mod cancelled;
 mod conflicts;

@@ -1,6 +1,7 @@
 //! Leases are kept alive whatever happens around them, and where that fails every holder is told in
 //! time.
 
+mod apart;
 mod batches;
 mod clean_end;
 mod cycles;

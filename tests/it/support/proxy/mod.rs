@@ -26,12 +26,12 @@ use crate::support::background::Background;
 use crate::support::proxy::faults::{Counts, Faults};
 use crate::support::proxy::link::{Ending, Link};
 use crate::support::proxy::log::{Log, Seen};
-use crate::support::proxy::rules::{Rule, Rules};
+use crate::support::proxy::rules::Rules;
 use crate::support::server::RedisServer;
 
 pub(crate) use faults::Direction;
 pub(crate) use gate::Gate;
-pub(crate) use rules::{Action, named};
+pub(crate) use rules::{Action, Rule, named};
 
 #[derive(Debug)]
 pub(crate) struct Proxy {

@@ -1,0 +1,96 @@
+//! A server that takes one key in a command and no more, as a proxy in front of a cluster may.
+
+use std::time::Duration;
+
+use lockdog::{Guard, LostReason, Verdict};
+use tokio::time::{sleep, timeout};
+
+use super::{LEASE, PERIOD, SAFETY, connect, hold_many, is_renewal, renewals};
+use crate::support::{Action, Proxy, RedisServer, named};
+
+/// Issue 6: "a proxy that answers CROSSSLOT to a batch: taken apart".
+#[tokio::test]
+async fn a_batch_that_is_refused_for_its_keys_is_taken_apart_and_stays_so() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(&server).await;
+    let client = connect(proxy.url()).await;
+    let redis = server.redis().await;
+    let refusal = Action::ReplyWith(REFUSAL.to_owned());
+    let rule = proxy.on(is_batch, refusal).always();
+    let mut guards = hold_many(&client, "b", LOCKS).await;
+    rule.wait_hits(1).await;
+    sleep(PERIOD).await;
+    // Whatever was under way at the first refusal was refused, too, and nothing after it.
+    let refused = rule.hits();
+    assert!(refused <= 3, "{refused} batches were refused");
+    let before = renewals(&proxy);
+    sleep(LEASE * 2).await;
+    assert_eq!(rule.hits(), refused);
+    let held = |guard: &Guard| guard.is_valid() && guard.verdict() == Verdict::Held;
+    assert!(guards.iter().all(held));
+    let each = (renewals(&proxy) - before) as f64 / LOCKS as f64;
+    println!("{refused} refused, then {each} renewals for each lock in six periods");
+    assert!(each >= 3.0, "{each} renewals for each lock in six periods");
+
+    // Each for itself: one that is gone is told, and harms no other.
+    redis.cmd(&["DEL", "b:7"]).await;
+    redis.cmd(&["SET", "b:3", "no hash", "PX", "60000"]).await;
+    let wrong_type = guards.remove(3);
+    let gone = guards.remove(6);
+    let lost = timeout(SAFETY, gone.lost()).await.expect("it is told");
+    assert_eq!(lost.reason(), LostReason::NotOurs);
+    let lost = timeout(SAFETY, wrong_type.lost()).await;
+    assert_eq!(lost.expect("it is told").reason(), LostReason::Deadline);
+    assert!(guards.iter().all(held));
+
+    // Another connection, which the same server refused nothing yet.
+    assert!(proxy.cut_all() >= 2);
+    sleep(LEASE * 2).await;
+    assert!(guards.iter().all(held));
+    assert_eq!(rule.hits(), refused);
+    for guard in guards {
+        guard.unlock().await.expect("it was held all the time");
+    }
+    drop((wrong_type, gone));
+    redis.assert_clean().await;
+}
+
+/// Where each of them is refused as well, it is the batch that failed.
+#[tokio::test]
+async fn a_batch_taken_apart_that_is_refused_all_over_is_tried_until_the_deadline() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(&server).await;
+    let client = connect(proxy.url()).await;
+    let batches = proxy.on(is_batch, Action::ReplyWith(REFUSAL.to_owned()));
+    let busy = Action::ReplyWith("-LOADING wait".to_owned());
+    let guards = hold_many(&client, "b", 5).await;
+    batches.wait_hits(1).await;
+    let singles = proxy.on(is_renewal, busy).always();
+    singles.wait_hits(10).await;
+    singles.remove();
+    sleep(LEASE).await;
+    assert!(guards.iter().all(|guard| guard.verdict() == Verdict::Held));
+    // Then for good.
+    let singles = proxy.on(
+        named("evalsha"),
+        Action::ReplyWith("-LOADING wait".to_owned()),
+    );
+    let singles = singles.always();
+    for guard in &guards {
+        let lost = timeout(SAFETY, guard.lost()).await.expect("it is told");
+        assert_eq!(lost.reason(), LostReason::Deadline);
+    }
+    assert!(singles.hits() >= 5);
+    singles.remove();
+    drop(guards);
+    sleep(Duration::from_millis(50)).await;
+    server.redis().await.assert_clean().await;
+}
+
+/// A renewal of several names.
+fn is_batch(args: &[String]) -> bool {
+    is_renewal(args) && args[2] != "1"
+}
+
+const LOCKS: usize = 20;
+const REFUSAL: &str = "-CROSSSLOT Keys in request don't hash to the same slot";
