@@ -8,6 +8,7 @@ mod holders;
 mod lost_replies;
 mod messages;
 mod nemesis;
+mod no_room;
 mod passing_states;
 pub(crate) mod poll;
 mod refusals;

@@ -1,0 +1,221 @@
+//! A server that has too few replicas to write, or no room for another client, while locks are held:
+//! they live as long as their leases do, and on if it ends before.
+
+use std::time::Duration;
+
+use lockdog::{Client, Error, LostReason, Unlocked, Verdict};
+
+use crate::faults::SOON;
+use crate::faults::scripts::renew;
+use crate::faults::stand::{NAME, PATIENCE, Stand, take};
+use crate::support::{Redis, RedisServer, eventually};
+
+/// Issue 6: `NOREPLICAS`, with a real replica that goes and comes back.
+#[tokio::test]
+async fn a_held_lock_is_renewed_when_the_replicas_are_back() {
+    let stand = Stand::with(|client| client.watchdog_lease(LEASE).command_timeout(SOON)).await;
+    let set = async |setting: [&str; 2]| {
+        let set = [&["CONFIG", "SET"][..], &setting].concat();
+        stand.redis.cmd(&set).await;
+    };
+    set(["repl-diskless-sync-delay", "0"]).await;
+    let replica = RedisServer::start().await;
+    let replica = Replica::of(&stand, &replica).await;
+    set(["min-replicas-to-write", "1"]).await;
+    let guard = stand.lock().lock().await.unwrap();
+    replica.leave(&stand).await;
+    let before = stand.proxy.count(renew());
+    stand.proxy.wait_for(renew(), before + 3).await;
+    eventually(SOON, "its renewals fail", async || {
+        guard.verdict() == Verdict::Jeopardy
+    })
+    .await;
+    assert!(guard.is_valid());
+    let free = stand.client.lock("other");
+    let error = free.try_lock().wait(PATIENCE).await.unwrap_err();
+    let Error::Refused { code, .. } = &error else {
+        panic!("{error}")
+    };
+    assert!(code == "NOREPLICAS" && error.is_retriable(), "{error}");
+
+    let waiting = tokio::spawn(free.lock().into_future());
+    replica.follow(&stand).await;
+    eventually(SOON, "it is renewed", async || {
+        guard.verdict() == Verdict::Held && guard.remaining() > LEASE / 2
+    })
+    .await;
+    let got = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
+    got.expect("there is a replica again")
+        .unlock()
+        .await
+        .unwrap();
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    stand.assert_recovered().await;
+}
+
+/// Without them for longer than a lease it is lost at its deadline, and told so.
+#[tokio::test]
+async fn a_held_lock_is_lost_at_its_deadline_where_the_replicas_stay_away() {
+    let stand = Stand::with(|client| client.watchdog_lease(LEASE)).await;
+    let guard = stand.lock().lock().await.unwrap();
+    let require = async |number: &str| {
+        let set = ["CONFIG", "SET", "min-replicas-to-write", number];
+        stand.redis.cmd(&set).await;
+    };
+    require("1").await;
+    let lost = tokio::time::timeout(SOON, guard.lost()).await;
+    assert_eq!(lost.expect("it is told").reason(), LostReason::Deadline);
+    assert!(refusals(&stand.redis, "NOREPLICAS").await >= 1);
+    assert!(guard.unlock().await.unwrap_err().is_lost());
+    require("0").await;
+    take(&stand.lock()).await.unlock().await.unwrap();
+    stand.assert_recovered().await;
+}
+
+/// Issue 6: a full `maxclients`, met by callers, waiters and the watchdog alike.
+#[tokio::test]
+async fn a_held_lock_is_renewed_when_there_is_room_for_its_client_again() {
+    let stand = Stand::with(|client| client.watchdog_lease(LEASE).command_timeout(SOON)).await;
+    let guard = stand.lock().lock().await.unwrap();
+    stand.proxy.wait_for(renew(), 2).await;
+    let held = Client::connect(stand.server.url()).await.unwrap();
+    let held = held.lock("other").lock().await.unwrap();
+    let waiting = tokio::spawn(stand.client.lock("other").lock().into_future());
+    eventually(SOON, "the waiter listens", async || {
+        !stand.redis.channels().await.is_empty()
+    })
+    .await;
+
+    let full = Full::without(&stand).await;
+    eventually(SOON, "its renewals fail", async || {
+        guard.verdict() == Verdict::Jeopardy
+    })
+    .await;
+    full.has_turned_away(3).await;
+    assert!(guard.is_valid() && !waiting.is_finished());
+    full.make_room().await;
+    eventually(SOON, "it is renewed", async || {
+        guard.verdict() == Verdict::Held && guard.remaining() > LEASE / 2
+    })
+    .await;
+    held.unlock().await.unwrap();
+    let got = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
+    got.unwrap().unlock().await.unwrap();
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    stand.assert_recovered().await;
+}
+
+/// The first connection of a client is no other than the next ones.
+#[tokio::test]
+async fn a_client_that_comes_to_a_full_server_says_so_or_waits() {
+    let stand = Stand::start().await;
+    let full = Full::without(&stand).await;
+    let builder = || Client::builder().url(stand.server.url());
+    let error = builder().command_timeout(PATIENCE).build().await;
+    let error = error.unwrap_err();
+    assert!(error.is_retriable(), "{error}");
+    full.has_turned_away(1).await;
+    let lazy = builder().lazy(true).build().await.unwrap();
+    let lock = lazy.lock(NAME);
+    let error = lock.try_lock().wait(PATIENCE).await.unwrap_err();
+    assert!(error.is_retriable() && !error.is_timeout(), "{error}");
+    let waiting = lock.try_lock().wait(SOON);
+    let room = async {
+        tokio::time::sleep(PATIENCE).await;
+        full.make_room().await;
+    };
+    let (waited, ()) = tokio::join!(waiting.into_future(), room);
+    let guard = waited.unwrap().expect("nobody else has it");
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    stand.assert_recovered().await;
+}
+
+/// A real replica of a stand's server.
+struct Replica {
+    redis: Redis,
+}
+
+impl Replica {
+    async fn of(stand: &Stand, server: &RedisServer) -> Self {
+        let redis = server.redis().await;
+        let replica = Self { redis };
+        replica.follow(stand).await;
+        replica
+    }
+
+    async fn follow(&self, stand: &Stand) {
+        let port = stand.server.port().to_string();
+        self.redis.cmd(&["REPLICAOF", "127.0.0.1", &port]).await;
+        count(stand, 1).await;
+    }
+
+    async fn leave(&self, stand: &Stand) {
+        self.redis.cmd(&["REPLICAOF", "NO", "ONE"]).await;
+        count(stand, 0).await;
+    }
+}
+
+/// Waits until the server counts so many good replicas.
+async fn count(stand: &Stand, number: usize) {
+    let line = format!("connected_slaves:{number}\r\n");
+    let state = "state=online";
+    eventually(SOON, "the replica is there, or gone", async || {
+        let info: String = stand.redis.ask(&["INFO", "replication"]).await;
+        info.contains(&line) && info.matches(state).count() == number
+    })
+    .await;
+}
+
+/// A server on which the client's connections were closed, and that takes no others.
+struct Full {
+    redis: Redis,
+    /// So many it had turned away before.
+    before: u64,
+}
+
+impl Full {
+    async fn without(stand: &Stand) -> Self {
+        let redis = stand.redis.clone();
+        let before = turned_away(&redis).await;
+        // Those of other clients stay.
+        let own = stand.proxy.connections();
+        let there = redis.clients().await.len() - own;
+        assert!(own >= 1 && there >= 1);
+        set(&redis, there).await;
+        assert_eq!(stand.proxy.reset_all(), own);
+        Self { redis, before }
+    }
+
+    async fn has_turned_away(&self, number: u64) {
+        eventually(SOON, "clients are turned away", async || {
+            turned_away(&self.redis).await >= self.before + number
+        })
+        .await;
+    }
+
+    async fn make_room(&self) {
+        set(&self.redis, 1000).await;
+    }
+}
+
+async fn set(redis: &Redis, most: usize) {
+    let most = most.to_string();
+    redis.cmd(&["CONFIG", "SET", "maxclients", &most]).await;
+}
+
+async fn turned_away(redis: &Redis) -> u64 {
+    let info: String = redis.ask(&["INFO", "stats"]).await;
+    let line = info
+        .lines()
+        .find_map(|line| line.strip_prefix("rejected_connections:"));
+    line.and_then(|count| count.parse().ok())
+        .expect("the server counts them")
+}
+
+async fn refusals(redis: &Redis, code: &str) -> u64 {
+    let stats = redis.errorstats().await;
+    stats.get(code).copied().unwrap_or(0)
+}
+
+/// Long enough for a replica to come back.
+const LEASE: Duration = Duration::from_secs(4);
