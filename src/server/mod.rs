@@ -117,7 +117,9 @@ impl Server {
             match failure.remedy() {
                 Remedy::GiveUp => return Err(failure),
                 Remedy::Reconnect => {
-                    if let Some(broken) = &sent.on {
+                    // What could not be sent says nothing of the connection of the sending before.
+                    let is_its = !matches!(failure, Failure::Unsent(_));
+                    if let Some(broken) = sent.on.as_ref().filter(|_| is_its) {
                         self.abandon(broken);
                     }
                 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 use super::connection::{Connection, Slot};
 use super::failure::Failure;
@@ -20,6 +20,8 @@ pub(crate) struct Node {
     callers: Slot,
     /// What the watchdog's thread has for itself.
     own: Private,
+    /// For what the background sends where nobody waits for it.
+    room: Semaphore,
     health: Health,
 }
 
@@ -30,6 +32,7 @@ impl Node {
             source,
             callers: Slot::default(),
             own: Private::new(lease),
+            room: Semaphore::new(AT_ONCE),
             health: Health::new(suspicions.clone()),
         }
     }
@@ -63,6 +66,12 @@ impl Node {
     /// The connection of the watchdog's thread, opened if there is none. For that thread only.
     pub(crate) async fn own_connection(&self, limit: Duration) -> Result<Connection, Failure> {
         self.own.connection(&self.source, limit).await
+    }
+
+    /// Waits until there is room for another question of the background's, so that a crowd of them
+    /// does not pile up at a server that is silent, nor keep other servers waiting. Never nothing.
+    pub(super) async fn room(&self) -> Option<SemaphorePermit<'_>> {
+        self.room.acquire().await.ok()
     }
 
     /// Gives up a connection that broke or does not answer: the next one who asks opens another.
@@ -122,3 +131,6 @@ impl Node {
         self.source.identity().trust(who);
     }
 }
+
+/// So many questions at once are enough to fill a connection.
+const AT_ONCE: usize = 256;

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::SemaphorePermit;
+
 use super::connection::Connection;
 use super::failure::Failure;
 use super::node::Node;
@@ -25,6 +27,11 @@ impl Place {
     pub(crate) async fn own_connection(&self, limit: Duration) -> Result<Connection, Failure> {
         let connection = self.node.own_connection(limit).await?;
         Ok(self.on(connection))
+    }
+
+    /// Waits until there is room for another question of the background's: see [`Node::room`].
+    pub(crate) async fn room(&self) -> Option<SemaphorePermit<'_>> {
+        self.node.room().await
     }
 
     /// The connection, for this command.

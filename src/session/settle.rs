@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 
 use super::Core;
 use crate::error::LostReason;
@@ -77,22 +77,26 @@ impl Job {
 }
 
 /// Does a job on the background's own connection, or where the job's last command went. Every error
-/// is tried again until the hold's lease is over (design: invariant 6). `room` is taken for each try
-/// only, so that what cannot succeed keeps nothing else waiting.
-pub(crate) async fn settle(core: &Core, room: &Semaphore, mut job: Job) {
+/// is tried again until the hold's lease is over (design: invariant 6). Room at the server is taken for
+/// each try only, so that what cannot succeed keeps nothing else waiting.
+pub(crate) async fn settle(core: &Core, mut job: Job) {
     let hold = &job.hold;
     let limit = core.server.command_timeout();
     let mut pause = SHORTEST_PAUSE;
     let mut place: Option<Place> = None;
     let answered = loop {
-        let trying = room.acquire().await;
-        let connection = match (place.take(), &job.on) {
-            (Some(place), _) => place.own_connection(limit).await,
-            (None, Some(connection)) => Ok(connection.clone()),
-            (None, None) => match core.server.node(hold.key().key()) {
-                Ok(node) => node.own_connection(limit).await,
-                Err(failure) => Err(failure),
-            },
+        let there = match place.take() {
+            Some(place) => Ok(place),
+            None => core.server.node(hold.key().key()).map(Place::plain),
+        };
+        let trying = match &there {
+            Ok(place) => place.room().await,
+            Err(_) => None,
+        };
+        let connection = match (&there, &job.on) {
+            (_, Some(connection)) => Ok(connection.clone()),
+            (Ok(place), None) => place.own_connection(limit).await,
+            (Err(failure), None) => Err(failure.clone()),
         };
         let target = hold.state().target();
         let settled = match &connection {

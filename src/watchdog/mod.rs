@@ -19,7 +19,6 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -116,7 +115,6 @@ pub(crate) async fn watch(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
 struct Settling<'a> {
     core: &'a Arc<Core>,
     tasks: JoinSet<()>,
-    room: Arc<Semaphore>,
 }
 
 impl<'a> Settling<'a> {
@@ -124,15 +122,14 @@ impl<'a> Settling<'a> {
         Self {
             core,
             tasks: JoinSet::new(),
-            room: Arc::new(Semaphore::new(AT_ONCE)),
         }
     }
 
     fn begin(&mut self, mut job: Job) {
-        let (core, room) = (self.core.clone(), self.room.clone());
+        let core = self.core.clone();
         self.tasks.spawn(async move {
             job.turn().await;
-            settle(&core, &room, job).await;
+            settle(&core, job).await;
         });
     }
 
@@ -162,8 +159,5 @@ fn pass_on_panic(done: Result<(), JoinError>) {
         std::panic::resume_unwind(panic);
     }
 }
-
-/// So many settlements are sent at once: enough to fill the connection.
-const AT_ONCE: usize = 256;
 
 const AFTER_A_PANIC: Duration = Duration::from_millis(100);

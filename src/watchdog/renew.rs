@@ -1,5 +1,6 @@
 //! Renewing leases, a third of a lease after the last grant or renewal.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -80,14 +81,23 @@ async fn renew(
     core: Arc<Core>,
     holds: Vec<(Arc<Hold>, Duration)>,
     lease: Duration,
-    _room: OwnedSemaphorePermit,
+    room: OwnedSemaphorePermit,
 ) {
     let parts = core.server.split(holds, |(hold, _)| hold.key().key());
+    // One server of several that is silent shall not take the room of the others' renewals.
+    let patience = if parts.len() > 1 { lease / 64 } else { lease };
+    let mut room = Some(room);
+    let mut patience = pin!(tokio::time::sleep(patience));
     let mut renewing: FuturesUnordered<_> = parts
         .into_iter()
         .map(|part| renew_together(&core, part, lease))
         .collect();
-    while renewing.next().await.is_some() {}
+    loop {
+        tokio::select! {
+            done = renewing.next() => if done.is_none() { return },
+            () = &mut patience, if room.is_some() => room = None,
+        }
+    }
 }
 
 /// Renews holds whose keys may be in one command.

@@ -20,7 +20,7 @@ pub(super) struct Map<N> {
     switched: Box<[u64]>,
     switches: u64,
     /// The nodes that were masters, with slots or without.
-    masters: HashSet<String>,
+    masters: Vec<Seen>,
 }
 
 /// One master that has slots.
@@ -48,7 +48,7 @@ impl<N: Clone> Map<N> {
             owners: vec![None; SLOTS.into()].into(),
             switched: vec![0; SLOTS.into()].into(),
             switches: 0,
-            masters: HashSet::new(),
+            masters: Vec::new(),
         }
     }
 
@@ -89,6 +89,12 @@ impl<N: Clone> Map<N> {
         let mut shards = self.shards.iter();
         let found = shards.find(|shard| shard.seen.host == host && shard.seen.port == port)?;
         Some(&found.node)
+    }
+
+    /// A master was at this address, with slots or without.
+    pub(super) fn has_master(&self, host: &str, port: u16) -> bool {
+        let mut masters = self.masters.iter();
+        masters.any(|node| node.host == host && node.port == port)
     }
 
     /// Takes in what nodes said that were asked at this moment. `make` is for a new owner.
@@ -159,8 +165,9 @@ impl<N: Clone> Map<N> {
         for slot in &switched {
             self.switched[*slot] = self.switches;
         }
-        let masters = views.iter().flat_map(View::masters);
-        self.masters = masters.map(|node| node.id.clone()).collect();
+        self.masters = views.iter().flat_map(View::masters).cloned().collect();
+        self.masters.sort_by(|one, other| one.id.cmp(&other.id));
+        self.masters.dedup_by(|one, other| one.is(other));
         self.owners = owners.into();
         let left = old
             .iter()
@@ -184,7 +191,7 @@ impl<N: Clone> Map<N> {
             let seen = view.find(&from.id);
             seen.is_some_and(|seen| !seen.has_failed)
         };
-        from.id != to.id && self.masters.contains(&to.id) && views.iter().all(lives)
+        from.id != to.id && self.masters.iter().any(|it| it.id == to.id) && views.iter().all(lives)
     }
 }
 

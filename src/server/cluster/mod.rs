@@ -115,7 +115,8 @@ impl Cluster {
     /// The server at an address that another one named.
     pub(super) fn at(&self, host: &str, port: u16) -> Arc<Node> {
         self.news.notify_one();
-        if let Some(node) = self.map.read().at(host, port) {
+        let map = self.map.read();
+        if let Some(node) = map.at(host, port) {
             return node.clone();
         }
         let mut strangers = self.strangers.lock();
@@ -124,8 +125,10 @@ impl Cluster {
             return node.clone();
         }
         let node = self.members.node(host, port, &self.clock);
-        // What it took over from whom is not known.
-        node.source().succeed();
+        if !map.has_master(host, port) {
+            // It may have taken over from one that failed.
+            node.source().succeed();
+        }
         strangers.push((self.clock.now(), node.clone()));
         node
     }
