@@ -83,7 +83,8 @@
 //!
 //! # Features
 //!
-//! - `tls`: `rediss://`, `rediss+sentinel://` and `rediss+cluster://` URLs, through rustls and the system's certificates. On by default.
+//! - `tls`: `rediss://`, `rediss+sentinel://` and `rediss+cluster://` URLs, through rustls and the system's certificates
+//!   or those of [`ClientBuilder::tls`]. On by default.
 
 #![cfg_attr(
     test,

@@ -74,7 +74,13 @@ impl ClientBuilder {
             (Some(url), None, None) => Address::parse(url)?,
             (None, Some((name, urls)), None) => Address::sentinel(name, urls.clone(), None)?,
             (None, None, Some(urls)) => Address::cluster(urls.clone())?,
-            (None, None, None) => return Ok(None),
+            (None, None, None) => {
+                if self.tls.is_some() || self.protocol.is_some() {
+                    let why = "a pool has settings of its own: give a url, too".to_owned();
+                    return Err(Error::invalid("client", why));
+                }
+                return Ok(None);
+            }
             _ => {
                 let why = "give one of a url, sentinels and a cluster".to_owned();
                 return Err(Error::invalid("client", why));
@@ -93,8 +99,15 @@ impl ClientBuilder {
             if let Some(number) = self.database {
                 settings = settings.set_db(number.into());
             }
-            settings
+            match self.protocol {
+                Some(protocol) => protocol.of(settings),
+                None => settings,
+            }
         });
+        self.tell_sentinels(&mut address)?;
+        if let Some(tls) = &self.tls {
+            address.certify(tls)?;
+        }
         Ok(Some(address))
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::hold::Bounds;
 use crate::key::NameMapper;
+use crate::server::{Protocol, TlsSettings};
 use crate::session::Reentry;
 use crate::wait::Wake;
 
@@ -37,6 +38,11 @@ pub struct ClientBuilder {
     pub(super) username: Option<String>,
     pub(super) password: Option<String>,
     pub(super) database: Option<u32>,
+    pub(super) sentinel_username: Option<String>,
+    pub(super) sentinel_password: Option<String>,
+    pub(super) master_tls: Option<bool>,
+    pub(super) tls: Option<TlsSettings>,
+    pub(super) protocol: Option<Protocol>,
     pub(super) pool: Option<deadpool_redis::Pool>,
     pub(super) watchdog_lease: Duration,
     pub(super) command_timeout: Duration,
@@ -62,6 +68,11 @@ impl Default for ClientBuilder {
             username: None,
             password: None,
             database: None,
+            sentinel_username: None,
+            sentinel_password: None,
+            master_tls: None,
+            tls: None,
+            protocol: None,
             pool: None,
             watchdog_lease: Duration::from_secs(30),
             command_timeout: Duration::from_secs(3),
@@ -93,8 +104,9 @@ impl ClientBuilder {
     /// The master that sentinels know by this name, and their URLs, with users and passwords of
     /// their own if they have any. Give all of them: those that answer are asked who the master is,
     /// and the one that knows the latest switch is believed. The master is connected to by TLS if the
-    /// first sentinel is (`rediss://`); its user, password and database are those
-    /// of [`ClientBuilder::username`] and its like. Instead of [`ClientBuilder::url`].
+    /// first sentinel is (`rediss://`) or [`ClientBuilder::master_tls`] says so; its user, password and
+    /// database are those of [`ClientBuilder::username`] and its like. Instead of
+    /// [`ClientBuilder::url`].
     ///
     /// When the sentinels have made another server the master, calls go there, every hold is looked
     /// for at once, and one that the new master does not have is told to be lost. A lease is extended
@@ -310,10 +322,14 @@ impl ClientBuilder {
     }
 }
 
-/// Shows the settings, never the URL with its password.
+/// Shows the settings and where the servers are, never a password.
 impl fmt::Debug for ClientBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientBuilder")
+            .field("deployment", &self.deployment())
+            .field("tls", &self.tls)
+            .field("protocol", &self.protocol)
+            .field("pool", &self.pool.is_some())
             .field("watchdog_lease", &self.watchdog_lease)
             .field("command_timeout", &self.command_timeout)
             .field("poll_cap", &self.poll_cap)

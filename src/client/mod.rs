@@ -1,5 +1,6 @@
 //! The client: connects, hands out locks, and owns what runs in the background.
 
+mod access;
 mod build;
 mod builder;
 mod shutdown;

@@ -22,7 +22,7 @@ pub(crate) enum Address {
 }
 
 impl Address {
-    /// Takes `redis://`, `rediss://`, `unix://`; for sentinels
+    /// Takes `redis://`, `rediss://`, `unix://`, all with `?protocol=resp3` at the end; for sentinels
     /// `redis+sentinel://[user:password@]host[:port],host[:port].../master[/db]`, or
     /// `rediss+sentinel://` where all of them speak TLS, with the master's user and password; and for
     /// a cluster `redis+cluster://[user:password@]host[:port],host[:port]...`, or
@@ -50,16 +50,17 @@ impl Address {
     fn parse_cluster(scheme: &str, rest: &str) -> Result<Self, Error> {
         let refuse = |why: &str| Error::invalid("url", why.to_owned());
         let (login, hosts) = split_login(rest)?;
+        let (hosts, query) = split_protocol(hosts);
         let hosts = hosts.strip_suffix('/').unwrap_or(hosts);
         if hosts.contains(['/', '?']) {
             return Err(refuse(
-                "a cluster has database 0 only: nothing may follow the nodes",
+                "a cluster has database 0 only: nothing but ?protocol=resp3 may follow the nodes",
             ));
         }
         let at = if login.is_empty() { "" } else { "@" };
         Self::cluster(hosts.split(',').map(|host| {
             let port = if has_port(host) { "" } else { ":6379" };
-            format!("{scheme}://{login}{at}{host}{port}")
+            format!("{scheme}://{login}{at}{host}{port}{query}")
         }))
     }
 
@@ -76,13 +77,15 @@ impl Address {
     fn parse_sentinel(scheme: &str, rest: &str) -> Result<Self, Error> {
         let refuse = |why: &str| Error::invalid("url", why.to_owned());
         let (login, rest) = split_login(rest)?;
+        let (rest, query) = split_protocol(rest);
         let mut parts = rest.split('/');
         let hosts = parts.next().unwrap_or_default();
         let name = parts.next().filter(|name| !name.is_empty());
         let name = name.ok_or_else(|| refuse("it names no master: end it with /<master name>"))?;
         let database = parts.next().unwrap_or_default();
         if parts.next().is_some() || rest.contains('?') {
-            return Err(refuse("nothing may follow the database number"));
+            let why = "nothing but ?protocol=resp3 may follow the database number";
+            return Err(refuse(why));
         }
         let urls = hosts.split(',').map(|host| {
             let port = if has_port(host) { "" } else { ":26379" };
@@ -90,7 +93,7 @@ impl Address {
         });
         let at = if login.is_empty() { "" } else { "@" };
         // The host is nobody's: only what else stands in a URL is taken from it.
-        let master = server(&format!("{scheme}://{login}{at}master/{database}"))?;
+        let master = server(&format!("{scheme}://{login}{at}master/{database}{query}"))?;
         Self::sentinel(name, urls, Some(master))
     }
 
@@ -121,18 +124,6 @@ impl Address {
         })
     }
 
-    /// Changes how the servers that keep the data let in, and what database is used.
-    pub(crate) fn change(&mut self, change: impl Fn(RedisConnectionInfo) -> RedisConnectionInfo) {
-        let infos = match self {
-            Self::Server(info) | Self::Sentinel { master: info, .. } => std::slice::from_mut(info),
-            Self::Cluster { seeds } => seeds,
-        };
-        for info in infos {
-            let settings = change(info.redis_settings().clone());
-            *info = info.clone().set_redis_settings(settings);
-        }
-    }
-
     /// Host and port, or a unix socket's path, or the master's name; never a user or password.
     pub(super) fn shown(&self) -> String {
         match self {
@@ -153,6 +144,12 @@ fn split_login(rest: &str) -> Result<(&str, &str), Error> {
         return Err(Error::invalid("url", why.to_owned()));
     }
     Ok(rest.rsplit_once('@').unwrap_or(("", rest)))
+}
+
+/// What stands before the protocol at the end of a URL, and the protocol.
+fn split_protocol(rest: &str) -> (&str, &str) {
+    let at = rest.find("?protocol=").unwrap_or(rest.len());
+    rest.split_at(at)
 }
 
 /// The servers at these URLs, one at least and none twice.
@@ -200,7 +197,11 @@ fn server(url: &str) -> Result<ConnectionInfo, Error> {
         Error::invalid("url", format!("{words}; it begins with {schemes}"))
     };
     let info: ConnectionInfo = url.into_connection_info().map_err(refuse)?;
-    if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
+    if let ConnectionAddr::TcpTls { insecure, .. } = info.addr() {
+        if *insecure {
+            let why = "certificates are always verified, there is no #insecure";
+            return Err(Error::invalid("url", why.to_owned()));
+        }
         choose_crypto();
     }
     Ok(info.set_tcp_settings(TcpSettings::default().set_nodelay(true)))
@@ -209,13 +210,13 @@ fn server(url: &str) -> Result<ConnectionInfo, Error> {
 /// rustls panics at the first connection of a process that chose no cryptography; one that did keeps
 /// its choice.
 #[cfg(feature = "tls")]
-fn choose_crypto() {
+pub(super) fn choose_crypto() {
     let _already_chosen = rustls::crypto::ring::default_provider().install_default();
 }
 
 /// Without the feature redis-rs refuses the URL, with words of its own.
 #[cfg(not(feature = "tls"))]
-fn choose_crypto() {}
+pub(super) fn choose_crypto() {}
 
 const LONGEST_NAME: usize = 512;
 
@@ -255,8 +256,9 @@ mod tests {
             ("redis+sentinel://a,b/", "names no master"),
             ("redis+sentinel:///orders", "URL"),
             ("redis+sentinel://a/orders/x", "database"),
-            ("redis+sentinel://a/orders/1/2", "nothing may follow"),
-            ("redis+sentinel://a/orders?x=1", "nothing may follow"),
+            ("redis+sentinel://a/orders/1/2", "may follow"),
+            ("redis+sentinel://a/orders?x=1", "may follow"),
+            ("redis+sentinel://a/orders?protocol=resp4", "protocol"),
             ("redis+sentinel://u:p@a,u:p@b/orders", "%40"),
             ("redis+sentinel://a/orders#insecure", "%23"),
             ("redis+sentinel://a,b,a/orders", "twice"),

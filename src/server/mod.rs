@@ -2,6 +2,7 @@
 //!
 //! Everything above says what to run; only this module knows connections and their failures.
 
+mod access;
 mod address;
 mod cluster;
 mod connection;
@@ -15,6 +16,7 @@ mod private;
 mod sentinel;
 mod source;
 mod subscriber;
+mod tls;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +26,7 @@ use tokio::sync::Notify;
 
 use crate::clock::{Clock, Moment};
 
+pub use access::Protocol;
 pub(crate) use address::Address;
 pub(crate) use connection::Connection;
 pub(crate) use failure::Failure;
@@ -34,6 +37,7 @@ pub(crate) use place::Place;
 #[cfg(any(test, lockdog_bench))]
 pub(crate) use source::Source;
 pub(crate) use subscriber::Subscriber;
+pub use tls::TlsSettings;
 
 /// The servers of one client.
 pub(crate) struct Server {

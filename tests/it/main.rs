@@ -17,5 +17,6 @@ mod red_lock;
 mod redisson_driver;
 mod regressions;
 mod sentinel;
+mod settings;
 mod support;
 mod watchdog;

@@ -130,3 +130,58 @@ async fn the_documented_permissions_at_sentinels_are_enough() {
     assert!(error.to_string().contains("WRONGPASS"), "{error}");
     assert!(!format!("{error} {error:?}").contains("hunter2"));
 }
+
+/// Issue 6: the sentinels' own login beside a URL that has no place for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sentinels_whose_default_user_is_off_are_logged_in_to() {
+    let all = Sentinels::start().await;
+    for sentinel in &all.sentinels {
+        let redis = sentinel.redis().await;
+        let user = "ACL SETUSER ann on >p@ss allchannels +@all";
+        redis.cmd(&user.split(' ').collect::<Vec<_>>()).await;
+        redis.cmd(&["ACL", "SETUSER", "default", "off"]).await;
+    }
+    let by_url = Client::builder().url(all.url());
+    let login = |url: String| url.replace("redis://", "redis://nobody:hunter2@");
+    let in_urls = Client::builder().sentinel(MASTER, all.urls().into_iter().map(login));
+    for builder in [by_url, in_urls] {
+        let builder = builder.command_timeout(ms(2_000));
+        let known = builder
+            .clone()
+            .sentinel_username("ann")
+            .sentinel_password("p@ss");
+        let client = known.build().await.unwrap();
+        let guard = client.lock("l").lock().await.unwrap();
+        guard.unlock().await.unwrap();
+        client.shutdown().await;
+        let wrong = builder
+            .clone()
+            .sentinel_username("ann")
+            .sentinel_password("hunter2");
+        for (builder, code) in [(wrong, "WRONGPASS"), (builder, "")] {
+            let error = builder.build().await.unwrap_err();
+            assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+            assert!(error.to_string().contains(code), "{error}");
+            assert!(!format!("{error} {error:?}").contains("hunter2"));
+        }
+    }
+}
+
+/// A sentinel with `requirepass` has one user, and its password is enough.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_password_alone_is_that_of_the_sentinels_default_user() {
+    let all = Sentinels::start().await;
+    for sentinel in &all.sentinels {
+        let redis = sentinel.redis().await;
+        redis
+            .cmd(&["ACL", "SETUSER", "default", "resetpass", ">p@ss"])
+            .await;
+    }
+    let builder = Client::builder().url(all.url()).command_timeout(ms(2_000));
+    let error = builder.clone().build().await.unwrap_err();
+    assert!(error.to_string().contains("NOAUTH"), "{error}");
+    let client = builder.sentinel_password("p@ss").build().await.unwrap();
+    let guard = client.lock("l").lock().await.unwrap();
+    guard.unlock().await.unwrap();
+    client.shutdown().await;
+}

@@ -1,6 +1,7 @@
 //! What tests stand on: private servers, a faulty network, an observer, and a cell that shows lost
 //! exclusion.
 
+pub(crate) mod authority;
 pub(crate) mod background;
 pub(crate) mod binary;
 pub(crate) mod cell;
@@ -25,6 +26,7 @@ pub(crate) mod tap;
 pub(crate) mod wait;
 pub(crate) mod wire;
 
+pub(crate) use authority::Authority;
 pub(crate) use background::Background;
 pub(crate) use binary::Binary;
 pub(crate) use cell::Cell;

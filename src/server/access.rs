@@ -1,0 +1,193 @@
+//! How servers and sentinels let in, and what is spoken with them.
+
+use redis::{ConnectionAddr, ConnectionInfo, ProtocolVersion, RedisConnectionInfo};
+
+use super::address::{Address, choose_crypto};
+use super::tls::TlsSettings;
+use crate::error::Error;
+
+/// How a server is spoken to: the versions of its protocol. It makes no difference to a lock.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Protocol {
+    /// What every server speaks.
+    #[default]
+    Resp2,
+    /// What servers speak since Redis 6, if asked to by `HELLO`. Some proxies do not.
+    Resp3,
+}
+
+impl Protocol {
+    /// Sets it.
+    pub(crate) fn of(self, settings: RedisConnectionInfo) -> RedisConnectionInfo {
+        settings.set_protocol(match self {
+            Self::Resp2 => ProtocolVersion::RESP2,
+            Self::Resp3 => ProtocolVersion::RESP3,
+        })
+    }
+}
+
+impl Address {
+    /// Changes how the servers that keep the data let in, and what database is used.
+    pub(crate) fn change(&mut self, change: impl Fn(RedisConnectionInfo) -> RedisConnectionInfo) {
+        change_all(self.servers_mut(), change);
+    }
+
+    /// Changes how sentinels let in. False if there are none.
+    pub(crate) fn change_sentinels(
+        &mut self,
+        change: impl Fn(RedisConnectionInfo) -> RedisConnectionInfo,
+    ) -> bool {
+        let Self::Sentinel { sentinels, .. } = self else {
+            return false;
+        };
+        change_all(sentinels, change);
+        true
+    }
+
+    /// Whether the master that sentinels name is connected to by TLS, whatever they are. False if
+    /// there are none.
+    pub(crate) fn change_master_tls(&mut self, by_tls: bool) -> bool {
+        let Self::Sentinel { master, .. } = self else {
+            return false;
+        };
+        // The host is nobody's, and the port neither.
+        let (host, port) = match master.addr() {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                (host.clone(), *port)
+            }
+            _ => return false,
+        };
+        let address = if by_tls {
+            choose_crypto();
+            ConnectionAddr::TcpTls {
+                host,
+                port,
+                insecure: false,
+                tls_params: None,
+            }
+        } else {
+            ConnectionAddr::Tcp(host, port)
+        };
+        *master = master.clone().set_addr(address);
+        true
+    }
+
+    /// Gives certificates to all that is connected to by TLS.
+    pub(crate) fn certify(&mut self, tls: &TlsSettings) -> Result<(), Error> {
+        let sentinels = match self {
+            Self::Sentinel { sentinels, .. } => sentinels.clone(),
+            Self::Server(_) | Self::Cluster { .. } => Vec::new(),
+        };
+        let mut all = sentinels.iter().chain(self.servers());
+        if !all.any(speaks_tls) {
+            let why = "nothing is connected to by TLS: the URL begins with rediss://";
+            return Err(Error::invalid("tls", why.to_owned()));
+        }
+        if let Self::Sentinel { sentinels, .. } = self {
+            sentinels.iter_mut().try_for_each(|info| tls.apply(info))?;
+        }
+        let mut servers = self.servers_mut().iter_mut();
+        servers.try_for_each(|info| tls.apply(info))
+    }
+
+    /// All addresses, for whoever prints the settings; never a user or password.
+    pub(crate) fn described(&self) -> String {
+        match self {
+            Self::Sentinel { sentinels, .. } => {
+                let hosts: Vec<_> = sentinels.iter().map(|it| it.addr().to_string()).collect();
+                format!("{} at {}", self.shown(), hosts.join(","))
+            }
+            Self::Server(_) | Self::Cluster { .. } => self.shown(),
+        }
+    }
+
+    /// How the servers that keep the data are connected to.
+    fn servers(&self) -> &[ConnectionInfo] {
+        match self {
+            Self::Server(info) | Self::Sentinel { master: info, .. } => std::slice::from_ref(info),
+            Self::Cluster { seeds } => seeds,
+        }
+    }
+
+    fn servers_mut(&mut self) -> &mut [ConnectionInfo] {
+        match self {
+            Self::Server(info) | Self::Sentinel { master: info, .. } => std::slice::from_mut(info),
+            Self::Cluster { seeds } => seeds,
+        }
+    }
+}
+
+fn change_all(
+    infos: &mut [ConnectionInfo],
+    change: impl Fn(RedisConnectionInfo) -> RedisConnectionInfo,
+) {
+    for info in infos {
+        let settings = change(info.redis_settings().clone());
+        *info = info.clone().set_redis_settings(settings);
+    }
+}
+
+fn speaks_tls(info: &ConnectionInfo) -> bool {
+    matches!(info.addr(), ConnectionAddr::TcpTls { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_protocol_is_that_of_the_servers_with_or_without_a_database() {
+        for (url, wanted) in [
+            ("redis+sentinel://a/orders", ProtocolVersion::RESP2),
+            (
+                "redis+sentinel://a/orders?protocol=resp3",
+                ProtocolVersion::RESP3,
+            ),
+            (
+                "redis+sentinel://a/orders/1?protocol=3",
+                ProtocolVersion::RESP3,
+            ),
+            ("redis+cluster://a,b", ProtocolVersion::RESP2),
+            ("redis+cluster://a,b?protocol=resp3", ProtocolVersion::RESP3),
+            (
+                "redis+cluster://a,b/?protocol=resp3",
+                ProtocolVersion::RESP3,
+            ),
+        ] {
+            let address = Address::parse(url).unwrap();
+            for server in address.servers() {
+                assert_eq!(server.redis_settings().protocol(), wanted, "{url}");
+            }
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn the_master_may_speak_tls_where_sentinels_do_not_and_the_other_way_round() {
+        for (url, by_tls) in [
+            ("redis+sentinel://a/orders", true),
+            ("rediss+sentinel://a/orders", false),
+        ] {
+            let mut address = Address::parse(url).unwrap();
+            assert!(address.change_master_tls(by_tls));
+            let Address::Sentinel {
+                sentinels, master, ..
+            } = address
+            else {
+                panic!("it is another deployment");
+            };
+            let speak = (speaks_tls(&sentinels[0]), speaks_tls(&master));
+            assert_eq!(speak, (!by_tls, by_tls));
+        }
+        let mut one = Address::parse("redis://a").unwrap();
+        assert!(!one.change_master_tls(true));
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn certificates_are_always_verified() {
+        let error = Address::parse("rediss://a/#insecure").err();
+        assert!(error.unwrap().to_string().contains("always verified"));
+    }
+}

@@ -1,0 +1,46 @@
+//! Settings of how servers are reached: certificates, protocol, and what a builder shows of them.
+
+mod protocol;
+mod shown;
+mod tls;
+
+use std::time::Duration;
+
+use lockdog::{ClientBuilder, Owner};
+
+use crate::support::{Redis, eventually};
+
+/// A lock is taken, renewed, waited for and had by a message. `redis` looks at it from beside.
+async fn works(redis: &Redis, builder: &ClientBuilder) {
+    let connect = async || {
+        let builder = builder.clone().poll_cap(ms(60_000));
+        let client = builder.watchdog_lease(ms(900)).build().await;
+        client.expect("nothing is wrong with server and settings")
+    };
+    let (one, two) = (connect().await, connect().await);
+    let guard = one.lock("l").lock().await.unwrap();
+    assert_eq!(redis.keys().await, ["l"]);
+    let request = two.lock("l").lock().owner(&Owner::new());
+    let waiting = tokio::spawn(async move { request.await.unwrap() });
+    // Sentinels listen, too, but to something else.
+    let channel = "redisson_lock__channel:{l}".to_owned();
+    let listens = async || redis.channels().await.contains(&channel);
+    eventually(SOON, "the waiter listens", listens).await;
+    tokio::time::sleep(ms(1_100)).await;
+    assert!(guard.is_valid(), "it was not renewed");
+    guard.unlock().await.unwrap();
+    let next = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
+    next.unlock().await.unwrap();
+    one.shutdown().await;
+    two.shutdown().await;
+    assert!(redis.keys().await.is_empty());
+    let is_gone = async || !listens().await;
+    eventually(SOON, "nobody listens any more", is_gone).await;
+}
+
+fn ms(number: u64) -> Duration {
+    Duration::from_millis(number)
+}
+
+/// A safety net for what takes milliseconds on an idle machine.
+const SOON: Duration = Duration::from_secs(30);

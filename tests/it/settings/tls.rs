@@ -1,0 +1,252 @@
+//! Certificates of the user's own, for servers and sentinels, and those that must be refused.
+
+use std::fs::{self, File};
+use std::process::{Command, Stdio};
+
+use lockdog::{Client, ClientBuilder, Error, TlsSettings};
+use tempfile::TempDir;
+
+use super::{SOON, ms, works};
+use crate::support::authority::Certified;
+use crate::support::process::Process;
+use crate::support::{Authority, Binary, RedisServer, eventually, free_port};
+
+/// Issue 6: the server asks for a certificate; commands, renewals and messages have one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_asks_for_certificates_is_shown_one() {
+    let authority = Authority::new();
+    let (server, port) = start(&authority, "yes").await;
+    let own = authority.certify(&["orders"]);
+    let redis = server.redis().await;
+    for host in ["localhost", "127.0.0.1"] {
+        let url = format!("rediss://{host}:{port}");
+        works(
+            &redis,
+            &Client::builder().url(url).tls(both(&authority, &own)),
+        )
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_without_the_right_certificates_is_none() {
+    let authority = Authority::new();
+    let (server, port) = start(&authority, "yes").await;
+    let (stranger, own) = (Authority::new(), authority.certify(&["orders"]));
+    let trusting = || TlsSettings::new().root_certificates(authority.pem());
+    let unknown = stranger.certify(&["orders"]);
+    for (what, settings) in [
+        ("none to show", trusting()),
+        ("one that nobody vouches for", both(&authority, &unknown)),
+        ("a server that nobody vouches for", both(&stranger, &own)),
+        (
+            "the system's roots",
+            TlsSettings::new().client_certificate(own.certificate.clone(), own.key.clone()),
+        ),
+    ] {
+        let url = format!("rediss://localhost:{port}");
+        let error = refused(Client::builder().url(url).tls(settings)).await;
+        assert!(
+            matches!(error, Error::Unavailable { .. }),
+            "{what}: {error}"
+        );
+    }
+    // And the right ones, but for a server of another name.
+    let (_elsewhere, port) = start_as(&authority, "no", &authority.certify(&["example.com"])).await;
+    let url = format!("rediss://localhost:{port}");
+    let error = refused(Client::builder().url(url).tls(trusting())).await;
+    assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+    let redis = server.redis().await;
+    assert!(!redis.commandstats().await.contains_key("evalsha"));
+}
+
+#[tokio::test]
+async fn what_is_no_certificate_is_refused_at_once_and_shown_nowhere() {
+    let authority = Authority::new();
+    let (own, other) = (authority.certify(&["a"]), authority.certify(&["b"]));
+    let secret = own.key.lines().nth(1).expect("it has a body").to_owned();
+    let cut = own.key.replace("-----END PRIVATE KEY-----", "");
+    let encrypted = own.key.replace("PRIVATE KEY", "ENCRYPTED PRIVATE KEY");
+    let shows =
+        |certificate: &str, key: &str| TlsSettings::new().client_certificate(certificate, key);
+    for (what, settings, why) in [
+        (
+            "words",
+            TlsSettings::new().root_certificates("words"),
+            "root certificates hold no",
+        ),
+        (
+            "a key",
+            TlsSettings::new().root_certificates(own.key.clone()),
+            "root certificates hold no",
+        ),
+        (
+            "no certificate",
+            shows("", &own.key),
+            "client's certificate hold no",
+        ),
+        (
+            "no key",
+            shows(&own.certificate, ""),
+            "no PEM of a private key",
+        ),
+        (
+            "half a key",
+            shows(&own.certificate, &cut),
+            "no PEM of a private key",
+        ),
+        (
+            "an encrypted key",
+            shows(&own.certificate, &encrypted),
+            "no PEM of a private key",
+        ),
+        (
+            "another's key",
+            shows(&own.certificate, &other.key),
+            "is not that of its certificate",
+        ),
+        (
+            "swapped",
+            shows(&own.key, &own.certificate),
+            "hold no certificate",
+        ),
+    ] {
+        let builder = Client::builder()
+            .url("rediss://localhost:1")
+            .lazy(true)
+            .tls(settings.clone());
+        let shown = format!("{settings:?} {builder:?}");
+        let error = refused(builder).await;
+        assert!(
+            matches!(error, Error::Invalid { what: "tls", .. }),
+            "{what}: {error}"
+        );
+        assert!(error.to_string().contains(why), "{what}: {error}");
+        assert!(
+            !format!("{shown} {error} {error:?}").contains(&secret),
+            "{what}"
+        );
+    }
+    // Certificates without TLS are a mistake, not a wish.
+    let plain = Client::builder().url("redis://localhost:1").lazy(true);
+    let error = refused(plain.tls(both(&authority, &own))).await;
+    assert!(error.to_string().contains("rediss://"), "{error}");
+}
+
+/// Issue 6: sentinels and their master need not be alike.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sentinels_and_their_master_speak_tls_each_for_itself() {
+    let authority = Authority::new();
+    let (server, port) = start(&authority, "yes").await;
+    let own = authority.certify(&["orders"]);
+    let redis = server.redis().await;
+    for (sentinel_speaks, master_speaks) in [(true, true), (true, false), (false, true)] {
+        let master = if master_speaks { port } else { server.port() };
+        let sentinel = Sentinel::start(&authority, sentinel_speaks, master_speaks, master).await;
+        let scheme = if sentinel_speaks { "rediss" } else { "redis" };
+        let host = format!("127.0.0.1:{}", sentinel.port);
+        let by_url = Client::builder().url(format!("{scheme}+sentinel://{host}/orders"));
+        let by_list = Client::builder().sentinel("orders", [format!("{scheme}://{host}")]);
+        for mut builder in [by_url, by_list] {
+            if sentinel_speaks != master_speaks {
+                builder = builder.master_tls(master_speaks);
+            }
+            works(&redis, &builder.tls(both(&authority, &own))).await;
+        }
+    }
+}
+
+fn both(authority: &Authority, own: &Certified) -> TlsSettings {
+    TlsSettings::new()
+        .root_certificates(authority.pem())
+        .client_certificate(own.certificate.clone(), own.key.clone())
+}
+
+async fn refused(builder: ClientBuilder) -> Error {
+    let built = builder.command_timeout(ms(2_000)).build().await;
+    built.expect_err("it may not connect")
+}
+
+/// A server that is this machine, and its port for TLS.
+async fn start(authority: &Authority, asks: &str) -> (RedisServer, u16) {
+    launch(authority, asks, Vec::new()).await
+}
+
+/// A server that shows this certificate.
+async fn start_as(authority: &Authority, asks: &str, shown: &Certified) -> (RedisServer, u16) {
+    let folder = TempDir::new().expect("a temporary folder can be made");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    fs::write(path("certificate"), &shown.certificate).unwrap();
+    fs::write(path("key"), &shown.key).unwrap();
+    let others = vec![
+        ("tls-cert-file", path("certificate")),
+        ("tls-key-file", path("key")),
+    ];
+    // It reads them when it starts.
+    launch(authority, asks, others).await
+}
+
+async fn launch(
+    authority: &Authority,
+    asks: &str,
+    others: Vec<(&'static str, String)>,
+) -> (RedisServer, u16) {
+    let port = free_port();
+    // Debian builds it with TLS; the wheels need not.
+    let mut server = RedisServer::builder()
+        .binary(Binary::Redis7)
+        .arg("--tls-port", &port.to_string())
+        .arg("--tls-auth-clients", asks);
+    for (option, value) in authority.options().into_iter().chain(others) {
+        server = server.arg(&format!("--{option}"), &value);
+    }
+    (server.start().await, port)
+}
+
+/// One sentinel that alone watches over a master without replicas.
+struct Sentinel {
+    port: u16,
+    _process: Process,
+    _folder: TempDir,
+}
+
+impl Sentinel {
+    async fn start(authority: &Authority, speaks: bool, asks_by_tls: bool, master: u16) -> Self {
+        let folder = TempDir::new().expect("a temporary folder can be made");
+        let port = free_port();
+        let (plain, by_tls) = if speaks { (0, port) } else { (port, 0) };
+        let mut config = format!(
+            "port {plain}\ntls-port {by_tls}\nbind 127.0.0.1\ndir {}\ntls-auth-clients yes\n\
+             tls-replication {}\nsentinel monitor orders 127.0.0.1 {master} 1\n",
+            folder.path().display(),
+            if asks_by_tls { "yes" } else { "no" },
+        );
+        for (option, value) in authority.options() {
+            config += &format!("{option} {value}\n");
+        }
+        let path = folder.path().join("sentinel.conf");
+        fs::write(&path, config).expect("the folder can be written to");
+        let log = folder.path().join("log");
+        let output = File::create(&log).expect("the folder can be written to");
+        let child = Command::new(Binary::Redis7.path())
+            .arg(&path)
+            .arg("--sentinel")
+            .stdin(Stdio::null())
+            .stdout(output)
+            .spawn()
+            .expect("tests/setup installs it");
+        let process = Process::default();
+        process.set(child);
+        eventually(SOON, "the sentinel watches", async || {
+            let log = fs::read_to_string(&log).unwrap_or_default();
+            assert!(process.is_running(), "{log}");
+            log.contains("+monitor master")
+        })
+        .await;
+        Self {
+            port,
+            _process: process,
+            _folder: folder,
+        }
+    }
+}
