@@ -149,6 +149,7 @@ impl Default for Idle {
             reentry: Reentry::Counted,
             name_mapper: None,
             quarantine_on_server: false,
+            expected: None,
         };
         let (core, jobs) = Core::new(settings, clock, server, 1);
         Self {

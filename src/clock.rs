@@ -133,6 +133,19 @@ fn boottime() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
+/// The time of day in microseconds since 1970, for comparing it with a server's: it jumps, and no
+/// lease may depend on it.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "it is the wall clock that is compared"
+)]
+pub(crate) fn wall_micros() -> u64 {
+    use std::time::{SystemTime, UNIX_EPOCH};
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let micros = since.unwrap_or_default().as_micros();
+    u64::try_from(micros).unwrap_or(u64::MAX)
+}
+
 /// Elsewhere the standard monotonic clock has to do; `docs/failure-model.md` says what that means
 /// for a machine that sleeps.
 #[cfg(not(target_os = "linux"))]

@@ -102,6 +102,7 @@ mod mutant;
 pub mod bench;
 mod client;
 mod clock;
+mod diagnosis;
 mod error;
 mod guard;
 mod hold;
@@ -135,6 +136,7 @@ mod wait;
 mod watchdog;
 
 pub use client::{Client, ClientBuilder, ShutdownReport};
+pub use diagnosis::{Diagnosis, Finding, FindingKind};
 pub use error::{
     Error, Instance, InstanceState, Lost, LostReason, NoQuorum, NotHeld, Result, UnlockUnconfirmed,
 };

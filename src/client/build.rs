@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Client, ClientBuilder};
+use crate::diagnosis::{self, Expected};
 use crate::error::{Error, Result};
 use crate::lease;
 use crate::server::{Address, Server};
@@ -38,6 +39,13 @@ impl ClientBuilder {
         }
         let wake = self.wake_or_poll();
         let address = self.address()?;
+        let expected = Expected {
+            user: address.as_ref().and_then(Address::user),
+            by_pool: self.pool.is_some(),
+            listens: matches!(wake, Wake::PubSub),
+            client_name: self.client_name.clone(),
+            quarantine_on_server: self.quarantine_on_server,
+        };
         let server = Server::at(
             address,
             self.pool,
@@ -49,6 +57,10 @@ impl ClientBuilder {
         if !self.lazy {
             let connected = server.connect().await;
             connected.map_err(|failure| Error::from(failure).of_server(&server.address()))?;
+            // Here, and not behind the caller's back, so that what follows is the caller's own.
+            let limit = self.command_timeout.min(A_SECOND);
+            // Boxed: it is large, and part of every connect otherwise.
+            Box::pin(diagnosis::meet(&server, &expected, limit)).await;
         }
         let settings = Settings {
             watchdog_lease: lease::whole(self.watchdog_lease),
@@ -58,6 +70,7 @@ impl ClientBuilder {
             hand_overs: self.hand_overs,
             reentry: self.reentry,
             quarantine_on_server: self.quarantine_on_server,
+            expected: Some(expected),
             name_mapper: self.name_mapper,
         };
         let (core, jobs) = Core::new(settings, self.clock, server, self.max_waiters);
@@ -172,4 +185,6 @@ impl ClientBuilder {
     }
 }
 
+/// Who connects waits for no longer than this for a look at the set-up.
+const A_SECOND: Duration = Duration::from_secs(1);
 const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);

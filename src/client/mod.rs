@@ -3,6 +3,7 @@
 mod access;
 mod build;
 mod builder;
+mod diagnose;
 mod shutdown;
 
 use std::fmt;

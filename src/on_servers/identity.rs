@@ -127,6 +127,7 @@ async fn after_loading_no_answer_counts_before_the_server_is_known() {
     ] {
         let member = Member::with(|client| client.command_timeout(SOON)).await;
         let other = master().await;
+        let connecting = member.proxy.count(named("INFO"));
         let evaluates = |args: &[String]| args[0].starts_with("EVAL");
         member
             .proxy
@@ -139,7 +140,7 @@ async fn after_loading_no_answer_counts_before_the_server_is_known() {
         assert!(reborn.is_some(), "{line}");
         // On the same connection, and once.
         let asked = member.proxy.count(named("INFO"));
-        assert_eq!(asked, 4, "{line}");
+        assert_eq!(asked - connecting, 2, "{line}");
         member.acquire("f", PLAIN).await.unwrap();
         assert_eq!(member.proxy.count(named("INFO")), asked, "{line}");
         assert_eq!(member.reborn(), reborn);
@@ -178,13 +179,14 @@ async fn an_answer_is_none_where_it_cannot_be_known_whose_it_is() {
 #[tokio::test]
 async fn a_connection_on_which_nobody_says_who_it_is_carries_no_command() {
     let member = Member::with(|client| client.command_timeout(ms(400))).await;
+    let evaluates = |args: &[String]| args[0].starts_with("EVAL");
+    let connecting = member.proxy.count(evaluates);
     let rule = member.proxy.on(named("INFO"), Action::DropReply);
     assert!(member.proxy.cut_all() >= 1);
     let failure = member.acquire("f", PLAIN).await.unwrap_err();
     assert!(matches!(failure, Failure::Unsent(_)), "{failure:?}");
     assert_eq!(rule.hits(), 1);
-    let evaluates = |args: &[String]| args[0].starts_with("EVAL");
-    assert_eq!(member.proxy.count(evaluates), 0);
+    assert_eq!(member.proxy.count(evaluates), connecting);
     // The next one is as good as any.
     member.acquire("f", PLAIN).await.unwrap();
 }

@@ -1,5 +1,6 @@
 //! One typed call for each Lua file; the only place that says `EVALSHA`.
 
+mod diagnosis;
 mod lock;
 mod multi_lock;
 mod red_lock;
@@ -10,6 +11,7 @@ use redis::{Cmd, Value};
 
 use crate::server::{Allotted, Connection, Failure, Sent, Server};
 
+pub(crate) use diagnosis::permitted;
 pub(crate) use lock::{
     Acquired, Renewed, Settled, Transferred, Unlocked, acquire, force_unlock, renew, settle,
     transfer, unlock,

@@ -33,6 +33,12 @@ impl Address {
         change_all(self.servers_mut(), change);
     }
 
+    /// The user at the servers that keep the data; `None` for the default one.
+    pub(crate) fn user(&self) -> Option<String> {
+        let info = self.servers().first()?;
+        info.redis_settings().username().map(str::to_owned)
+    }
+
     /// Changes how sentinels let in. False if there are none.
     pub(crate) fn change_sentinels(
         &mut self,

@@ -28,6 +28,10 @@ pub(super) struct Identity {
     doubts: AtomicU64,
     /// So many of the doubts are cleared up.
     cleared: AtomicU64,
+    /// Counts the servers that answered.
+    met: AtomicU64,
+    /// The set-up of so many was looked at.
+    checked: AtomicU64,
     /// It is in the log that the identity cannot be known.
     told: AtomicBool,
     /// Only a master will do: others say who that is, and it may be another one soon.
@@ -47,6 +51,8 @@ impl Identity {
             reborn_since: AtomicU64::new(0),
             doubts: AtomicU64::new(0),
             cleared: AtomicU64::new(0),
+            met: AtomicU64::new(0),
+            checked: AtomicU64::new(0),
             told: AtomicBool::new(false),
             is_elected,
             reign: AtomicU64::new(0),
@@ -177,11 +183,24 @@ impl Identity {
             None => {}
         }
         *known = Some(who);
+        self.met.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// A server answered whose set-up nobody has looked at: how many answered so far.
+    pub(super) fn unchecked(&self) -> Option<u64> {
+        let met = self.met.load(Ordering::Acquire);
+        (met != self.checked.load(Ordering::Acquire)).then_some(met)
+    }
+
+    /// Somebody looked at how the last of so many is set up.
+    pub(super) fn checked(&self, met: u64) {
+        self.checked.store(met, Ordering::Release);
     }
 
     /// Says once that the identity cannot be known.
     fn miss(&self, failure: &Failure) {
         if !self.told.swap(true, Ordering::Relaxed) {
+            self.met.fetch_add(1, Ordering::AcqRel);
             tracing::debug!(?failure, "the server does not tell who it is");
         }
     }

@@ -59,7 +59,7 @@ impl Node {
     }
 
     /// The callers' connection, if there is one.
-    pub(super) fn current(&self) -> Option<Connection> {
+    pub(crate) fn current(&self) -> Option<Connection> {
         self.callers.current()
     }
 
@@ -124,6 +124,16 @@ impl Node {
     /// When that was by the server's own clock, in milliseconds; 0 if it never was.
     pub(crate) fn reborn_since(&self) -> u64 {
         self.source.identity().reborn_since()
+    }
+
+    /// A server answered here whose set-up nobody has looked at: how many answered so far.
+    pub(crate) fn unchecked(&self) -> Option<u64> {
+        self.source.identity().unchecked()
+    }
+
+    /// Somebody looked at how the last of so many is set up.
+    pub(crate) fn checked(&self, met: u64) {
+        self.source.identity().checked(met);
     }
 
     /// The server is this one, as it says itself, and its data is what it should be.

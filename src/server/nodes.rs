@@ -118,7 +118,7 @@ impl Server {
     }
 
     /// All servers that have keys, as far as they are known.
-    fn nodes(&self) -> Vec<Arc<Node>> {
+    pub(crate) fn nodes(&self) -> Vec<Arc<Node>> {
         match &self.nodes {
             Nodes::One { node, .. } => vec![node.clone()],
             Nodes::Cluster(cluster) => cluster.nodes(),

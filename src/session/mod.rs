@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::clock::Clock;
+use crate::diagnosis::Expected;
 use crate::error::{Error, LostReason};
 use crate::hold::{Bounds, Dropped, Hold, Holds, Phase};
 use crate::key::NameMapper;
@@ -42,6 +43,8 @@ pub(crate) struct Settings {
     pub(crate) reentry: Reentry,
     /// A server remembers that it lost its data.
     pub(crate) quarantine_on_server: bool,
+    /// What a server has to be fit for; `None` if nobody is to look.
+    pub(crate) expected: Option<Expected>,
     pub(crate) name_mapper: Option<NameMapper>,
 }
 

@@ -238,6 +238,7 @@ fn client(
         },
         reentry: Reentry::default(),
         quarantine_on_server: false,
+        expected: None,
         name_mapper: None,
     };
     let (core, mut jobs) = Core::new(settings, clock, server, 100);

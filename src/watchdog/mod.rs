@@ -5,6 +5,7 @@
 //! A thread and connections of its own, so that nothing that user code does to its runtimes delays
 //! a renewal (design: invariant 11).
 
+mod check;
 mod extend;
 mod listen;
 mod probe;
@@ -89,6 +90,7 @@ pub(crate) async fn watch(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
         let mut keeping_up = pin!(upkeep::keep_up(core));
         let mut probing = pin!(probe::keep_probing(core));
         let mut following = pin!(switch::keep_following(core));
+        let mut checking = pin!(check::keep_checking(core));
         loop {
             tokio::select! {
                 biased;
@@ -98,6 +100,7 @@ pub(crate) async fn watch(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
                 () = &mut keeping_up => {}
                 () = &mut probing => {}
                 () = &mut following => {}
+                () = &mut checking => {}
                 Some(job) = jobs.recv() => settling.begin(job),
                 Some(done) = settling.tasks.join_next() => pass_on_panic(done),
             }

@@ -5,6 +5,7 @@
     reason = "tests measure and spawn as they like; the bans are for the library"
 )]
 
+mod diagnose;
 mod examples;
 mod faults;
 mod hand_over;

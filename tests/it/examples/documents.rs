@@ -166,7 +166,8 @@ fn root() -> &'static Path {
 }
 
 /// The modules with tests.
-const TOPS: [&str; 13] = [
+const TOPS: [&str; 16] = [
+    "diagnose",
     "examples",
     "faults",
     "hand_over",
@@ -178,6 +179,8 @@ const TOPS: [&str; 13] = [
     "on_servers",
     "red_lock",
     "regressions",
+    "sentinel",
+    "settings",
     "simulation",
     "watchdog",
 ];

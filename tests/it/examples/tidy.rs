@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// From the top; a module may use those of lower rows only. `docs/design.md` has the same table.
-const LAYERS: [&[&str]; 13] = [
+const LAYERS: [&[&str]; 14] = [
     &["client"],
     &["multi_lock", "red_lock"],
     &["lock"],
@@ -13,6 +13,7 @@ const LAYERS: [&[&str]; 13] = [
     &["guard"],
     &["watchdog"],
     &["session"],
+    &["diagnosis"],
     &["wait", "script"],
     &["hold", "quorum"],
     &["server"],
@@ -222,7 +223,11 @@ fn root() -> &'static Path {
 /// About 350, so that a one-line fix splits no file.
 const LONGEST: usize = 360;
 
-const REVIEWED: [(&str, &str); 10] = [
+const REVIEWED: [(&str, &str); 11] = [
+    (
+        "lua/diagnosis/permitted.lua",
+        "522232903cdc35c8373b4f7d46761d070828d84a",
+    ),
     (
         "lua/lock/acquire.lua",
         "ee3c7aecf58642d73cc0740b883676ba0bc28e82",

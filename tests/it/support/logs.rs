@@ -46,10 +46,19 @@ impl Logs {
         self.lines.lock().unwrap().clone()
     }
 
-    /// The lines of our own code at this level or a more serious one.
+    /// The lines of our own code at this level or a more serious one; without what it says of how
+    /// the server is set up, as most tests' servers keep nothing on disk.
     pub(crate) fn at_least(&self, level: Level) -> Vec<Line> {
         let mut lines = self.lines();
         lines.retain(|line| line.level <= level && line.target.starts_with("lockdog"));
+        lines.retain(|line| line.target != "lockdog::diagnosis");
+        lines
+    }
+
+    /// What was said of how servers are set up.
+    pub(crate) fn of_set_up(&self) -> Vec<Line> {
+        let mut lines = self.lines();
+        lines.retain(|line| line.target == "lockdog::diagnosis");
         lines
     }
 }

@@ -1,0 +1,135 @@
+//! Asking one server how it is set up. Nothing that is asked changes anything.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use redis::{FromRedisValue, Value};
+
+use super::Looked;
+use super::permissions::{self, Ear, Permissions};
+use crate::clock;
+use crate::server::{Connection, Failure};
+
+/// How much is asked.
+pub(super) enum Depth {
+    /// What a user with the documented permissions is not refused, in one round trip: a refusal stands
+    /// in the server's ACL LOG and alarms somebody.
+    InPassing,
+    /// All, whatever is refused of it; what may be heard, on a connection of its own.
+    Whole(Option<Ear>),
+}
+
+/// What the server says of itself.
+pub(super) struct Answers {
+    pub(super) server: Result<Info, Failure>,
+    pub(super) replication: Result<Info, Failure>,
+    pub(super) memory: Result<Info, Failure>,
+    pub(super) persistence: Result<Info, Failure>,
+    /// When it saves, as CONFIG says; nothing where it was not asked.
+    pub(super) save: Option<Result<String, Failure>>,
+    pub(super) permissions: Permissions,
+    /// This machine's clock just before and just after the server was asked for its own.
+    pub(super) asked: (u64, u64),
+}
+
+/// A section of INFO.
+pub(super) struct Info(String);
+
+impl Answers {
+    /// Fails where the connection or the server is the trouble, and not what is asked.
+    pub(super) async fn ask(looked: &Looked<'_>, depth: Depth) -> Result<Self, Failure> {
+        let Looked {
+            connection,
+            expected,
+            limit,
+            ..
+        } = *looked;
+        let clocked = async {
+            let before = clock::wall_micros();
+            let info = info(connection, "server", limit).await;
+            (info, (before, clock::wall_micros()))
+        };
+        let is_whole = matches!(depth, Depth::Whole(_));
+        let ask_save = is_whole || expected.user.is_none() && !expected.by_pool;
+        let save = async {
+            match ask_save {
+                true => Some(save(connection, limit).await),
+                false => None,
+            }
+        };
+        let permissions = async {
+            match depth {
+                Depth::InPassing => permissions::told(looked).await,
+                Depth::Whole(ear) => permissions::tried(looked, ear).await,
+            }
+        };
+        let ((server, asked), replication, memory, persistence, mut save, permissions) = tokio::join!(
+            clocked,
+            info(connection, "replication", limit),
+            info(connection, "memory", limit),
+            info(connection, "persistence", limit),
+            save,
+            permissions,
+        );
+        if let Err(failure) = &server
+            && !matches!(failure, Failure::Refused { .. })
+        {
+            return Err(failure.clone());
+        }
+        // One more round trip, for a user with a name and with more than the documented permissions.
+        if save.is_none() && permissions.may_ask_config {
+            save = Some(self::save(connection, limit).await);
+        }
+        Ok(Self {
+            server,
+            replication,
+            memory,
+            persistence,
+            save,
+            permissions,
+            asked,
+        })
+    }
+}
+
+impl Info {
+    #[cfg(test)]
+    pub(super) fn new(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
+    /// The value of one line.
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        let mut lines = self.0.lines();
+        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+    }
+}
+
+async fn info(connection: &Connection, section: &str, limit: Duration) -> Result<Info, Failure> {
+    // Servers before 7.0 take one section at a time.
+    let mut question = redis::cmd("INFO");
+    question.arg(section);
+    let answer = connection.send(&question, limit).await?;
+    text(&answer).map(Info)
+}
+
+async fn save(connection: &Connection, limit: Duration) -> Result<String, Failure> {
+    let mut question = redis::cmd("CONFIG");
+    question.arg("GET").arg("save");
+    let answer = connection.send(&question, limit).await?;
+    let settings = HashMap::<String, String>::from_redis_value_ref(&answer);
+    let save = settings.ok().and_then(|mut all| all.remove("save"));
+    save.ok_or_else(unreadable)
+}
+
+fn text(answer: &Value) -> Result<String, Failure> {
+    String::from_redis_value_ref(answer).map_err(|_| unreadable())
+}
+
+/// Some proxies answer questions about servers in their own way.
+fn unreadable() -> Failure {
+    Failure::Refused {
+        code: "ERR".to_owned(),
+        message: "the answer cannot be read".to_owned(),
+    }
+}

@@ -1,0 +1,414 @@
+//! What a server's answers mean for locks. No I/O.
+
+use std::time::Duration;
+
+use super::ask::{Answers, Info};
+use super::permissions::{Need, Permitted};
+use super::{Expected, Finding, FindingKind};
+use crate::server::Failure;
+
+/// What is wrong with a server that answers so, and what cannot be known of it.
+pub(super) fn judge(
+    answers: &Answers,
+    server: &str,
+    is_cluster: bool,
+    expected: &Expected,
+) -> Vec<Finding> {
+    let mut findings = Findings {
+        server,
+        all: Vec::new(),
+    };
+    findings.note(FindingKind::Eviction, eviction(&answers.memory));
+    findings.note(FindingKind::NoPersistence, persistence(answers));
+    match answers.replication.as_ref().map(|info| info.get("role")) {
+        Ok(Some("slave")) => findings.add(FindingKind::Replica, REPLICA, FOLLOW),
+        Ok(Some(_)) => findings.note(
+            FindingKind::NoMinReplicas,
+            min_replicas(&answers.replication),
+        ),
+        _ => {
+            let why = cause(&answers.replication, "role");
+            findings.unknown(FindingKind::Replica, &why);
+            findings.unknown(FindingKind::NoMinReplicas, &why);
+        }
+    }
+    // A client that is told of a cluster talks to its nodes.
+    if !is_cluster {
+        findings.note(FindingKind::ClusterMode, cluster_mode(&answers.server));
+    }
+    findings.note(FindingKind::OldVersion, version(&answers.server));
+    findings.note(FindingKind::ClockDifference, clock(answers));
+    permissions(&mut findings, answers, expected);
+    findings.all
+}
+
+/// Nothing, a meaning and a fix, or why it is not known.
+type Judged = Result<Option<(String, String)>, String>;
+
+struct Findings<'a> {
+    server: &'a str,
+    all: Vec<Finding>,
+}
+
+impl Findings<'_> {
+    fn note(&mut self, kind: FindingKind, judged: Judged) {
+        match judged {
+            Ok(Some((meaning, fix))) => self.add(kind, &meaning, &fix),
+            Ok(None) => {}
+            Err(why) => self.unknown(kind, &why),
+        }
+    }
+
+    fn unknown(&mut self, kind: FindingKind, why: &str) {
+        let what = match kind {
+            FindingKind::ClockDifference => "whether the server's clock is right",
+            FindingKind::ClusterMode => "whether the server is a node of a cluster",
+            FindingKind::Eviction => "whether the server may evict locks",
+            FindingKind::NoMinReplicas => "whether a master without its replicas grants locks",
+            FindingKind::NoPersistence => "whether a restart forgets all locks",
+            FindingKind::OldVersion => "which version the server has",
+            FindingKind::Permissions => "whether the user has all permissions",
+            FindingKind::Replica => "whether the server is a replica",
+        };
+        let fix = match kind {
+            FindingKind::NoPersistence => {
+                "look at `CONFIG GET save` and `appendonly` as an administrator, or in the provider's settings"
+            }
+            FindingKind::Permissions => "compare the user with the line in docs/security.md",
+            _ => "permit +info, or look as an administrator, or in the provider's settings",
+        };
+        self.all.push(Finding {
+            kind,
+            server: self.server.to_owned(),
+            is_known: false,
+            meaning: format!("it is not known {what}: {why}"),
+            fix: fix.to_owned(),
+        });
+    }
+
+    fn add(&mut self, kind: FindingKind, meaning: &str, fix: &str) {
+        self.all.push(Finding {
+            kind,
+            server: self.server.to_owned(),
+            is_known: true,
+            meaning: meaning.to_owned(),
+            fix: fix.to_owned(),
+        });
+    }
+}
+
+fn eviction(memory: &Result<Info, Failure>) -> Judged {
+    let limit = field(memory, "maxmemory")?;
+    let policy = field(memory, "maxmemory_policy")?;
+    if limit == "0" || policy == "noeviction" {
+        return Ok(None);
+    }
+    // A lock has a TTL, so the volatile-* policies take it, too.
+    found(
+        format!(
+            "maxmemory-policy is {policy} at maxmemory {limit}: when the memory is full the server \
+             deletes locks that are held, and others acquire them"
+        ),
+        "CONFIG SET maxmemory-policy noeviction (and in redis.conf; on a managed service in its \
+         parameters), or a server for locks alone",
+    )
+}
+
+fn persistence(answers: &Answers) -> Judged {
+    if field(&answers.persistence, "aof_enabled")? != "0" {
+        return Ok(None);
+    }
+    match &answers.save {
+        Some(Ok(save)) if save.is_empty() => found(
+            "neither appendonly nor save is on: a restart of the server forgets all locks, and \
+             others acquire what is held"
+                .to_owned(),
+            "CONFIG SET appendonly yes, and appendfsync always where no acknowledged lock may be \
+             forgotten (and in redis.conf); or a RedLock",
+        ),
+        Some(Ok(_)) => Ok(None),
+        Some(Err(failure)) => Err(words(failure)),
+        None => Err("CONFIG was not asked".to_owned()),
+    }
+}
+
+fn min_replicas(replication: &Result<Info, Failure>) -> Judged {
+    let replicas = field(replication, "connected_slaves")?;
+    let Ok(info) = replication else {
+        return Ok(None);
+    };
+    // The server has this line only where both settings are on.
+    if replicas == "0" || info.get("min_slaves_good_slaves").is_some() {
+        return Ok(None);
+    }
+    found(
+        format!(
+            "min-replicas-to-write is 0 with {replicas} replicas: a master that is cut off from them \
+             goes on granting locks that the next master does not have"
+        ),
+        "CONFIG SET min-replicas-to-write 1 and CONFIG SET min-replicas-max-lag 10 (and in \
+         redis.conf): such a master then refuses to grant after ten seconds",
+    )
+}
+
+fn cluster_mode(server: &Result<Info, Failure>) -> Judged {
+    // Valkey calls it so since 9.
+    let mode =
+        field(server, "redis_mode").or_else(|why| field(server, "server_mode").map_err(|_| why));
+    if mode? != "cluster" {
+        return Ok(None);
+    }
+    found(
+        "the server is a node of a cluster, and the URL is that of one server: locks whose slots \
+         other nodes keep cannot be acquired"
+            .to_owned(),
+        "give all nodes: redis+cluster://host:port,host:port",
+    )
+}
+
+fn version(server: &Result<Info, Failure>) -> Judged {
+    // Valkey says here which Redis it is compatible with.
+    let version = field(server, "redis_version")?;
+    let mut parts = version.split('.').map(str::parse::<u32>);
+    let (Some(Ok(major)), Some(Ok(minor))) = (parts.next(), parts.next()) else {
+        return Err(format!("it calls itself {version:?}"));
+    };
+    if (major, minor) >= OLDEST {
+        return Ok(None);
+    }
+    found(
+        format!(
+            "the server is Redis {version}: lockdog is not tested with it, and promises nothing"
+        ),
+        "upgrade to Redis 6.2 or later, or Valkey",
+    )
+}
+
+fn clock(answers: &Answers) -> Judged {
+    let text = field(&answers.server, "server_time_usec")?;
+    let Ok(told) = text.parse::<u64>() else {
+        return Err("its time cannot be read".to_owned());
+    };
+    let (before, after) = answers.asked;
+    // The server looked at its clock between the two, so this much is sure.
+    let (off, by) = if told > after {
+        ("ahead of", told - after)
+    } else {
+        ("behind", before.saturating_sub(told))
+    };
+    let by = Duration::from_micros(by);
+    if by <= TOLERATED {
+        return Ok(None);
+    }
+    found(
+        format!(
+            "the server's clock is {} ms {off} this machine's. Leases do not depend on it; what \
+             compares times does: Redisson's fair locks, a RedLock's fencing tokens after a loss of \
+             data, logs, certificates",
+            by.as_millis()
+        ),
+        "synchronize both by NTP",
+    )
+}
+
+fn permissions(findings: &mut Findings<'_>, answers: &Answers, expected: &Expected) {
+    let permissions = &answers.permissions;
+    let of = |wanted| {
+        let all = permissions.found.iter();
+        let all = all.filter(move |(_, permitted)| *permitted == wanted);
+        all.map(|(need, _)| *need).collect::<Vec<&Need>>()
+    };
+    let user = match &expected.user {
+        _ if expected.by_pool => "<the pool's user>",
+        Some(user) => user,
+        None => "default",
+    };
+    let denied = of(Permitted::No);
+    if !denied.is_empty() || permissions.no_epoch {
+        let mut losses: Vec<String> = denied.iter().map(|need| loss(need)).collect();
+        let mut line = format!("ACL SETUSER {user}");
+        for need in &denied {
+            line.push_str(" +");
+            line.push_str(need.rule);
+        }
+        if permissions.no_epoch {
+            losses.push("the key lockdog:epoch (no lock with quarantine_on_server)".to_owned());
+            line.push_str(" ~lockdog:epoch");
+        }
+        let meaning = format!("the user {user} may not use: {}", losses.join(", "));
+        findings.add(FindingKind::Permissions, &meaning, &line);
+    }
+    let unsupported = of(Permitted::Unsupported);
+    if !unsupported.is_empty() {
+        let losses: Vec<String> = unsupported.iter().map(|need| loss(need)).collect();
+        let meaning = format!(
+            "the server, or a proxy before it, does not know: {}",
+            losses.join(", ")
+        );
+        let fix = "ask for these commands, or take another server for locks";
+        findings.add(FindingKind::Permissions, &meaning, fix);
+    }
+    let unknown = of(Permitted::Unknown);
+    if !unknown.is_empty() {
+        let rules: Vec<&str> = unknown.iter().map(|need| need.rule).collect();
+        let why = format!("the server does not tell of {}", rules.join(", "));
+        findings.unknown(FindingKind::Permissions, &why);
+    }
+    if permissions.is_limited {
+        let why = format!(
+            "{user} may use some keys or channels only, and whether these are the locks' cannot be \
+             asked without their names"
+        );
+        findings.unknown(FindingKind::Permissions, &why);
+    }
+}
+
+fn loss(need: &Need) -> String {
+    format!("{} ({})", need.rule, need.loss)
+}
+
+fn found(meaning: String, fix: &str) -> Judged {
+    Ok(Some((meaning, fix.to_owned())))
+}
+
+fn field<'a>(section: &'a Result<Info, Failure>, name: &str) -> Result<&'a str, String> {
+    let value = section.as_ref().ok().and_then(|info| info.get(name));
+    value.ok_or_else(|| cause(section, name))
+}
+
+/// Why a field of INFO is not known.
+fn cause(section: &Result<Info, Failure>, name: &str) -> String {
+    match section {
+        Ok(_) => format!("INFO does not name {name}"),
+        Err(failure) => words(failure),
+    }
+}
+
+fn words(failure: &Failure) -> String {
+    match failure {
+        Failure::Refused { code, message } => format!("{code} {message}"),
+        Failure::Silent(_) => "no answer in time".to_owned(),
+        Failure::Broken(cause) | Failure::Unsent(cause) => cause.to_string(),
+    }
+}
+
+/// The oldest version that lockdog is tested with.
+const OLDEST: (u32, u32) = (6, 2);
+
+/// Clocks that are synchronized differ by less.
+const TOLERATED: Duration = Duration::from_secs(1);
+
+const REPLICA: &str =
+    "the server is a replica: it refuses every write, so no lock can be acquired there";
+const FOLLOW: &str =
+    "give the master's address, or the sentinels' (redis+sentinel://), which follow it";
+
+#[cfg(test)]
+mod tests {
+    use super::super::permissions::Permissions;
+    use super::*;
+
+    fn answers() -> Answers {
+        let server = "redis_version:7.0.15\r\nredis_mode:standalone\r\nserver_time_usec:10000000";
+        Answers {
+            server: Ok(Info::new(server)),
+            replication: Ok(Info::new("role:master\r\nconnected_slaves:0")),
+            memory: Ok(Info::new("maxmemory:0\r\nmaxmemory_policy:noeviction")),
+            persistence: Ok(Info::new("aof_enabled:1")),
+            save: None,
+            permissions: Permissions::default(),
+            asked: (10_000_000, 10_000_000),
+        }
+    }
+
+    fn judged(answers: &Answers) -> Vec<(FindingKind, bool)> {
+        let findings = judge(answers, "host:6379", false, &Expected::default());
+        findings.iter().map(|it| (it.kind, it.is_known)).collect()
+    }
+
+    #[test]
+    fn a_version_below_the_oldest_tested_is_found() {
+        assert_eq!(judged(&answers()), []);
+        for (version, expected) in [
+            ("6.0.20", Some(true)),
+            ("5.0.14", Some(true)),
+            ("6.2.0", None),
+            ("7.2.4", None),
+            ("255.255.255", None),
+            ("10.0", None),
+            ("unstable", Some(false)),
+        ] {
+            let mut answers = answers();
+            let text = format!(
+                "redis_version:{version}\r\nredis_mode:standalone\r\nserver_time_usec:10000000"
+            );
+            answers.server = Ok(Info::new(&text));
+            let wanted: Vec<_> = expected
+                .map(|known| (FindingKind::OldVersion, known))
+                .into_iter()
+                .collect();
+            assert_eq!(judged(&answers), wanted, "{version}");
+        }
+    }
+
+    #[test]
+    fn a_clock_is_wrong_only_where_the_time_of_asking_cannot_explain_it() {
+        let ms = 1_000;
+        for (asked, is_found) in [
+            ((10_000 * ms, 10_000 * ms), false),
+            ((8_000 * ms, 9_100 * ms), false),
+            ((8_000 * ms, 8_900 * ms), true),
+            ((10_900 * ms, 13_000 * ms), false),
+            ((11_100 * ms, 13_000 * ms), true),
+            ((1_000 * ms, 60_000 * ms), false),
+        ] {
+            let answers = Answers { asked, ..answers() };
+            let wanted = if is_found {
+                vec![(FindingKind::ClockDifference, true)]
+            } else {
+                vec![]
+            };
+            assert_eq!(judged(&answers), wanted, "{asked:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_told_is_unknown_and_not_well() {
+        let none = || {
+            Err(Failure::Refused {
+                code: "NOPERM".to_owned(),
+                message: "no".to_owned(),
+            })
+        };
+        let silent = Answers {
+            server: none(),
+            replication: none(),
+            memory: none(),
+            persistence: none(),
+            ..answers()
+        };
+        let everything = [
+            FindingKind::Eviction,
+            FindingKind::NoPersistence,
+            FindingKind::Replica,
+            FindingKind::NoMinReplicas,
+            FindingKind::ClusterMode,
+            FindingKind::OldVersion,
+            FindingKind::ClockDifference,
+        ];
+        assert_eq!(judged(&silent), everything.map(|kind| (kind, false)));
+        let empty = Answers {
+            server: Ok(Info::new("")),
+            replication: Ok(Info::new("")),
+            memory: Ok(Info::new("")),
+            persistence: Ok(Info::new("")),
+            ..answers()
+        };
+        assert_eq!(judged(&empty), everything.map(|kind| (kind, false)));
+        let unasked = Answers {
+            persistence: Ok(Info::new("aof_enabled:0")),
+            ..answers()
+        };
+        assert_eq!(judged(&unasked), [(FindingKind::NoPersistence, false)]);
+    }
+}

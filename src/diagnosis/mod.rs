@@ -1,0 +1,239 @@
+//! What of a server's set-up may cost locks, found by asking the server.
+//!
+//! One server and one connection at a time: `ask` asks, `judge` says what the answers mean.
+
+mod ask;
+mod judge;
+mod permissions;
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::server::{Connection, Failure, Server};
+use ask::{Answers, Depth};
+use permissions::Ear;
+
+/// What was found of the servers' set-up: [`Client::diagnose`](crate::Client::diagnose).
+///
+/// # Examples
+///
+/// ```no_run
+/// # async fn example(client: lockdog::Client) -> lockdog::Result<()> {
+/// let diagnosis = client.diagnose().await?;
+/// for finding in diagnosis.findings() {
+///     println!("{finding}");
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Diagnosis {
+    findings: Vec<Finding>,
+}
+
+impl Diagnosis {
+    /// What is wrong, and what could not be looked at; empty if all was looked at and is well.
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+
+    /// What is known to be wrong.
+    pub fn problems(&self) -> impl Iterator<Item = &Finding> {
+        self.findings.iter().filter(|finding| finding.is_known)
+    }
+}
+
+/// One finding a line.
+impl fmt::Display for Diagnosis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.findings.is_empty() {
+            return f.write_str("nothing is wrong with the set-up");
+        }
+        for (index, finding) in self.findings.iter().enumerate() {
+            let end = if index == 0 { "" } else { "\n" };
+            write!(f, "{end}{finding}")?;
+        }
+        Ok(())
+    }
+}
+
+/// One thing of a server's set-up that may cost locks, or that could not be looked at.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Finding {
+    /// What it is about.
+    pub kind: FindingKind,
+    /// Where the server is: `host:port`, the path of a socket, or the name of sentinels' master.
+    /// Never a password.
+    pub server: String,
+    /// True: it is so. False: it could not be looked at, and may be well or not.
+    pub is_known: bool,
+    /// What it means for locks.
+    pub meaning: String,
+    /// What to do about it; the line to run at the server, where there is one.
+    pub fix: String,
+}
+
+/// `host:port: meaning; fix: what to do`.
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            server,
+            meaning,
+            fix,
+            ..
+        } = self;
+        write!(f, "{server}: {meaning}; fix: {fix}")
+    }
+}
+
+/// What a [`Finding`] is about.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum FindingKind {
+    /// The server's clock and this machine's differ.
+    ClockDifference,
+    /// The server is a node of a cluster, and the client takes it for a server of its own.
+    ClusterMode,
+    /// The server may evict locks when its memory is full.
+    Eviction,
+    /// A master grants locks that none of its replicas has to hear of.
+    NoMinReplicas,
+    /// A restart of the server forgets all locks.
+    NoPersistence,
+    /// The server is older than those that lockdog is tested with.
+    OldVersion,
+    /// The client's user may not run commands that locks need.
+    Permissions,
+    /// The server is a replica.
+    Replica,
+}
+
+/// What a client is set up for, as far as a server has to be fit for it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Expected {
+    /// The user that the server knows; `None` for its default one.
+    pub(crate) user: Option<String>,
+    /// Only a pool knows the user.
+    pub(crate) by_pool: bool,
+    /// Waiters hear messages.
+    pub(crate) listens: bool,
+    pub(crate) client_name: Option<String>,
+    pub(crate) quarantine_on_server: bool,
+}
+
+/// What is looked at.
+struct Looked<'a> {
+    connection: &'a Connection,
+    /// Host and port, a unix socket's path, a master's name, or "pool".
+    place: &'a str,
+    expected: &'a Expected,
+    /// The client knows that it talks to a cluster.
+    is_cluster: bool,
+    /// Messages stay within one shard of the cluster.
+    is_sharded: bool,
+    limit: Duration,
+}
+
+impl<'a> Looked<'a> {
+    fn new(
+        server: &Server,
+        connection: &'a Connection,
+        place: &'a str,
+        expected: &'a Expected,
+        limit: Duration,
+    ) -> Self {
+        Self {
+            connection,
+            place,
+            expected,
+            is_cluster: server.is_cluster(),
+            is_sharded: server.publishes() == "spublish",
+            limit,
+        }
+    }
+
+    fn judge(&self, answers: &Answers) -> Vec<Finding> {
+        judge::judge(answers, self.place, self.is_cluster, self.expected)
+    }
+}
+
+/// Looks at all servers, one after the other, and asks them all there is to know.
+pub(crate) async fn diagnose(server: &Server, expected: &Expected) -> Result<Diagnosis> {
+    let limit = server.command_timeout();
+    let of = |place: String| move |failure| Error::from(failure).of_server(&place);
+    // The servers of a cluster are known then.
+    server.connect().await.map_err(of(server.address()))?;
+    let mut findings = Vec::new();
+    for node in server.nodes() {
+        let place = node.address();
+        let connection = match server.is_cluster() {
+            // Of its own, since ASKING changes what is done with the command that follows.
+            true => node.source().open_own(limit).await,
+            false => node.connection(limit).await,
+        };
+        let connection = connection.map_err(of(place.clone()))?;
+        let looked = Looked::new(server, &connection, &place, expected, limit);
+        let ear = match expected.listens {
+            true => Ear::open(server, &node, looked.is_sharded, limit).await,
+            false => None,
+        };
+        let answers = Answers::ask(&looked, Depth::Whole(ear)).await;
+        let answers = answers.map_err(of(place.clone()))?;
+        findings.extend(looked.judge(&answers));
+    }
+    Ok(Diagnosis { findings })
+}
+
+/// Looks at the servers that the client has met since the last look, on the connections that there
+/// are, and says in the log what is wrong.
+pub(crate) async fn meet(server: &Server, expected: &Expected, limit: Duration) {
+    for node in server.nodes() {
+        let (Some(met), Some(connection)) = (node.unchecked(), node.current()) else {
+            continue;
+        };
+        let place = node.address();
+        let looked = Looked::new(server, &connection, &place, expected, limit);
+        let asked = Answers::ask(&looked, Depth::InPassing);
+        let asked = tokio::time::timeout(limit, asked).await;
+        match asked.unwrap_or(Err(Failure::Silent(limit))) {
+            Ok(answers) => {
+                node.checked(met);
+                tell(looked.judge(&answers));
+            }
+            Err(failure) => {
+                let server = place.as_str();
+                tracing::debug!(server, ?failure, "the server's set-up was not looked at");
+            }
+        }
+    }
+}
+
+fn tell(findings: Vec<Finding>) {
+    for finding in findings {
+        let Finding {
+            kind,
+            server,
+            is_known,
+            meaning,
+            fix,
+        } = finding;
+        if is_known {
+            tracing::warn!(
+                server,
+                ?kind,
+                meaning,
+                fix,
+                "the server's set-up may cost locks"
+            );
+        } else {
+            tracing::debug!(
+                server,
+                ?kind,
+                meaning,
+                "a part of the server's set-up is not known"
+            );
+        }
+    }
+}

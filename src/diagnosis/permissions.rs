@@ -1,0 +1,372 @@
+//! What the client's user has to be permitted, and finding out whether it is.
+
+use std::time::Duration;
+
+use redis::Cmd;
+use redis::aio::PubSub;
+use uuid::Uuid;
+
+use super::{Expected, Looked};
+use crate::script;
+use crate::server::{Failure, Node, Server, Subscriber};
+
+/// A permission that the client has use for.
+pub(super) struct Need {
+    /// The rule that grants it.
+    pub(super) rule: &'static str,
+    /// What is lost without it.
+    pub(super) loss: &'static str,
+    /// A whole command that changes nothing, whatever it meets. Words are parted by single spaces;
+    /// `KEY` is a key that nobody has, `CHANNEL` a channel that nobody hears.
+    words: &'static str,
+}
+
+/// What was found out of one permission.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Permitted {
+    Yes,
+    No,
+    Unknown,
+    /// The server, or a proxy before it, has no such command.
+    Unsupported,
+}
+
+#[derive(Default)]
+pub(super) struct Permissions {
+    pub(super) found: Vec<(&'static Need, Permitted)>,
+    /// The user may use some keys or channels only, and nobody knows here which the locks will have.
+    pub(super) is_limited: bool,
+    /// The server's epoch may not be used, and the client wants to.
+    pub(super) no_epoch: bool,
+    pub(super) may_ask_config: bool,
+}
+
+/// Asks the server what the user may do: it tells since Redis 7.0, and writes nothing down.
+pub(super) async fn told(looked: &Looked<'_>) -> Permissions {
+    let needs = needs(looked);
+    let names = Names::new();
+    let mut commands: Vec<String> = needs
+        .iter()
+        .map(|need| names.put_into(need.words))
+        .collect();
+    commands.push(CONFIG.to_owned());
+    let asked: Vec<&str> = commands.iter().map(String::as_str).collect();
+    let mut told = match script::permitted(looked.connection, &asked, looked.limit).await {
+        Ok(told) => told,
+        Err(failure) => {
+            let of_eval = refused(&failure);
+            let found = needs.into_iter().map(|need| {
+                let is_eval = need.rule == "eval" && of_eval == Refused::Command;
+                (
+                    need,
+                    if is_eval {
+                        Permitted::No
+                    } else {
+                        Permitted::Unknown
+                    },
+                )
+            });
+            return Permissions {
+                found: found.collect(),
+                ..Permissions::default()
+            };
+        }
+    };
+    let may_ask_config = told.pop().flatten() == Some(true);
+    // A "no" may be meant for the command, or for this key or channel. It is the command if another
+    // one may be run with the same.
+    let may_use = |word: &str| {
+        let mut pairs = needs.iter().zip(&told);
+        pairs.any(|(need, told)| need.uses(word) && *told == Some(true))
+    };
+    let (keys, channels, epoch) = (may_use(KEY), may_use(CHANNEL), may_use(EPOCH));
+    let judged = needs.iter().zip(&told).map(|(need, told)| {
+        let permitted = match told {
+            Some(true) => Permitted::Yes,
+            Some(false)
+                if need.uses(KEY) && !keys
+                    || need.uses(CHANNEL) && !channels
+                    || need.uses(EPOCH) && !epoch =>
+            {
+                Permitted::Unknown
+            }
+            Some(false) => Permitted::No,
+            None => Permitted::Unknown,
+        };
+        (*need, permitted)
+    });
+    Permissions {
+        found: judged.collect(),
+        is_limited: !keys || looked.expected.listens && !channels,
+        no_epoch: false,
+        may_ask_config,
+    }
+}
+
+/// Runs each command once, in a way that changes nothing. What is refused stands in the server's
+/// ACL LOG.
+pub(super) async fn tried(looked: &Looked<'_>, ear: Option<Ear>) -> Permissions {
+    let needs = needs(looked);
+    let names = Names::new();
+    let mut permissions = Permissions::default();
+    let silent = || Err(Failure::Silent(looked.limit));
+    let heard = match ear {
+        Some(ear) => ear.hear(&names.channel, looked.limit).await,
+        None => [silent(), silent()],
+    };
+    let tries = needs.into_iter().map(|need| {
+        let (names, heard) = (&names, &heard);
+        async move {
+            let outcome = match need.rule {
+                "subscribe" | "ssubscribe" => heard[0].clone(),
+                "unsubscribe" | "sunsubscribe" => heard[1].clone(),
+                _ => {
+                    let command = names.command(need, looked.expected);
+                    let sent = looked.connection.send(&command, looked.limit).await;
+                    sent.map(drop)
+                }
+            };
+            (need, outcome)
+        }
+    });
+    for (need, outcome) in futures_util::future::join_all(tries).await {
+        let permitted = match outcome {
+            Ok(()) => Permitted::Yes,
+            Err(failure) => match refused(&failure) {
+                Refused::Command => Permitted::No,
+                Refused::Unknown => Permitted::Unsupported,
+                Refused::Place if need.uses(EPOCH) => {
+                    permissions.no_epoch = true;
+                    Permitted::Yes
+                }
+                Refused::Place => {
+                    permissions.is_limited = true;
+                    Permitted::Yes
+                }
+                Refused::Otherwise => Permitted::Yes,
+                Refused::Not => Permitted::Unknown,
+            },
+        };
+        permissions.found.push((need, permitted));
+    }
+    permissions
+}
+
+/// A connection for messages that is for nothing else.
+pub(super) enum Ear {
+    Of(PubSub),
+    OfShard(Subscriber),
+}
+
+impl Ear {
+    /// `None` where there is none to be had.
+    pub(super) async fn open(
+        server: &Server,
+        node: &Node,
+        is_sharded: bool,
+        limit: Duration,
+    ) -> Option<Self> {
+        if is_sharded {
+            let subscriber = server.subscriber(node, |_| {}, limit).await.ok()?;
+            return Some(Self::OfShard(subscriber));
+        }
+        let opened = tokio::time::timeout(limit, node.source().open_pubsub(limit)).await;
+        Some(Self::Of(opened.ok()?.ok()?))
+    }
+
+    /// Whether it may begin and end to hear this.
+    async fn hear(self, channel: &str, limit: Duration) -> [Result<(), Failure>; 2] {
+        match self {
+            Self::Of(mut messages) => {
+                let answers = async {
+                    let subscribed = messages.subscribe(channel).await;
+                    [subscribed, messages.unsubscribe(channel).await]
+                };
+                match tokio::time::timeout(limit, answers).await {
+                    Ok(answers) => answers
+                        .map(|answer| answer.map_err(|error| Failure::of_command(error, limit))),
+                    Err(_) => [Err(Failure::Silent(limit)), Err(Failure::Silent(limit))],
+                }
+            }
+            Self::OfShard(subscriber) => {
+                let subscribed = subscriber.subscribe(channel).await;
+                [subscribed, subscriber.unsubscribe(channel).await]
+            }
+        }
+    }
+}
+
+/// What an answer says of a permission.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Refused {
+    /// The user may not run the command.
+    Command,
+    /// It may, but not on this key or channel.
+    Place,
+    /// There is no such command.
+    Unknown,
+    /// For another reason, as was to be expected.
+    Otherwise,
+    /// It is no answer.
+    Not,
+}
+
+fn refused(failure: &Failure) -> Refused {
+    let Failure::Refused { code, message } = failure else {
+        return Refused::Not;
+    };
+    if code == "NOPERM" {
+        // "... to run the 'x' command", "... access one of the keys ...", "... access a channel".
+        let of_command = message.contains("to run the") || !message.contains("access");
+        return if of_command {
+            Refused::Command
+        } else {
+            Refused::Place
+        };
+    }
+    let message = message.to_ascii_lowercase();
+    if message.starts_with("unknown command") || message.starts_with("unknown subcommand") {
+        return Refused::Unknown;
+    }
+    Refused::Otherwise
+}
+
+impl Need {
+    fn uses(&self, word: &str) -> bool {
+        self.words.split(' ').any(|it| it == word)
+    }
+}
+
+/// What nobody else uses.
+struct Names {
+    key: String,
+    channel: String,
+}
+
+impl Names {
+    fn new() -> Self {
+        let unique = Uuid::new_v4();
+        Self {
+            key: format!("lockdog:diagnosis:{unique}"),
+            channel: format!("lockdog:diagnosis:{unique}"),
+        }
+    }
+
+    fn put_into(&self, words: &str) -> String {
+        let words = words
+            .replace(KEY, &self.key)
+            .replace(CHANNEL, &self.channel);
+        words.replace(SCRIPT, "return")
+    }
+
+    fn command(&self, need: &Need, expected: &Expected) -> Cmd {
+        let words = self.put_into(need.words);
+        let mut words = words.split(' ');
+        let mut command = redis::cmd(words.next().unwrap_or_default());
+        for word in words {
+            match (word, &expected.client_name) {
+                // The name that the connection has.
+                (NAME, Some(name)) => command.arg(name),
+                _ => command.arg(word),
+            };
+        }
+        command
+    }
+}
+
+fn needs(looked: &Looked<'_>) -> Vec<&'static Need> {
+    let expected = looked.expected;
+    let is_needed = |need: &&Need| match need.rule {
+        "publish" | "pubsub|numsub" => !looked.is_sharded,
+        "spublish" | "pubsub|shardnumsub" => looked.is_sharded,
+        "subscribe" | "unsubscribe" => expected.listens && !looked.is_sharded,
+        "ssubscribe" | "sunsubscribe" => expected.listens && looked.is_sharded,
+        "asking" | "cluster|nodes" | "cluster|slots" => looked.is_cluster,
+        "client|setname" => expected.client_name.is_some() && !expected.by_pool,
+        "time" | "hset" | "hmget" => expected.quarantine_on_server,
+        _ => true,
+    };
+    NEEDS.iter().filter(is_needed).collect()
+}
+
+const fn need(rule: &'static str, words: &'static str, loss: &'static str) -> Need {
+    Need { rule, loss, words }
+}
+
+/// `docs/security.md` has the same. Where a command would write, its arguments are wrong in a way that
+/// the server only finds after it looked at the permission.
+const NEEDS: [Need; 30] = [
+    need(
+        "eval",
+        "eval SCRIPT 0",
+        "no lock once the server forgot the scripts",
+    ),
+    need("evalsha", RUN_NONE, NO_LOCK),
+    need("exists", "exists KEY", NO_LOCK),
+    need("hincrby", "hincrby KEY f x", NO_LOCK),
+    need("hdel", "hdel KEY f", NO_LOCK),
+    need("pexpire", "pexpire KEY x", NO_LOCK),
+    need("hget", "hget KEY f", NO_REENTRY),
+    need("pttl", "pttl KEY", NO_REENTRY),
+    need("hexists", "hexists KEY f", "no renewal"),
+    need(
+        "hgetall",
+        "hgetall KEY",
+        "no holder() and no force_unlock()",
+    ),
+    need("del", "del KEY", "no force_unlock()"),
+    need("publish", "publish CHANNEL x", UNHEARD),
+    need("spublish", "spublish CHANNEL x", UNHEARD),
+    need("pubsub|numsub", "pubsub numsub x", UNSEEN),
+    need("pubsub|shardnumsub", "pubsub shardnumsub x", UNSEEN),
+    need("subscribe", "subscribe CHANNEL", POLLS),
+    need("unsubscribe", "unsubscribe CHANNEL", POLLS),
+    need("ssubscribe", "ssubscribe CHANNEL", POLLS),
+    need("sunsubscribe", "sunsubscribe CHANNEL", POLLS),
+    need("cluster|nodes", "cluster nodes", NO_LOCK),
+    need(
+        "cluster|slots",
+        "cluster slots",
+        "nodes are not known by their names",
+    ),
+    need("asking", "asking", "calls wait while a slot is moved"),
+    need(
+        "ping",
+        "ping",
+        "the connection for messages is made anew every ten seconds",
+    ),
+    need("client|id", "client id", SILENT_STAYS),
+    need("client|kill", KILL_NOBODY, SILENT_STAYS),
+    need(
+        "client|setname",
+        "client setname NAME",
+        "CLIENT LIST shows no name",
+    ),
+    need(
+        "info",
+        "info server",
+        "a server that lost its data, or is a replica, is not noticed",
+    ),
+    need("time", "time", NO_QUARANTINE),
+    need("hmget", "hmget lockdog:epoch id", NO_QUARANTINE),
+    need("hset", "hset lockdog:epoch id x y", NO_QUARANTINE),
+];
+
+const RUN_NONE: &str = "evalsha 0000000000000000000000000000000000000000 0";
+/// An id that no connection has. Zero would be none, and "whatever id" to some servers.
+const KILL_NOBODY: &str = "client kill id 9223372036854775807";
+
+const NO_LOCK: &str = "no lock at all";
+const NO_QUARANTINE: &str = "no lock with quarantine_on_server";
+const NO_REENTRY: &str = "no re-entry, renewal or multi lock";
+const POLLS: &str = "waiters here only poll";
+const UNHEARD: &str = "waiters elsewhere hear of no release";
+const UNSEEN: &str = "waiters elsewhere are not seen";
+const SILENT_STAYS: &str = "a connection that does not answer is not closed";
+
+const KEY: &str = "KEY";
+const CHANNEL: &str = "CHANNEL";
+const SCRIPT: &str = "SCRIPT";
+const NAME: &str = "NAME";
+const EPOCH: &str = "lockdog:epoch";
+const CONFIG: &str = "config get save";

@@ -1,0 +1,34 @@
+//! The script that asks what a user may do.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use redis::FromRedisValue;
+
+use super::{Arg, Call, Script, unexpected};
+use crate::server::{Connection, Failure};
+
+/// Which of these whole commands the user of this connection may run; `None` where the server does
+/// not tell. See `lua/diagnosis/permitted.lua`.
+pub(crate) async fn permitted(
+    connection: &Connection,
+    commands: &[&str],
+    limit: Duration,
+) -> Result<Vec<Option<bool>>, Failure> {
+    static SCRIPT: LazyLock<Script> =
+        LazyLock::new(|| Script::new(include_str!("../../lua/diagnosis/permitted.lua")));
+    let args: Vec<Arg<'_>> = commands.iter().map(|command| Arg::Text(command)).collect();
+    let call = Call {
+        script: &SCRIPT,
+        keys: &[],
+        args: &args,
+    };
+    // Run once for each connection at most: its digest would only be one more round trip.
+    let answer = connection.send(&call.command(true), limit).await?;
+    let told = Vec::<i64>::from_redis_value_ref(&answer).map_err(|_| unexpected(&answer))?;
+    if told.len() != commands.len() {
+        return Err(unexpected(&answer));
+    }
+    let known = |told: i64| (told >= 0).then_some(told > 0);
+    Ok(told.into_iter().map(known).collect())
+}

@@ -1,0 +1,150 @@
+//! What is logged when a client meets a server, and what that costs.
+
+use std::time::Instant;
+
+use lockdog::Client;
+use tracing::Level;
+
+use super::{SOON, ms, well_set_up};
+use crate::support::logs::Line;
+use crate::support::{Action, Binary, Data, Gate, Logs, Proxy, RedisServer, eventually, logs};
+
+#[test]
+fn each_problem_is_a_warning_once_for_each_server_that_is_met() {
+    logs::alone(
+        "diagnose::log::each_problem_is_a_warning_once_for_each_server_that_is_met",
+        async {
+            let logs = Logs::of_this_process();
+            let warned = || {
+                let mut lines = logs.of_set_up();
+                lines.retain(|line| line.level == Level::WARN);
+                lines
+            };
+            let server = RedisServer::builder().password("hunter2");
+            let server = server.arg("--maxmemory", "100mb");
+            let server = server
+                .arg("--maxmemory-policy", "allkeys-lru")
+                .start()
+                .await;
+            let proxy = Proxy::start(&server).await;
+            let client = Client::connect(proxy.url()).await.unwrap();
+            let place = format!("127.0.0.1:{}", proxy.port());
+            let text = |line: &Line| line.text.clone();
+            let first: Vec<_> = warned().iter().map(text).collect();
+            assert_eq!(first.len(), 2, "{first:?}");
+            for (line, kind, fix) in [
+                (
+                    &first[0],
+                    "Eviction",
+                    "CONFIG SET maxmemory-policy noeviction",
+                ),
+                (&first[1], "NoPersistence", "CONFIG SET appendonly yes"),
+            ] {
+                assert!(
+                    line.contains("the server's set-up may cost locks"),
+                    "{line}"
+                );
+                assert!(line.contains(&format!("kind={kind}")), "{line}");
+                assert!(line.contains(fix) && line.contains(&place), "{line}");
+                assert!(!line.contains("hunter2"), "{line}");
+            }
+            // The same server on another connection is no news, though it is looked for.
+            assert!(proxy.cut_all() >= 1);
+            eventually(SOON, "it is connected again", async || {
+                client.lock("l").is_locked().await.is_ok()
+            })
+            .await;
+            tokio::time::sleep(ms(2_500)).await;
+            assert_eq!(warned().len(), 2);
+            // Another one is, behind the same address.
+            server.restart(Data::Lost).await;
+            eventually(SOON, "it is warned of again", async || {
+                let _away_at_first = client.lock("l").is_locked().await;
+                warned().len() == 4
+            })
+            .await;
+            tokio::time::sleep(ms(2_500)).await;
+            assert_eq!(warned().len(), 4);
+            client.shutdown().await;
+        },
+    );
+}
+
+#[test]
+fn a_lazy_client_looks_when_it_first_meets_its_server() {
+    logs::alone(
+        "diagnose::log::a_lazy_client_looks_when_it_first_meets_its_server",
+        async {
+            let logs = Logs::of_this_process();
+            let server = RedisServer::start().await;
+            let builder = Client::builder().url(server.url()).lazy(true);
+            let client = builder.build().await.unwrap();
+            tokio::time::sleep(ms(1_500)).await;
+            assert!(logs.of_set_up().is_empty());
+            client.lock("l").is_locked().await.unwrap();
+            let warned = async || logs.of_set_up().len() == 1;
+            eventually(SOON, "it is warned", warned).await;
+            client.shutdown().await;
+        },
+    );
+}
+
+/// What a user with permissions of its own lacks is known since Redis 7.0 without a refusal.
+#[tokio::test]
+async fn missing_permissions_are_warned_of_at_connect() {
+    for binary in [Binary::Redis7, Binary::Valkey9] {
+        let server = well_set_up(binary).start().await;
+        let redis = server.redis().await;
+        let rules = "ACL SETUSER lockdog on >secret ~* &* +@all -hincrby -publish -select";
+        redis.cmd(&rules.split(' ').collect::<Vec<_>>()).await;
+        redis.cmd(&["ACL", "LOG", "RESET"]).await;
+        let (logs, recording) = Logs::of_this_thread();
+        let url = format!("redis://lockdog:secret@127.0.0.1:{}", server.port());
+        let client = Client::connect(&url).await.unwrap();
+        drop(recording);
+        let lines = logs.of_set_up();
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        let line = &lines[0];
+        assert_eq!(line.level, Level::WARN);
+        let fix = "ACL SETUSER lockdog +hincrby +publish\"";
+        assert!(line.text.contains(fix), "{}", line.text);
+        let log: Vec<redis::Value> = redis.ask(&["ACL", "LOG"]).await;
+        assert!(log.is_empty(), "{log:?}");
+        client.shutdown().await;
+    }
+}
+
+#[tokio::test]
+async fn a_look_that_is_not_answered_delays_a_connect_by_a_second_at_most() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(&server).await;
+    let of_memory = |args: &[String]| args.len() == 2 && args[1] == "memory";
+    let gate = Gate::new();
+    let rule = proxy.on(of_memory, Action::HoldReply(gate.clone()));
+    let began = Instant::now();
+    let client = Client::connect(proxy.url()).await.unwrap();
+    let took = began.elapsed();
+    assert_eq!(rule.hits(), 1);
+    assert!(took > ms(900) && took < ms(2_500), "{took:?}");
+    gate.open();
+    let guard = client.lock("l").lock().await.unwrap();
+    guard.unlock().await.unwrap();
+    client.shutdown().await;
+}
+
+/// One more round trip, and what comes after it is the caller's own.
+#[tokio::test]
+async fn a_look_is_one_round_trip_and_over_when_the_client_is_there() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(&server).await;
+    let client = Client::connect(proxy.url()).await.unwrap();
+    let connecting = proxy.commands().len();
+    let asked = |name: &str| {
+        let commands = proxy.commands();
+        commands.iter().filter(|it| it.args[0] == name).count()
+    };
+    assert_eq!(["INFO", "CONFIG", "EVAL"].map(asked), [6, 1, 1]);
+    tokio::time::sleep(ms(1_500)).await;
+    assert_eq!(proxy.commands().len(), connecting);
+    client.shutdown().await;
+}

@@ -1,0 +1,165 @@
+//! Findings that are about the client's user: the line that they give mends them.
+
+use lockdog::{Client, ClientBuilder, Finding, FindingKind};
+
+use super::{SERVERS, findings, well_set_up};
+use crate::support::{Binary, Redis, RedisServer};
+
+/// The documented line is enough, and of what nobody can know without the locks' names it is said so.
+#[tokio::test]
+async fn a_user_with_the_documented_permissions_misses_none() {
+    for binary in SERVERS {
+        let (server, redis) = with_user(binary, &documented()).await;
+        let client = client(&server).build().await.unwrap();
+        let found = findings(&client).await;
+        assert!(found.iter().all(|it| !it.is_known), "{found:?}");
+        let limited = "may use some keys or channels only";
+        assert_eq!(about(&found, limited), 1, "{binary:?}: {found:?}");
+        // Without any look that somebody would have to be alarmed at.
+        redis.cmd(&["ACL", "LOG", "RESET"]).await;
+        self::client(&server).build().await.unwrap();
+        let log: Vec<redis::Value> = redis.ask(&["ACL", "LOG"]).await;
+        let log: Vec<_> = log.iter().filter(|it| !of_library(it)).collect();
+        assert!(log.is_empty(), "{binary:?}: {log:?}");
+        redis.assert_clean().await;
+    }
+}
+
+#[tokio::test]
+async fn each_permission_that_is_missing_is_named_in_a_line_that_grants_it() {
+    for binary in SERVERS {
+        for keys in ["~orders:*", "~*"] {
+            let (server, redis) = with_user(binary, &["on"]).await;
+            for rule in documented().iter().filter(|rule| rule.starts_with('+')) {
+                let rules = documented();
+                let others = rules.iter().map(String::as_str);
+                let others = others.filter(|it| it != rule && !it.starts_with('~'));
+                let rules: Vec<&str> = others.chain([keys, "resetkeys", keys]).collect();
+                reset(&redis, &rules).await;
+                let client = client(&server)
+                    .client_name("billing")
+                    .build()
+                    .await
+                    .unwrap();
+                let missing = missing(&findings(&client).await);
+                let line = format!("ACL SETUSER lockdog {rule}");
+                assert_eq!(missing, [line], "{binary:?} {keys}");
+                redis.cmd(&missing[0].split(' ').collect::<Vec<_>>()).await;
+                let found = findings(&client).await;
+                assert!(self::missing(&found).is_empty(), "{binary:?}: {found:?}");
+                client.shutdown().await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn all_that_is_missing_stands_in_one_line_and_is_granted_by_it() {
+    for binary in SERVERS {
+        let (server, redis) = with_user(binary, &["~*", "&*", "+eval", "+ping", "+info"]).await;
+        let client = client(&server).quarantine_on_server(true).build().await;
+        let client = client.unwrap();
+        let missing = missing(&findings(&client).await);
+        assert_eq!(missing.len(), 1, "{binary:?}: {missing:?}");
+        assert!(missing[0].contains("+evalsha") && missing[0].contains("+hmget"));
+        redis.cmd(&missing[0].split(' ').collect::<Vec<_>>()).await;
+        let found = findings(&client).await;
+        assert!(
+            found.iter().all(|it| it.kind != FindingKind::Permissions),
+            "{found:?}"
+        );
+        // And the client can do its work with it.
+        client.provision().await.unwrap();
+        let guard = client.lock("l").lock().await.unwrap();
+        guard.unlock().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_servers_epoch_that_may_not_be_written_is_found() {
+    for binary in SERVERS {
+        let mut rules = documented();
+        rules.extend(["+time", "+hset", "+hmget"].map(str::to_owned));
+        let (server, redis) = with_user(binary, &rules).await;
+        let client = client(&server).quarantine_on_server(true).build().await;
+        let client = client.unwrap();
+        let missing = missing(&findings(&client).await);
+        assert_eq!(
+            missing,
+            ["ACL SETUSER lockdog ~lockdog:epoch"],
+            "{binary:?}"
+        );
+        redis.cmd(&missing[0].split(' ').collect::<Vec<_>>()).await;
+        let found = findings(&client).await;
+        assert!(self::missing(&found).is_empty(), "{found:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_info_is_not_permitted_to_tell_is_not_known() {
+    for binary in SERVERS {
+        let (server, _redis) = with_user(binary, &["~*", "&*", "+@all", "-info"]).await;
+        let found = findings(&client(&server).build().await.unwrap()).await;
+        for kind in [
+            FindingKind::Eviction,
+            FindingKind::NoPersistence,
+            FindingKind::Replica,
+            FindingKind::NoMinReplicas,
+            FindingKind::ClusterMode,
+            FindingKind::OldVersion,
+            FindingKind::ClockDifference,
+        ] {
+            let of_kind: Vec<_> = found.iter().filter(|it| it.kind == kind).collect();
+            assert!(
+                of_kind.len() == 1 && !of_kind[0].is_known,
+                "{binary:?}: {found:?}"
+            );
+            assert!(of_kind[0].meaning.contains("NOPERM"), "{}", of_kind[0]);
+        }
+        assert_eq!(missing(&found), ["ACL SETUSER lockdog +info"]);
+    }
+}
+
+/// The lines that grant what is known to be missing.
+fn missing(found: &[Finding]) -> Vec<String> {
+    let known = found.iter().filter(|it| it.is_known);
+    let known = known.filter(|it| it.kind == FindingKind::Permissions);
+    known.map(|it| it.fix.clone()).collect()
+}
+
+fn about(found: &[Finding], words: &str) -> usize {
+    found.iter().filter(|it| it.meaning.contains(words)).count()
+}
+
+/// redis-rs tells the server its name, which nobody has to permit.
+fn of_library(entry: &redis::Value) -> bool {
+    let text = format!("{entry:?}");
+    // Redis 6.2 names no subcommand.
+    text.contains("client|setinfo") || text.contains("'\"client\"'")
+}
+
+/// The rules of the line in the documentation, without name and password.
+fn documented() -> Vec<String> {
+    let page = include_str!("../../../docs/security.md");
+    let mut lines = page.lines();
+    let line = lines.find(|line| line.starts_with("ACL SETUSER lockdog "));
+    let rules = line.expect("the page has the line").split(' ').skip(5);
+    rules.map(str::to_owned).collect()
+}
+
+async fn with_user<S: AsRef<str>>(binary: Binary, rules: &[S]) -> (RedisServer, Redis) {
+    let server = well_set_up(binary).start().await;
+    let redis = server.redis().await;
+    reset(&redis, &rules.iter().map(AsRef::as_ref).collect::<Vec<_>>()).await;
+    (server, redis)
+}
+
+async fn reset(redis: &Redis, rules: &[&str]) {
+    let user = ["ACL", "SETUSER", "lockdog", "reset", "on", ">secret"];
+    redis.cmd(&[&user[..], rules].concat()).await;
+}
+
+fn client(server: &RedisServer) -> ClientBuilder {
+    let url = format!("redis://lockdog:secret@127.0.0.1:{}", server.port());
+    Client::builder().url(url)
+}
