@@ -138,7 +138,8 @@ mod watchdog;
 pub use client::{Client, ClientBuilder, ShutdownReport};
 pub use diagnosis::{Diagnosis, Finding, FindingKind};
 pub use error::{
-    Error, Instance, InstanceState, Lost, LostReason, NoQuorum, NotHeld, Result, UnlockUnconfirmed,
+    Error, Instance, InstanceState, Lost, LostReason, NoQuorum, NotHeld, NotReplicated, Result,
+    UnlockUnconfirmed,
 };
 pub use guard::{Guard, Held, Verdict};
 pub use lock::{ForceUnlockRequest, HoldInfo, HolderInfo, Lock, Ttl};
@@ -146,6 +147,7 @@ pub use multi_lock::MultiLock;
 pub use owner::Owner;
 pub use red_lock::RedLock;
 pub use request::{LockRequest, TryLockRequest, UnlockRequest};
+pub use server::{ReplicaAck, Replicas};
 pub use session::{Reentry, Unlocked};
 pub use wait::{Backoff, Wake};
 

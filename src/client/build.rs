@@ -7,7 +7,7 @@ use super::{Client, ClientBuilder};
 use crate::diagnosis::{self, Expected};
 use crate::error::{Error, Result};
 use crate::lease;
-use crate::server::{Address, Server};
+use crate::server::{Address, ReplicaAck, Server};
 use crate::session::{Core, Session, Settings};
 use crate::wait::{Backoff, Wake};
 use crate::watchdog;
@@ -54,6 +54,10 @@ impl ClientBuilder {
             self.command_timeout,
             lease::whole(self.watchdog_lease),
         )?;
+        let ack = self
+            .replica_ack
+            .unwrap_or_else(|| ReplicaAck::default_of(server.is_switched(), self.command_timeout));
+        let server = server.acknowledging(ack);
         if !self.lazy {
             let connected = server.connect().await;
             connected.map_err(|failure| Error::from(failure).of_server(&server.address()))?;
@@ -167,6 +171,15 @@ impl ClientBuilder {
         {
             let why = "without a url it must have room for two connections".to_owned();
             return Err(Error::invalid("pool", why));
+        }
+        if let Some(ack) = &self.replica_ack {
+            ack.check(self.command_timeout)?;
+            if let (false, Some(pool)) = (self.has_address() || ack.is_off(), &self.pool)
+                && pool.status().max_size < 3
+            {
+                let why = "without a url and with replica_ack it must have room for three connections";
+                return Err(Error::invalid("pool", why.to_owned()));
+            }
         }
         if self.sentinel.is_some() && self.pool.is_some() {
             let why = "its connections do not follow a master that is switched".to_owned();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::hold::Bounds;
 use crate::key::NameMapper;
-use crate::server::{Protocol, TlsSettings};
+use crate::server::{Protocol, ReplicaAck, TlsSettings};
 use crate::session::Reentry;
 use crate::wait::Wake;
 
@@ -52,6 +52,7 @@ pub struct ClientBuilder {
     pub(super) wake: Wake,
     pub(super) hand_overs: Bounds,
     pub(super) reentry: Reentry,
+    pub(super) replica_ack: Option<ReplicaAck>,
     pub(super) quarantine_on_server: bool,
     pub(super) name_mapper: Option<NameMapper>,
     pub(super) client_name: Option<String>,
@@ -85,6 +86,7 @@ impl Default for ClientBuilder {
                 time: Duration::from_millis(20),
             },
             reentry: Reentry::default(),
+            replica_ack: None,
             quarantine_on_server: false,
             name_mapper: None,
             client_name: None,
@@ -263,6 +265,17 @@ impl ClientBuilder {
         self
     }
 
+    /// What has to have a lock besides the master, before it counts as granted: see [`ReplicaAck`]
+    /// for what that gives and what it does not.
+    ///
+    /// Defaults to [`ReplicaAck::Off`] for one server and to [`ReplicaAck::BestEffort`] of a second,
+    /// or of the command timeout if that is shorter, for a master that sentinels watch over.
+    /// Corresponds to Redisson's `slavesSyncTimeout` with `checkLockSyncedSlaves`.
+    pub fn replica_ack(mut self, ack: ReplicaAck) -> Self {
+        self.replica_ack = Some(ack);
+        self
+    }
+
     /// Whether the server itself remembers that it lost its data, for a client that is a member of
     /// quorums; the plain lock has no use for it.
     ///
@@ -339,6 +352,7 @@ impl fmt::Debug for ClientBuilder {
             .field("max_hand_overs", &self.hand_overs.hand_overs)
             .field("max_hand_over_time", &self.hand_overs.time)
             .field("reentry", &self.reentry)
+            .field("replica_ack", &self.replica_ack)
             .field("quarantine_on_server", &self.quarantine_on_server)
             .field("client_name", &self.client_name)
             .field("lazy", &self.lazy)

@@ -1,6 +1,7 @@
 //! What can go wrong, and what it means for the lock.
 
 mod hold;
+mod replicas;
 mod report;
 
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 pub(crate) use hold::LostFacts;
 pub use hold::{Lost, LostReason, NotHeld, UnlockUnconfirmed};
+pub use replicas::NotReplicated;
 pub use report::{Instance, InstanceState, NoQuorum};
 
 /// What every fallible call returns.
@@ -58,6 +60,15 @@ pub enum Error {
     /// that a living guard stands for is ended through that guard.
     #[error(transparent)]
     NotHeld(#[from] NotHeld),
+
+    /// Too few replicas acknowledged the lock in time
+    /// ([`ReplicaAck::Require`](crate::ReplicaAck::Require)). It is not held through this call: the
+    /// master granted it, and it was given back before this was told, or is in the background where
+    /// the master did not answer that in time ([`NotReplicated::is_undone`]).
+    ///
+    /// Try again later, or see to the replicas.
+    #[error(transparent)]
+    NotReplicated(#[from] NotReplicated),
 
     /// The server answered with an error, named by its code. An acquire did not take the lock.
     ///
@@ -137,6 +148,7 @@ impl Error {
     pub fn is_retriable(&self) -> bool {
         match self {
             Self::NoQuorum(_)
+            | Self::NotReplicated(_)
             | Self::Timeout { .. }
             | Self::TooManyWaiters { .. }
             | Self::Unavailable { .. } => true,
@@ -148,13 +160,14 @@ impl Error {
     /// Redis may still count the lock as held by the owner that made this call, for one lease at
     /// most, though the owner must not act on it.
     pub fn may_be_held(&self) -> bool {
-        matches!(
-            self,
+        match self {
             Self::NoQuorum(_)
-                | Self::Timeout { .. }
-                | Self::Unavailable { .. }
-                | Self::UnlockUnconfirmed(_)
-        )
+            | Self::Timeout { .. }
+            | Self::Unavailable { .. }
+            | Self::UnlockUnconfirmed(_) => true,
+            Self::NotReplicated(acquire) => !acquire.is_undone(),
+            _ => false,
+        }
     }
 
     /// The same failure, of one part of a lock of several.

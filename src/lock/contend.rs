@@ -41,10 +41,17 @@ impl Caller<'_> {
                 now = core.clock.now();
             }
             let expected = match seat.place.found(now) {
-                Found::Here(handed) => match self.take_in(&seat.place, &mut contest, handed)? {
-                    Some(claim) => return Ok(Some(claim)),
-                    None => continue,
-                },
+                Found::Here(handed) => {
+                    match self.take_in(&seat.place, &mut contest, handed).await? {
+                        Step::Acquired(claim) => return Ok(Some(claim)),
+                        Step::Again => continue,
+                        Step::Wait(until) => {
+                            let until = self.deadline.map_or(until, |it| it.min(until));
+                            seat.place.wait(until).await?;
+                            continue;
+                        }
+                    }
+                }
                 Found::Overdue(hold) => {
                     if let Some(hold) = hold {
                         core.abandon(&hold);
@@ -159,7 +166,9 @@ impl Caller<'_> {
         if !place.attempting(acquiring.hold(), now) {
             return Ok(Step::Again);
         }
-        let attempt = acquiring.attempt(self.terms, now, self.until(now)).await;
+        let until = self.until(now);
+        self.promise(place, until);
+        let attempt = acquiring.attempt(self.terms, now, until).await;
         place.attempted();
         let ttl = match attempt {
             Ok(Attempt::Busy(ttl)) => ttl,
@@ -175,15 +184,30 @@ impl Caller<'_> {
         self.next_look(place, contest, ttl, view.is_listening).await
     }
 
-    /// Takes in what another owner of this client handed over; `None` if it is no grant any more.
-    fn take_in(
+    /// Takes in what another owner of this client handed over, if it is a grant still.
+    async fn take_in(
         &self,
         place: &Place,
         contest: &mut Contest,
         handed: Handed,
-    ) -> Result<Option<Claim>> {
-        let attempt = Acquiring::handed(self.session, handed).take_in(self.terms)?;
-        self.weigh(place, contest, attempt)
+    ) -> Result<Step> {
+        let mut acquiring = Acquiring::handed(self.session, handed);
+        let until = self.until(self.core().clock.now());
+        self.promise(place, until);
+        if let Err(error) = acquiring.acknowledged_by_hand(until).await {
+            contest.looked = true;
+            return self.meet(place, error);
+        }
+        let attempt = acquiring.take_in(self.terms)?;
+        let claim = self.weigh(place, contest, attempt)?;
+        Ok(claim.map_or(Step::Again, Step::Acquired))
+    }
+
+    /// Its acquire may take longer than others, until replicas have it.
+    fn promise(&self, place: &Place, until: Moment) {
+        if let Some(until) = self.core().answered_by(until) {
+            place.promise(until);
+        }
     }
 
     /// What an attempt that found the lock free came to.

@@ -1,14 +1,17 @@
 //! The plain lock's transitions.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use redis::Value;
 
 use super::{Arg, Call, Script, unexpected};
+use crate::clock::Moment;
 use crate::key::LockKey;
 use crate::lease;
-use crate::server::{Allotted, Connection, Failure, Sent, Server};
+use crate::server::{
+    Allotted, Connection, Failure, Sent, Server, Touch, Unacknowledged, Written,
+};
 
 /// What an acquire came to.
 #[derive(Debug)]
@@ -184,6 +187,23 @@ pub(crate) async fn settle(
         Value::Nil => Ok(Settled::Missing),
         other => Err(unexpected(&other)),
     }
+}
+
+/// Waits until the replicas have what granted a hold on this connection, as far as that is asked for.
+/// See `lua/lock/touch.lua`.
+pub(crate) async fn acknowledge(
+    server: &Server,
+    key: &Arc<LockKey>,
+    field: String,
+    on: &Connection,
+    until: Moment,
+) -> Result<(), Unacknowledged> {
+    static SCRIPT: LazyLock<Script> =
+        LazyLock::new(|| Script::new(include_str!("../../lua/lock/touch.lua")));
+    let key = key.clone();
+    let touch: Touch =
+        Arc::new(move |whole| SCRIPT.command(whole, &[key.key()], &[Arg::Text(&field)]));
+    server.acknowledge(Written { touch, on }, until).await
 }
 
 /// Extends the leases of many holds; one answer for each. See `lua/lock/renew.lua`.

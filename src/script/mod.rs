@@ -13,8 +13,8 @@ use crate::server::{Allotted, Connection, Failure, Sent, Server};
 
 pub(crate) use diagnosis::permitted;
 pub(crate) use lock::{
-    Acquired, Renewed, Settled, Transferred, Unlocked, acquire, force_unlock, renew, settle,
-    transfer, unlock,
+    Acquired, Renewed, Settled, Transferred, Unlocked, acknowledge, acquire, force_unlock, renew,
+    settle, transfer, unlock,
 };
 pub(crate) use multi_lock::{AllAcquired, Wanted, acquire_all};
 #[cfg(test)]

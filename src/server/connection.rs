@@ -242,7 +242,7 @@ impl Connection {
     }
 
     /// Sends one command and waits for its answer as long as it takes; `limit` is the caller's.
-    async fn ask(&self, command: &Cmd, limit: Duration) -> Result<Value, Failure> {
+    pub(super) async fn ask(&self, command: &Cmd, limit: Duration) -> Result<Value, Failure> {
         let answer = self.inner.wire.send(command).await;
         answer
             .and_then(Value::extract_error)

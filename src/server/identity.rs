@@ -4,12 +4,13 @@
 //! `master_replid` where it took over another server's data or was made a master. Neither changes
 //! with a FLUSHALL: that only the server's own epoch tells (`lua/red_lock/acquire.lua`).
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use redis::Value;
 use tokio::sync::watch;
 
+use super::ack::Followers;
 use super::failure::Failure;
 use crate::clock::{Clock, Moment};
 
@@ -32,6 +33,8 @@ pub(super) struct Identity {
     met: AtomicU64,
     /// The set-up of so many was looked at.
     checked: AtomicU64,
+    /// How many replicas followed the server when they were last counted.
+    replicas: AtomicU32,
     /// It is in the log that the identity cannot be known.
     told: AtomicBool,
     /// Only a master will do: others say who that is, and it may be another one soon.
@@ -53,6 +56,7 @@ impl Identity {
             cleared: AtomicU64::new(0),
             met: AtomicU64::new(0),
             checked: AtomicU64::new(0),
+            replicas: AtomicU32::new(0),
             told: AtomicBool::new(false),
             is_elected,
             reign: AtomicU64::new(0),
@@ -112,6 +116,18 @@ impl Identity {
         self.doubt();
     }
 
+    /// How many replicas followed the server when they were last counted.
+    pub(super) fn replicas(&self) -> u32 {
+        self.replicas.load(Ordering::Acquire)
+    }
+
+    /// Counts them, by what the server says in the section `replication`.
+    pub(super) fn count_replicas(&self, replication: &Value) {
+        if let Some(followers) = Followers::read(replication) {
+            self.replicas.store(followers.following, Ordering::Release);
+        }
+    }
+
     /// Somebody vouches for this identity, and for the data that goes with it.
     pub(super) fn trust(&self, who: String) {
         let mut known = self.known.lock();
@@ -148,6 +164,7 @@ impl Identity {
                 if self.is_elected && part(&replication, "role") == Some("slave") {
                     return Err(Failure::Unsent("the server is a replica".into()));
                 }
+                self.count_replicas(&replication);
                 self.see(&server, &replication);
             }
             (Err(failure), _) | (_, Err(failure)) => {

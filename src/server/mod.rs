@@ -3,6 +3,7 @@
 //! Everything above says what to run; only this module knows connections and their failures.
 
 mod access;
+mod ack;
 mod address;
 mod cluster;
 mod connection;
@@ -27,6 +28,8 @@ use tokio::sync::Notify;
 use crate::clock::{Clock, Moment};
 
 pub use access::Protocol;
+pub use ack::{ReplicaAck, Replicas};
+pub(crate) use ack::{Touch, Unacknowledged, Written};
 pub(crate) use address::Address;
 pub(crate) use connection::Connection;
 pub(crate) use failure::Failure;
@@ -44,6 +47,8 @@ pub(crate) struct Server {
     nodes: Nodes,
     clock: Clock,
     command_timeout: Duration,
+    /// What a lock waits for before it counts as granted.
+    ack: ReplicaAck,
     /// A server fell silent.
     suspicions: Arc<Notify>,
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
+use super::ack::Acker;
 use super::connection::{Connection, Slot};
 use super::failure::Failure;
 use super::health::Health;
@@ -22,6 +23,8 @@ pub(crate) struct Node {
     own: Private,
     /// For what the background sends where nobody waits for it.
     room: Semaphore,
+    /// What waits for its replicas.
+    acker: Acker,
     health: Health,
 }
 
@@ -33,12 +36,17 @@ impl Node {
             callers: Slot::default(),
             own: Private::new(lease),
             room: Semaphore::new(AT_ONCE),
+            acker: Acker::default(),
             health: Health::new(suspicions.clone()),
         }
     }
 
     pub(crate) fn source(&self) -> &Source {
         &self.source
+    }
+
+    pub(super) fn acker(&self) -> &Acker {
+        &self.acker
     }
 
     /// Host and port, a unix socket's path, a master's name, or "pool"; never a user or password.
@@ -87,9 +95,10 @@ impl Node {
         self.own.kill(&self.source, old, limit).await;
     }
 
-    /// Closes the callers' connection once nobody waits for an answer on it.
+    /// Closes what callers drive once nobody waits for an answer on it.
     pub(super) fn disconnect(&self) {
         self.callers.clear();
+        self.acker.disconnect();
     }
 
     /// Says that the server does not answer. Until it does, the client's own thread asks it one

@@ -9,6 +9,7 @@ use redis::aio::PubSub;
 use tokio::sync::{Notify, watch};
 
 use super::Server;
+use super::ack::ReplicaAck;
 use super::address::Address;
 use super::cluster::{Cluster, Members};
 use super::connection::Connection;
@@ -46,6 +47,7 @@ impl Server {
             nodes: Nodes::One { node, has_slots },
             clock,
             command_timeout,
+            ack: ReplicaAck::Off,
             suspicions,
         }
     }
@@ -79,6 +81,7 @@ impl Server {
             nodes: Nodes::Cluster(Box::new(cluster)),
             clock: clock.clone(),
             command_timeout,
+            ack: ReplicaAck::Off,
             suspicions,
         })
     }

@@ -18,14 +18,14 @@ use crate::wait::Handed;
 /// An acquire under way. Dropped before it came to an end, it is undone in the background
 /// (design: invariant 6).
 pub(crate) struct Acquiring {
-    session: Arc<Session>,
-    hold: Arc<Hold>,
-    command: Option<Command>,
+    pub(super) session: Arc<Session>,
+    pub(super) hold: Arc<Hold>,
+    pub(super) command: Option<Command>,
     /// It is what the hold begins with: without a grant there is no hold.
-    first: bool,
-    sent: Sent,
-    /// It was granted, and a claim stands for it now.
-    granted: bool,
+    pub(super) first: bool,
+    pub(super) sent: Sent,
+    /// It was granted, and a claim stands for it now; or somebody else sees to it.
+    pub(super) granted: bool,
     /// The server said no, to the only sending there was: nothing is owed.
     refused: bool,
 }
@@ -147,9 +147,20 @@ impl Acquiring {
         now: Moment,
         until: Moment,
     ) -> Result<Attempt, Error> {
+        self.attempt_for(terms, now, until, false).await
+    }
+
+    async fn attempt_for(
+        &mut self,
+        terms: &Terms,
+        now: Moment,
+        until: Moment,
+        is_member: bool,
+    ) -> Result<Attempt, Error> {
         let core = self.session.core();
         // Looked at after the hold was entered: the end of the client misses neither.
         core.open()?;
+        core.can_be_acknowledged(self.hold.key().key())?;
         let Some(target) = self.target(terms.lease, now, until) else {
             return Ok(self.gone());
         };
@@ -165,6 +176,9 @@ impl Acquiring {
             &mut self.sent,
         )
         .await;
+        if matches!(acquired, Ok(Acquired::Granted)) {
+            self.acknowledged(until, is_member).await?;
+        }
         self.answered(acquired, terms)
     }
 
@@ -181,10 +195,11 @@ impl Acquiring {
         until: Moment,
     ) -> Result<Looked, Error> {
         if guards.is_none() {
-            return Ok(self.attempt(terms, now, until).await?.into());
+            return Ok(self.attempt_for(terms, now, until, true).await?.into());
         }
         let core = self.session.core();
         core.open()?;
+        core.can_be_acknowledged(self.hold.key().key())?;
         let Some(target) = self.target(terms.lease, now, until) else {
             return Ok(self.gone().into());
         };
@@ -205,6 +220,9 @@ impl Acquiring {
             Ok(taken) => (Ok(taken.acquired), taken.quarantined, taken.register),
             Err(failure) => (Err(failure), None, None),
         };
+        if matches!(acquired, Ok(Acquired::Granted)) {
+            self.acknowledged(until, true).await?;
+        }
         Ok(Looked {
             attempt: self.answered(acquired, terms)?,
             quarantined,

@@ -3,6 +3,7 @@
 mod acquire;
 mod reentry;
 mod release;
+mod replicas;
 mod settle;
 mod together;
 mod transfer;

@@ -66,6 +66,20 @@ impl Job {
         }
     }
 
+    /// After a command that is to be undone, and whose end is waited for.
+    pub(super) fn answering_after(
+        hold: Arc<Hold>,
+        command: Option<Command>,
+        on: Option<Connection>,
+    ) -> (Self, oneshot::Receiver<bool>) {
+        let (answer, answered) = oneshot::channel();
+        let job = Self {
+            answer: Some(answer),
+            ..Self::after(hold, command, on)
+        };
+        (job, answered)
+    }
+
     /// After a command whose answer nobody saw.
     pub(super) fn after(hold: Arc<Hold>, command: Option<Command>, on: Option<Connection>) -> Self {
         Self {

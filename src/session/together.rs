@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::acquire::{Acquiring, Attempt};
+use super::replicas::acknowledge;
 use super::{Claim, Core, Session};
 use crate::clock::Moment;
 use crate::error::{Error, Lost, LostReason};
@@ -64,6 +65,10 @@ impl Together {
         let core = session.core();
         // Looked at after the holds were entered: the end of the client misses neither.
         core.open().map_err(|error| (None, error))?;
+        for part in &self.parts {
+            let possible = core.can_be_acknowledged(part.hold().key().key());
+            possible.map_err(|error| (None, error))?;
+        }
         let mut targets = Vec::with_capacity(self.parts.len());
         for part in &self.parts {
             match part.target(lease, now, until) {
@@ -81,13 +86,27 @@ impl Together {
         let refused = is_no && self.sent.is_answered();
         self.note(refused);
         match acquired.map_err(|(which, failure)| (which, failure.into()))? {
-            AllAcquired::Granted => self.take_in(lease).map_err(|error| (None, error)),
+            AllAcquired::Granted => {
+                let acknowledged = self.acknowledged(until).await;
+                acknowledged.map_err(|error| (None, error))?;
+                self.take_in(lease).map_err(|error| (None, error))
+            }
             AllAcquired::Busy(which, ttl) => Ok(AllTaken::Busy(which, ttl)),
             AllAcquired::Gone(which) => {
                 core.lose(self.parts[which].hold(), LostReason::NotOurs);
                 Ok(gone(&self.parts[which]))
             }
         }
+    }
+
+    /// Waits for the replicas behind the grant of all of them.
+    async fn acknowledged(&mut self, until: Moment) -> Result<(), Error> {
+        if self.session.core().server.ack().is_off() {
+            return Ok(());
+        }
+        let mut parts: Vec<&mut Acquiring> = self.parts.iter_mut().collect();
+        // Boxed: it is large, and part of every acquire otherwise.
+        Box::pin(acknowledge(&mut parts, until)).await
     }
 
     async fn send(

@@ -1,0 +1,340 @@
+//! Waiting until a master's replicas have what it granted.
+//!
+//! `WAIT` keeps everybody behind it on its connection waiting, so it has one of its own. There it
+//! covers what that connection wrote: a write that changes nothing goes before it, and comes behind
+//! everything that the master executed for others until then. So one `WAIT` serves all whose locks
+//! were granted before it left, and no caller's command stands behind it.
+
+mod replicas;
+mod round;
+mod setting;
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use self::round::{Count, Outcome, Rounds, Wish};
+use super::connection::{Connection, Slot};
+use super::failure::Failure;
+use super::node::Node;
+use crate::clock::{Clock, Moment};
+
+pub(super) use replicas::Followers;
+pub(crate) use round::Touch;
+pub use setting::{ReplicaAck, Replicas};
+
+/// Asks one server for its replicas' acknowledgements.
+#[derive(Default)]
+pub(super) struct Acker {
+    slot: Slot,
+    rounds: Rounds,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// When the replicas were last counted.
+    counted: Option<Moment>,
+    /// The server does not know the command, and where that was.
+    unknown: Option<(Connection, Failure)>,
+    behind: Option<Behind>,
+}
+
+/// Not all replicas acknowledged in time.
+#[derive(Clone, Copy)]
+struct Behind {
+    /// So many did.
+    acknowledged: u32,
+    /// More are not waited for before this.
+    until: Moment,
+    pause: Duration,
+}
+
+/// Why a lock does not count as acknowledged.
+#[derive(Debug)]
+pub(crate) enum Unacknowledged {
+    /// The server does not do it, now or later.
+    Refused(Failure),
+    TooFew {
+        acknowledged: u32,
+        required: u32,
+        /// What else is to be said of it.
+        cause: Option<String>,
+    },
+}
+
+impl Unacknowledged {
+    /// The server is no part of the deployment any more.
+    pub(super) fn left() -> Self {
+        Self::TooFew {
+            acknowledged: 0,
+            required: 1,
+            cause: Some(SWITCHED.to_owned()),
+        }
+    }
+}
+
+/// What is written and has to be acknowledged.
+pub(crate) struct Written<'a> {
+    pub(crate) touch: Touch,
+    /// Where it was written.
+    pub(crate) on: &'a Connection,
+}
+
+impl Acker {
+    /// Closes the connection once nobody waits for an answer on it.
+    pub(super) fn disconnect(&self) {
+        self.slot.clear();
+        self.rounds.clear();
+    }
+
+    /// Why it is known that this server acknowledges nothing.
+    pub(super) fn refusal(&self, of: &Connection) -> Option<Failure> {
+        let known = self.known.lock();
+        let (on, failure) = known.unknown.as_ref()?;
+        on.leads_where(of).then(|| failure.clone())
+    }
+}
+
+impl Node {
+    /// Waits until the replicas have what was written, as `ack` says, up to `until`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancelling it leaves a command that changes nothing.
+    pub(super) async fn acknowledge(
+        &self,
+        ack: ReplicaAck,
+        written: Written<'_>,
+        clock: &Clock,
+        until: Moment,
+    ) -> Result<(), Unacknowledged> {
+        let began = clock.now();
+        let left = until.since(began);
+        let (replicas, disk, timeout) = match ack {
+            ReplicaAck::Off => return Ok(()),
+            ReplicaAck::BestEffort { timeout } => {
+                let count = self.expected(&written, began, timeout.min(left)).await;
+                (Replicas::Count(count), None, timeout)
+            }
+            ReplicaAck::Require { replicas, timeout } => (replicas, None, timeout),
+            ReplicaAck::RequireAof {
+                local,
+                replicas,
+                timeout,
+            } => (replicas, Some(local), timeout),
+        };
+        if replicas == Replicas::Count(0) && disk != Some(true) {
+            return Ok(());
+        }
+        let wish = Wish {
+            replicas,
+            disk,
+            timeout,
+        };
+        let limit = timeout.min(left);
+        let asked = tokio::time::timeout(limit, self.ask(&written, wish, clock, limit)).await;
+        let outcome = asked.unwrap_or_else(|_| {
+            if self.acker().rounds.is_silent(clock.now(), timeout + SLACK) {
+                self.acker().disconnect();
+            }
+            Err(Failure::Silent(limit))
+        });
+        if let Err(failure) = &outcome
+            && is_unknown_command(failure)
+        {
+            self.note_unknown(written.on, failure);
+        }
+        if ack.is_required() {
+            return judge(outcome, replicas);
+        }
+        self.learn(&outcome, replicas, clock.now());
+        Ok(())
+    }
+
+    async fn ask(
+        &self,
+        written: &Written<'_>,
+        wish: Wish,
+        clock: &Clock,
+        limit: Duration,
+    ) -> Outcome {
+        let acker = self.acker();
+        let mut is_first = true;
+        loop {
+            let connection = self.ack_connection(written.on, limit).await?;
+            let round = acker.rounds.join(&connection, &written.touch, wish, clock);
+            let outcome = round.await;
+            if outcome.as_ref().is_err_and(Failure::is_ambiguous) {
+                acker.slot.remove(&connection);
+                // It may have been closed for having been idle.
+                if std::mem::replace(&mut is_first, false) {
+                    continue;
+                }
+            }
+            if !written.on.is_current() || !connection.is_current() {
+                return Err(Failure::Unsent(SWITCHED.into()));
+            }
+            return outcome;
+        }
+    }
+
+    /// A connection of its own to the server where that was written.
+    async fn ack_connection(
+        &self,
+        on: &Connection,
+        limit: Duration,
+    ) -> Result<Connection, Failure> {
+        let acker = self.acker();
+        if !on.is_current() {
+            return Err(Failure::Unsent(SWITCHED.into()));
+        }
+        for _ in 0..2 {
+            // Boxed: what opens a connection is large.
+            let opening = Box::pin(self.source().open_own(limit));
+            let connection = acker.slot.get(opening).await?;
+            if connection.leads_where(on) {
+                return Ok(connection);
+            }
+            acker.slot.remove(&connection);
+        }
+        // Nobody's lock is written there from now on.
+        self.abandon(on);
+        Err(Failure::Unsent(SWITCHED.into()))
+    }
+
+    /// How many replicas may be expected to acknowledge.
+    async fn expected(&self, written: &Written<'_>, now: Moment, limit: Duration) -> u32 {
+        let acker = self.acker();
+        if acker.refusal(written.on).is_some() {
+            return 0;
+        }
+        let is_due = {
+            let mut known = acker.known.lock();
+            let is_due = known.counted.is_none_or(|at| now.since(at) >= A_SECOND);
+            if is_due {
+                // One looks for all.
+                known.counted = Some(now);
+            }
+            is_due
+        };
+        let identity = self.source().identity();
+        if is_due {
+            let look = async {
+                let connection = self.ack_connection(written.on, limit).await?;
+                connection.send(&replicas::question(), limit).await
+            };
+            match tokio::time::timeout(limit, look).await {
+                Ok(Ok(info)) => identity.count_replicas(&info),
+                failed => tracing::debug!(?failed, "the replicas could not be counted"),
+            }
+        }
+        let following = identity.replicas();
+        match acker.known.lock().behind {
+            Some(behind) if now < behind.until => following.min(behind.acknowledged),
+            _ => following,
+        }
+    }
+
+    /// Takes in how many acknowledged, so that those who do not are not waited for each time.
+    fn learn(&self, outcome: &Outcome, replicas: Replicas, now: Moment) {
+        let mut known = self.acker().known.lock();
+        let (acknowledged, required) = match outcome {
+            Ok(count) => (count.acknowledged, count.required),
+            Err(_) => (0, replicas.of(0)),
+        };
+        let before = known.behind;
+        if acknowledged >= required {
+            // Who was not waited for may be behind as before.
+            if before.is_some_and(|before| required > before.acknowledged) {
+                known.behind = None;
+                tracing::debug!(
+                    server = self.address(),
+                    acknowledged,
+                    "the replicas acknowledge again"
+                );
+            }
+            return;
+        }
+        // The others of a round learn the same.
+        if before.is_some_and(|before| now < before.until && acknowledged >= before.acknowledged) {
+            return;
+        }
+        let pause = before.map_or(A_SECOND, |before| (before.pause * 2).min(HALF_A_MINUTE));
+        known.behind = Some(Behind {
+            acknowledged,
+            until: now + pause,
+            pause,
+        });
+        drop(known);
+        let is_news = before.is_none();
+        let failure = outcome.as_ref().err();
+        if is_news && !failure.is_some_and(is_unknown_command) {
+            tracing::warn!(
+                server = self.address(),
+                acknowledged,
+                expected = required,
+                ?failure,
+                "replicas do not acknowledge locks in time; locks are granted all the same"
+            );
+        }
+    }
+
+    fn note_unknown(&self, on: &Connection, failure: &Failure) {
+        let mut known = self.acker().known.lock();
+        let is_news = !known.unknown.as_ref().is_some_and(|(at, _)| at.leads_where(on));
+        known.unknown = Some((on.clone(), failure.clone()));
+        drop(known);
+        if is_news {
+            tracing::warn!(
+                server = self.address(),
+                ?failure,
+                "the server does not know the command that waits for replicas"
+            );
+        }
+    }
+}
+
+fn judge(outcome: Outcome, replicas: Replicas) -> Result<(), Unacknowledged> {
+    match outcome {
+        Ok(count) if count.is_enough() => Ok(()),
+        Ok(Count {
+            acknowledged,
+            required,
+            is_off_disk,
+        }) => Err(Unacknowledged::TooFew {
+            acknowledged,
+            required,
+            cause: is_off_disk.then(|| "the master has it not on disk".to_owned()),
+        }),
+        Err(failure @ Failure::Refused { .. }) if !failure.passes() => {
+            Err(Unacknowledged::Refused(failure))
+        }
+        Err(failure) => Err(Unacknowledged::TooFew {
+            acknowledged: 0,
+            required: replicas.of(0),
+            cause: Some(match failure {
+                Failure::Broken(cause) | Failure::Unsent(cause) => cause.to_string(),
+                Failure::Refused { code, message } => format!("{code} {message}"),
+                Failure::Silent(_) => "no answer in time".to_owned(),
+            }),
+        }),
+    }
+}
+
+/// A proxy in between, or a server before 7.2 that is asked for its disk.
+fn is_unknown_command(failure: &Failure) -> bool {
+    let Failure::Refused { code, message } = failure else {
+        return false;
+    };
+    let message = message.to_lowercase();
+    let says = |words| message.contains(words);
+    code == "ERR" && (says("unknown") || says("unsupported") || says("not supported"))
+}
+
+const SWITCHED: &str = "another server has become the master";
+
+const A_SECOND: Duration = Duration::from_secs(1);
+const HALF_A_MINUTE: Duration = Duration::from_secs(30);
+/// Servers look at the end of a `WAIT` ten times a second.
+const SLACK: Duration = Duration::from_millis(500);

@@ -1,0 +1,238 @@
+//! One `WAIT` for all who came before it was sent; those who come meanwhile share the next one.
+//!
+//! There is no timer in here: a round may be begun by a caller whose runtime ends, and go on with
+//! another's. Whoever waits for a round limits that.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
+use parking_lot::Mutex;
+use redis::{Cmd, Value};
+
+use super::replicas::{self, Followers};
+use super::setting::Replicas;
+use crate::clock::{Clock, Moment};
+use crate::server::connection::Connection;
+use crate::server::failure::Failure;
+
+/// A write that changes nothing, by its digest or whole. Answered with 1 if it did write.
+pub(crate) type Touch = Arc<dyn Fn(bool) -> Cmd + Send + Sync>;
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wish {
+    pub(super) replicas: Replicas,
+    /// On disk, and the master's own too if that is true.
+    pub(super) disk: Option<bool>,
+    pub(super) timeout: Duration,
+}
+
+/// Who acknowledged.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Count {
+    pub(super) acknowledged: u32,
+    pub(super) required: u32,
+    /// The master's own disk was waited for, and has it not.
+    pub(super) is_off_disk: bool,
+}
+
+impl Count {
+    pub(super) fn is_enough(&self) -> bool {
+        self.acknowledged >= self.required && !self.is_off_disk
+    }
+}
+
+pub(super) type Outcome = Result<Count, Failure>;
+
+/// The rounds of one server, one under way at a time.
+#[derive(Default)]
+pub(super) struct Rounds {
+    last: Mutex<Option<Round>>,
+    /// Since when the latest round waits for its answer.
+    asked: Arc<Mutex<Option<Moment>>>,
+}
+
+/// A round, as those who wait for it share it.
+#[derive(Clone)]
+struct Round {
+    connection: Connection,
+    /// `None` once it has begun: what was written after that is not covered.
+    touches: Arc<Mutex<Option<Vec<Touch>>>>,
+    outcome: Shared<BoxFuture<'static, Outcome>>,
+}
+
+impl Rounds {
+    /// What becomes of the next round that begins on this connection.
+    pub(super) fn join(
+        &self,
+        connection: &Connection,
+        touch: &Touch,
+        wish: Wish,
+        clock: &Clock,
+    ) -> impl Future<Output = Outcome> + use<> {
+        let mut last = self.last.lock();
+        let before = last.as_ref().filter(|it| it.connection.is(connection));
+        if let Some(round) = before
+            && let Some(touches) = &mut *round.touches.lock()
+        {
+            // One is enough; the others are for a lock that is gone before its turn.
+            if touches.len() < SPARE {
+                touches.push(touch.clone());
+            }
+            return round.outcome.clone();
+        }
+        let before = before.map(|round| round.outcome.clone());
+        let touches = Arc::new(Mutex::new(Some(vec![touch.clone()])));
+        let outcome = {
+            let (connection, touches) = (connection.clone(), touches.clone());
+            let (asked, clock) = (self.asked.clone(), clock.clone());
+            async move {
+                if let Some(before) = before {
+                    // Driven by us, if nobody is left who waits for it.
+                    let _ = before.await;
+                }
+                let touches = touches.lock().take().unwrap_or_default();
+                *asked.lock() = Some(clock.now());
+                let outcome = run(&connection, &touches, wish).await;
+                *asked.lock() = None;
+                outcome
+            }
+        };
+        let outcome = outcome.boxed().shared();
+        *last = Some(Round {
+            connection: connection.clone(),
+            touches,
+            outcome: outcome.clone(),
+        });
+        outcome
+    }
+
+    /// Whether the round that is under way has had no answer for longer than this.
+    pub(super) fn is_silent(&self, now: Moment, limit: Duration) -> bool {
+        self.asked.lock().is_some_and(|since| now.since(since) > limit)
+    }
+
+    /// Lets go of the connection.
+    pub(super) fn clear(&self) {
+        *self.last.lock() = None;
+    }
+}
+
+/// Writes something and waits for what that is worth.
+async fn run(connection: &Connection, touches: &[Touch], wish: Wish) -> Outcome {
+    let limit = wish.timeout;
+    let first = touches.first().map(|touch| touch(false));
+    let first = first.ok_or_else(gone)?;
+    // In this order: commands of one connection are executed as they were sent.
+    let (mut touched, required, mut answer) = match wish.replicas {
+        Replicas::Count(count) => {
+            let wait = wait(count, wish);
+            let (touched, answer) =
+                tokio::join!(connection.ask(&first, limit), connection.ask(&wait, limit));
+            (touched, count, Some(answer))
+        }
+        share => {
+            let info = replicas::question();
+            let (touched, info) =
+                tokio::join!(connection.ask(&first, limit), connection.ask(&info, limit));
+            let followers = Followers::read(&info?);
+            let connected = followers.map_or(0, |followers| followers.connected);
+            if connected == 0 && wish.disk != Some(true) {
+                return Ok(Count {
+                    acknowledged: 0,
+                    required: share.of(0),
+                    is_off_disk: false,
+                });
+            }
+            (touched, share.of(connected), None)
+        }
+    };
+    if !has_written(&touched) {
+        // Its answer is worth nothing.
+        answer = None;
+        touched = write(connection, touches, touched, limit).await;
+        if !has_written(&touched) {
+            return Err(touched.err().unwrap_or_else(gone));
+        }
+    }
+    let answer = match answer {
+        Some(answer) => answer?,
+        None => connection.ask(&wait(required, wish), limit).await?,
+    };
+    read(&answer, required, wish).ok_or_else(|| {
+        let text: String = format!("{answer:?}").chars().take(100).collect();
+        Failure::Broken(format!("unexpected answer: {text}").into())
+    })
+}
+
+/// Writes, after the first attempt did not.
+async fn write(
+    connection: &Connection,
+    touches: &[Touch],
+    mut touched: Result<Value, Failure>,
+    limit: Duration,
+) -> Result<Value, Failure> {
+    for (place, touch) in touches.iter().enumerate() {
+        if place > 0 {
+            touched = connection.ask(&touch(false), limit).await;
+        }
+        if matches!(&touched, Err(Failure::Refused { code, .. }) if code == "NOSCRIPT") {
+            touched = connection.ask(&touch(true), limit).await;
+        }
+        if has_written(&touched) || touched.is_err() {
+            break;
+        }
+    }
+    touched
+}
+
+fn has_written(touched: &Result<Value, Failure>) -> bool {
+    matches!(touched, Ok(Value::Int(1)))
+}
+
+fn gone() -> Failure {
+    Failure::Unsent("the lock is gone already".into())
+}
+
+fn wait(replicas: u32, wish: Wish) -> Cmd {
+    // It shall say who acknowledged before its callers are tired of it.
+    let margin = (wish.timeout / 4).min(MARGIN);
+    let patience = (wish.timeout - margin).as_millis().max(1) as u64;
+    let mut wait = match wish.disk {
+        None => redis::cmd("WAIT"),
+        Some(local) => {
+            let mut wait = redis::cmd("WAITAOF");
+            wait.arg(u8::from(local));
+            wait
+        }
+    };
+    wait.arg(replicas).arg(patience);
+    wait
+}
+
+fn read(answer: &Value, required: u32, wish: Wish) -> Option<Count> {
+    let number = |value: &Value| match value {
+        Value::Int(number) => u32::try_from(*number).ok(),
+        _ => None,
+    };
+    let (local, acknowledged) = match (wish.disk, answer) {
+        (None, answer) => (1, number(answer)?),
+        (Some(_), Value::Array(both)) => match &both[..] {
+            [local, replicas] => (number(local)?, number(replicas)?),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    Some(Count {
+        acknowledged,
+        required,
+        is_off_disk: wish.disk == Some(true) && local == 0,
+    })
+}
+
+/// So many locks of one round are remembered.
+const SPARE: usize = 8;
+
+const MARGIN: Duration = Duration::from_millis(100);
