@@ -177,7 +177,8 @@ impl ClientBuilder {
             if let (false, Some(pool)) = (self.has_address() || ack.is_off(), &self.pool)
                 && pool.status().max_size < 3
             {
-                let why = "without a url and with replica_ack it must have room for three connections";
+                let why =
+                    "without a url and with replica_ack it must have room for three connections";
                 return Err(Error::invalid("pool", why.to_owned()));
             }
         }

@@ -185,12 +185,7 @@ impl Caller<'_> {
     }
 
     /// Takes in what another owner of this client handed over, if it is a grant still.
-    async fn take_in(
-        &self,
-        place: &Place,
-        contest: &mut Contest,
-        handed: Handed,
-    ) -> Result<Step> {
+    async fn take_in(&self, place: &Place, contest: &mut Contest, handed: Handed) -> Result<Step> {
         let mut acquiring = Acquiring::handed(self.session, handed);
         let until = self.until(self.core().clock.now());
         self.promise(place, until);

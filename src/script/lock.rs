@@ -9,9 +9,7 @@ use super::{Arg, Call, Script, unexpected};
 use crate::clock::Moment;
 use crate::key::LockKey;
 use crate::lease;
-use crate::server::{
-    Allotted, Connection, Failure, Sent, Server, Touch, Unacknowledged, Written,
-};
+use crate::server::{Allotted, Connection, Failure, Sent, Server, Touch, Unacknowledged, Written};
 
 /// What an acquire came to.
 #[derive(Debug)]
@@ -193,16 +191,14 @@ pub(crate) async fn settle(
 /// See `lua/lock/touch.lua`.
 pub(crate) async fn acknowledge(
     server: &Server,
-    key: &Arc<LockKey>,
-    field: String,
+    key: &LockKey,
+    field: &str,
     on: &Connection,
     until: Moment,
 ) -> Result<(), Unacknowledged> {
     static SCRIPT: LazyLock<Script> =
         LazyLock::new(|| Script::new(include_str!("../../lua/lock/touch.lua")));
-    let key = key.clone();
-    let touch: Touch =
-        Arc::new(move |whole| SCRIPT.command(whole, &[key.key()], &[Arg::Text(&field)]));
+    let touch: Touch = Arc::new(SCRIPT.command(true, &[key.key()], &[Arg::Text(field)]));
     server.acknowledge(Written { touch, on }, until).await
 }
 

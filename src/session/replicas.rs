@@ -92,7 +92,7 @@ pub(super) async fn acknowledge(
     }
     let key = first.hold.key().clone();
     let field = core.field(&first.hold);
-    let acknowledged = script::acknowledge(&core.server, &key, field, &on, until).await;
+    let acknowledged = script::acknowledge(&core.server, &key, &field, &on, until).await;
     let Err(unacknowledged) = acknowledged else {
         return Ok(());
     };

@@ -17,6 +17,7 @@ mod multi_lock;
 mod red_lock;
 mod redisson_driver;
 mod regressions;
+mod replicas;
 mod sentinel;
 mod settings;
 mod support;

@@ -5,6 +5,7 @@
 //! everything that the master executed for others until then. So one `WAIT` serves all whose locks
 //! were granted before it left, and no caller's command stands behind it.
 
+mod deployment;
 mod replicas;
 mod round;
 mod setting;
@@ -241,6 +242,8 @@ impl Node {
         let mut known = self.acker().known.lock();
         let (acknowledged, required) = match outcome {
             Ok(count) => (count.acknowledged, count.required),
+            // That says nothing of the replicas.
+            Err(failure) if failure.passes() || matches!(failure, Failure::Unsent(_)) => return,
             Err(_) => (0, replicas.of(0)),
         };
         let before = known.behind;
@@ -282,7 +285,10 @@ impl Node {
 
     fn note_unknown(&self, on: &Connection, failure: &Failure) {
         let mut known = self.acker().known.lock();
-        let is_news = !known.unknown.as_ref().is_some_and(|(at, _)| at.leads_where(on));
+        let is_news = !known
+            .unknown
+            .as_ref()
+            .is_some_and(|(at, _)| at.leads_where(on));
         known.unknown = Some((on.clone(), failure.clone()));
         drop(known);
         if is_news {

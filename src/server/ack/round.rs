@@ -3,7 +3,7 @@
 //! There is no timer in here: a round may be begun by a caller whose runtime ends, and go on with
 //! another's. Whoever waits for a round limits that.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -17,8 +17,9 @@ use crate::clock::{Clock, Moment};
 use crate::server::connection::Connection;
 use crate::server::failure::Failure;
 
-/// A write that changes nothing, by its digest or whole. Answered with 1 if it did write.
-pub(crate) type Touch = Arc<dyn Fn(bool) -> Cmd + Send + Sync>;
+/// A write that changes nothing; answered with 1 if it did write. Sent as it is, with the text of its
+/// script: one that the server did not know would leave the `WAIT` behind it worth nothing.
+pub(crate) type Touch = Arc<Cmd>;
 
 /// What is waited for.
 #[derive(Clone, Copy, Debug)]
@@ -58,8 +59,9 @@ pub(super) struct Rounds {
 #[derive(Clone)]
 struct Round {
     connection: Connection,
-    /// `None` once it has begun: what was written after that is not covered.
-    touches: Arc<Mutex<Option<Vec<Touch>>>>,
+    /// One of each caller, as long as it waits. `None` once it has begun: what was written after that
+    /// is not covered.
+    touches: Arc<Mutex<Option<Vec<Weak<Cmd>>>>>,
     outcome: Shared<BoxFuture<'static, Outcome>>,
 }
 
@@ -77,14 +79,14 @@ impl Rounds {
         if let Some(round) = before
             && let Some(touches) = &mut *round.touches.lock()
         {
-            // One is enough; the others are for a lock that is gone before its turn.
-            if touches.len() < SPARE {
-                touches.push(touch.clone());
+            if touches.len() == touches.capacity() {
+                touches.retain(|touch| touch.strong_count() > 0);
             }
+            touches.push(Arc::downgrade(touch));
             return round.outcome.clone();
         }
         let before = before.map(|round| round.outcome.clone());
-        let touches = Arc::new(Mutex::new(Some(vec![touch.clone()])));
+        let touches = Arc::new(Mutex::new(Some(vec![Arc::downgrade(touch)])));
         let outcome = {
             let (connection, touches) = (connection.clone(), touches.clone());
             let (asked, clock) = (self.asked.clone(), clock.clone());
@@ -111,7 +113,9 @@ impl Rounds {
 
     /// Whether the round that is under way has had no answer for longer than this.
     pub(super) fn is_silent(&self, now: Moment, limit: Duration) -> bool {
-        self.asked.lock().is_some_and(|since| now.since(since) > limit)
+        self.asked
+            .lock()
+            .is_some_and(|since| now.since(since) > limit)
     }
 
     /// Lets go of the connection.
@@ -121,10 +125,11 @@ impl Rounds {
 }
 
 /// Writes something and waits for what that is worth.
-async fn run(connection: &Connection, touches: &[Touch], wish: Wish) -> Outcome {
+async fn run(connection: &Connection, touches: &[Weak<Cmd>], wish: Wish) -> Outcome {
     let limit = wish.timeout;
-    let first = touches.first().map(|touch| touch(false));
-    let first = first.ok_or_else(gone)?;
+    // Whoever is gone gives its lock back.
+    let mut touches = touches.iter().filter_map(Weak::upgrade);
+    let first = touches.next().ok_or_else(gone)?;
     // In this order: commands of one connection are executed as they were sent.
     let (mut touched, required, mut answer) = match wish.replicas {
         Replicas::Count(count) => {
@@ -149,13 +154,14 @@ async fn run(connection: &Connection, touches: &[Touch], wish: Wish) -> Outcome 
             (touched, share.of(connected), None)
         }
     };
-    if !has_written(&touched) {
+    while !has_written(&touched) {
         // Its answer is worth nothing.
         answer = None;
-        touched = write(connection, touches, touched, limit).await;
-        if !has_written(&touched) {
+        // The server may not have that one's key any more.
+        let Some(next) = touches.next() else {
             return Err(touched.err().unwrap_or_else(gone));
-        }
+        };
+        touched = connection.ask(&next, limit).await;
     }
     let answer = match answer {
         Some(answer) => answer?,
@@ -165,27 +171,6 @@ async fn run(connection: &Connection, touches: &[Touch], wish: Wish) -> Outcome 
         let text: String = format!("{answer:?}").chars().take(100).collect();
         Failure::Broken(format!("unexpected answer: {text}").into())
     })
-}
-
-/// Writes, after the first attempt did not.
-async fn write(
-    connection: &Connection,
-    touches: &[Touch],
-    mut touched: Result<Value, Failure>,
-    limit: Duration,
-) -> Result<Value, Failure> {
-    for (place, touch) in touches.iter().enumerate() {
-        if place > 0 {
-            touched = connection.ask(&touch(false), limit).await;
-        }
-        if matches!(&touched, Err(Failure::Refused { code, .. }) if code == "NOSCRIPT") {
-            touched = connection.ask(&touch(true), limit).await;
-        }
-        if has_written(&touched) || touched.is_err() {
-            break;
-        }
-    }
-    touched
 }
 
 fn has_written(touched: &Result<Value, Failure>) -> bool {
@@ -231,8 +216,5 @@ fn read(answer: &Value, required: u32, wish: Wish) -> Option<Count> {
         is_off_disk: wish.disk == Some(true) && local == 0,
     })
 }
-
-/// So many locks of one round are remembered.
-const SPARE: usize = 8;
 
 const MARGIN: Duration = Duration::from_millis(100);

@@ -245,6 +245,10 @@ const REVIEWED: [(&str, &str); 11] = [
         "f2da155f522b039224f4541f9effd9e1bfc99398",
     ),
     (
+        "lua/lock/touch.lua",
+        "fddd233ba37c3aab61cc3692f2a80271967a9c1d",
+    ),
+    (
         "lua/lock/transfer.lua",
         "e0c48ec221628f02ea2277f22c334bf6fd5335ed",
     ),

@@ -1,0 +1,56 @@
+//! Locks that count as granted when a master's replicas have them.
+
+mod aof;
+mod best_effort;
+mod cancelled;
+mod hand_over;
+mod members;
+mod promotion;
+mod refusals;
+mod required;
+mod sharing;
+
+use std::time::Duration;
+
+use lockdog::{Client, ClientBuilder, Error, NotReplicated, ReplicaAck, Replicas};
+
+use crate::support::Replicated;
+
+/// A client of this master that requires an acknowledgement, within half a second.
+async fn requiring(all: &Replicated, replicas: Replicas) -> Client {
+    let ack = ReplicaAck::Require {
+        replicas,
+        timeout: TIMEOUT,
+    };
+    build(Client::builder().url(all.master.url()).replica_ack(ack)).await
+}
+
+/// A client of this master that waits for replicas if they are there, for half a second.
+async fn best_effort(all: &Replicated) -> Client {
+    let ack = ReplicaAck::BestEffort { timeout: TIMEOUT };
+    build(Client::builder().url(all.master.url()).replica_ack(ack)).await
+}
+
+async fn build(builder: ClientBuilder) -> Client {
+    builder.build().await.expect("it runs")
+}
+
+/// What an acquire failed with.
+fn not_replicated<T: std::fmt::Debug>(outcome: lockdog::Result<T>) -> NotReplicated {
+    match outcome {
+        Err(Error::NotReplicated(failed)) => failed,
+        other => panic!("it came to {other:?}"),
+    }
+}
+
+fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+const TIMEOUT: Duration = Duration::from_millis(500);
+
+/// A safety net for what takes milliseconds on an idle machine.
+const SOON: Duration = Duration::from_secs(30);
+
+/// A busy machine's share in what was to take no time.
+const SLACK: Duration = Duration::from_secs(2);

@@ -1,0 +1,97 @@
+//! Locks that count as granted when they are on disk.
+
+use lockdog::{Client, Error, ReplicaAck, Replicas};
+
+use super::{SOON, build, ms, not_replicated};
+use crate::support::{Binary, Replicated};
+
+async fn client(all: &Replicated, local: bool, replicas: u32) -> Client {
+    let ack = ReplicaAck::RequireAof {
+        local,
+        replicas: Replicas::Count(replicas),
+        timeout: ms(3000),
+    };
+    build(Client::builder().url(all.master.url()).replica_ack(ack)).await
+}
+
+/// Issue 6: "also AOF (WAITAOF) on servers that know it".
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_is_on_the_disks_that_were_asked_for() {
+    let on_disk = |server: crate::support::server::ServerBuilder| {
+        let server = server.arg("--appendonly", "yes");
+        let server = server.arg("--appendfsync", "always");
+        server.binary(Binary::Valkey9)
+    };
+    let all = Replicated::start_with(1, on_disk).await;
+    for (local, replicas) in [(true, 0), (true, 1), (false, 1)] {
+        let client = client(&all, local, replicas).await;
+        let guard = client.lock("l").lock().await.unwrap();
+        guard.unlock().await.unwrap();
+    }
+    assert!(all.calls(["waitaof"]).await[0] >= 3);
+    // Two are not there.
+    let failed = not_replicated(client(&all, true, 2).await.lock("l").try_lock().await);
+    assert_eq!((failed.acknowledged(), failed.required()), (1, 2));
+    assert!(!all.redis.exists("l").await);
+    // The replica keeps nothing on its disk any more.
+    let replica = all.replicas[0].redis().await;
+    replica.cmd(&["CONFIG", "SET", "appendonly", "no"]).await;
+    let failed = not_replicated(client(&all, true, 1).await.lock("l").try_lock().await);
+    assert_eq!((failed.acknowledged(), failed.required()), (0, 1));
+    assert!(!all.redis.exists("l").await);
+}
+
+/// The master is asked for what it cannot do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_without_a_file_to_append_to_refuses() {
+    let all = Replicated::start_on(Binary::Valkey9, 0).await;
+    let client = client(&all, true, 0).await;
+    let error = client.lock("l").lock().await.unwrap_err();
+    assert!(matches!(error, Error::Refused { .. }), "{error:?}");
+    assert!(
+        error.to_string().contains("appendonly is disabled"),
+        "{error}"
+    );
+    assert!(!all.redis.exists("l").await);
+}
+
+/// Servers before 7.2.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_does_not_know_waitaof_says_so() {
+    for binary in [Binary::Redis7, Binary::Redis62] {
+        let all = Replicated::start_on(binary, 1).await;
+        let client = client(&all, false, 1).await;
+        for _ in 0..3 {
+            let error = client.lock("l").lock().await.unwrap_err();
+            assert!(matches!(error, Error::Refused { .. }), "{error:?}");
+            assert!(error.to_string().contains("WAITAOF"), "{error}");
+            assert!(!error.is_retriable() && !all.redis.exists("l").await);
+        }
+    }
+}
+
+/// Since Redis 7.2, WAIT looks at what its own connection wrote; before, at what it sent. Each of them
+/// tells a replica that has a lock from one that has not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_every_server_a_replica_that_stands_still_acknowledges_nothing() {
+    for binary in [Binary::Redis62, Binary::Redis7, Binary::Valkey9] {
+        let all = Replicated::start_on(binary, 1).await;
+        let client = super::requiring(&all, Replicas::Count(1)).await;
+        client
+            .lock("l")
+            .lock()
+            .await
+            .unwrap()
+            .unlock()
+            .await
+            .unwrap();
+        all.replicas[0].pause();
+        for _ in 0..2 {
+            let failed = not_replicated(client.lock("l").try_lock().await);
+            assert_eq!(failed.acknowledged(), 0, "{binary:?}");
+        }
+        all.replicas[0].resume();
+        let guard = client.lock("l").try_lock().wait(SOON).await.unwrap();
+        guard.unwrap().unlock().await.unwrap();
+    }
+}

@@ -1,0 +1,141 @@
+//! What is done if it can be: a lock that replicas have, if they are there.
+
+use std::time::Instant;
+
+use lockdog::{Client, ReplicaAck};
+
+use super::{SLACK, SOON, TIMEOUT, best_effort, build, ms};
+use crate::support::{Logs, Replicated, Sentinels, eventually, logs, timed};
+
+/// Issue 6.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_is_on_the_replica_when_it_is_granted() {
+    let all = Replicated::start(1).await;
+    let client = best_effort(&all).await;
+    let replica = all.replicas[0].redis().await;
+    for round in 0..50 {
+        let name = format!("l{round}");
+        let guard = client.lock(&name).lock().await.unwrap();
+        assert!(replica.exists(&name).await, "{name}");
+        guard.unlock().await.unwrap();
+    }
+}
+
+/// Issue 6: who does not acknowledge costs one acquire its time, and not every one.
+#[test]
+fn a_replica_that_stands_still_is_waited_for_seldom_and_told_of_once() {
+    logs::alone(
+        "replicas::best_effort::a_replica_that_stands_still_is_waited_for_seldom_and_told_of_once",
+        async {
+            let logs = Logs::of_this_process();
+            let all = Replicated::start(1).await;
+            let client = best_effort(&all).await;
+            let lock = client.lock("l");
+            lock.lock().await.unwrap().unlock().await.unwrap();
+            all.replicas[0].pause();
+            let began = Instant::now();
+            let mut slow = 0;
+            while began.elapsed() < ms(6000) {
+                let (guard, took) = timed(async { lock.lock().await }).await;
+                assert!(took < TIMEOUT + SLACK, "{took:?}");
+                slow += u32::from(took > TIMEOUT / 2);
+                guard.unwrap().unlock().await.unwrap();
+            }
+            // At once, perhaps once more before it counts as silent, and after pauses that grow.
+            assert!((1..=3).contains(&slow), "{slow} acquires waited");
+            let told = |text: &str| {
+                let lines = logs.lines();
+                lines.iter().filter(|line| line.text.contains(text)).count()
+            };
+            assert_eq!(told("replicas do not acknowledge locks in time"), 1);
+            all.replicas[0].resume();
+            let replica = all.replicas[0].redis().await;
+            eventually(SOON * 2, "it is waited for again", async || {
+                let guard = lock.lock().await.unwrap();
+                let is_there = replica.exists("l").await;
+                guard.unlock().await.unwrap();
+                is_there && told("the replicas acknowledge again") == 1
+            })
+            .await;
+        },
+    );
+}
+
+/// Issue 6: no round trip for nothing, and replicas that come later are found.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_replicas_nothing_is_waited_for_until_there_are_some() {
+    let all = Replicated::start(1).await;
+    all.cut_off(0).await;
+    let client = best_effort(&all).await;
+    let lock = client.lock("l");
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    all.redis.reset_stats().await;
+    let began = Instant::now();
+    for _ in 0..300 {
+        lock.lock().await.unwrap().unlock().await.unwrap();
+    }
+    let seconds = began.elapsed().as_secs() + 1;
+    let [waits, looks, scripts] = all.calls(["wait", "info", "evalsha"]).await;
+    assert_eq!((waits, scripts), (0, 600));
+    // The test asks once itself.
+    assert!(looks <= seconds + 1, "{looks} looks in {seconds} s");
+    all.follow(0).await;
+    eventually(SOON, "the replica is waited for", async || {
+        lock.lock().await.unwrap().unlock().await.unwrap();
+        all.calls(["wait"]).await[0] > 0
+    })
+    .await;
+}
+
+/// With two replicas, one that stands still does not keep the other from being waited for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_stands_still_leaves_the_other() {
+    let all = Replicated::start(2).await;
+    let client = best_effort(&all).await;
+    let lock = client.lock("l");
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    all.replicas[0].pause();
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    all.redis.reset_stats().await;
+    let replica = all.replicas[1].redis().await;
+    let began = Instant::now();
+    let mut rounds = 0;
+    while began.elapsed() < ms(800) {
+        let guard = lock.lock().await.unwrap();
+        assert!(replica.exists("l").await);
+        guard.unlock().await.unwrap();
+        rounds += 1;
+    }
+    assert!(rounds > 20, "{rounds} rounds in 0.8 s");
+    assert_eq!(all.calls(["wait"]).await, [rounds]);
+}
+
+/// Issue 6: the defaults.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_is_the_default_with_sentinels_and_off_with_one_server() {
+    let all = Sentinels::start().await;
+    let redis = all.servers[0].redis().await;
+    let waits = async || redis.commandstats().await.get("wait").copied();
+    let one = Client::connect(all.servers[0].url()).await.unwrap();
+    let off = Client::builder()
+        .url(all.url())
+        .replica_ack(ReplicaAck::Off);
+    for client in [one, build(off).await] {
+        client
+            .lock("l")
+            .lock()
+            .await
+            .unwrap()
+            .unlock()
+            .await
+            .unwrap();
+        assert_eq!(waits().await, None);
+    }
+    let client = Client::connect(all.url()).await.unwrap();
+    let guard = client.lock("l").lock().await.unwrap();
+    assert!(waits().await.is_some());
+    for replica in &all.servers[1..] {
+        assert!(replica.redis().await.exists("l").await);
+    }
+    guard.unlock().await.unwrap();
+}

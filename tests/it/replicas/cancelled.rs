@@ -1,0 +1,79 @@
+//! Callers that are gone while replicas are waited for.
+
+use lockdog::{Client, MultiLock, Owner, ReplicaAck, Replicas};
+
+use super::{SOON, build, ms};
+use crate::support::{Replicated, eventually};
+
+/// Invariant 6: what nobody waits for is undone, whenever its future is dropped.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_dropped_while_replicas_are_waited_for_leaves_nothing() {
+    let all = Replicated::start(1).await;
+    let ack = ReplicaAck::Require {
+        replicas: Replicas::Count(1),
+        timeout: SOON,
+    };
+    let builder = Client::builder().url(all.master.url()).replica_ack(ack);
+    let client = build(builder.command_timeout(SOON)).await;
+    client
+        .lock("l")
+        .lock()
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+    all.replicas[0].pause();
+    let both = MultiLock::new([client.lock("a"), client.lock("b")]);
+    for pause in [0, 1, 2, 3, 5, 10, 50, 200] {
+        let plain = async {
+            let _ = client.lock("l").lock().owner(&Owner::new()).await;
+        };
+        assert!(tokio::time::timeout(ms(pause), plain).await.is_err());
+        let several = async {
+            let _ = both.lock().owner(&Owner::new()).await;
+        };
+        assert!(tokio::time::timeout(ms(pause), several).await.is_err());
+        eventually(SOON, "nothing is left", async || {
+            all.redis.keys().await.is_empty()
+        })
+        .await;
+    }
+    all.replicas[0].resume();
+    client
+        .lock("l")
+        .lock()
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+    both.lock().await.unwrap().unlock().await.unwrap();
+}
+
+/// A client that ends meanwhile gives back what it was granted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shutdown_while_replicas_are_waited_for_leaves_nothing() {
+    let all = Replicated::start(1).await;
+    let ack = ReplicaAck::Require {
+        replicas: Replicas::Count(1),
+        timeout: ms(1500),
+    };
+    let client = build(Client::builder().url(all.master.url()).replica_ack(ack)).await;
+    client
+        .lock("l")
+        .lock()
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+    all.replicas[0].pause();
+    let lock = client.lock("l");
+    let waiting = tokio::spawn(async move { lock.lock().await });
+    eventually(SOON, "it was granted", async || all.redis.exists("l").await).await;
+    client.shutdown().await;
+    assert!(!all.redis.exists("l").await);
+    waiting.await.unwrap().unwrap_err();
+    assert!(!all.redis.exists("l").await);
+}

@@ -1,0 +1,147 @@
+//! A replica becomes the master without a lock that was granted: what each setting does about it.
+
+use lockdog::{Client, RedLock, ReplicaAck, Replicas};
+
+use super::{SOON, build, ms, not_replicated};
+use crate::support::{Proxy, RedisServer, Replicated, Sentinels, eventually};
+
+/// A replica that is cut off and takes its master's place at the address that clients know.
+struct Promotion {
+    all: Replicated,
+    address: Proxy,
+}
+
+impl Promotion {
+    async fn start() -> Self {
+        let all = Replicated::start(1).await;
+        let address = Proxy::start(&all.master).await;
+        Self { all, address }
+    }
+
+    async fn client(&self, ack: ReplicaAck) -> Client {
+        build(Client::builder().url(self.address.url()).replica_ack(ack)).await
+    }
+
+    async fn cut_off(&self) {
+        self.all.cut_off(0).await;
+    }
+
+    async fn promote(&mut self) {
+        let replica = self.all.replicas[0].redis().await;
+        replica.cmd(&["REPLICAOF", "NO", "ONE"]).await;
+        self.address.aim(&self.all.replicas[0]);
+        self.address.cut_all();
+    }
+}
+
+const REQUIRED: ReplicaAck = ReplicaAck::Require {
+    replicas: Replicas::Count(1),
+    timeout: super::TIMEOUT,
+};
+
+/// Issue 6: "with `Off` the double grant is shown to be possible (the test documents it)".
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_acknowledgement_an_unsynced_promotion_grants_a_lock_twice() {
+    let mut stage = Promotion::start().await;
+    let client = stage.client(ReplicaAck::Off).await;
+    let other = stage.client(ReplicaAck::Off).await;
+    stage.cut_off().await;
+    let first = client.lock("l").lock().lease(SOON).await.unwrap();
+    stage.promote().await;
+    let second = other.lock("l").try_lock().wait(ms(5000)).await.unwrap();
+    let second = second.expect("the new master knows of no holder");
+    // Both believe in it: two holders.
+    assert!(first.is_valid() && second.is_valid());
+    second.unlock().await.unwrap();
+    // The first learns of it when it asks, on a connection that is there by then.
+    assert!(!client.lock("l").is_locked().await.unwrap());
+    assert!(first.unlock().await.unwrap_err().is_lost());
+}
+
+/// Issue 6: "with `Require{1}` the acquire fails and leaves nothing".
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_a_required_acknowledgement_an_unsynced_promotion_finds_no_lock_to_forget() {
+    let mut stage = Promotion::start().await;
+    let client = stage.client(REQUIRED).await;
+    let other = stage.client(ReplicaAck::Off).await;
+    let lock = client.lock("l");
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    stage.cut_off().await;
+    let failed = not_replicated(lock.try_lock().await);
+    assert!(failed.is_undone() && !stage.all.redis.exists("l").await);
+    stage.promote().await;
+    let second = other.lock("l").try_lock().wait(ms(5000)).await.unwrap();
+    let second = second.expect("nobody holds it");
+    assert!(!lock.is_held().await.unwrap());
+    second.unlock().await.unwrap();
+    // What was acknowledged before a promotion is there after it.
+    let mut stage = Promotion::start().await;
+    let client = stage.client(REQUIRED).await;
+    let other = stage.client(ReplicaAck::Off).await;
+    let first = client.lock("l").lock().await.unwrap();
+    stage.cut_off().await;
+    stage.promote().await;
+    let second = other.lock("l").try_lock().wait(ms(500)).await;
+    assert!(second.unwrap().is_none(), "the new master knows the holder");
+    first.unlock().await.unwrap();
+}
+
+/// Issue 6: "fencing/`RedLock` as the answer": a quorum bears with an instance that forgot.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_red_lock_keeps_excluding_when_one_instance_was_promoted_without_it() {
+    let mut stage = Promotion::start().await;
+    let (second, third) = tokio::join!(RedisServer::start(), RedisServer::start());
+    let urls = [stage.address.url().to_owned(), second.url(), third.url()];
+    let lock = async || {
+        let mut locks = Vec::new();
+        for url in &urls {
+            locks.push(build(Client::builder().url(url)).await.lock("l"));
+        }
+        RedLock::new(locks).fenced()
+    };
+    let (ours, others) = (lock().await, lock().await);
+    stage.cut_off().await;
+    let guard = ours.lock().await.unwrap();
+    eventually(SOON, "all have it", async || guard.margin() == 1).await;
+    let token = guard.token().expect("it is fenced");
+    stage.promote().await;
+    assert!(!stage.all.replicas[0].redis().await.exists("l").await);
+    let busy = others.try_lock().wait(ms(1500)).await.unwrap();
+    assert!(busy.is_none() && guard.is_valid());
+    guard.unlock().await.unwrap();
+    // And the tokens of later holders are larger, whoever forgot.
+    let next = others.lock().await.unwrap();
+    assert!(next.token().expect("it is fenced") > token);
+    next.unlock().await.unwrap();
+}
+
+/// Issue 6: a lock that all replicas have outlives its master.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_acknowledged_lock_is_on_the_master_that_sentinels_promote() {
+    let all = Sentinels::start().await;
+    let ack = ReplicaAck::Require {
+        replicas: Replicas::All,
+        timeout: ms(1000),
+    };
+    let client = build(Client::builder().url(all.url()).replica_ack(ack)).await;
+    let guard = client.lock("l").lock().await.unwrap();
+    all.servers[0].kill();
+    let master = all.await_switch_from(all.servers[0].port()).await;
+    let redis = master.redis().await;
+    assert!(redis.exists("l").await);
+    eventually(SOON, "it is extended there", async || {
+        guard.remaining() > ms(29_000)
+    })
+    .await;
+    // New locks wait for the replica that is left, once it follows.
+    let lock = client.lock("m");
+    let next = lock.try_lock().wait(SOON).await.unwrap().unwrap();
+    let left = all.servers.iter().skip(1);
+    let mut there = 0;
+    for server in left {
+        there += usize::from(server.redis().await.exists("m").await);
+    }
+    assert_eq!(there, 2);
+    next.unlock().await.unwrap();
+    guard.unlock().await.unwrap();
+}

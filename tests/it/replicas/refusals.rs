@@ -1,0 +1,236 @@
+//! Servers, proxies and users that do not do what is asked, and settings that nobody could meet.
+
+use std::time::Duration;
+
+use lockdog::{Client, Error, ReplicaAck, Replicas};
+
+use super::{SLACK, SOON, TIMEOUT, build, ms, not_replicated};
+use crate::support::{Action, Direction, Proxy, Replicated, eventually, named, timed};
+
+fn require(timeout: Duration) -> ReplicaAck {
+    ReplicaAck::Require {
+        replicas: Replicas::Count(1),
+        timeout,
+    }
+}
+
+const EFFORT: ReplicaAck = ReplicaAck::BestEffort { timeout: TIMEOUT };
+
+/// Acceptance list 12: "WAIT unknown". It is asked for once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unknown_wait_is_probed_once_and_is_an_error_where_it_is_required() {
+    let all = Replicated::start(1).await;
+    for ack in [require(TIMEOUT), EFFORT] {
+        let proxy = Proxy::start(&all.master).await;
+        let unknown = "-ERR unknown command 'WAIT', with args beginning with: '1'".to_owned();
+        proxy.on(named("WAIT"), Action::ReplyWith(unknown)).always();
+        let client = build(Client::builder().url(proxy.url()).replica_ack(ack)).await;
+        all.redis.reset_stats().await;
+        for _ in 0..10 {
+            let outcome = client.lock("l").try_lock().await;
+            if ack == EFFORT {
+                outcome.unwrap().unwrap().unlock().await.unwrap();
+            } else {
+                let error = outcome.unwrap_err();
+                assert!(
+                    error.to_string().contains("unknown command 'WAIT'"),
+                    "{error}"
+                );
+                assert!(!error.is_retriable() && !error.may_be_held());
+            }
+            assert!(!all.redis.exists("l").await);
+        }
+        assert_eq!(proxy.count(named("WAIT")), 1);
+        if ack != EFFORT {
+            // Nothing is acquired any more only to be given back.
+            assert!(all.calls(["hincrby"]).await[0] <= 2);
+        }
+        client.shutdown().await;
+    }
+}
+
+/// The permission may be given later, and counts from then on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_missing_permission_is_named_where_it_is_required() {
+    let all = Replicated::start(1).await;
+    let user = "ACL SETUSER app on >secret ~* &* +@all -wait";
+    all.redis.cmd(&user.split(' ').collect::<Vec<_>>()).await;
+    let url = all.master.url().replace("redis://", "redis://app:secret@");
+    let client = build(Client::builder().url(&url).replica_ack(EFFORT)).await;
+    for _ in 0..3 {
+        client
+            .lock("l")
+            .lock()
+            .await
+            .unwrap()
+            .unlock()
+            .await
+            .unwrap();
+    }
+    let client = build(Client::builder().url(&url).replica_ack(require(TIMEOUT))).await;
+    for _ in 0..3 {
+        let error = client.lock("l").lock().await.unwrap_err();
+        assert!(
+            matches!(&error, Error::Refused { code, .. } if code == "NOPERM"),
+            "{error:?}"
+        );
+        assert!(!all.redis.exists("l").await);
+    }
+    all.redis.cmd(&["ACL", "SETUSER", "app", "+wait"]).await;
+    client
+        .lock("l")
+        .lock()
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+}
+
+/// Acceptance list 3: "reply dropped after the command ran, for WAIT". The connection is opened again,
+/// or the acquire is undone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_whose_answer_is_lost_is_asked_again_or_the_acquire_undone() {
+    let all = Replicated::start(1).await;
+    let proxy = Proxy::start(&all.master).await;
+    let client = Client::builder().url(proxy.url());
+    let client = build(client.replica_ack(require(TIMEOUT))).await;
+    for _ in 0..5 {
+        proxy.on(named("WAIT"), Action::ExecuteThenCut);
+        let guard = client.lock("l").lock().await.unwrap();
+        assert_eq!(
+            all.redis.hash("l").await.values().collect::<Vec<_>>(),
+            ["1"]
+        );
+        guard.unlock().await.unwrap();
+        assert!(!all.redis.exists("l").await);
+    }
+    proxy.on(named("WAIT"), Action::DropReply).always();
+    for _ in 0..3 {
+        let (outcome, took) = timed(async { client.lock("l").try_lock().await }).await;
+        assert!(not_replicated(outcome).is_undone());
+        assert!(took < TIMEOUT + SLACK, "{took:?}");
+        assert!(!all.redis.exists("l").await);
+    }
+}
+
+/// A connection that is half open is given up, and the next one does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_connection_is_given_up() {
+    let all = Replicated::start(1).await;
+    let proxy = Proxy::start(&all.master).await;
+    let client = Client::builder().url(proxy.url());
+    let client = build(client.replica_ack(require(TIMEOUT))).await;
+    proxy.on(named("WAIT"), Action::DropReply);
+    eventually(SOON, "it is granted again", async || {
+        match client.lock("l").try_lock().await {
+            Ok(guard) => {
+                guard.unwrap().unlock().await.unwrap();
+                true
+            }
+            outcome => {
+                not_replicated(outcome);
+                false
+            }
+        }
+    })
+    .await;
+}
+
+/// A master that stands still answers nobody; the acquire ends in time all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_falls_silent_while_it_waits_is_told_and_settled_later() {
+    let all = Replicated::start(1).await;
+    let proxy = Proxy::start(&all.master).await;
+    let client = Client::builder().url(proxy.url());
+    let client = build(client.replica_ack(require(TIMEOUT))).await;
+    client
+        .lock("l")
+        .lock()
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+    all.replicas[0].pause();
+    let lock = client.lock("l");
+    let asking = tokio::spawn(async move { timed(async { lock.try_lock().await }).await });
+    eventually(SOON, "it is granted", async || all.redis.exists("l").await).await;
+    proxy.blackhole(Direction::ToServer);
+    let (outcome, took) = asking.await.unwrap();
+    let failed = not_replicated(outcome);
+    assert!(!failed.is_undone() && Error::from(failed).may_be_held());
+    assert!(took < ms(3000) + SLACK, "{took:?}");
+    assert!(all.redis.exists("l").await);
+    proxy.heal();
+    eventually(SOON, "it is undone", async || !all.redis.exists("l").await).await;
+}
+
+/// Issue 6: `NOREPLICAS`. A master that takes no writes without its replicas refuses the acquire; and
+/// where it begins to in the middle, the undoing too, which is made good when they are back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_refuses_writes_without_replicas_is_no_other_case() {
+    let all = Replicated::start_with(1, |server| {
+        let server = server.arg("--min-replicas-to-write", "1");
+        server.arg("--min-replicas-max-lag", "1")
+    })
+    .await;
+    let client = Client::builder().url(all.master.url());
+    let client = build(client.replica_ack(require(ms(2900)))).await;
+    client
+        .lock("l")
+        .lock()
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+    all.replicas[0].pause();
+    let (outcome, took) = timed(async { client.lock("l").try_lock().await }).await;
+    let failed = not_replicated(outcome);
+    assert!(
+        !failed.is_undone() && took < ms(3000) + SLACK,
+        "{failed:?} {took:?}"
+    );
+    // It holds what it could not give back, and grants nothing.
+    assert!(all.redis.exists("l").await);
+    let error = client.lock("m").try_lock().wait(ms(300)).await.unwrap_err();
+    assert!(
+        matches!(&error, Error::Refused { code, .. } if code == "NOREPLICAS"),
+        "{error:?}"
+    );
+    all.replicas[0].resume();
+    eventually(SOON, "it is undone", async || !all.redis.exists("l").await).await;
+    client
+        .lock("l")
+        .lock()
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn settings_that_cannot_be_met_are_refused() {
+    let of = |ack| {
+        let builder = Client::builder().url("redis://127.0.0.1:1").lazy(true);
+        builder.command_timeout(ms(1000)).replica_ack(ack)
+    };
+    let count = |count, timeout| ReplicaAck::Require {
+        replicas: Replicas::Count(count),
+        timeout,
+    };
+    let zero = Duration::ZERO;
+    for (ack, why) in [
+        (ReplicaAck::BestEffort { timeout: zero }, "at least 1ms"),
+        (count(1, zero), "at least 1ms"),
+        (count(1, ms(1001)), "command_timeout=1s"),
+        (count(0, ms(1000)), "ReplicaAck::Off"),
+    ] {
+        let error = of(ack).build().await.unwrap_err();
+        assert!(matches!(&error, Error::Invalid { what, .. } if *what == "replica_ack"));
+        assert!(error.to_string().contains(why), "{error}");
+    }
+    of(count(1, ms(1000))).build().await.unwrap();
+}

@@ -1,0 +1,153 @@
+//! One wait for many, which keeps no other command waiting.
+
+use std::time::Duration;
+
+use lockdog::{Client, Owner, ReplicaAck, Replicas};
+use tokio::task::JoinSet;
+
+use super::{SLACK, SOON, build, requiring};
+use crate::support::{Cell, Direction, Proxy, Replicated, eventually, timed};
+
+/// Issue 6: "without stopping other callers' pipelining". What many callers were granted before a WAIT
+/// left is covered by it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_callers_share_a_wait() {
+    let all = Replicated::start(1).await;
+    // As if server and replica were a millisecond away.
+    let proxy = Proxy::start(&all.master).await;
+    proxy.delay(Direction::ToServer, Duration::from_millis(1));
+    let ack = ReplicaAck::Require {
+        replicas: Replicas::Count(1),
+        timeout: SOON,
+    };
+    let builder = Client::builder().url(proxy.url()).replica_ack(ack);
+    let client = build(builder.command_timeout(SOON)).await;
+    let mut tasks = JoinSet::new();
+    for task in 0..64 {
+        let lock = client.lock(format!("l{task}"));
+        tasks.spawn(async move {
+            for _ in 0..20 {
+                lock.lock().await.unwrap().unlock().await.unwrap();
+            }
+        });
+    }
+    tasks.join_all().await;
+    let [waits, connections] = [
+        all.calls(["wait"]).await[0],
+        u64::try_from(proxy.connections()).unwrap(),
+    ];
+    assert!(waits < 64 * 20 / 4, "{waits} waits for 1280 acquires");
+    // The callers', the watchdog's if it had to do anything, and this one.
+    assert!(connections <= 3, "{connections} connections");
+    client.shutdown().await;
+    all.redis.assert_clean().await;
+}
+
+/// Exclusion is what it was, with contenders that wait for replicas.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn contenders_exclude_each_other() {
+    let all = Replicated::start(1).await;
+    let cell = Cell::new();
+    let mut tasks = JoinSet::new();
+    for client in 0..3 {
+        let client = match client {
+            0 => build(Client::builder().url(all.master.url())).await,
+            _ => requiring(&all, Replicas::Count(1)).await,
+        };
+        for _ in 0..4 {
+            let (lock, cell) = (client.lock("l"), cell.clone());
+            tasks.spawn(async move {
+                for _ in 0..10 {
+                    let guard = lock.try_lock().wait(SOON).await.unwrap().unwrap();
+                    cell.bump_at_once().await;
+                    guard.unlock().await.unwrap();
+                }
+            });
+        }
+    }
+    tasks.join_all().await;
+    cell.assert_exclusive(120);
+    all.redis.assert_clean().await;
+}
+
+/// Issue 6: a WAIT under way stands in nobody's way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_under_way_keeps_no_other_command_waiting() {
+    let all = Replicated::start(1).await;
+    let ack = ReplicaAck::Require {
+        replicas: Replicas::Count(1),
+        timeout: SOON,
+    };
+    let builder = Client::builder().url(all.master.url()).replica_ack(ack);
+    let client = build(builder.command_timeout(SOON)).await;
+    let held = client.lock("held").lock().await.unwrap();
+    let before = all.calls(["wait"]).await[0];
+    all.replicas[0].pause();
+    let request = client.lock("l").lock().owner(&Owner::new());
+    let waiting = tokio::spawn(async move { request.await });
+    eventually(SOON, "it is waited for", async || {
+        all.calls(["wait"]).await[0] > before
+    })
+    .await;
+    let others = async {
+        assert!(client.lock("l").is_locked().await.unwrap());
+        let again = client.lock("held").lock().await.unwrap();
+        again.unlock().await.unwrap();
+        held.unlock().await.unwrap();
+    };
+    let ((), took) = timed(others).await;
+    assert!(took < SLACK && !waiting.is_finished(), "{took:?}");
+    all.replicas[0].resume();
+    waiting.await.unwrap().unwrap().unlock().await.unwrap();
+}
+
+/// The future of one caller drives the wait of all; it may end, and its runtime too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_goes_on_when_the_caller_that_began_it_is_gone() {
+    let all = Replicated::start(1).await;
+    let ack = ReplicaAck::Require {
+        replicas: Replicas::Count(1),
+        timeout: SOON,
+    };
+    let builder = Client::builder().url(all.master.url()).replica_ack(ack);
+    let client = build(builder.command_timeout(SOON)).await;
+    client
+        .lock("l")
+        .lock()
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+    let before = all.calls(["wait"]).await[0];
+    all.replicas[0].pause();
+    let elsewhere = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let first = client.lock("first");
+    elsewhere.spawn(async move { first.lock().await });
+    eventually(SOON, "the first is waited for", async || {
+        all.calls(["wait"]).await[0] > before
+    })
+    .await;
+    let mut others = JoinSet::new();
+    for other in 0..3 {
+        let lock = client.lock(format!("l{other}"));
+        others.spawn(async move { lock.lock().await });
+    }
+    eventually(SOON, "the others were granted", async || {
+        all.redis.keys().await.len() == 4
+    })
+    .await;
+    elsewhere.shutdown_background();
+    eventually(SOON, "the first is undone", async || {
+        !all.redis.exists("first").await
+    })
+    .await;
+    all.replicas[0].resume();
+    for guard in others.join_all().await {
+        guard.unwrap().unlock().await.unwrap();
+    }
+}
