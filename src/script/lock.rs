@@ -1,6 +1,6 @@
 //! The plain lock's transitions.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use redis::Value;
@@ -9,7 +9,7 @@ use super::{Arg, Call, Script, unexpected};
 use crate::clock::Moment;
 use crate::key::LockKey;
 use crate::lease;
-use crate::server::{Allotted, Connection, Failure, Sent, Server, Touch, Unacknowledged, Written};
+use crate::server::{Allotted, Connection, Failure, Sent, Server, Unacknowledged, Written};
 
 /// What an acquire came to.
 #[derive(Debug)]
@@ -198,8 +198,8 @@ pub(crate) async fn acknowledge(
 ) -> Result<(), Unacknowledged> {
     static SCRIPT: LazyLock<Script> =
         LazyLock::new(|| Script::new(include_str!("../../lua/lock/touch.lua")));
-    let touch: Touch = Arc::new(SCRIPT.command(true, &[key.key()], &[Arg::Text(field)]));
-    server.acknowledge(Written { touch, on }, until).await
+    let touch = SCRIPT.command(true, &[key.key()], &[Arg::Text(field)]);
+    server.acknowledge(Written::new(touch, on), until).await
 }
 
 /// Extends the leases of many holds; one answer for each. See `lua/lock/renew.lua`.

@@ -220,6 +220,11 @@ impl Connection {
         Arc::ptr_eq(&self.inner.identity, identity)
     }
 
+    /// Its command goes where the slot is being moved to.
+    pub(super) fn is_asking(&self) -> bool {
+        self.asking
+    }
+
     /// It leads to the server that is the master now, as far as is known.
     pub(super) fn is_current(&self) -> bool {
         self.inner.reign == self.inner.identity.reign()
@@ -250,7 +255,11 @@ impl Connection {
     }
 
     /// As [`Connection::ask`], with the word that has to stand before the command.
-    async fn ask_asking(&self, command: &Cmd, limit: Duration) -> Result<Value, Failure> {
+    pub(super) async fn ask_asking(
+        &self,
+        command: &Cmd,
+        limit: Duration,
+    ) -> Result<Value, Failure> {
         let answer = self.inner.wire.send_asking(command).await;
         answer
             .and_then(Value::extract_error)

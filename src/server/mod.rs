@@ -29,7 +29,7 @@ use crate::clock::{Clock, Moment};
 
 pub use access::Protocol;
 pub use ack::{ReplicaAck, Replicas};
-pub(crate) use ack::{Touch, Unacknowledged, Written};
+pub(crate) use ack::{Unacknowledged, Written};
 pub(crate) use address::Address;
 pub(crate) use connection::Connection;
 pub(crate) use failure::Failure;

@@ -129,7 +129,7 @@ impl Server {
     }
 
     /// The server that this connection leads to.
-    fn node_of(&self, connection: &Connection) -> Option<Arc<Node>> {
+    pub(super) fn node_of(&self, connection: &Connection) -> Option<Arc<Node>> {
         let leads_to = |node: &Arc<Node>| node.source().has(connection);
         self.nodes().into_iter().find(leads_to)
     }

@@ -10,18 +10,18 @@ mod replicas;
 mod round;
 mod setting;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use self::round::{Count, Outcome, Rounds, Wish};
+use self::round::{Count, Outcome, Rounds, Touch, Wish};
 use super::connection::{Connection, Slot};
 use super::failure::Failure;
 use super::node::Node;
 use crate::clock::{Clock, Moment};
 
 pub(super) use replicas::Followers;
-pub(crate) use round::Touch;
 pub use setting::{ReplicaAck, Replicas};
 
 /// Asks one server for its replicas' acknowledgements.
@@ -77,9 +77,21 @@ impl Unacknowledged {
 
 /// What is written and has to be acknowledged.
 pub(crate) struct Written<'a> {
-    pub(crate) touch: Touch,
+    touch: Arc<Touch>,
     /// Where it was written.
-    pub(crate) on: &'a Connection,
+    on: &'a Connection,
+}
+
+impl<'a> Written<'a> {
+    /// On this connection; `touch` writes and changes nothing, and answers 1 if it did write.
+    pub(crate) fn new(touch: redis::Cmd, on: &'a Connection) -> Self {
+        let asking = on.is_asking();
+        let touch = Arc::new(Touch {
+            command: touch,
+            asking,
+        });
+        Self { touch, on }
+    }
 }
 
 impl Acker {

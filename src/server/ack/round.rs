@@ -19,7 +19,21 @@ use crate::server::failure::Failure;
 
 /// A write that changes nothing; answered with 1 if it did write. Sent as it is, with the text of its
 /// script: one that the server did not know would leave the `WAIT` behind it worth nothing.
-pub(crate) type Touch = Arc<Cmd>;
+pub(super) struct Touch {
+    pub(super) command: Cmd,
+    /// The slot is being moved there.
+    pub(super) asking: bool,
+}
+
+impl Touch {
+    async fn send(&self, connection: &Connection, limit: Duration) -> Result<Value, Failure> {
+        if self.asking {
+            connection.ask_asking(&self.command, limit).await
+        } else {
+            connection.ask(&self.command, limit).await
+        }
+    }
+}
 
 /// What is waited for.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +75,7 @@ struct Round {
     connection: Connection,
     /// One of each caller, as long as it waits. `None` once it has begun: what was written after that
     /// is not covered.
-    touches: Arc<Mutex<Option<Vec<Weak<Cmd>>>>>,
+    touches: Arc<Mutex<Option<Vec<Weak<Touch>>>>>,
     outcome: Shared<BoxFuture<'static, Outcome>>,
 }
 
@@ -70,7 +84,7 @@ impl Rounds {
     pub(super) fn join(
         &self,
         connection: &Connection,
-        touch: &Touch,
+        touch: &Arc<Touch>,
         wish: Wish,
         clock: &Clock,
     ) -> impl Future<Output = Outcome> + use<> {
@@ -125,7 +139,7 @@ impl Rounds {
 }
 
 /// Writes something and waits for what that is worth.
-async fn run(connection: &Connection, touches: &[Weak<Cmd>], wish: Wish) -> Outcome {
+async fn run(connection: &Connection, touches: &[Weak<Touch>], wish: Wish) -> Outcome {
     let limit = wish.timeout;
     // Whoever is gone gives its lock back.
     let mut touches = touches.iter().filter_map(Weak::upgrade);
@@ -135,13 +149,13 @@ async fn run(connection: &Connection, touches: &[Weak<Cmd>], wish: Wish) -> Outc
         Replicas::Count(count) => {
             let wait = wait(count, wish);
             let (touched, answer) =
-                tokio::join!(connection.ask(&first, limit), connection.ask(&wait, limit));
+                tokio::join!(first.send(connection, limit), connection.ask(&wait, limit));
             (touched, count, Some(answer))
         }
         share => {
             let info = replicas::question();
             let (touched, info) =
-                tokio::join!(connection.ask(&first, limit), connection.ask(&info, limit));
+                tokio::join!(first.send(connection, limit), connection.ask(&info, limit));
             let followers = Followers::read(&info?);
             let connected = followers.map_or(0, |followers| followers.connected);
             if connected == 0 && wish.disk != Some(true) {
@@ -161,7 +175,7 @@ async fn run(connection: &Connection, touches: &[Weak<Cmd>], wish: Wish) -> Outc
         let Some(next) = touches.next() else {
             return Err(touched.err().unwrap_or_else(gone));
         };
-        touched = connection.ask(&next, limit).await;
+        touched = next.send(connection, limit).await;
     }
     let answer = match answer {
         Some(answer) => answer?,

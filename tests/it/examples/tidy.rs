@@ -223,7 +223,7 @@ fn root() -> &'static Path {
 /// About 350, so that a one-line fix splits no file.
 const LONGEST: usize = 360;
 
-const REVIEWED: [(&str, &str); 11] = [
+const REVIEWED: [(&str, &str); 12] = [
     (
         "lua/diagnosis/permitted.lua",
         "522232903cdc35c8373b4f7d46761d070828d84a",
