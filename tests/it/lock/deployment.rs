@@ -14,10 +14,18 @@ async fn clients_are_connected_to_what_the_run_asks_for() {
     let guard = test.client.lock("l").lock().lease(LONG).await.unwrap();
     assert!(test.redis.exists("l").await);
 
-    let info: String = test.redis.ask(&["INFO"]).await;
+    // Of the server that has the lock.
+    let plain = redis::Client::open(test.server.plain_url("l")).unwrap();
+    let mut plain = plain.get_multiplexed_async_connection().await.unwrap();
+    let info: String = redis::cmd("INFO").query_async(&mut plain).await.unwrap();
     let says = |line: &str| info.lines().any(|said| said == line);
-    assert!(says("role:master") && says("cluster_enabled:0"), "{info}");
-    let replicas = if kind == Kind::Sentinel { 2 } else { 0 };
+    let (cluster, replicas) = match kind {
+        Kind::Cluster => (1, 1),
+        Kind::Sentinel => (0, 2),
+        Kind::Acl | Kind::Standalone | Kind::Tls => (0, 0),
+    };
+    assert!(says("role:master"), "{info}");
+    assert!(says(&format!("cluster_enabled:{cluster}")), "{info}");
     assert!(says(&format!("connected_slaves:{replicas}")), "{info}");
 
     // The connections that ran a script: who they are, and to which port they came.
@@ -31,12 +39,29 @@ async fn clients_are_connected_to_what_the_run_asks_for() {
         .collect();
     let user = match kind {
         Kind::Acl => "lockdog",
-        Kind::Sentinel | Kind::Standalone | Kind::Tls => "default",
+        Kind::Cluster | Kind::Sentinel | Kind::Standalone | Kind::Tls => "default",
     };
     assert_eq!(seen, BTreeSet::from([(user, kind != Kind::Tls)]));
 
     match kind {
         Kind::Standalone => {}
+        Kind::Cluster => {
+            // Locks are where their slots are: on each master some, and all of them are seen.
+            let names = (0..30).map(|number| format!("n{number}"));
+            let mut guards = Vec::new();
+            for name in names.clone() {
+                guards.push(test.client.lock(&*name).lock().lease(LONG).await.unwrap());
+            }
+            let urls: BTreeSet<String> = names.map(|name| test.server.plain_url(&name)).collect();
+            assert_eq!(urls.len(), 3);
+            for url in urls {
+                let master = redis::Client::open(url).unwrap();
+                let mut master = master.get_multiplexed_async_connection().await.unwrap();
+                let size: usize = redis::cmd("DBSIZE").query_async(&mut master).await.unwrap();
+                assert!((1..31).contains(&size), "{size} keys");
+            }
+            assert_eq!(test.redis.keys().await.len(), 31);
+        }
         Kind::Acl => {
             // Refused, where the line of the documentation is in force.
             let url = test.server.url();

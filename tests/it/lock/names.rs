@@ -1,20 +1,18 @@
 //! Properties of names, on a real server.
 
-use lockdog::Client;
+use lockdog::{Client, Error};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use tokio::runtime::Runtime;
 
 use super::SOON;
+use crate::support::cluster::slot;
 use crate::support::{Deployment, Redis, eventually};
 
 #[test]
 fn key_and_channel_of_a_name_without_braces_hash_to_the_same_slot() {
-    assert_eq!(
-        crc16(b"123456789"),
-        0x31c3,
-        "the checksum of the specification"
-    );
+    // The checksum of the specification.
+    assert_eq!(slot("123456789"), 0x31c3);
     for_every("[^{}]{1,40}", |key, channel| {
         assert!(key.len() <= 512);
         assert_eq!(slot(key), slot(channel), "{key:?} {channel:?}");
@@ -34,7 +32,7 @@ fn every_name_is_a_key_exactly_as_it_is() {
 fn for_every(names: &str, check: impl Fn(&str, &str)) {
     let runtime = Runtime::new().expect("threads can be started");
     let _inside = runtime.enter();
-    let (_server, redis, client) = runtime.block_on(async {
+    let (server, redis, client) = runtime.block_on(async {
         let server = Deployment::start().await;
         let redis = server.redis().await;
         let client = Client::connect(server.url()).await.unwrap();
@@ -48,6 +46,18 @@ fn for_every(names: &str, check: impl Fn(&str, &str)) {
     };
     let strategy = proptest::string::string_regex(names).expect("it is an expression");
     let checked = TestRunner::new(config).run(&strategy, |name| {
+        if !server.takes(&name) {
+            let refused = runtime.block_on(client.lock(&*name).lock().into_future());
+            let is_name = matches!(
+                refused,
+                Err(Error::Invalid {
+                    what: "lock name",
+                    ..
+                })
+            );
+            prop_assert!(is_name, "{:?}", refused);
+            return Ok(());
+        }
         let key = runtime.block_on(round_trip(&client, &redis, &name));
         prop_assert_eq!(&key, &name);
         let told = messages.seen().len();
@@ -78,30 +88,4 @@ async fn round_trip(client: &Client, redis: &Redis, name: &str) -> String {
     guard.unlock().await.unwrap();
     assert_eq!(keys.len(), 1, "{keys:?}");
     keys.remove(0)
-}
-
-/// A cluster's slot: of what stands between the first brace and the next closing one, if anything
-/// does, else of the whole key.
-fn slot(key: &str) -> u16 {
-    let tag = key
-        .split_once('{')
-        .and_then(|(_, rest)| rest.split_once('}'));
-    let hashed = match tag {
-        Some((tag, _)) if !tag.is_empty() => tag,
-        _ => key,
-    };
-    crc16(hashed.as_bytes()) % 16_384
-}
-
-/// CRC-16/XMODEM.
-fn crc16(bytes: &[u8]) -> u16 {
-    bytes.iter().fold(0, |crc, byte| {
-        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc: u16, _| {
-            if crc & 0x8000 == 0 {
-                crc << 1
-            } else {
-                (crc << 1) ^ 0x1021
-            }
-        })
-    })
 }

@@ -10,7 +10,7 @@ async fn a_cancelled_waiter_passes_its_wake_up_on() {
     let test = Fixture::start().await;
     let client = test.without_polling().await;
     let lock = client.lock("l");
-    let url = redis::Client::open(test.server.plain_url()).unwrap();
+    let url = redis::Client::open(test.server.plain_url("l")).unwrap();
     let mut hand = url.get_connection().unwrap();
     for _ in 0..5 {
         let held = test.held_elsewhere("l").await;
@@ -23,7 +23,10 @@ async fn a_cancelled_waiter_passes_its_wake_up_on() {
         // The lock is freed, and the message comes on the client's own thread, while this one, on
         // which both waiters would run, stands still: the first is woken, and cancelled before it
         // can act on it.
-        for command in [["DEL", "l"].as_slice(), &["PUBLISH", CHANNEL, "0"]] {
+        for command in [
+            ["DEL", "l"].as_slice(),
+            &[test.server.publishes(), CHANNEL, "0"],
+        ] {
             let mut freed = redis::cmd(command[0]);
             freed.arg(&command[1..]).exec(&mut hand).unwrap();
         }

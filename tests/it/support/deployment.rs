@@ -4,7 +4,12 @@
 //! is quick to start belongs to the test; the rest goes from test to test, emptied in between, and
 //! ends with this process.
 
+use std::path::PathBuf;
+
+use futures_util::future::join_all;
+
 use crate::support::certificates::Certificates;
+use crate::support::cluster::{Cluster, slot};
 use crate::support::pool::{Lent, Pool};
 use crate::support::redis::Redis;
 use crate::support::security;
@@ -16,6 +21,8 @@ use crate::support::server::RedisServer;
 pub(crate) enum Kind {
     /// One server, by a user that may do what `docs/security.md` says and nothing else.
     Acl,
+    /// Three masters, each with a replica.
+    Cluster,
     Sentinel,
     Standalone,
     /// One server, over a connection that nobody can read.
@@ -30,11 +37,14 @@ impl Kind {
         };
         match &*name {
             "acl" => Self::Acl,
+            "cluster" => Self::Cluster,
             "sentinel" => Self::Sentinel,
             "standalone" => Self::Standalone,
             "tls" => Self::Tls,
             _ => {
-                panic!("LOCKDOG_TEST_DEPLOYMENT is {name:?}, not standalone, sentinel, acl or tls")
+                panic!(
+                    "LOCKDOG_TEST_DEPLOYMENT is {name:?}, not standalone, sentinel, cluster, acl or tls"
+                )
             }
         }
     }
@@ -47,8 +57,9 @@ pub(crate) struct Deployment {
 }
 
 enum Place {
+    Cluster(Lent<Cluster>),
     Own(RedisServer),
-    Lent(Lent<Sentinels>),
+    Sentinels(Lent<Sentinels>),
 }
 
 impl Deployment {
@@ -62,13 +73,24 @@ impl Deployment {
                 let url = format!("redis://lockdog:secret@127.0.0.1:{}/", server.port());
                 Self::own(server, url)
             }
+            Kind::Cluster => {
+                static POOL: Pool<Cluster> = Pool::new(SET_UPS);
+                let lent = POOL.take(start_cluster).await;
+                for master in masters(&lent) {
+                    empty(master).await;
+                }
+                Self {
+                    url: lent.url(),
+                    place: Place::Cluster(lent),
+                }
+            }
             Kind::Sentinel => {
                 static POOL: Pool<Sentinels> = Pool::new(SET_UPS);
                 let lent = POOL.take(start_sentinels).await;
                 empty(&lent.servers[0]).await;
                 Self {
                     url: lent.url(),
-                    place: Place::Lent(lent),
+                    place: Place::Sentinels(lent),
                 }
             }
             Kind::Standalone => {
@@ -93,34 +115,77 @@ impl Deployment {
         self.url.clone()
     }
 
-    /// For a connection of the test's own to the server that has the keys.
-    pub(crate) fn plain_url(&self) -> String {
-        self.server().url()
+    /// For a connection of the test's own to the server that has this key.
+    pub(crate) fn plain_url(&self, key: &str) -> String {
+        match &self.place {
+            Place::Cluster(cluster) => {
+                let all: Vec<&RedisServer> = masters(cluster).collect();
+                let each = usize::from(SLOTS) / all.len();
+                let which = usize::from(slot(key)) / each;
+                all[which.min(all.len() - 1)].url()
+            }
+            Place::Own(server) => server.url(),
+            Place::Sentinels(sentinels) => sentinels.servers[0].url(),
+        }
+    }
+
+    /// How a lock's waiters are told.
+    pub(crate) fn publishes(&self) -> &'static str {
+        match &self.place {
+            Place::Cluster(_) => "SPUBLISH",
+            Place::Own(_) | Place::Sentinels(_) => "PUBLISH",
+        }
+    }
+
+    /// Whether this may be a lock's name: on a cluster its messages have to be where it is.
+    pub(crate) fn takes(&self, name: &str) -> bool {
+        let channel = if name.contains('{') {
+            format!("redisson_lock__channel:{name}")
+        } else {
+            format!("redisson_lock__channel:{{{name}}}")
+        };
+        !matches!(self.place, Place::Cluster(_)) || slot(name) == slot(&channel)
     }
 
     /// The test's own view, by a user that may do everything.
     pub(crate) async fn redis(&self) -> Redis {
-        self.server().redis().await
+        match &self.place {
+            Place::Cluster(cluster) => {
+                let masters = join_all(masters(cluster).map(RedisServer::redis)).await;
+                Redis::of_cluster(masters)
+            }
+            Place::Own(server) => server.redis().await,
+            // Nobody switches it.
+            Place::Sentinels(sentinels) => sentinels.servers[0].redis().await,
+        }
     }
 
     /// The sentinels, where there are any.
     pub(crate) fn sentinels(&self) -> Option<&Sentinels> {
         match &self.place {
-            Place::Own(_) => None,
-            Place::Lent(sentinels) => Some(sentinels),
-        }
-    }
-
-    fn server(&self) -> &RedisServer {
-        match &self.place {
-            Place::Own(server) => server,
-            // Nobody switches it.
-            Place::Lent(sentinels) => &sentinels.servers[0],
+            Place::Cluster(_) | Place::Own(_) => None,
+            Place::Sentinels(sentinels) => Some(sentinels),
         }
     }
 }
 
-async fn start_sentinels() -> (Sentinels, Vec<(u32, std::path::PathBuf)>) {
+/// Nobody switches them, nor moves their slots.
+fn masters(cluster: &Cluster) -> impl Iterator<Item = &RedisServer> {
+    cluster.nodes[..MASTERS].iter().map(|node| &node.server)
+}
+
+async fn start_cluster() -> (Cluster, Vec<(u32, PathBuf)>) {
+    let cluster = Cluster::start(MASTERS, 1).await;
+    for node in &cluster.nodes {
+        // A busy machine is no failover.
+        node.cmd("CONFIG SET cluster-node-timeout 600000").await;
+    }
+    let processes = cluster.nodes.iter().map(|node| node.server.process());
+    let processes = processes.collect();
+    (cluster, processes)
+}
+
+async fn start_sentinels() -> (Sentinels, Vec<(u32, PathBuf)>) {
     let all = Sentinels::start().await;
     for sentinel in &all.sentinels {
         let redis = sentinel.redis().await;
@@ -156,6 +221,9 @@ async fn empty(server: &RedisServer) {
     redis.cmd(&["SCRIPT", "FLUSH"]).await;
     redis.reset_stats().await;
 }
+
+const MASTERS: usize = 3;
+const SLOTS: u16 = 16_384;
 
 /// So many tests at a time have a set-up of many processes.
 const SET_UPS: usize = 3;

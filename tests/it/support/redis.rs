@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, FromRedisValue, RedisResult, Value};
 
@@ -10,9 +11,14 @@ use crate::support::tap::{Messages, Monitor};
 
 /// A connection that goes past every proxy. It does not come back after the server was killed: ask
 /// for a new one.
+///
+/// Of a cluster, one to each master: a command goes where its key is, or to the first, and what is
+/// told of the server is told of all.
 #[derive(Clone, Debug)]
 pub(crate) struct Redis {
     connection: MultiplexedConnection,
+    /// The other masters of a cluster.
+    others: Vec<Self>,
     password: Option<String>,
     port: u16,
 }
@@ -29,9 +35,22 @@ impl Redis {
             .unwrap_or_else(|error| panic!("no connection to {url}: {error}"));
         Self {
             connection,
+            others: Vec::new(),
             password: password.map(str::to_owned),
             port,
         }
+    }
+
+    /// All masters of a cluster as one.
+    pub(crate) fn of_cluster(masters: Vec<Self>) -> Self {
+        let mut masters = masters.into_iter();
+        let mut first = masters.next().expect("there is one");
+        first.others = masters.collect();
+        first
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(&self.others)
     }
 
     /// Sends one command and fails the test if the server refuses it.
@@ -52,7 +71,10 @@ impl Redis {
 
     /// All keys, sorted.
     pub(crate) async fn keys(&self) -> Vec<String> {
-        let keys: BTreeSet<String> = self.ask(&["KEYS", "*"]).await;
+        let mut keys = BTreeSet::new();
+        for server in self.all() {
+            keys.extend(server.ask::<Vec<String>>(&["KEYS", "*"]).await);
+        }
         keys.into_iter().collect()
     }
 
@@ -81,19 +103,22 @@ impl Redis {
     }
 
     pub(crate) async fn reset_stats(&self) {
-        self.cmd(&["CONFIG", "RESETSTAT"]).await;
+        for server in self.all() {
+            server.cmd(&["CONFIG", "RESETSTAT"]).await;
+        }
     }
 
     /// The channels somebody is subscribed to, sorted; patterns do not count, nor what sentinels tell
     /// each other.
     pub(crate) async fn channels(&self) -> Vec<String> {
-        let mut channels: BTreeSet<String> = self.ask(&["PUBSUB", "CHANNELS"]).await;
-        // Redis 6.2 knows no sharded channels and refuses the question.
-        if let Ok(sharded) = self
-            .query::<Vec<String>>(&["PUBSUB", "SHARDCHANNELS"])
-            .await
-        {
-            channels.extend(sharded);
+        let mut channels = BTreeSet::new();
+        for server in self.all() {
+            let plain: Vec<String> = server.ask(&["PUBSUB", "CHANNELS"]).await;
+            channels.extend(plain);
+            // Redis 6.2 knows no sharded channels and refuses the question.
+            let sharded: RedisResult<Vec<String>> =
+                server.query(&["PUBSUB", "SHARDCHANNELS"]).await;
+            channels.extend(sharded.unwrap_or_default());
         }
         channels.remove("__sentinel__:hello");
         channels.into_iter().collect()
@@ -101,8 +126,12 @@ impl Redis {
 
     /// Every connection the server has, this one included.
     pub(crate) async fn clients(&self) -> Vec<ClientInfo> {
-        let list: String = self.ask(&["CLIENT", "LIST"]).await;
-        list.lines().map(ClientInfo::parse).collect()
+        let mut clients = Vec::new();
+        for server in self.all() {
+            let list: String = server.ask(&["CLIENT", "LIST"]).await;
+            clients.extend(list.lines().map(ClientInfo::parse));
+        }
+        clients
     }
 
     pub(crate) async fn kill_client(&self, id: i64) {
@@ -110,8 +139,13 @@ impl Redis {
         assert_eq!(killed, 1, "client {id} was not connected");
     }
 
-    /// Records every message on channels that match the pattern.
+    /// Records every message on channels that match the pattern; of a cluster, that scripts send.
     pub(crate) async fn messages(&self, pattern: &str) -> Messages {
+        if !self.others.is_empty() {
+            assert_eq!(pattern, "*", "there is no pattern of sharded channels");
+            let monitors = self.all().map(Self::monitor);
+            return Messages::of_monitors(join_all(monitors).await);
+        }
         Messages::record(self.port, self.password.as_deref(), pattern).await
     }
 
@@ -151,15 +185,20 @@ impl Redis {
     }
 
     async fn stats(&self, section: &str, prefix: &str, field: &str) -> BTreeMap<String, u64> {
-        let info: String = self.ask(&["INFO", section]).await;
-        info.lines()
-            .filter_map(|line| {
+        let mut sums = BTreeMap::new();
+        for server in self.all() {
+            let info: String = server.ask(&["INFO", section]).await;
+            let counts = info.lines().filter_map(|line| {
                 let (name, fields) = line.strip_prefix(prefix)?.split_once(':')?;
                 let mut fields = fields.split(',').filter_map(|pair| pair.split_once('='));
                 let (_, count) = fields.find(|(key, _)| *key == field)?;
-                Some((name.to_owned(), count.parse().ok()?))
-            })
-            .collect()
+                Some((name.to_owned(), count.parse::<u64>().ok()?))
+            });
+            for (name, count) in counts {
+                *sums.entry(name).or_default() += count;
+            }
+        }
+        sums
     }
 
     async fn query<T: FromRedisValue>(&self, args: &[&str]) -> RedisResult<T> {
@@ -167,7 +206,16 @@ impl Redis {
         for arg in &args[1..] {
             command.arg(arg);
         }
-        command.query_async(&mut self.connection.clone()).await
+        let answer = command.query_async(&mut self.connection.clone()).await;
+        let Err(elsewhere) = &answer else {
+            return answer;
+        };
+        let address = elsewhere.redirect_node().map(|(address, _slot)| address);
+        let port = address.and_then(|it| it.rsplit_once(':')?.1.parse().ok());
+        match self.others.iter().find(|it| Some(it.port) == port) {
+            Some(there) => command.query_async(&mut there.connection.clone()).await,
+            None => answer,
+        }
     }
 }
 

@@ -11,20 +11,33 @@ use crate::support::wire::Wire;
 
 /// Every message on the channels that match a pattern, from the moment the server acknowledged it.
 #[derive(Debug)]
-pub(crate) struct Messages {
-    tap: Tap,
+pub(crate) enum Messages {
+    Heard(Tap),
+    /// Sharded channels have no patterns: what was sent is seen among the commands of all masters.
+    Seen(Vec<Monitor>),
 }
 
 impl Messages {
     pub(crate) async fn record(port: u16, password: Option<&str>, pattern: &str) -> Self {
-        Self {
-            tap: Tap::open(port, password, &["PSUBSCRIBE", pattern]).await,
-        }
+        Self::Heard(Tap::open(port, password, &["PSUBSCRIBE", pattern]).await)
+    }
+
+    pub(crate) fn of_monitors(monitors: Vec<Monitor>) -> Self {
+        Self::Seen(monitors)
     }
 
     /// Channel and payload of each message, oldest first.
     pub(crate) fn seen(&self) -> Vec<(String, String)> {
-        let replies = self.tap.seen.lock().unwrap();
+        let tap = match self {
+            Self::Heard(tap) => tap,
+            Self::Seen(monitors) => {
+                let mut lines: Vec<String> = monitors.iter().flat_map(Monitor::seen).collect();
+                // The time comes first.
+                lines.sort();
+                return lines.iter().filter_map(|line| published(line)).collect();
+            }
+        };
+        let replies = tap.seen.lock().unwrap();
         replies
             .iter()
             .filter_map(|texts| match &texts[..] {
@@ -57,8 +70,42 @@ impl Monitor {
     }
 }
 
+/// Channel and payload of a line of MONITOR that shows a message being sent.
+fn published(line: &str) -> Option<(String, String)> {
+    let (_who, command) = line.split_once("] ")?;
+    let command = command.strip_prefix("\"spublish\" \"")?;
+    let (channel, payload) = command.strip_suffix('"')?.rsplit_once("\" \"")?;
+    Some((unquoted(channel), unquoted(payload)))
+}
+
+/// What a server wrote with escapes.
+fn unquoted(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'\\' {
+            bytes.push(byte);
+            continue;
+        }
+        bytes.push(match rest.next().expect("something is escaped") {
+            b'x' => {
+                let digits = [rest.next(), rest.next()].map(|digit| digit.expect("two digits"));
+                let digits = str::from_utf8(&digits).expect("they are ASCII");
+                u8::from_str_radix(digits, 16).expect("they are digits")
+            }
+            b'n' => b'\n',
+            b'r' => b'\r',
+            b't' => b'\t',
+            b'a' => 7,
+            b'b' => 8,
+            itself => itself,
+        });
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 #[derive(Debug)]
-struct Tap {
+pub(crate) struct Tap {
     seen: Arc<Mutex<Vec<Vec<String>>>>,
     _reader: Background,
 }
