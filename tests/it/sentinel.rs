@@ -1,5 +1,6 @@
 //! A lock whose server is the master of a sentinel set-up: switched, killed, frozen, cut off.
 
+mod acceptance;
 mod connect;
 mod failover;
 mod redisson;
