@@ -11,8 +11,9 @@ use crate::server::failure::Failure;
 /// One node that is asked, and the connection to it that is kept for the next question.
 pub(super) struct Line {
     pub(super) info: ConnectionInfo,
-    /// Nothing before the first answer, and after none.
-    pub(super) kept: Option<MultiplexedConnection>,
+    /// The last question was answered.
+    pub(super) answered: bool,
+    kept: Option<MultiplexedConnection>,
 }
 
 /// What a node told.
@@ -24,13 +25,19 @@ pub(super) struct Told {
 
 impl Line {
     pub(super) fn to(info: ConnectionInfo) -> Self {
-        Self { info, kept: None }
+        Self {
+            info,
+            answered: false,
+            kept: None,
+        }
     }
 
     pub(super) async fn ask(&mut self, limit: Duration) -> Result<Told, Failure> {
+        self.answered = false;
         // Boxed: what opens a connection is large, and part of every call otherwise.
         let answer = tokio::time::timeout(limit, Box::pin(self.ask_now(limit))).await;
         let answer = answer.unwrap_or(Err(Failure::Silent(limit)));
+        self.answered = answer.is_ok();
         answer.map_err(|failure| {
             self.kept = None;
             let server = self.info.addr().to_string();

@@ -182,7 +182,7 @@ impl Cluster {
                 tracing::debug!(?failure, "no node tells of the cluster");
             }
             // Those that did not answer leave their places to others.
-            lines.retain(|line| line.kept.is_some());
+            lines.retain(|line| line.answered);
             tokio::time::sleep(SHORTEST_PAUSE.min(every)).await;
             tokio::select! {
                 () = tokio::time::sleep(every) => {}
