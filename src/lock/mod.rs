@@ -93,7 +93,8 @@ impl Lock {
     /// [`Error::Lost`] if this owner held the lock, has a guard of it still, and lost it: drop that
     /// guard first.
     /// [`Error::Timeout`], [`Error::Unavailable`] or a retriable [`Error::Refused`] if the server
-    /// could not be asked for the whole command timeout.
+    /// could not be asked for the whole command timeout; [`Error::NotReplicated`] if too few replicas
+    /// have it in time ([`ReplicaAck::Require`](crate::ReplicaAck::Require)).
     /// [`Error::Refused`] if it does not allow it, [`Error::Invalid`] for a bad name or lease,
     /// [`Error::TooManyWaiters`], [`Error::Closed`].
     ///

@@ -3,6 +3,7 @@
 mod aof;
 mod best_effort;
 mod cancelled;
+mod cluster;
 mod hand_over;
 mod members;
 mod promotion;

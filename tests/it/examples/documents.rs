@@ -166,7 +166,7 @@ fn root() -> &'static Path {
 }
 
 /// The modules with tests.
-const TOPS: [&str; 16] = [
+const TOPS: [&str; 17] = [
     "diagnose",
     "examples",
     "faults",
@@ -179,6 +179,7 @@ const TOPS: [&str; 16] = [
     "on_servers",
     "red_lock",
     "regressions",
+    "replicas",
     "sentinel",
     "settings",
     "simulation",

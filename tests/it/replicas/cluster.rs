@@ -1,0 +1,94 @@
+//! Replicas of a cluster's masters: each lock is for those of its own slot's master.
+
+use lockdog::{Client, ReplicaAck, Replicas};
+
+use super::{SLACK, SOON, TIMEOUT, build, ms, not_replicated};
+use crate::support::cluster::{Cluster, slot};
+use crate::support::{eventually, timed};
+
+/// S06: `testInCluster`, replica sync timeout 3000 ms. And acceptance list 12 on one of the masters.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_is_on_the_replica_of_its_own_master() {
+    let cluster = Cluster::start(3, 1).await;
+    let required = ReplicaAck::Require {
+        replicas: Replicas::Count(1),
+        timeout: ms(3000),
+    };
+    let by_default = build(Client::builder().url(cluster.url())).await;
+    let client = build(Client::builder().url(cluster.url()).replica_ack(required)).await;
+    for client in [&client, &by_default] {
+        for master in &cluster.nodes[..3] {
+            let replica = cluster.replica_of(master).await.redis().await;
+            for name in cluster.names_at(master, "l", 5).await {
+                let lock = client.lock(&name);
+                let guard = lock.lock().await.unwrap();
+                assert!(lock.is_locked().await.unwrap());
+                let there = async || {
+                    let keys: Vec<String> = replica.ask(&["KEYS", "*"]).await;
+                    keys.contains(&name)
+                };
+                assert!(there().await, "{name}");
+                guard.unlock().await.unwrap();
+                assert!(!lock.is_locked().await.unwrap());
+            }
+        }
+    }
+    // One master without its replica keeps nobody from the locks of the others.
+    let ack = ReplicaAck::Require {
+        replicas: Replicas::Count(1),
+        timeout: TIMEOUT,
+    };
+    let client = build(Client::builder().url(cluster.url()).replica_ack(ack)).await;
+    let replica = cluster.replica_of(&cluster.nodes[0]).await;
+    replica.server.pause();
+    let [here, there] = [0, 1].map(|node| &cluster.nodes[node]);
+    let here = &cluster.names_at(here, "l", 1).await[0];
+    let there = &cluster.names_at(there, "l", 1).await[0];
+    for _ in 0..2 {
+        let (outcome, took) = timed(async { client.lock(here).try_lock().await }).await;
+        assert!(not_replicated(outcome).is_undone() && took < TIMEOUT + SLACK);
+        assert!(!client.lock(here).is_locked().await.unwrap());
+        let (guard, took) = timed(async { client.lock(there).lock().await }).await;
+        assert!(took < SLACK, "{took:?}");
+        guard.unwrap().unlock().await.unwrap();
+    }
+    replica.server.resume();
+    let guard = client.lock(here).try_lock().wait(SOON).await.unwrap();
+    guard.unwrap().unlock().await.unwrap();
+}
+
+/// Acceptance list 12: a slot that is being moved while locks of it wait for replicas.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn locks_of_a_slot_that_is_moved_are_acknowledged_where_they_are() {
+    let cluster = Cluster::start(3, 1).await;
+    let ack = ReplicaAck::Require {
+        replicas: Replicas::Count(1),
+        timeout: TIMEOUT,
+    };
+    let client = build(Client::builder().url(cluster.url()).replica_ack(ack)).await;
+    let name = cluster.names_at(&cluster.nodes[0], "l", 1).await.remove(0);
+    client
+        .lock(&name)
+        .lock()
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+    let migration = cluster.migrate(slot(&name), &cluster.nodes[1]).await;
+    // The key is not there any more, so that it is to be made where the slot goes.
+    let replica = cluster.replica_of(&cluster.nodes[1]).await.redis().await;
+    let guard = client.lock(&name).try_lock().wait(SOON).await.unwrap();
+    let keys: Vec<String> = replica.ask(&["KEYS", "*"]).await;
+    assert_eq!(keys, [name.clone()]);
+    guard.unwrap().unlock().await.unwrap();
+    migration.move_keys().await;
+    migration.finish().await;
+    eventually(SOON, "it is acknowledged there", async || {
+        let guard = client.lock(&name).try_lock().wait(SOON).await.unwrap();
+        let keys: Vec<String> = replica.ask(&["KEYS", "*"]).await;
+        guard.unwrap().unlock().await.unwrap();
+        keys == [name.clone()]
+    })
+    .await;
+}
