@@ -80,7 +80,7 @@ async fn locks_of_a_slot_that_is_moved_are_acknowledged_where_they_are() {
     let replica = cluster.replica_of(&cluster.nodes[1]).await.redis().await;
     let guard = client.lock(&name).try_lock().wait(SOON).await.unwrap();
     let keys: Vec<String> = replica.ask(&["KEYS", "*"]).await;
-    assert_eq!(keys, [name.clone()]);
+    assert_eq!(keys, [&*name]);
     guard.unwrap().unlock().await.unwrap();
     migration.move_keys().await;
     migration.finish().await;
@@ -88,7 +88,7 @@ async fn locks_of_a_slot_that_is_moved_are_acknowledged_where_they_are() {
         let guard = client.lock(&name).try_lock().wait(SOON).await.unwrap();
         let keys: Vec<String> = replica.ask(&["KEYS", "*"]).await;
         guard.unwrap().unlock().await.unwrap();
-        keys == [name.clone()]
+        keys == [&*name]
     })
     .await;
 }
