@@ -8,11 +8,11 @@ use crate::support::{Replicated, eventually};
 /// Issue 6: a hand-over is a first acquire of the next owner, which has to be acknowledged too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_is_handed_on_is_on_the_replica_when_the_next_owner_has_it() {
-    let all = Replicated::start(1).await;
+    let all = Replicated::start_behind(1, ms(30)).await;
     let client = requiring(&all, Replicas::Count(1)).await;
     let replica = all.replicas[0].redis().await;
     let mut guard = client.lock("l").lock().owner(&Owner::new()).await.unwrap();
-    for round in 0..20 {
+    for round in 0..5 {
         let request = client.lock("l").lock().owner(&Owner::new());
         let next = tokio::spawn(async move { request.await });
         tokio::time::sleep(ms(5)).await;

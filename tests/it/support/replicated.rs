@@ -6,6 +6,7 @@ use futures_util::future::join_all;
 
 use crate::support::binary::Binary;
 use crate::support::port::free_port;
+use crate::support::proxy::{Direction, Proxy};
 use crate::support::redis::Redis;
 use crate::support::server::{RedisServer, ServerBuilder};
 use crate::support::wait::eventually;
@@ -15,6 +16,8 @@ pub(crate) struct Replicated {
     pub(crate) replicas: Vec<RedisServer>,
     /// The test's own view of the master.
     pub(crate) redis: Redis,
+    /// What the replicas hear the master through.
+    line: Option<Proxy>,
 }
 
 impl Replicated {
@@ -44,6 +47,7 @@ impl Replicated {
             master,
             replicas: servers,
             redis,
+            line: None,
         };
         for replica in 0..replicas {
             all.follow(replica).await;
@@ -52,9 +56,24 @@ impl Replicated {
         all
     }
 
+    /// With replicas that hear of everything this much later.
+    pub(crate) async fn start_behind(replicas: usize, lag: Duration) -> Self {
+        let mut all = Self::start(replicas).await;
+        let line = Proxy::start(&all.master).await;
+        line.delay(Direction::ToClient, lag);
+        all.line = Some(line);
+        for replica in 0..replicas {
+            all.cut_off(replica).await;
+            all.follow(replica).await;
+        }
+        all.redis.reset_stats().await;
+        all
+    }
+
     /// Makes a replica follow the master, and waits until the master says that it does.
     pub(crate) async fn follow(&self, replica: usize) {
-        let port = self.master.port().to_string();
+        let port = self.line.as_ref().map_or(self.master.port(), Proxy::port);
+        let port = port.to_string();
         let replica = &self.replicas[replica];
         let redis = replica.redis().await;
         redis.cmd(&["REPLICAOF", "127.0.0.1", &port]).await;
