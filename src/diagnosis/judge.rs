@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::ask::{Answers, Info};
-use super::permissions::{Need, Permitted};
+use super::needs::Need;
+use super::permissions::Permitted;
 use super::{Expected, Finding, FindingKind};
 use crate::server::Failure;
 

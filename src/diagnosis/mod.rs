@@ -4,6 +4,7 @@
 
 mod ask;
 mod judge;
+mod needs;
 mod permissions;
 
 use std::fmt;

@@ -1,6 +1,7 @@
 //! What a client finds of how its server is set up: each finding by a server that is set up so, and
 //! none by one that is well.
 
+mod clusters;
 mod log;
 mod permissions;
 mod servers;

@@ -3,7 +3,7 @@
 use lockdog::{Client, ClientBuilder, Error, Owner, Protocol, RedLock, Ttl};
 
 use super::{SOON, ms, works};
-use crate::support::{Redis, RedisServer, Sentinels, eventually};
+use crate::support::{Cluster, Redis, RedisServer, Sentinels, eventually};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_renewals_and_messages_go_by_either_protocol() {
@@ -107,6 +107,26 @@ async fn the_master_of_sentinels_is_spoken_to_by_resp3() {
     eventually(SOON, "it is extended at the new master", known).await;
     guard.unlock().await.unwrap();
     client.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_is_spoken_to_by_resp3() {
+    let cluster = Cluster::start(3, 0).await;
+    let url = format!("{}?protocol=resp3", cluster.url());
+    let node = cluster.owner_of("l").await;
+    let redis = node.redis().await;
+    let builder = Client::builder().url(url).client_name("billing");
+    let (one, two) = (connect(&builder).await, connect(&builder).await);
+    let guard = one.lock("l").lock().await.unwrap();
+    assert_eq!(spoken_by(&redis, "billing").await, ["3"]);
+    let request = two.lock("l").lock().owner(&Owner::new());
+    let waiting = tokio::spawn(async move { request.await.unwrap() });
+    tokio::time::sleep(ms(200)).await;
+    guard.unlock().await.unwrap();
+    let next = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
+    next.unlock().await.unwrap();
+    one.shutdown().await;
+    two.shutdown().await;
 }
 
 async fn connect(builder: &ClientBuilder) -> Client {

@@ -176,10 +176,11 @@ impl Subscriber for Panicking {
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        // A quorum's warnings may as well come from a busy machine.
+        // A quorum's warnings may as well come from a busy machine, and those of servers that keep
+        // nothing on disk from every connect.
         let target = event.metadata().target();
         assert!(
-            target.starts_with("lockdog::red_lock"),
+            target.starts_with("lockdog::red_lock") || target == "lockdog::diagnosis",
             "the subscriber panics"
         );
     }

@@ -1,0 +1,125 @@
+//! What the client's user has to be permitted.
+
+use super::Looked;
+
+/// A permission that the client has use for.
+pub(super) struct Need {
+    /// The rule that grants it.
+    pub(super) rule: &'static str,
+    /// What is lost without it.
+    pub(super) loss: &'static str,
+    /// A whole command that changes nothing, whatever it meets. Words are parted by single spaces;
+    /// `KEY` is a key that nobody has, `CHANNEL` a channel that nobody hears.
+    pub(super) words: &'static str,
+}
+
+impl Need {
+    /// Among the words.
+    pub(super) fn uses(&self, word: &str) -> bool {
+        self.words.split(' ').any(|it| it == word)
+    }
+}
+
+/// What this client needs of this server.
+pub(super) fn needs(looked: &Looked<'_>) -> Vec<&'static Need> {
+    let expected = looked.expected;
+    let is_needed = |need: &&Need| match need.rule {
+        "publish" | "pubsub|numsub" => !looked.is_sharded,
+        "spublish" => looked.is_sharded,
+        // Where it is refused, the client takes the server for one that has no sharded messages.
+        SHARDED => looked.is_cluster,
+        "subscribe" | "unsubscribe" => expected.listens && !looked.is_sharded,
+        "ssubscribe" | "sunsubscribe" => expected.listens && looked.is_sharded,
+        "asking" | "cluster|nodes" | "cluster|slots" => looked.is_cluster,
+        "client|setname" => expected.client_name.is_some() && !expected.by_pool,
+        "time" | "hset" | "hmget" => expected.quarantine_on_server,
+        _ => true,
+    };
+    NEEDS.iter().filter(is_needed).collect()
+}
+
+const fn need(rule: &'static str, words: &'static str, loss: &'static str) -> Need {
+    Need { rule, loss, words }
+}
+
+/// `docs/security.md` has the same. Where a command would write, its arguments are wrong in a way that
+/// the server only finds after it looked at the permission.
+const NEEDS: [Need; 30] = [
+    need(
+        "eval",
+        "eval SCRIPT 0",
+        "no lock once the server forgot the scripts",
+    ),
+    need("evalsha", RUN_NONE, NO_LOCK),
+    need("exists", "exists KEY", NO_LOCK),
+    need("hincrby", "hincrby KEY f x", NO_LOCK),
+    need("hdel", "hdel KEY f", NO_LOCK),
+    need("pexpire", "pexpire KEY x", NO_LOCK),
+    need("hget", "hget KEY f", NO_REENTRY),
+    need("pttl", "pttl KEY", NO_REENTRY),
+    need("hexists", "hexists KEY f", "no renewal"),
+    need(
+        "hgetall",
+        "hgetall KEY",
+        "no holder() and no force_unlock()",
+    ),
+    need("del", "del KEY", "no force_unlock()"),
+    need("publish", "publish CHANNEL x", UNHEARD),
+    need("spublish", "spublish CHANNEL x", UNHEARD),
+    need("pubsub|numsub", "pubsub numsub x", UNSEEN),
+    need(
+        SHARDED,
+        "pubsub shardnumsub x",
+        "messages go other ways than those of other clients",
+    ),
+    need("subscribe", "subscribe CHANNEL", POLLS),
+    need("unsubscribe", "unsubscribe CHANNEL", POLLS),
+    need("ssubscribe", "ssubscribe CHANNEL", POLLS),
+    need("sunsubscribe", "sunsubscribe CHANNEL", POLLS),
+    need("cluster|nodes", "cluster nodes", NO_LOCK),
+    need(
+        "cluster|slots",
+        "cluster slots",
+        "nodes are not known by their names",
+    ),
+    need("asking", "asking", "calls wait while a slot is moved"),
+    need(
+        "ping",
+        "ping",
+        "the connection for messages is made anew every ten seconds",
+    ),
+    need("client|id", "client id", SILENT_STAYS),
+    need("client|kill", KILL_NOBODY, SILENT_STAYS),
+    need(
+        "client|setname",
+        "client setname NAME",
+        "CLIENT LIST shows no name",
+    ),
+    need(
+        "info",
+        "info server",
+        "a server that lost its data, or is a replica, is not noticed",
+    ),
+    need("time", "time", NO_QUARANTINE),
+    need("hmget", "hmget lockdog:epoch id", NO_QUARANTINE),
+    need("hset", "hset lockdog:epoch id x y", NO_QUARANTINE),
+];
+
+const RUN_NONE: &str = "evalsha 0000000000000000000000000000000000000000 0";
+/// An id that no connection has. Zero would be none, and "whatever id" to some servers.
+const KILL_NOBODY: &str = "client kill id 9223372036854775807";
+
+const NO_LOCK: &str = "no lock at all";
+const NO_QUARANTINE: &str = "no lock with quarantine_on_server";
+pub(super) const SHARDED: &str = "pubsub|shardnumsub";
+const NO_REENTRY: &str = "no re-entry, renewal or multi lock";
+const POLLS: &str = "waiters here only poll";
+const UNHEARD: &str = "waiters elsewhere hear of no release";
+const UNSEEN: &str = "waiters elsewhere are not seen";
+const SILENT_STAYS: &str = "a connection that does not answer is not closed";
+
+pub(super) const KEY: &str = "KEY";
+pub(super) const CHANNEL: &str = "CHANNEL";
+pub(super) const SCRIPT: &str = "SCRIPT";
+pub(super) const NAME: &str = "NAME";
+pub(super) const EPOCH: &str = "lockdog:epoch";
