@@ -156,6 +156,11 @@ pub use wait::{Backoff, Wake};
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+/// Compiles the examples of the deployments.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/deployments.md")]
+struct Deployments;
+
 /// Compiles the examples of the porting guide.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/porting-from-redisson.md")]
