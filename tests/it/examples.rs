@@ -1,5 +1,6 @@
 //! The examples as real processes on private servers, and the order of the source.
 
+mod compose;
 mod demo;
 mod documents;
 mod fenced_table;
