@@ -208,7 +208,7 @@ async fn acquire(request: lockdog::TryLockRequest) -> Option<lockdog::Guard> {
 
 /// The commands, keys and channels that the server refused this user. What redis-rs tells of
 /// itself on connecting is nothing that a lock needs.
-async fn refused(redis: &Redis) -> BTreeSet<String> {
+pub(super) async fn refused(redis: &Redis) -> BTreeSet<String> {
     let log: redis::Value = redis.cmd(&["ACL", "LOG"]).await;
     let entries: Vec<std::collections::BTreeMap<String, redis::Value>> =
         redis::from_redis_value(log).expect("a list of entries");

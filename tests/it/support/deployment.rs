@@ -21,7 +21,7 @@ use crate::support::server::RedisServer;
 pub(crate) enum Kind {
     /// One server, by a user that may do what `docs/security.md` says and nothing else.
     Acl,
-    /// Three masters, each with a replica.
+    /// Three masters, each with a replica, by the user that the documentation gives for that.
     Cluster,
     Sentinel,
     Standalone,
@@ -79,8 +79,10 @@ impl Deployment {
                 for master in masters(&lent) {
                     empty(master).await;
                 }
+                let scheme = "redis+cluster://";
+                let as_user = format!("{scheme}lockdog:secret@");
                 Self {
-                    url: lent.url(),
+                    url: lent.url().replace(scheme, &as_user),
                     place: Place::Cluster(lent),
                 }
             }
@@ -179,6 +181,8 @@ async fn start_cluster() -> (Cluster, Vec<(u32, PathBuf)>) {
     for node in &cluster.nodes {
         // A busy machine is no failover.
         node.cmd("CONFIG SET cluster-node-timeout 600000").await;
+        let user = [security::user_of_any_name(), security::of_a_cluster()].concat();
+        node.cmd(&user.join(" ")).await;
     }
     let processes = cluster.nodes.iter().map(|node| node.server.process());
     let processes = processes.collect();
@@ -219,6 +223,7 @@ async fn empty(server: &RedisServer) {
     }
     redis.cmd(&["FLUSHALL"]).await;
     redis.cmd(&["SCRIPT", "FLUSH"]).await;
+    redis.cmd(&["ACL", "LOG", "RESET"]).await;
     redis.reset_stats().await;
 }
 

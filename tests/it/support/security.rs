@@ -11,6 +11,17 @@ pub(crate) fn documented() -> Vec<String> {
     rules[2..].to_vec()
 }
 
+/// What a user of a cluster with replicas needs beside it, on servers since 7.0.
+pub(crate) fn of_a_cluster() -> Vec<String> {
+    let starts = ["- On a cluster: ", "- A client that waits for [replicas]"];
+    let rules = starts.into_iter().flat_map(|start| {
+        let line = PAGE.lines().find_map(|line| line.strip_prefix(start));
+        let mut code = line.expect("it has the line").split('`').skip(1).step_by(2);
+        code.next().expect("it says what is needed").split(' ')
+    });
+    rules.map(str::to_owned).collect()
+}
+
 /// The command that makes the user of the page, for locks of any name: the page's are called
 /// `orders:..`, those of the tests have nothing in common.
 pub(crate) fn user_of_any_name() -> Vec<String> {
