@@ -18,8 +18,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Timeout`] or [`Error::Unavailable`] where the server cannot be reached: call it again.
-    /// [`Error::Refused`] where it lets nobody in. [`Error::Closed`] after a shutdown.
+    /// [`Error::Timeout`](crate::Error::Timeout) or [`Error::Unavailable`](crate::Error::Unavailable) where the server cannot be reached: call it again.
+    /// [`Error::Refused`](crate::Error::Refused) where it lets nobody in. [`Error::Closed`](crate::Error::Closed) after a shutdown.
     ///
     /// # Cancel safety
     ///

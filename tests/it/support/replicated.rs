@@ -72,7 +72,10 @@ impl Replicated {
 
     /// Makes a replica follow the master, and waits until the master says that it does.
     pub(crate) async fn follow(&self, replica: usize) {
-        let port = self.line.as_ref().map_or(self.master.port(), Proxy::port);
+        let port = self
+            .line
+            .as_ref()
+            .map_or_else(|| self.master.port(), Proxy::port);
         let port = port.to_string();
         let replica = &self.replicas[replica];
         let redis = replica.redis().await;
