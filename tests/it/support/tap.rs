@@ -26,7 +26,7 @@ impl Messages {
         Self::Seen(monitors)
     }
 
-    /// Channel and payload of each message, oldest first.
+    /// Channel and payload of each message, oldest first; without what sentinels tell each other.
     pub(crate) fn seen(&self) -> Vec<(String, String)> {
         let tap = match self {
             Self::Heard(tap) => tap,
@@ -42,7 +42,8 @@ impl Messages {
             .iter()
             .filter_map(|texts| match &texts[..] {
                 [kind, _, channel, payload] if kind == "pmessage" => {
-                    Some((channel.clone(), payload.clone()))
+                    let is_lock = channel != "__sentinel__:hello";
+                    is_lock.then(|| (channel.clone(), payload.clone()))
                 }
                 _ => None,
             })
