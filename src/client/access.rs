@@ -5,6 +5,22 @@ use crate::error::{Error, Result};
 use crate::server::{Address, Protocol, TlsSettings};
 
 impl ClientBuilder {
+    /// The user at the servers that keep the locks, in place of the URL's.
+    ///
+    /// Defaults to the URL's, or Redis's default user. Corresponds to Redisson's `username`.
+    pub fn username(mut self, user: impl Into<String>) -> Self {
+        self.username = Some(user.into());
+        self
+    }
+
+    /// The password at the servers that keep the locks, in place of the URL's. It is shown nowhere.
+    ///
+    /// Defaults to the URL's, or none. Corresponds to Redisson's `password`.
+    pub fn password(mut self, password: impl Into<String>) -> Self {
+        self.password = Some(password.into());
+        self
+    }
+
     /// The user at the sentinels, in place of those in their URLs; in a `redis+sentinel://` URL there
     /// is no other place for it.
     ///

@@ -143,22 +143,6 @@ impl ClientBuilder {
         self
     }
 
-    /// The user at the servers that keep the locks, in place of the URL's.
-    ///
-    /// Defaults to the URL's, or Redis's default user. Corresponds to Redisson's `username`.
-    pub fn username(mut self, user: impl Into<String>) -> Self {
-        self.username = Some(user.into());
-        self
-    }
-
-    /// The password at the servers that keep the locks, in place of the URL's. It is shown nowhere.
-    ///
-    /// Defaults to the URL's, or none. Corresponds to Redisson's `password`.
-    pub fn password(mut self, password: impl Into<String>) -> Self {
-        self.password = Some(password.into());
-        self
-    }
-
     /// The number of the database, in place of that in the URL.
     ///
     /// Defaults to the URL's, or 0. Corresponds to Redisson's `database`.

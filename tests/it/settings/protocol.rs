@@ -118,7 +118,12 @@ async fn a_cluster_is_spoken_to_by_resp3() {
     let builder = Client::builder().url(url).client_name("billing");
     let (one, two) = (connect(&builder).await, connect(&builder).await);
     let guard = one.lock("l").lock().await.unwrap();
-    assert_eq!(spoken_by(&redis, "billing").await, ["3"]);
+    // The watchdog's may be there already.
+    let spoken = spoken_by(&redis, "billing").await;
+    assert!(
+        !spoken.is_empty() && spoken.iter().all(|it| it == "3"),
+        "{spoken:?}"
+    );
     let request = two.lock("l").lock().owner(&Owner::new());
     let waiting = tokio::spawn(async move { request.await.unwrap() });
     tokio::time::sleep(ms(200)).await;
