@@ -45,6 +45,7 @@ impl ClientBuilder {
             listens: matches!(wake, Wake::PubSub),
             client_name: self.client_name.clone(),
             quarantine_on_server: self.quarantine_on_server,
+            waits: false,
         };
         let server = Server::at(
             address,
@@ -57,6 +58,13 @@ impl ClientBuilder {
         let ack = self
             .replica_ack
             .unwrap_or_else(|| ReplicaAck::default_of(server.is_switched(), self.command_timeout));
+        let expected = Expected {
+            waits: matches!(
+                ack,
+                ReplicaAck::BestEffort { .. } | ReplicaAck::Require { .. }
+            ),
+            ..expected
+        };
         let server = server.acknowledging(ack);
         if !self.lazy {
             let connected = server.connect().await;

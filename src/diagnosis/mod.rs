@@ -122,6 +122,8 @@ pub(crate) struct Expected {
     pub(crate) listens: bool,
     pub(crate) client_name: Option<String>,
     pub(crate) quarantine_on_server: bool,
+    /// Grants are waited for until replicas have them.
+    pub(crate) waits: bool,
 }
 
 /// What is looked at.

@@ -32,6 +32,7 @@ pub(super) fn needs(looked: &Looked<'_>) -> Vec<&'static Need> {
         "ssubscribe" | "sunsubscribe" => expected.listens && looked.is_sharded,
         "asking" | "cluster|nodes" | "cluster|slots" => looked.is_cluster,
         "client|setname" => expected.client_name.is_some() && !expected.by_pool,
+        "wait" => expected.waits,
         "time" | "hset" | "hmget" => expected.quarantine_on_server,
         _ => true,
     };
@@ -44,7 +45,7 @@ const fn need(rule: &'static str, words: &'static str, loss: &'static str) -> Ne
 
 /// `docs/security.md` has the same. Where a command would write, its arguments are wrong in a way that
 /// the server only finds after it looked at the permission.
-const NEEDS: [Need; 30] = [
+const NEEDS: [Need; 31] = [
     need(
         "eval",
         "eval SCRIPT 0",
@@ -99,6 +100,11 @@ const NEEDS: [Need; 30] = [
         "info",
         "info server",
         "a server that lost its data, or is a replica, is not noticed",
+    ),
+    need(
+        "wait",
+        "wait 0 1",
+        "replicas are not waited for, and no lock where they have to be",
     ),
     need("time", "time", NO_QUARANTINE),
     need("hmget", "hmget lockdog:epoch id", NO_QUARANTINE),

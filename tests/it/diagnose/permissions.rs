@@ -1,6 +1,8 @@
 //! Findings that are about the client's user: the line that they give mends them.
 
-use lockdog::{Client, ClientBuilder, Finding, FindingKind};
+use std::time::Duration;
+
+use lockdog::{Client, ClientBuilder, Finding, FindingKind, ReplicaAck};
 
 use super::{SERVERS, findings, well_set_up};
 use crate::support::{Binary, Redis, RedisServer};
@@ -50,6 +52,20 @@ async fn each_permission_that_is_missing_is_named_in_a_line_that_grants_it() {
                 client.shutdown().await;
             }
         }
+    }
+}
+
+#[tokio::test]
+async fn who_waits_for_replicas_needs_to_be_permitted_to() {
+    for binary in SERVERS {
+        let (server, redis) = with_user(binary, &documented()).await;
+        let timeout = Duration::from_millis(100);
+        let client = client(&server).replica_ack(ReplicaAck::BestEffort { timeout });
+        let client = client.build().await.unwrap();
+        let line = ["ACL SETUSER lockdog +wait"];
+        assert_eq!(missing(&findings(&client).await), line, "{binary:?}");
+        redis.cmd(&line[0].split(' ').collect::<Vec<_>>()).await;
+        assert!(missing(&findings(&client).await).is_empty(), "{binary:?}");
     }
 }
 
