@@ -73,7 +73,7 @@ async fn what_a_clusters_user_misses_is_named() {
         client.shutdown().await;
     }
     for node in &cluster.nodes {
-        node.cmd("ACL SETUSER lockdog -@all +@read +@write +@scripting +info +ping +client")
+        node.cmd("ACL SETUSER lockdog -@all +@read +@write +@scripting +info +ping +client +wait")
             .await;
         node.cmd(
             "ACL SETUSER lockdog +cluster +asking +publish +pubsub|numsub +subscribe +unsubscribe",
