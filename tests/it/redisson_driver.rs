@@ -1,7 +1,7 @@
 //! The Java side of the interop tests does what it is told: without that, no claim about the two
 //! sides together is worth anything. Nothing here is about lockdog.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use redis::Commands;
 
 use crate::support::redisson::{JavaLock, Redisson};
+use crate::support::{Binary, Cluster, eventually};
 
 #[tokio::test]
 async fn a_lock_is_held_under_the_predicted_field() {
@@ -325,6 +326,46 @@ async fn settings_reach_redisson() {
     t1.unlock("lock").await.unwrap();
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn locks_of_a_cluster_are_at_their_slots_masters_and_use_sharded_channels() {
+    let cluster = Cluster::start(3, 1).await;
+    let java = Redisson::start(&cluster.url()).await;
+    let (t1, t2) = (java.thread("t1"), java.thread("t2"));
+    for master in &cluster.nodes[..3] {
+        let name = &cluster.names_at(master, "lock", 1).await[0];
+        let monitor = master.redis().await.monitor().await;
+        t1.lock(name).await;
+        let hash = master.redis().await.hash(name).await;
+        assert_eq!(hash, BTreeMap::from([(t1.field().await, "1".to_owned())]));
+        let waiting = t2.start_lock(name);
+        let channel = format!("redisson_lock__channel:{{{name}}}");
+        let redis = master.redis().await;
+        eventually(SOON, "it waits", async || {
+            redis.channels().await == [channel.clone()]
+        })
+        .await;
+        t1.unlock(name).await.unwrap();
+        waiting.value().await;
+        t2.unlock(name).await.unwrap();
+        // Redis 6.2 has no sharded channels.
+        let [subscribe, publish] = match Binary::under_test() {
+            Binary::Redis62 => ["SUBSCRIBE", "publish"],
+            Binary::Redis7 | Binary::Valkey9 => ["SSUBSCRIBE", "spublish"],
+        };
+        for seen in [
+            format!(r#"] "{subscribe}" "{channel}""#),
+            format!(r#" lua] "{publish}" "{channel}" "0""#),
+        ] {
+            eventually(SOON, "it was sent", async || {
+                let lines = monitor.seen().join("\n").to_lowercase();
+                lines.contains(&seen.to_lowercase())
+            })
+            .await;
+        }
+    }
+    java.shutdown().await;
+}
+
 #[tokio::test]
 #[should_panic(expected = "Unable to connect to Redis server")]
 async fn start_without_a_server_panics_with_the_reason() {
@@ -391,3 +432,5 @@ impl Drop for Server {
 fn is_running(pid: u32) -> bool {
     Path::new("/proc").join(pid.to_string()).exists()
 }
+
+const SOON: Duration = Duration::from_secs(20);

@@ -6,6 +6,7 @@ import com.google.gson.JsonParser;
 import java.util.ArrayList;
 import java.util.List;
 import org.redisson.config.BaseConfig;
+import org.redisson.config.ClusterServersConfig;
 import org.redisson.config.Config;
 import org.redisson.config.NameMapper;
 import org.redisson.config.ReadMode;
@@ -14,9 +15,9 @@ import org.redisson.config.SubscriptionMode;
 
 /**
  * The first line: {@code urls}, one for each server, where {@code redis+sentinel://host:port,../master}
- * is the master of sentinels, and optionally {@code watchdogTimeoutMs}, {@code namePrefix},
- * {@code timeoutMs}, {@code connectTimeoutMs} and {@code retryAttempts}. Whatever is not given has
- * Redisson's default.
+ * is the master of sentinels and {@code redis+cluster://host:port,..} a cluster, and optionally
+ * {@code watchdogTimeoutMs}, {@code namePrefix}, {@code timeoutMs}, {@code connectTimeoutMs} and
+ * {@code retryAttempts}. Whatever is not given has Redisson's default.
  */
 final class Settings {
     private Settings() {}
@@ -33,9 +34,7 @@ final class Settings {
 
     private static Config client(String url, JsonObject settings) {
         Config config = new Config();
-        BaseConfig<?> server = url.startsWith(SENTINEL)
-                ? sentinel(config.useSentinelServers(), url.substring(SENTINEL.length()))
-                : config.useSingleServer().setAddress(url);
+        BaseConfig<?> server = server(config, url);
         if (settings.has("watchdogTimeoutMs")) {
             config.setLockWatchdogTimeout(settings.get("watchdogTimeoutMs").getAsLong());
         }
@@ -54,6 +53,16 @@ final class Settings {
         return config;
     }
 
+    private static BaseConfig<?> server(Config config, String url) {
+        if (url.startsWith(SENTINEL)) {
+            return sentinel(config.useSentinelServers(), url.substring(SENTINEL.length()));
+        }
+        if (url.startsWith(CLUSTER)) {
+            return cluster(config.useClusterServers(), url.substring(CLUSTER.length()));
+        }
+        return config.useSingleServer().setAddress(url);
+    }
+
     private static SentinelServersConfig sentinel(SentinelServersConfig config, String rest) {
         String[] hostsAndMaster = rest.split("/");
         for (String host : hostsAndMaster[0].split(",")) {
@@ -64,6 +73,17 @@ final class Settings {
                 .setSubscriptionMode(SubscriptionMode.MASTER);
     }
 
+    private static ClusterServersConfig cluster(ClusterServersConfig config, String hosts) {
+        for (String host : hosts.split(",")) {
+            config.addNodeAddress("redis://" + host);
+        }
+        // The default of five seconds is longer than a test waits for anything.
+        return config.setScanInterval(500)
+                .setReadMode(ReadMode.MASTER)
+                .setSubscriptionMode(SubscriptionMode.MASTER);
+    }
+
+    private static final String CLUSTER = "redis+cluster://";
     private static final String SENTINEL = "redis+sentinel://";
 
     private record Prefix(String prefix) implements NameMapper {
