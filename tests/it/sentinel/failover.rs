@@ -1,15 +1,13 @@
 //! Another server becomes the master while locks are held, waited for and contended.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use lockdog::{Client, LostReason, Owner, Unlocked};
-use tokio::task::JoinSet;
 
 use super::{SOON, ms};
+use crate::crowd::Crowd;
 use crate::support::sentinels::is_master;
-use crate::support::{Cell, Sentinels, eventually};
+use crate::support::{Sentinels, eventually};
 
 /// Issue 6: "every held lock is checked at once after a switch: still there -> renewed".
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -89,19 +87,20 @@ async fn locks_that_the_new_master_does_not_have_are_told_to_be_lost() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_goes_on_after_the_master_was_killed() {
     let all = Sentinels::start().await;
-    let crowd = Crowd::start(&all).await;
+    let crowd = Crowd::start(&all.url(), &["l"]).await;
     let old = &all.servers[0];
     old.kill();
     all.await_switch_from(old.port()).await;
     crowd.goes_on().await;
-    crowd.end(&all).await;
+    crowd.end().await;
+    is_free(&all).await;
 }
 
 /// Issue 6: failover by freeze; the old master comes back, and is believed and written to no more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_goes_on_after_the_master_froze_and_came_back() {
     let all = Sentinels::start().await;
-    let crowd = Crowd::start(&all).await;
+    let crowd = Crowd::start(&all.url(), &["l"]).await;
     let old = &all.servers[0];
     old.pause();
     all.await_switch_from(old.port()).await;
@@ -114,17 +113,19 @@ async fn a_crowd_goes_on_after_the_master_froze_and_came_back() {
     .await;
     println!("two masters for {:?}", began.elapsed());
     crowd.goes_on().await;
-    crowd.end(&all).await;
+    crowd.end().await;
+    is_free(&all).await;
 }
 
 /// Issue 6: failover by `SENTINEL FAILOVER`, twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_goes_on_through_a_planned_failover() {
     let all = Sentinels::start().await;
-    let crowd = Crowd::start(&all).await;
+    let crowd = Crowd::start(&all.url(), &["l"]).await;
     all.failover().await;
     crowd.goes_on().await;
-    crowd.end(&all).await;
+    crowd.end().await;
+    is_free(&all).await;
 }
 
 /// Issue 6: "a renewal counts only if a sentinel named this master within the last lease".
@@ -151,80 +152,8 @@ async fn without_sentinels_a_lock_ends_at_its_deadline_and_not_later() {
     client.shutdown().await;
 }
 
-/// Fifty tasks of five clients at one lock.
-struct Crowd {
-    clients: Vec<Client>,
-    cell: Cell,
-    bumped: Arc<AtomicU64>,
-    over: Arc<AtomicBool>,
-    tasks: JoinSet<()>,
+/// Nothing stays of the crowd's lock.
+async fn is_free(all: &Sentinels) {
+    let redis = all.master().await.redis().await;
+    eventually(SOON, "the lock is free", async || !redis.exists("l").await).await;
 }
-
-impl Crowd {
-    async fn start(all: &Sentinels) -> Self {
-        let mut crowd = Self {
-            clients: Vec::new(),
-            cell: Cell::new(),
-            bumped: Arc::default(),
-            over: Arc::default(),
-            tasks: JoinSet::new(),
-        };
-        for _ in 0..5 {
-            let client = Client::builder().url(all.url()).watchdog_lease(LEASE);
-            crowd.clients.push(client.build().await.unwrap());
-        }
-        for client in &crowd.clients {
-            for _ in 0..10 {
-                let lock = client.lock("l");
-                let (cell, bumped, over) =
-                    (crowd.cell.clone(), crowd.bumped.clone(), crowd.over.clone());
-                crowd.tasks.spawn(async move {
-                    while !over.load(Ordering::SeqCst) {
-                        let guard = match lock.lock().await {
-                            Ok(guard) => guard,
-                            // The only thing that a caller may be told while there is no master.
-                            Err(error) if error.is_retriable() => continue,
-                            Err(error) => panic!("{error:?}"),
-                        };
-                        if cell.bump_while(ms(1), || guard.is_valid()).await {
-                            bumped.fetch_add(1, Ordering::SeqCst);
-                        }
-                        let _unlocked_or_lost = guard.unlock().await;
-                    }
-                });
-            }
-        }
-        crowd.goes_on().await;
-        crowd
-    }
-
-    /// Fifty more take the lock, long before a lease is over.
-    async fn goes_on(&self) {
-        let before = (self.bumped.load(Ordering::SeqCst), Instant::now());
-        eventually(SOON, "the crowd goes on", async || {
-            self.bumped.load(Ordering::SeqCst) >= before.0 + 50
-        })
-        .await;
-        println!("goes on after {:?}", before.1.elapsed());
-    }
-
-    /// Nobody hangs, nobody lost an update, and nothing stays.
-    async fn end(mut self, all: &Sentinels) {
-        self.over.store(true, Ordering::SeqCst);
-        let ended = async { while self.tasks.join_next().await.transpose().unwrap().is_some() {} };
-        tokio::time::timeout(SOON, ended)
-            .await
-            .expect("no task hangs");
-        let bumped = self.bumped.load(Ordering::SeqCst);
-        assert_eq!(self.cell.value(), bumped as i64, "an update was lost");
-        for client in &self.clients {
-            client.shutdown().await;
-        }
-        let redis = all.master().await.redis().await;
-        eventually(SOON, "the lock is free", async || !redis.exists("l").await).await;
-        println!("{bumped} turns");
-    }
-}
-
-/// Longer than a test waits for anything.
-const LEASE: Duration = Duration::from_secs(60);

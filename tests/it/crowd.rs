@@ -1,0 +1,105 @@
+//! Many tasks that want the same locks, while something is done to the servers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use lockdog::Client;
+use tokio::task::JoinSet;
+
+use crate::support::{Cell, eventually};
+
+/// Fifty tasks of five clients, each with one of some locks.
+pub(crate) struct Crowd {
+    clients: Vec<Client>,
+    turns: Vec<Arc<Turns>>,
+    over: Arc<AtomicBool>,
+    tasks: JoinSet<()>,
+}
+
+/// The turns that one lock has given.
+#[derive(Default)]
+struct Turns {
+    cell: Cell,
+    taken: AtomicU64,
+    lost: AtomicU64,
+}
+
+impl Crowd {
+    pub(crate) async fn start(url: &str, locks: &[&str]) -> Self {
+        let mut crowd = Self {
+            clients: Vec::new(),
+            turns: locks.iter().map(|_| Arc::default()).collect(),
+            over: Arc::default(),
+            tasks: JoinSet::new(),
+        };
+        for _ in 0..CLIENTS {
+            let client = Client::builder().url(url).watchdog_lease(LEASE);
+            crowd.clients.push(client.build().await.unwrap());
+        }
+        for task in 0..TASKS {
+            let lock = task / CLIENTS % locks.len();
+            let turns = crowd.turns[lock].clone();
+            let lock = crowd.clients[task % CLIENTS].lock(locks[lock]);
+            let over = crowd.over.clone();
+            crowd.tasks.spawn(async move {
+                while !over.load(Ordering::SeqCst) {
+                    let guard = match lock.lock().await {
+                        Ok(guard) => guard,
+                        // The only thing that a caller may be told while there is no master.
+                        Err(error) if error.is_retriable() => continue,
+                        Err(error) => panic!("{error:?}"),
+                    };
+                    if turns.cell.bump_while(PAUSE, || guard.is_valid()).await {
+                        turns.taken.fetch_add(1, Ordering::SeqCst);
+                    }
+                    if guard.unlock().await.is_err() {
+                        turns.lost.fetch_add(1, Ordering::SeqCst);
+                    }
+                }
+            });
+        }
+        crowd.goes_on().await;
+        crowd
+    }
+
+    /// Each lock is taken often once more, long before a lease is over. Says how long it took.
+    pub(crate) async fn goes_on(&self) -> Duration {
+        let began = Instant::now();
+        let taken = |turns: &Arc<Turns>| turns.taken.load(Ordering::SeqCst);
+        let before: Vec<_> = self.turns.iter().map(taken).collect();
+        let each = TASKS / self.turns.len();
+        eventually(SOON, "the crowd goes on", async || {
+            let mut now = self.turns.iter().map(taken).zip(&before);
+            now.all(|(now, before)| now >= before + each as u64)
+        })
+        .await;
+        println!("goes on after {:?}", began.elapsed());
+        began.elapsed()
+    }
+
+    /// Nobody hangs, and nobody lost an update.
+    pub(crate) async fn end(mut self) {
+        self.over.store(true, Ordering::SeqCst);
+        let ended = async { while self.tasks.join_next().await.transpose().unwrap().is_some() {} };
+        tokio::time::timeout(SOON, ended)
+            .await
+            .expect("no task hangs");
+        for turns in &self.turns {
+            let taken = turns.taken.load(Ordering::SeqCst);
+            assert_eq!(turns.cell.value(), taken as i64, "an update was lost");
+            let lost = turns.lost.load(Ordering::SeqCst);
+            println!("{taken} turns, {lost} of them not unlocked in order");
+        }
+        for client in &self.clients {
+            client.shutdown().await;
+        }
+    }
+}
+
+const CLIENTS: usize = 5;
+const TASKS: usize = 50;
+const PAUSE: Duration = Duration::from_millis(1);
+/// Longer than a test waits for anything.
+const LEASE: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_secs(30);
