@@ -14,7 +14,7 @@ pub(crate) mod poll;
 mod refusals;
 mod relock;
 mod repeated;
-mod scripts;
+pub(crate) mod scripts;
 mod stand;
 mod too_late;
 mod unheard;

@@ -1,46 +1,46 @@
 //! Which of the lock's scripts a command runs, whether it names the script or brings it.
 
-pub(super) trait Matches: Fn(&[String]) -> bool + Clone + Send + Sync + 'static {}
+pub(crate) trait Matches: Fn(&[String]) -> bool + Clone + Send + Sync + 'static {}
 
 impl<F: Fn(&[String]) -> bool + Clone + Send + Sync + 'static> Matches for F {}
 
-pub(super) fn acquire() -> impl Matches {
+pub(crate) fn acquire() -> impl Matches {
     script(ACQUIRE)
 }
 
 /// An acquire that shall leave this count.
-pub(super) fn acquire_to(target: u32) -> impl Matches {
+pub(crate) fn acquire_to(target: u32) -> impl Matches {
     to(ACQUIRE, target)
 }
 
 /// An unlock that shall leave this count.
-pub(super) fn unlock_to(target: u32) -> impl Matches {
+pub(crate) fn unlock_to(target: u32) -> impl Matches {
     to(UNLOCK, target)
 }
 
-pub(super) fn renew() -> impl Matches {
+pub(crate) fn renew() -> impl Matches {
     script(RENEW)
 }
 
-pub(super) fn settle() -> impl Matches {
+pub(crate) fn settle() -> impl Matches {
     script(SETTLE)
 }
 
-pub(super) fn transfer() -> impl Matches {
+pub(crate) fn transfer() -> impl Matches {
     script(TRANSFER)
 }
 
-pub(super) fn force_unlock() -> impl Matches {
+pub(crate) fn force_unlock() -> impl Matches {
     script(FORCE_UNLOCK)
 }
 
 /// `CLIENT KILL ID ..`, which closes a connection that was given up.
-pub(super) fn kill() -> impl Matches {
+pub(crate) fn kill() -> impl Matches {
     |args: &[String]| args.len() == 4 && args[..3] == ["CLIENT", "KILL", "ID"]
 }
 
 /// The script's name or the command's, for a readable list of what was sent.
-pub(super) fn name(args: &[String]) -> String {
+pub(crate) fn name(args: &[String]) -> String {
     for (name, text) in ALL {
         if script(text)(args) {
             return name.to_owned();
@@ -49,7 +49,7 @@ pub(super) fn name(args: &[String]) -> String {
     args[0].to_ascii_lowercase()
 }
 
-pub(super) fn texts() -> impl Iterator<Item = &'static str> {
+pub(crate) fn texts() -> impl Iterator<Item = &'static str> {
     ALL.into_iter().map(|(_, text)| text)
 }
 
@@ -71,7 +71,7 @@ const ACQUIRE: &str = include_str!("../../../lua/lock/acquire.lua");
 const FORCE_UNLOCK: &str = include_str!("../../../lua/lock/force_unlock.lua");
 const RENEW: &str = include_str!("../../../lua/lock/renew.lua");
 const SETTLE: &str = include_str!("../../../lua/lock/settle.lua");
-pub(super) const TRANSFER: &str = include_str!("../../../lua/lock/transfer.lua");
+pub(crate) const TRANSFER: &str = include_str!("../../../lua/lock/transfer.lua");
 const UNLOCK: &str = include_str!("../../../lua/lock/unlock.lua");
 
 const ALL: [(&str, &str); 6] = [

@@ -12,9 +12,10 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use crate::support::wait::eventually;
-use form::{ClusterBuilder, meet};
+use form::ClusterBuilder;
 use node::Seen;
 
+pub(crate) use form::{meet, take_slots};
 pub(crate) use node::Node;
 pub(crate) use slot::{names, slot};
 
@@ -89,14 +90,19 @@ impl Cluster {
         replica.clone()
     }
 
-    /// Waits until the slot belongs to another node than `old`, all that answer agree on it and the
-    /// cluster is well.
-    pub(crate) async fn await_switch(&self, slot: u16, old: &Node) -> Arc<Node> {
+    /// Waits until another node than `old` says that the slot is its own.
+    pub(crate) async fn await_heir(&self, slot: u16, old: &Node) -> Arc<Node> {
         eventually(SWITCHED_WITHIN, "the slot has a new owner", async || {
             let owner = self.try_owner(slot).await;
             owner.is_some_and(|owner| owner.id != old.id)
         })
         .await;
+        self.owner(slot).await
+    }
+
+    /// As `await_heir`, and until all that answer agree on it and the cluster is well.
+    pub(crate) async fn await_switch(&self, slot: u16, old: &Node) -> Arc<Node> {
+        self.await_heir(slot, old).await;
         self.await_health().await;
         self.owner(slot).await
     }

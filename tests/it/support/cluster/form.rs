@@ -116,7 +116,8 @@ impl ClusterBuilder {
     }
 }
 
-async fn take_slots(master: &Node, first: u16, last: u16) {
+/// Makes free slots a node's own.
+pub(crate) async fn take_slots(master: &Node, first: u16, last: u16) {
     if Binary::under_test().has_cluster_port() {
         master
             .cmd(&format!("CLUSTER ADDSLOTSRANGE {first} {last}"))
@@ -129,7 +130,8 @@ async fn take_slots(master: &Node, first: u16, last: u16) {
         .await;
 }
 
-pub(super) async fn meet(node: &Node, other: &Node) {
+/// Makes two nodes know each other.
+pub(crate) async fn meet(node: &Node, other: &Node) {
     let (port, bus) = (other.port(), other.server.bus());
     node.cmd(&format!("CLUSTER MEET 127.0.0.1 {port} {bus}"))
         .await;

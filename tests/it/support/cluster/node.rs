@@ -43,6 +43,18 @@ impl Node {
         self.redis().await.cmd(&args).await;
     }
 
+    /// As a client that another node sent here, so that it answers for slots that are on their way.
+    pub(crate) async fn asking<T: FromRedisValue>(&self, args: &[&str]) -> T {
+        let client = redis::Client::open(self.server.url()).expect("the URL is ours");
+        let connection = client.get_multiplexed_async_connection().await;
+        let mut both = redis::pipe();
+        both.cmd("ASKING").ignore().cmd(args[0]).arg(&args[1..]);
+        let answers: Result<(T,), _> = both.query_async(&mut connection.expect("it runs")).await;
+        answers
+            .unwrap_or_else(|error| panic!("{args:?} failed: {error}"))
+            .0
+    }
+
     /// `None` where it does not run, stands still or refuses.
     pub(crate) async fn try_ask<T: FromRedisValue>(&self, line: &str) -> Option<T> {
         let ask = async {

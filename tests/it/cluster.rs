@@ -1,0 +1,62 @@
+//! Locks on a cluster: each at its slot's master, whichever that is by then.
+
+mod basics;
+mod connect;
+mod down;
+mod failover;
+mod hand_over;
+mod many;
+mod migration;
+mod nemesis;
+mod red_lock;
+mod redisson;
+mod resend;
+
+use std::future::IntoFuture;
+use std::time::Duration;
+
+use lockdog::{Client, Guard, Lock, Owner};
+use tokio::task::JoinHandle;
+
+use crate::faults::scripts;
+use crate::support::Cluster;
+
+/// A client whose waiters are woken by nothing but messages and TTLs while the test lasts.
+async fn without_polling(cluster: &Cluster) -> Client {
+    let client = Client::builder().url(cluster.url()).poll_cap(LONG);
+    client.build().await.expect("it runs")
+}
+
+/// Waits for a lock in a task of its own, as an owner of its own.
+fn waiter(lock: &Lock) -> JoinHandle<Guard> {
+    let waiting = lock.lock().owner(&Owner::new()).into_future();
+    tokio::spawn(async { waiting.await.expect("nothing is wrong") })
+}
+
+/// So that no command is sent twice only because the node does not know the script yet.
+async fn load_scripts(cluster: &Cluster) {
+    for node in &cluster.nodes {
+        for text in scripts::texts() {
+            node.redis().await.cmd(&["SCRIPT", "LOAD", text]).await;
+        }
+    }
+}
+
+/// How often each kind of script was sent to all nodes together, through the proxies they announce.
+fn sent(cluster: &Cluster, is_it: impl Fn(&[String]) -> bool) -> usize {
+    let counts = cluster.nodes.iter();
+    counts.map(|node| node.proxy().count(&is_it)).sum()
+}
+
+async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
+    let done = tokio::time::timeout(SOON, work).await;
+    done.unwrap_or_else(|_| panic!("it did not come soon that {what}"))
+}
+
+const SOON: Duration = Duration::from_secs(20);
+/// Longer than a test waits for anything.
+const LONG: Duration = Duration::from_secs(120);
+
+fn ms(number: u64) -> Duration {
+    Duration::from_millis(number)
+}

@@ -1,0 +1,220 @@
+//! Finding the cluster, and what cannot be one.
+
+use std::future::IntoFuture;
+
+use lockdog::{Client, Error};
+
+use super::ms;
+use crate::support::cluster::names;
+use crate::support::{Binary, Cluster, RedisServer, free_port};
+
+/// Issue 6: by URL and by builder; one node of all is enough to find the others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_living_node_among_dead_ones_is_enough_to_find_all() {
+    let cluster = Cluster::start(3, 1).await;
+    let dead = free_port();
+    // A replica knows as much as a master.
+    for node in &cluster.nodes[1..4] {
+        let port = node.port();
+        let url = format!("redis+cluster://127.0.0.1:{dead},127.0.0.1:{port}");
+        let by_url = Client::connect(&url).await.unwrap();
+        let urls = [format!("redis://127.0.0.1:{dead}"), node.url()];
+        let by_builder = Client::builder().cluster(urls).build().await.unwrap();
+        for client in [by_url, by_builder] {
+            for owner in &cluster.nodes[..3] {
+                let name = &cluster.names_at(owner, "l", 1).await[0];
+                let guard = client.lock(name).lock().await.unwrap();
+                assert!(owner.redis().await.exists(name).await);
+                guard.unlock().await.unwrap();
+                assert!(!owner.redis().await.exists(name).await);
+            }
+            client.shutdown().await;
+        }
+    }
+}
+
+/// Issue 6: nodes that do not answer, or are none; with `lazy`, calls tell.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_node_that_answers_there_is_no_client() {
+    let (one, other) = (free_port(), free_port());
+    let dead = format!("redis+cluster://127.0.0.1:{one},127.0.0.1:{other}");
+    let patience = ms(500);
+    let builder = || Client::builder().url(&dead).command_timeout(patience);
+    let error = builder().build().await.unwrap_err();
+    assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+    let lazy = builder().lazy(true).build().await.unwrap();
+    let error = lazy.lock("l").lock().await.unwrap_err();
+    assert!(error.is_retriable(), "{error:?}");
+    lazy.shutdown().await;
+
+    // A frozen node says nothing; another one does.
+    let cluster = Cluster::start(3, 0).await;
+    let [frozen, well, _] = &cluster.nodes[..] else {
+        panic!("there are three");
+    };
+    let name = &cluster.names_at(well, "l", 1).await[0];
+    frozen.server.pause();
+    let seeds = [frozen.url(), well.url()];
+    let client = Client::builder().cluster(seeds).build().await.unwrap();
+    client
+        .lock(name)
+        .lock()
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+    frozen.server.resume();
+    client.shutdown().await;
+
+    // One server that is no cluster says so.
+    let server = RedisServer::start().await;
+    let error = Client::builder().cluster([server.url()]).build().await;
+    let error = error.unwrap_err();
+    assert!(error.to_string().contains("cluster"), "{error}");
+}
+
+/// Nodes may tell clients names instead of addresses, or nothing but a port.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_are_found_by_whatever_they_tell_clients() {
+    if Binary::under_test() == Binary::Redis62 {
+        // It tells addresses only.
+        return;
+    }
+    let cluster = Cluster::start(3, 0).await;
+    for node in &cluster.nodes {
+        node.cmd("CONFIG SET cluster-announce-hostname localhost")
+            .await;
+    }
+    for kind in ["ip", "hostname", "unknown-endpoint"] {
+        for node in &cluster.nodes {
+            let set = "CONFIG SET cluster-preferred-endpoint-type";
+            node.cmd(&format!("{set} {kind}")).await;
+        }
+        let client = Client::builder().cluster([cluster.nodes[0].url()]);
+        let client = client.build().await.unwrap();
+        use_all_nodes(&cluster, &client).await;
+        // And led there by a node that has it no more.
+        let slot = 7000;
+        let name = &names("moved", 1, |it| it == slot)[0];
+        let guard = client.lock(name).lock().await.unwrap();
+        let from = cluster.owner(slot).await;
+        let to = cluster.nodes.iter().find(|it| it.id != from.id).unwrap();
+        cluster.move_slot(slot, to).await;
+        guard.unlock().await.unwrap();
+        assert!(!to.redis().await.exists(name).await, "{kind}");
+        client.shutdown().await;
+    }
+}
+
+/// Issue 6: "ACL user and password everywhere".
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn user_and_password_are_those_of_every_node() {
+    let cluster = Cluster::builder(3, 0).password("p@ss").start().await;
+    for node in &cluster.nodes {
+        node.cmd("ACL SETUSER app on >w@rd ~* &* +@all").await;
+    }
+    let bare = cluster.url().replace(":p@ss@", "");
+    let rest = bare.replace("redis+cluster://", "");
+    let plain = |url: &String| url.replace(":p@ss@", "");
+    let urls: Vec<_> = cluster.urls().iter().map(plain).collect();
+    let by_builder = || Client::builder().cluster(&urls);
+    for client in [
+        Client::connect(format!("redis+cluster://:p%40ss@{rest}")),
+        Client::connect(format!("redis+cluster://app:w%40rd@{rest}/")),
+    ] {
+        let client = client.await.unwrap();
+        use_all_nodes(&cluster, &client).await;
+        client.shutdown().await;
+    }
+    let builder = by_builder().username("app").password("w@rd");
+    let client = builder.build().await.unwrap();
+    use_all_nodes(&cluster, &client).await;
+    client.shutdown().await;
+
+    let wrong = Client::connect(format!("redis+cluster://app:hunter2@{rest}")).await;
+    let wrong_too = by_builder().username("app").password("hunter2");
+    for error in [wrong, wrong_too.build().await] {
+        let error = error.unwrap_err();
+        assert!(
+            matches!(&error, Error::Refused { code, .. } if code == "WRONGPASS"),
+            "{error:?}"
+        );
+        assert!(!format!("{error} {error:?}").contains("hunter2"));
+    }
+    let none = Client::connect(&bare).await.unwrap_err();
+    assert!(
+        matches!(&none, Error::Refused { code, .. } if code == "NOAUTH"),
+        "{none:?}"
+    );
+}
+
+async fn use_all_nodes(cluster: &Cluster, client: &Client) {
+    for node in &cluster.nodes {
+        let name = &cluster.names_at(node, "l", 1).await[0];
+        let guard = client.lock(name).lock().await.unwrap();
+        assert!(node.redis().await.exists(name).await);
+        guard.unlock().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_a_cluster_is_refused() {
+    let none: [&str; 0] = [];
+    let urls = ["redis://127.0.0.1:7000"];
+    for builder in [
+        Client::builder().cluster(none),
+        Client::builder().cluster(urls).database(1),
+        Client::builder().cluster(["redis://127.0.0.1:7000/1"]),
+        Client::builder().cluster(["unix:///tmp/x"]),
+        Client::builder().cluster(urls).url(urls[0]),
+        Client::builder().cluster(urls).sentinel("m", urls),
+        Client::builder().url("redis+cluster://"),
+        Client::builder().url("redis+cluster://127.0.0.1:7000/1"),
+        Client::builder().url("redis+cluster://127.0.0.1:7000?x=1"),
+        Client::builder().url("redis+cluster://127.0.0.1:7000,,127.0.0.1:7001"),
+    ] {
+        let shown = format!("{builder:?}");
+        let error = builder.build().await.unwrap_err();
+        assert!(matches!(error, Error::Invalid { .. }), "{shown}: {error:?}");
+    }
+}
+
+/// Issue 6: "names with braces after redisson-protocol.md": those whose key and channel would be in
+/// different slots are refused, before anything is sent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_that_redisson_could_not_unlock_are_refused_before_any_command() {
+    let cluster = Cluster::builder(3, 0).announce_proxies().start().await;
+    let client = Client::connect(cluster.url()).await.unwrap();
+    for name in ["plain", "{a}:x", "x:{a}", "x{a}y{b}", "{{a}", "a{b}c{"] {
+        let guard = client.lock(name).lock().await.unwrap();
+        assert!(
+            cluster
+                .owner_of(name)
+                .await
+                .redis()
+                .await
+                .exists(name)
+                .await
+        );
+        guard.unlock().await.unwrap();
+    }
+    let sent = || super::sent(&cluster, |args| args[0].to_uppercase().starts_with("EVAL"));
+    let before = sent();
+    for name in ["a}b", "{}a", "x{", "}{", "{}{x}"] {
+        let lock = client.lock(name);
+        for error in [
+            lock.lock().await.map(drop),
+            lock.try_lock().await.map(drop),
+            lock.is_locked().await.map(drop),
+            lock.force_unlock().await.map(drop),
+            lock.unlock().into_future().await.map(drop),
+        ] {
+            let error = error.unwrap_err();
+            assert!(matches!(error, Error::Invalid { .. }), "{name}: {error:?}");
+            assert!(error.to_string().contains("slot"), "{name}: {error}");
+        }
+    }
+    assert_eq!(sent(), before);
+    client.shutdown().await;
+}

@@ -1,0 +1,193 @@
+//! A cluster that cannot serve, or not all of it: callers are told in time, and holders by their
+//! deadlines.
+
+use std::future::IntoFuture;
+use std::time::{Duration, Instant};
+
+use lockdog::{Client, Guard, LostReason, Owner, Unlocked};
+
+use super::{LONG, SOON, ms, soon};
+use crate::support::cluster::{meet, slot, take_slots};
+use crate::support::{Cluster, Data, eventually, timed};
+
+/// Without one of its masters the cluster refuses everything (CLUSTERDOWN), by its default. Nobody
+/// hangs, and all goes on when the master is back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_are_told_in_time_while_the_cluster_is_down_and_go_on_after_it() {
+    let cluster = Cluster::start(3, 0).await;
+    let lease = ms(4500);
+    let client = Client::builder().url(cluster.url()).watchdog_lease(lease);
+    let client = client.command_timeout(ms(1000)).build().await.unwrap();
+    let [gone, well, _] = &cluster.nodes[..] else {
+        panic!("there are three");
+    };
+    let names = [
+        cluster.names_at(gone, "l", 3).await,
+        cluster.names_at(well, "l", 3).await,
+    ];
+    let mut guards = Vec::new();
+    for [watched, leased, _] in names.clone().map(|it| <[String; 3]>::try_from(it).unwrap()) {
+        let owner = Owner::new();
+        guards.push(client.lock(&watched).lock().owner(&owner).await.unwrap());
+        let lock = client.lock(&leased);
+        guards.push(lock.lock().lease(LONG).owner(&owner).await.unwrap());
+    }
+    gone.server.restart(Data::Kept).await;
+    // What it had is there still, and the connections to it are new.
+    eventually(SOON, "the cluster is well", async || {
+        client.lock(&names[0][2]).is_locked().await.is_ok()
+    })
+    .await;
+    gone.server.kill();
+    eventually(SOON, "the cluster is down", async || {
+        let info: Option<String> = well.try_ask("CLUSTER INFO").await;
+        info.is_some_and(|it| it.contains("cluster_state:fail"))
+    })
+    .await;
+    for name in [&names[0][2], &names[1][2]] {
+        let lock = client.lock(name);
+        let (refused, took) = timed(lock.lock().into_future()).await;
+        println!("lock: {refused:?} after {took:?}");
+        assert!(refused.unwrap_err().is_retriable() && took < ms(2500));
+        let (refused, took) = timed(lock.try_lock().into_future()).await;
+        println!("try_lock: {refused:?} after {took:?}");
+        assert!(refused.is_err_and(|it| it.is_retriable()) && took < ms(2500));
+        let (refused, took) = timed(lock.try_lock().wait(ms(1500)).into_future()).await;
+        println!("try_lock for 1.5 s: {refused:?} after {took:?}");
+        assert!(refused.is_err_and(|it| it.is_retriable()) && took < ms(2500));
+    }
+    // Those that are renewed end at their deadlines, the others go on.
+    for guard in guards.iter().step_by(2) {
+        let lost = soon("it is told", guard.lost()).await;
+        assert_eq!(lost.reason(), LostReason::Deadline);
+    }
+    assert!(guards.iter().skip(1).step_by(2).all(Guard::is_valid));
+    let kept = guards.swap_remove(3);
+    let (unknown, took) = timed(guards.swap_remove(1).unlock()).await;
+    println!("unlock: {unknown:?} after {took:?}");
+    assert!(unknown.is_err() && took < ms(5000));
+    drop(guards);
+
+    gone.server.restart(Data::Lost).await;
+    // It is another node by its name now, and takes its slots anew.
+    let id: String = gone.redis().await.ask(&["CLUSTER", "MYID"]).await;
+    assert_ne!(id, gone.id);
+    well.cmd(&format!("CLUSTER FORGET {}", gone.id)).await;
+    cluster.nodes[2]
+        .cmd(&format!("CLUSTER FORGET {}", gone.id))
+        .await;
+    take_slots(gone, 0, 5460).await;
+    for other in [well, &cluster.nodes[2]] {
+        meet(other, gone).await;
+    }
+    let began = Instant::now();
+    for name in [&names[0][2], &names[1][2]] {
+        eventually(SOON, "locks are had again", async || {
+            match client.lock(name).lock().await {
+                Ok(guard) => guard.unlock().await.is_ok(),
+                Err(error) => {
+                    assert!(error.is_retriable(), "{error:?}");
+                    false
+                }
+            }
+        })
+        .await;
+    }
+    println!("went on after {:?}", began.elapsed());
+    assert_eq!(kept.unlock().await.unwrap(), Unlocked::Released);
+    for name in &names[1] {
+        let redis = well.redis().await;
+        eventually(SOON, "it is free", async || !redis.exists(name).await).await;
+    }
+    client.shutdown().await;
+}
+
+/// Nobody has the slot: waited for within the deadline, and gone on with when somebody has it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_that_nobody_has_is_waited_for() {
+    let cluster = Cluster::start(3, 0).await;
+    for node in &cluster.nodes {
+        node.cmd("CONFIG SET cluster-require-full-coverage no")
+            .await;
+    }
+    let client = Client::connect(cluster.url()).await.unwrap();
+    let name = "orders";
+    let owner = cluster.owner_of(name).await;
+    let all = format!("CLUSTER DELSLOTS {}", slot(name));
+    for node in &cluster.nodes {
+        node.cmd(&all).await;
+    }
+    let lock = client.lock(name);
+    let patience = ms(700);
+    let (refused, took) = timed(lock.try_lock().wait(patience).into_future()).await;
+    println!("{refused:?} after {took:?}");
+    assert!(refused.is_err_and(|it| it.is_retriable()));
+    assert!(took >= patience && took < patience + ms(1000), "{took:?}");
+    // The other slots are none the wiser.
+    let elsewhere = &cluster.names_at(&owner, "l", 1).await[0];
+    client
+        .lock(elsewhere)
+        .lock()
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+    let waiting = tokio::spawn(lock.try_lock().wait(SOON).into_future());
+    tokio::time::sleep(patience).await;
+    assert!(!waiting.is_finished());
+    owner.cmd(&format!("CLUSTER ADDSLOTS {}", slot(name))).await;
+    let guard = soon("it is had", waiting).await.unwrap().unwrap();
+    assert_eq!(guard.unwrap().unlock().await.unwrap(), Unlocked::Released);
+    client.shutdown().await;
+}
+
+/// A master freezes and nobody takes its place: locks elsewhere go on at their usual speed, those of it
+/// are waited for within the deadline.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_frozen_master_holds_up_no_lock_of_another() {
+    let cluster = Cluster::start(3, 0).await;
+    for node in &cluster.nodes {
+        node.cmd("CONFIG SET cluster-node-timeout 600000").await;
+    }
+    let lease = ms(3000);
+    let client = Client::builder().url(cluster.url()).watchdog_lease(lease);
+    let client = client.command_timeout(ms(1000)).build().await.unwrap();
+    let [frozen, well, other] = &cluster.nodes[..] else {
+        panic!("there are three");
+    };
+    let there = &cluster.names_at(frozen, "l", 1).await[0];
+    let mut here = cluster.names_at(well, "l", 10).await;
+    here.extend(cluster.names_at(other, "l", 10).await);
+    let lost = client.lock(there).lock().await.unwrap();
+    let mut held = Vec::new();
+    for name in &here[1..] {
+        held.push(client.lock(name).lock().await.unwrap());
+    }
+    frozen.server.pause();
+    let began = Instant::now();
+    let mut longest = Duration::ZERO;
+    while began.elapsed() < lease * 3 {
+        let turn = async {
+            let guard = client.lock(&here[0]).lock().await.unwrap();
+            guard.unlock().await.unwrap();
+        };
+        let ((), took) = timed(turn).await;
+        longest = longest.max(took);
+        tokio::time::sleep(ms(20)).await;
+    }
+    println!("{longest:?} at most for a lock elsewhere");
+    assert!(longest < ms(500));
+    assert!(held.iter().all(Guard::is_valid), "they are renewed");
+    assert!(!lost.is_valid());
+    let (refused, took) = timed(client.lock(there).lock().owner(&Owner::new()).into_future()).await;
+    println!("{refused:?} after {took:?}");
+    assert!(refused.is_err_and(|it| it.is_retriable()) && took < ms(2500));
+    frozen.server.resume();
+    eventually(SOON, "it is had", async || {
+        let guard = client.lock(there).lock().owner(&Owner::new()).await;
+        guard.is_ok()
+    })
+    .await;
+    client.shutdown().await;
+}

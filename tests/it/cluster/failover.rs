@@ -1,0 +1,301 @@
+//! A slot gets another master while locks of it are held, waited for and contended.
+
+use std::time::{Duration, Instant};
+
+use lockdog::{Client, Guard, LostReason, Owner, Unlocked};
+
+use super::{LONG, SOON, ms, soon, waiter, without_polling};
+use crate::crowd::Crowd;
+use crate::support::cluster::slot;
+use crate::support::{Cluster, Data, eventually, timed};
+
+/// Issue 6: "CLUSTER FAILOVER"; "every held lock is checked at once after a switch".
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn locks_live_on_at_the_new_master_and_are_unlocked_there() {
+    let cluster = Cluster::start(3, 1).await;
+    let client = Client::builder().url(cluster.url()).watchdog_lease(LONG);
+    let client = client.build().await.unwrap();
+    let names = cluster.names_at(&cluster.nodes[0], "l", 2).await;
+    let elsewhere = &cluster.names_at(&cluster.nodes[1], "l", 1).await[0];
+    let watched = client.lock(&names[0]).lock().await.unwrap();
+    let leased = client.lock(&names[1]).lock().lease(LONG).await.unwrap();
+    let untouched = client.lock(elsewhere).lock().await.unwrap();
+    // A hundredth of the lease is kept back.
+    tokio::time::sleep(ms(2000)).await;
+    assert!(watched.remaining() < LONG - ms(2500));
+    let new = cluster.fail_over(slot(&names[0])).await;
+    let redis = new.redis().await;
+    // Renewed long before a third of its lease is over, so because of the switch.
+    eventually(ms(8000), "it is renewed", async || {
+        watched.remaining() > LONG - ms(2400)
+    })
+    .await;
+    assert!(redis.pttl(&names[0]).await > 110_000);
+    assert!(watched.is_valid() && leased.is_valid() && untouched.is_valid());
+    assert!(redis.exists(&names[1]).await);
+    for guard in [watched, leased, untouched] {
+        assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    }
+    for name in &names {
+        assert!(!redis.exists(name).await);
+    }
+    client.shutdown().await;
+}
+
+/// Issue 6: "not there -> Lost", at once; and those of other masters are none the wiser. L17: the
+/// master is really killed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn locks_that_the_new_master_does_not_have_are_told_to_be_lost() {
+    let cluster = Cluster::start(3, 1).await;
+    // A crowd is spread over an eighth of its lease, but not when it may be lost.
+    let client = Client::builder()
+        .url(cluster.url())
+        .watchdog_lease(LONG * 2);
+    let client = client.build().await.unwrap();
+    let (master, replica) = (&cluster.nodes[0], &cluster.nodes[3]);
+    let names = cluster.names_at(master, "lost", 101).await;
+    let elsewhere = &cluster.names_at(&cluster.nodes[1], "l", 1).await[0];
+    let kept = client.lock(elsewhere).lock().await.unwrap();
+    replica.server.pause();
+    // Nothing more is sent to it, not even to wait in its socket.
+    let redis = master.redis().await;
+    let cut: u32 = redis.ask(&["CLIENT", "KILL", "TYPE", "replica"]).await;
+    assert_eq!(cut, 1);
+    let mut guards = Vec::new();
+    for name in &names[1..] {
+        let lock = client.lock(name);
+        guards.push(lock.lock().owner(&Owner::new()).await.unwrap());
+    }
+    guards.push(client.lock(&names[0]).lock().lease(LONG).await.unwrap());
+    master.server.kill();
+    replica.server.resume();
+    let new = cluster.await_switch(slot(&names[0]), master).await;
+    assert_eq!(new.id, replica.id);
+    assert!(
+        !new.redis().await.exists(&names[0]).await,
+        "it was replicated"
+    );
+    soon("all are told", async {
+        for guard in &guards {
+            assert_eq!(guard.lost().await.reason(), LostReason::NotOurs);
+        }
+    })
+    .await;
+    assert!(kept.is_valid());
+    drop(guards);
+    // And somebody else may have it.
+    let lock = client.lock(&names[0]);
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    kept.unlock().await.unwrap();
+    client.shutdown().await;
+}
+
+/// Catalogue: L17, with the master killed in the midst of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn thirty_locks_of_a_name_are_had_though_its_master_is_killed() {
+    let cluster = Cluster::start(3, 1).await;
+    let client = Client::connect(cluster.url()).await.unwrap();
+    let name = &cluster.names_at(&cluster.nodes[0], "l", 1).await[0];
+    for turn in 0..30 {
+        if turn == 10 {
+            cluster.nodes[0].server.kill();
+        }
+        let guard = client.lock(name).try_lock().wait(SOON).await.unwrap();
+        guard.unwrap().unlock().await.unwrap();
+    }
+    client.shutdown().await;
+}
+
+/// Issue 6: failover by kill, under 50 contending tasks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_goes_on_after_a_master_was_killed() {
+    let cluster = Cluster::start(3, 1).await;
+    let (names, crowd) = crowd(&cluster).await;
+    let held = Held::take(&cluster).await;
+    let old = cluster.nodes[0].clone();
+    old.server.kill();
+    cluster.await_heir(slot(&names[0]), &old).await;
+    assert!(crowd.goes_on().await <= WITHIN);
+    held.end_kept_or_told(&cluster).await;
+    // It comes back with nothing, as a replica of its heir.
+    old.server.restart(Data::Lost).await;
+    crowd.goes_on().await;
+    crowd.end().await;
+    are_free(&cluster, &names).await;
+}
+
+/// Issue 6: failover by freeze; the old master comes back, and is believed and written to no more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_goes_on_after_a_master_froze_and_came_back() {
+    let cluster = Cluster::start(3, 1).await;
+    let (names, crowd) = crowd(&cluster).await;
+    let held = Held::take(&cluster).await;
+    let old = cluster.nodes[0].clone();
+    old.server.pause();
+    cluster.await_heir(slot(&names[0]), &old).await;
+    assert!(crowd.goes_on().await <= WITHIN);
+    old.server.resume();
+    let began = Instant::now();
+    eventually(SOON, "the old master is a replica", async || {
+        let replication: Option<String> = old.try_ask("INFO replication").await;
+        replication.is_some_and(|it| it.contains("role:slave"))
+    })
+    .await;
+    println!("two masters for {:?}", began.elapsed());
+    assert!(crowd.goes_on().await <= WITHIN);
+    held.end_kept_or_told(&cluster).await;
+    crowd.end().await;
+    are_free(&cluster, &names).await;
+}
+
+/// Issue 6: `CLUSTER FAILOVER`, there and back again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_goes_on_through_planned_failovers() {
+    let cluster = Cluster::start(3, 1).await;
+    let (names, crowd) = crowd(&cluster).await;
+    let held = Held::take(&cluster).await;
+    for _ in 0..2 {
+        cluster.fail_over(slot(&names[0])).await;
+        assert!(crowd.goes_on().await <= WITHIN);
+    }
+    held.end_kept_or_told(&cluster).await;
+    crowd.end().await;
+    are_free(&cluster, &names).await;
+}
+
+/// Waiters that only messages wake hear what happens at the new master.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_listen_at_the_new_master() {
+    let cluster = Cluster::start(3, 1).await;
+    let holder = Client::connect(cluster.url()).await.unwrap();
+    let waiting = without_polling(&cluster).await;
+    let old = cluster.nodes[0].clone();
+    let name = &cluster.names_at(&old, "l", 1).await[0];
+    for planned in [true, false] {
+        println!("planned: {planned}");
+        let guard = holder.lock(name).lock().await.unwrap();
+        let waiter = waiter(&waiting.lock(name));
+        let old = cluster.owner_of(name).await;
+        let redis = old.redis().await;
+        eventually(SOON, "it listens", async || {
+            !redis.channels().await.is_empty()
+        })
+        .await;
+        let new = if planned {
+            cluster.fail_over(slot(name)).await
+        } else {
+            old.server.kill();
+            cluster.await_switch(slot(name), &old).await
+        };
+        let redis = new.redis().await;
+        let (_, took) = timed(eventually(SOON, "it listens there", async || {
+            !redis.channels().await.is_empty()
+        }))
+        .await;
+        println!("listens after {took:?}");
+        tokio::time::sleep(ms(100)).await;
+        assert!(guard.is_valid() && !waiter.is_finished(), "two have it");
+        guard.unlock().await.unwrap();
+        let (guard, took) = timed(soon("it is woken", waiter)).await;
+        println!("woken after {took:?}");
+        guard.unwrap().unlock().await.unwrap();
+    }
+    for client in [holder, waiting] {
+        client.shutdown().await;
+    }
+}
+
+/// Issue 6, as with sentinels: a lease is extended only if another node said within the last lease
+/// that this master is one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_nobody_else_names_extends_no_lease() {
+    let cluster = Cluster::start(3, 0).await;
+    let lease = ms(3000);
+    let client = Client::builder().url(cluster.url()).watchdog_lease(lease);
+    let client = client.build().await.unwrap();
+    let [master, others @ ..] = &cluster.nodes[..] else {
+        panic!("there are three");
+    };
+    // It goes on for as long as it may, whatever its own view of the others is.
+    for node in &cluster.nodes {
+        node.cmd("CONFIG SET cluster-node-timeout 600000").await;
+    }
+    let name = &cluster.names_at(master, "l", 1).await[0];
+    let guard = client.lock(name).lock().await.unwrap();
+    tokio::time::sleep(lease * 2).await;
+    assert!(guard.is_valid(), "it is renewed");
+    for other in others {
+        other.server.pause();
+    }
+    let began = Instant::now();
+    let lost = soon("it is told", guard.lost()).await;
+    assert_eq!(lost.reason(), LostReason::Deadline);
+    println!("lost after {:?}", began.elapsed());
+    assert!(began.elapsed() >= lease / 2, "{:?}", began.elapsed());
+    for other in others {
+        other.server.resume();
+    }
+    client.shutdown().await;
+}
+
+/// A crowd at locks of the master that is to fail, and of another.
+async fn crowd(cluster: &Cluster) -> (Vec<String>, Crowd) {
+    let mut names = cluster.names_at(&cluster.nodes[0], "crowd", 1).await;
+    names.extend(cluster.names_at(&cluster.nodes[1], "crowd", 1).await);
+    let locks: Vec<&str> = names.iter().map(String::as_str).collect();
+    let crowd = Crowd::start(&cluster.url(), &locks).await;
+    (names, crowd)
+}
+
+async fn are_free(cluster: &Cluster, names: &[String]) {
+    for name in names {
+        let redis = cluster.owner_of(name).await.redis().await;
+        eventually(SOON, "the lock is free", async || !redis.exists(name).await).await;
+    }
+}
+
+/// Locks of the first master that are held while it fails.
+struct Held {
+    client: Client,
+    guards: Vec<Guard>,
+}
+
+impl Held {
+    async fn take(cluster: &Cluster) -> Self {
+        let client = Client::connect(cluster.url()).await.unwrap();
+        let mut guards = Vec::new();
+        for name in cluster.names_at(&cluster.nodes[0], "held", 20).await {
+            let lock = client.lock(&name);
+            guards.push(lock.lock().owner(&Owner::new()).await.unwrap());
+        }
+        Self { client, guards }
+    }
+
+    /// Issue 6: "every guard either keeps a lock that is really on the new master or is told lost by
+    /// its deadline".
+    async fn end_kept_or_told(self, cluster: &Cluster) {
+        // Every hold was looked for.
+        eventually(SOON, "each was looked for", async || {
+            let renewed = |guard: &Guard| !guard.is_valid() || guard.remaining() > ms(20_000);
+            self.guards.iter().all(renewed)
+        })
+        .await;
+        let mut lost = 0;
+        for guard in self.guards {
+            if !guard.is_valid() {
+                lost += 1;
+                continue;
+            }
+            let name = guard.lock_name().to_owned();
+            let redis = cluster.owner_of(&name).await.redis().await;
+            assert!(redis.exists(&name).await, "{name} is not there");
+            assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+            assert!(!redis.exists(&name).await, "{name} is there still");
+        }
+        println!("{lost} of 20 locks were lost");
+        self.client.shutdown().await;
+    }
+}
+
+/// Issue 6: "waiters proceed within 5 s after the switch".
+const WITHIN: Duration = Duration::from_secs(5);

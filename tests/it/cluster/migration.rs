@@ -1,0 +1,300 @@
+//! Slots move, key by key, while locks of them are held, taken, renewed and waited for.
+
+use std::future::IntoFuture;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use lockdog::{Client, Guard, LostReason, MultiLock, Owner, Unlocked};
+
+use super::{LONG, SOON, load_scripts, ms, soon, waiter, without_polling};
+use crate::crowd::Crowd;
+use crate::faults::scripts;
+use crate::support::cluster::{names, slot};
+use crate::support::{Cluster, Redis, eventually, timed};
+
+const SLOT: u16 = 42;
+
+/// Issue 6: "slot migrated key by key while locks of that slot are taken, renewed": at each step of
+/// the way every operation does what it should.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_operation_works_at_each_step_of_a_migration() {
+    let cluster = Cluster::start(3, 0).await;
+    let client = Client::connect(cluster.url()).await.unwrap();
+    let other = Client::connect(cluster.url()).await.unwrap();
+    let to = &cluster.nodes[2];
+    let all = names("l", 6, |it| it == SLOT);
+    let [moved, stays, new, unlocked, again, free] = &all[..] else {
+        panic!("there are six");
+    };
+    let mut guards = Vec::new();
+    for name in [moved, stays, unlocked, again] {
+        guards.push(client.lock(name).lock().lease(LONG).await.unwrap());
+    }
+    let [first, second, third, fourth] = <[Guard; 4]>::try_from(guards).unwrap();
+    let migration = cluster.migrate(SLOT, to).await;
+    let (source, target) = (migration.from.redis().await, to.redis().await);
+    for name in [moved, unlocked, again] {
+        assert!(migration.move_key(name).await);
+    }
+    // What was moved, what was not, and what is at neither.
+    for (name, held) in [(moved, true), (stays, true), (free, false)] {
+        let lock = other.lock(name);
+        assert_eq!(lock.is_locked().await.unwrap(), held, "{name}");
+        assert_eq!(lock.try_lock().await.unwrap().is_some(), !held, "{name}");
+    }
+    eventually(SOON, "it is free again", async || {
+        !target.keys().await.contains(free)
+    })
+    .await;
+    let inner = client.lock(again).lock().await.unwrap();
+    assert_eq!(inner.hold_count(), 2);
+    let left = Unlocked::StillHeld { count: 1 };
+    assert_eq!(inner.unlock().await.unwrap(), left);
+    assert_eq!(third.unlock().await.unwrap(), Unlocked::Released);
+    let fifth = other.lock(new).lock().await.unwrap();
+    let mut here = vec![moved.clone(), again.clone(), new.clone()];
+    here.sort();
+    assert_eq!(target.keys().await, here);
+    assert_eq!(source.keys().await, std::slice::from_ref(stays));
+    assert!(other.lock(moved).force_unlock().await.unwrap());
+    assert!(!target.keys().await.contains(moved));
+    drop(first);
+    migration.move_keys().await;
+    migration.finish().await;
+    for guard in [second, fourth, fifth] {
+        assert!(guard.is_valid());
+        assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    }
+    assert!(target.keys().await.is_empty() && source.keys().await.is_empty());
+    for client in [client, other] {
+        client.shutdown().await;
+    }
+}
+
+/// Issue 6: renewals of a slot that is half there and half here (TRYAGAIN, ASK) reach each lock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn locks_of_a_slot_that_is_half_moved_are_all_renewed() {
+    let cluster = Cluster::builder(3, 0).announce_proxies().start().await;
+    load_scripts(&cluster).await;
+    let lease = ms(3000);
+    let client = Client::builder().url(cluster.url()).watchdog_lease(lease);
+    let client = client.build().await.unwrap();
+    let all = names("l", 20, |it| it == SLOT);
+    let mut guards = Vec::new();
+    for name in &all {
+        let lock = client.lock(name);
+        guards.push(lock.lock().owner(&Owner::new()).await.unwrap());
+    }
+    let to = &cluster.nodes[2];
+    let migration = cluster.migrate(SLOT, to).await;
+    for name in &all[..10] {
+        assert!(migration.move_key(name).await);
+    }
+    let (source, target) = (migration.from.redis().await, to.redis().await);
+    source.reset_stats().await;
+    tokio::time::sleep(lease * 2).await;
+    let errors = source.errorstats().await;
+    println!("{errors:?}");
+    assert!(errors.contains_key("TRYAGAIN") || errors.contains_key("ASK"));
+    assert!(guards.iter().all(Guard::is_valid));
+    for (redis, half) in [(&target, &all[..10]), (&source, &all[10..])] {
+        let mut half = half.to_vec();
+        half.sort();
+        assert_eq!(redis.keys().await, half);
+    }
+    // A key that is gone is told to be lost, though it is asked for by another node.
+    let gone: u32 = to.asking(&["DEL", &all[0]]).await;
+    assert_eq!(gone, 1);
+    let lost = soon("it is lost", guards[0].lost()).await;
+    assert_eq!(lost.reason(), LostReason::NotOurs);
+    assert!(guards[1..].iter().all(Guard::is_valid));
+    migration.move_keys().await;
+    migration.finish().await;
+    tokio::time::sleep(lease * 2).await;
+    assert!(guards[1..].iter().all(Guard::is_valid));
+    for guard in guards.drain(1..) {
+        assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    }
+    client.shutdown().await;
+}
+
+/// Issue 6: "unsolicited SUNSUBSCRIBE during slot migration re-subscribes and wakes each waiter once".
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_subscribe_again_where_their_slot_went_and_try_once() {
+    let cluster = Cluster::builder(3, 0).announce_proxies().start().await;
+    load_scripts(&cluster).await;
+    let holder = Client::connect(cluster.url()).await.unwrap();
+    let mut waiting = Vec::new();
+    for _ in 0..3 {
+        waiting.push(without_polling(&cluster).await);
+    }
+    let name = &names("l", 1, |it| it == SLOT)[0];
+    let guard = holder.lock(name).lock().lease(LONG).await.unwrap();
+    let waiters: Vec<_> = waiting.iter().map(|it| waiter(&it.lock(name))).collect();
+    let old = cluster.owner(SLOT).await;
+    let to = &cluster.nodes[2];
+    let (source, target) = (old.redis().await, to.redis().await);
+    let channel = format!("redisson_lock__channel:{{{name}}}");
+    listen(&source, &channel, 3).await;
+    tokio::time::sleep(ms(200)).await;
+    let tries = || super::sent(&cluster, scripts::acquire());
+    let before = tries();
+    let (_, took) = timed(async {
+        cluster.move_slot(SLOT, to).await;
+        listen(&target, &channel, 3).await;
+    })
+    .await;
+    println!("moved, and heard again, in {took:?}");
+    assert!(source.channels().await.is_empty());
+    tokio::time::sleep(ms(1500)).await;
+    // Each of them looked once, at the new owner, perhaps by way of the old one.
+    let moved = to.proxy().count(scripts::acquire());
+    assert_eq!(moved, 3, "{} in all", tries() - before);
+    assert!(tries() - before <= 6);
+    assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
+    // And from now on messages wake them.
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    let turns = waiters
+        .into_iter()
+        .map(|waiter| async { waiter.await.unwrap().unlock().await.unwrap() });
+    let (_, took) = timed(soon("all are woken", join_all(turns))).await;
+    println!("all had their turn after {took:?}");
+    cluster.assert_clean().await;
+    for client in waiting {
+        client.shutdown().await;
+    }
+    holder.shutdown().await;
+}
+
+/// What is released while its slot is on its way wakes waiters at the latest when the slot has moved.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_released_on_its_way_is_not_waited_for_longer_than_the_move() {
+    let cluster = Cluster::start(3, 0).await;
+    let holder = Client::connect(cluster.url()).await.unwrap();
+    let waiting = without_polling(&cluster).await;
+    let name = &names("l", 1, |it| it == SLOT)[0];
+    let guard = holder.lock(name).lock().lease(LONG).await.unwrap();
+    let waiter = waiter(&waiting.lock(name));
+    let source = cluster.owner(SLOT).await.redis().await;
+    listen(&source, &format!("redisson_lock__channel:{{{name}}}"), 1).await;
+    tokio::time::sleep(ms(100)).await;
+    let migration = cluster.migrate(SLOT, &cluster.nodes[2]).await;
+    assert!(migration.move_key(name).await);
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    migration.finish().await;
+    let (guard, took) = timed(soon("it is woken", waiter)).await;
+    println!("woken {took:?} after the move");
+    guard.unwrap().unlock().await.unwrap();
+    for client in [holder, waiting] {
+        client.shutdown().await;
+    }
+}
+
+/// Issue 6: under a crowd, there and back, with keys on the way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_goes_on_while_its_slot_moves_there_and_back() {
+    let cluster = Cluster::start(3, 0).await;
+    let locks = names("crowd", 2, |it| it == SLOT);
+    let refs: Vec<&str> = locks.iter().map(String::as_str).collect();
+    let crowd = Crowd::start(&cluster.url(), &refs).await;
+    for to in [&cluster.nodes[2], &cluster.nodes[0], &cluster.nodes[1]] {
+        let migration = cluster.migrate(SLOT, to).await;
+        crowd.goes_on().await;
+        for name in &locks {
+            migration.move_key(name).await;
+        }
+        crowd.goes_on().await;
+        // New ones come where the slot goes, so that none is left at last.
+        migration.move_keys().await;
+        migration.finish().await;
+        assert!(crowd.goes_on().await <= WITHIN);
+    }
+    crowd.end().await;
+    cluster.assert_clean().await;
+}
+
+/// Issue 6: "node added and slots moved; all with waiters blocked on pub/sub".
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_goes_on_while_a_node_joins_and_takes_its_slots() {
+    let mut cluster = Cluster::start(3, 0).await;
+    let locks = names("crowd", 5, |_| true);
+    let refs: Vec<&str> = locks.iter().map(String::as_str).collect();
+    let crowd = Crowd::start(&cluster.url(), &refs).await;
+    let client = Client::connect(cluster.url()).await.unwrap();
+    let mut guards = Vec::new();
+    for name in names("held", 30, |_| true) {
+        guards.push(client.lock(&name).lock().await.unwrap());
+    }
+    let members = names("multi", 4, |_| true);
+    let multi = MultiLock::new(members.iter().map(|name| client.lock(name)));
+    let whole = multi.lock().await.unwrap();
+    let joined = cluster.join().await;
+    crowd.goes_on().await;
+    let held = guards.iter().map(|guard| slot(guard.lock_name()));
+    let mut slots: Vec<u16> = held.collect();
+    slots.extend(locks.iter().chain(&members).map(|name| slot(name)));
+    slots.sort_unstable();
+    slots.dedup();
+    for slot in slots {
+        cluster.move_slot(slot, &joined).await;
+    }
+    assert!(crowd.goes_on().await <= WITHIN);
+    let redis = joined.redis().await;
+    assert!(whole.is_valid());
+    for guard in guards {
+        assert!(guard.is_valid() && redis.exists(guard.lock_name()).await);
+        assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    }
+    assert_eq!(whole.unlock().await.unwrap(), Unlocked::Released);
+    crowd.end().await;
+    client.shutdown().await;
+    assert!(redis.keys().await.is_empty());
+    cluster.assert_clean().await;
+}
+
+/// A command for two keys of a slot that is on its way cannot be run (TRYAGAIN): the multi lock is not
+/// had before the slot has arrived, nothing of it stays, and then it is had.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_multi_lock_of_a_slot_on_its_way_waits_for_it() {
+    let cluster = Cluster::start(3, 0).await;
+    let client = Client::connect(cluster.url()).await.unwrap();
+    let mut members = names("l", 2, |it| it == SLOT);
+    members.extend(cluster.names_at(&cluster.nodes[1], "l", 1).await);
+    let multi = MultiLock::new(members.iter().map(|name| client.lock(name)));
+    let migration = cluster.migrate(SLOT, &cluster.nodes[2]).await;
+    let (answer, took) = timed(multi.try_lock().wait(ms(700)).into_future()).await;
+    println!("{answer:?} after {took:?}");
+    assert!(!matches!(answer, Ok(Some(_))) && took < ms(2000));
+    let waiting = tokio::spawn({
+        let multi = multi.clone();
+        async move { multi.try_lock().wait(SOON).owner(&Owner::new()).await }
+    });
+    tokio::time::sleep(ms(500)).await;
+    assert!(!waiting.is_finished());
+    migration.move_keys().await;
+    migration.finish().await;
+    let guard = soon("it is had", waiting).await.unwrap().unwrap().unwrap();
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    for node in &cluster.nodes {
+        let redis = node.redis().await;
+        eventually(SOON, "nothing is left", async || {
+            redis.keys().await.is_empty()
+        })
+        .await;
+    }
+    client.shutdown().await;
+}
+
+/// Waits until so many connections hear this channel at this server.
+async fn listen(redis: &Redis, channel: &str, n: u64) {
+    let sharded = redis.try_cmd(&["PUBSUB", "SHARDNUMSUB"]).await.is_ok();
+    let count = if sharded { "SHARDNUMSUB" } else { "NUMSUB" };
+    eventually(SOON, "all listen", async || {
+        let (_, heard): (String, u64) = redis.ask(&["PUBSUB", count, channel]).await;
+        heard == n
+    })
+    .await;
+}
+
+/// Issue 6: "waiters proceed within 5 s".
+const WITHIN: Duration = Duration::from_secs(5);

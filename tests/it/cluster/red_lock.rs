@@ -1,0 +1,321 @@
+//! A RedLock whose instances are whole clusters: one of three masters with a replica each, and two of
+//! a single master that has all slots.
+
+use std::future::IntoFuture;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use lockdog::{Client, ClientBuilder, Error, InstanceState, Owner, RedLock, Unlocked};
+use tokio::task::JoinSet;
+
+use super::{LONG, SOON, ms, soon};
+use crate::support::cluster::slot;
+use crate::support::{Cell, Cluster, eventually, timed};
+
+/// Issue 6: "RedLock and MultiLock over these: instances that are whole clusters".
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_is_taken_on_all_clusters_and_given_back_on_all() {
+    let clusters = Clusters::start().await;
+    let (mine, yours) = (clusters.clients().await, clusters.clients().await);
+    let (lock, other) = (lock(&mine), lock(&yours));
+    let guard = lock.lock().await.unwrap();
+    eventually(SOON, "it stands on all", async || {
+        clusters.taken().await == 3
+    })
+    .await;
+    eventually(SOON, "all count", async || guard.margin() == 1).await;
+    let acquired = |it: &lockdog::Instance| matches!(it.state, InstanceState::Acquired);
+    assert!(guard.instances().iter().all(acquired));
+    assert!(other.try_lock().await.unwrap().is_none());
+    let waiting = tokio::spawn({
+        let other = other.clone();
+        async move { other.lock().owner(&Owner::new()).await }
+    });
+    tokio::time::sleep(ms(300)).await;
+    assert!(!waiting.is_finished());
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    let guard = soon("the other has it", waiting).await.unwrap().unwrap();
+    guard.unlock().await.unwrap();
+    eventually(SOON, "it is nowhere", async || clusters.taken().await == 0).await;
+    shut_down(mine.into_iter().chain(yours)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fencing_tokens_grow_from_holder_to_holder() {
+    let clusters = Clusters::start().await;
+    let (mine, yours) = (clusters.clients().await, clusters.clients().await);
+    let locks = [lock(&mine).fenced(), lock(&yours).fenced()];
+    let mut largest = 0;
+    for turn in 0..6 {
+        let guard = locks[turn % 2].lock().await.unwrap();
+        let token = guard.token().unwrap();
+        assert!(token > largest, "{token} after {largest}");
+        largest = token;
+        guard.unlock().await.unwrap();
+    }
+    shut_down(mine.into_iter().chain(yours)).await;
+}
+
+/// A cluster has no place for what a server remembers of itself: it may lose each of its slots alone.
+#[tokio::test]
+async fn clusters_cannot_remember_their_quarantine() {
+    let cluster = Cluster::start(1, 0).await;
+    let builder = Client::builder().url(cluster.url());
+    let error = builder.quarantine_on_server(true).build().await;
+    let error = error.unwrap_err();
+    assert!(matches!(error, Error::Invalid { .. }), "{error:?}");
+    assert!(error.to_string().contains("cluster"), "{error}");
+    let client = Client::connect(cluster.url()).await.unwrap();
+    let error = client.provision().await.unwrap_err();
+    assert!(matches!(error, Error::Invalid { .. }), "{error:?}");
+    client.shutdown().await;
+}
+
+/// A whole cluster is gone: the others are a quorum, and nobody waits for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_is_had_while_one_of_the_clusters_is_down() {
+    let clusters = Clusters::start().await;
+    let (mine, yours) = (clusters.clients().await, clusters.clients().await);
+    let (lock, other) = (lock(&mine), lock(&yours));
+    let held = lock.lock().await.unwrap();
+    eventually(SOON, "all count", async || held.margin() == 1).await;
+    clusters.all[1].nodes[0].server.kill();
+    assert!(other.try_lock().await.unwrap().is_none());
+    assert!(held.is_valid());
+    held.unlock().await.unwrap();
+    let mut longest = Duration::ZERO;
+    for turn in 0..20 {
+        let lock = if turn % 2 == 0 { &lock } else { &other };
+        let (guard, took) = timed(lock.lock().owner(&Owner::new()).into_future()).await;
+        longest = longest.max(took);
+        guard.unwrap().unlock().await.unwrap();
+    }
+    println!("{longest:?} at most for an acquire");
+    assert!(longest < ms(5000));
+    // Two down are too many.
+    clusters.all[2].nodes[0].server.kill();
+    let refused = lock.try_lock().await;
+    assert!(refused.unwrap_err().is_retriable());
+    shut_down(mine.into_iter().chain(yours)).await;
+}
+
+/// Issue 6: to a client that saw the cluster before, a new master that may have forgotten locks does
+/// not count for as long as anybody may hold what it has forgotten.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_may_have_forgotten_locks_does_not_count_at_first() {
+    let clusters = Clusters::start().await;
+    let clients = clusters.clients_with(|it| it.watchdog_lease(LEASE)).await;
+    let lock = lock(&clients).max_lease(LEASE);
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    let [failing, busy, _] = &clusters.all[..] else {
+        panic!("there are three");
+    };
+    let old = failing.owner(slot(NAME)).await;
+    let replica = failing.replica_of(&old).await;
+    replica.server.pause();
+    let redis = old.redis().await;
+    let cut: u32 = redis.ask(&["CLIENT", "KILL", "TYPE", "replica"]).await;
+    assert_eq!(cut, 1);
+    // Somebody who has two of three, or might have had them.
+    let others = [Client::connect(failing.url()), Client::connect(busy.url())];
+    let others: Vec<_> = join_all(others)
+        .await
+        .into_iter()
+        .map(Result::unwrap)
+        .collect();
+    let forgotten = others[0].lock(NAME).lock().lease(LONG).await.unwrap();
+    let kept = others[1].lock(NAME).lock().lease(LONG).await.unwrap();
+    assert!(lock.try_lock().await.unwrap().is_none());
+    old.server.kill();
+    replica.server.resume();
+    let new = failing.await_heir(slot(NAME), &old).await;
+    let redis = new.redis().await;
+    assert!(!redis.exists(NAME).await, "it was replicated");
+    let began = Instant::now();
+    let guard = soon("it counts", async {
+        loop {
+            match lock.try_lock().await {
+                Ok(Some(guard)) => return guard,
+                Ok(None) => {}
+                Err(error) => assert!(error.is_retriable(), "{error:?}"),
+            }
+            tokio::time::sleep(ms(20)).await;
+        }
+    })
+    .await;
+    println!("had after {:?}", began.elapsed());
+    assert!(began.elapsed() > LEASE / 2, "{:?}", began.elapsed());
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    assert!(kept.is_valid());
+    drop((forgotten, kept));
+    shut_down(clients.into_iter().chain(others)).await;
+}
+
+/// A slot that one living master gave to another comes with all that is in it: it counts at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_that_moved_counts_at_once() {
+    let clusters = Clusters::start().await;
+    let clients = clusters.clients().await;
+    let lock = lock(&clients);
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    let [moving, busy, _] = &clusters.all[..] else {
+        panic!("there are three");
+    };
+    let old = moving.owner(slot(NAME)).await;
+    let mut masters = moving.nodes[..3].iter();
+    let to = masters.find(|it| it.id != old.id).expect("there are three");
+    moving.move_slot(slot(NAME), to).await;
+    let other = Client::connect(busy.url()).await.unwrap();
+    let kept = other.lock(NAME).lock().await.unwrap();
+    let (guard, took) = timed(soon("it is had", lock.lock().into_future())).await;
+    println!("had after {took:?}");
+    assert!(took < LEASE / 2);
+    assert_eq!(guard.unwrap().unlock().await.unwrap(), Unlocked::Released);
+    kept.unlock().await.unwrap();
+    shut_down(clients.into_iter().chain([other])).await;
+}
+
+/// Issue 6: "the tests have RedLock over three clusters"; one of them fails over, by kill, while the
+/// lock is held by some and contended by others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_goes_on_while_one_of_the_clusters_fails_over() {
+    let clusters = Clusters::start().await;
+    let clients = clusters.clients_with(|it| it.watchdog_lease(LEASE)).await;
+    let held = RedLock::new(clients.iter().map(|client| client.lock("held")));
+    let held = held.lock().await.unwrap();
+    let crowd = Crowd::start(&clusters).await;
+    let cluster = &clusters.all[0];
+    let old = cluster.owner(slot(NAME)).await;
+    old.server.kill();
+    crowd.goes_on().await;
+    let new = cluster.await_switch(slot(NAME), &old).await;
+    crowd.goes_on().await;
+    assert!(held.is_valid());
+    // The new master is used, too.
+    let stands = async || new.redis().await.exists(NAME).await;
+    eventually(LEASE * 4, "it stands there", async || stands().await).await;
+    eventually(LEASE * 4, "all count", async || held.margin() == 1).await;
+    assert!(held.is_valid());
+    assert_eq!(held.unlock().await.unwrap(), Unlocked::Released);
+    crowd.goes_on().await;
+    crowd.end().await;
+    shut_down(clients).await;
+    eventually(SOON, "it is nowhere", async || clusters.taken().await == 0).await;
+}
+
+struct Clusters {
+    all: Vec<Cluster>,
+}
+
+impl Clusters {
+    async fn start() -> Self {
+        let starts = [(3, 1), (1, 0), (1, 0)];
+        let starts = starts.map(|(masters, replicas)| Cluster::start(masters, replicas));
+        let all = join_all(starts).await;
+        Self { all }
+    }
+
+    async fn clients(&self) -> Vec<Client> {
+        self.clients_with(|builder| builder).await
+    }
+
+    /// One client for each cluster.
+    async fn clients_with(&self, set: impl Fn(ClientBuilder) -> ClientBuilder) -> Vec<Client> {
+        let clients = self.all.iter().map(async |cluster| {
+            let builder = set(Client::builder().url(cluster.url()));
+            builder.build().await.unwrap()
+        });
+        join_all(clients).await
+    }
+
+    /// On how many of them the lock stands.
+    async fn taken(&self) -> usize {
+        let mut taken = 0;
+        for cluster in &self.all {
+            let redis = cluster.owner_of(NAME).await.redis().await;
+            taken += usize::from(redis.exists(NAME).await);
+        }
+        taken
+    }
+}
+
+fn lock(clients: &[Client]) -> RedLock {
+    RedLock::new(clients.iter().map(|client| client.lock(NAME)))
+}
+
+async fn shut_down(clients: impl IntoIterator<Item = Client>) {
+    for client in clients {
+        client.shutdown().await;
+    }
+}
+
+/// Twelve tasks of three processes.
+struct Crowd {
+    clients: Vec<Client>,
+    cell: Cell,
+    taken: Arc<AtomicU64>,
+    over: Arc<AtomicBool>,
+    tasks: JoinSet<()>,
+}
+
+impl Crowd {
+    async fn start(clusters: &Clusters) -> Self {
+        let mut crowd = Self {
+            clients: Vec::new(),
+            cell: Cell::new(),
+            taken: Arc::default(),
+            over: Arc::default(),
+            tasks: JoinSet::new(),
+        };
+        for _ in 0..3 {
+            let clients = clusters.clients_with(|it| it.watchdog_lease(LEASE)).await;
+            for _ in 0..4 {
+                let lock = lock(&clients).max_lease(LEASE);
+                let (cell, taken, over) =
+                    (crowd.cell.clone(), crowd.taken.clone(), crowd.over.clone());
+                crowd.tasks.spawn(async move {
+                    while !over.load(Ordering::SeqCst) {
+                        let guard = match lock.lock().await {
+                            Ok(guard) => guard,
+                            Err(error) if error.is_retriable() => continue,
+                            Err(error) => panic!("{error:?}"),
+                        };
+                        if cell.bump_while(ms(1), || guard.is_valid()).await {
+                            taken.fetch_add(1, Ordering::SeqCst);
+                        }
+                        let _unlocked_or_lost = guard.unlock().await;
+                    }
+                });
+            }
+            crowd.clients.extend(clients);
+        }
+        crowd.goes_on().await;
+        crowd
+    }
+
+    async fn goes_on(&self) {
+        let before = (self.taken.load(Ordering::SeqCst), Instant::now());
+        eventually(LONG, "the crowd goes on", async || {
+            self.taken.load(Ordering::SeqCst) >= before.0 + 24
+        })
+        .await;
+        println!("goes on after {:?}", before.1.elapsed());
+    }
+
+    async fn end(mut self) {
+        self.over.store(true, Ordering::SeqCst);
+        soon("all end", async {
+            while self.tasks.join_next().await.transpose().unwrap().is_some() {}
+        })
+        .await;
+        let taken = self.taken.load(Ordering::SeqCst);
+        assert_eq!(self.cell.value(), taken as i64, "an update was lost");
+        println!("{taken} turns");
+        shut_down(self.clients).await;
+    }
+}
+
+const NAME: &str = "l";
+const LEASE: Duration = Duration::from_secs(8);

@@ -1,0 +1,125 @@
+//! Real Redisson clients at the same cluster.
+
+use std::future::IntoFuture;
+
+use lockdog::{Client, Unlocked};
+
+use super::{SOON, ms, soon, without_polling};
+use crate::support::cluster::slot;
+use crate::support::redisson::Redisson;
+use crate::support::{Cluster, eventually, timed};
+
+/// Issue 6: "message wake-ups both ways (sharded pub/sub), locks seen both ways after failover".
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn locks_go_to_and_from_redisson_before_and_after_failovers() {
+    let cluster = Cluster::start(3, 1).await;
+    let java = Redisson::start(&cluster.url()).await;
+    let client = without_polling(&cluster).await;
+    let thread = java.thread("t1");
+    let name = &cluster.names_at(&cluster.nodes[0], "orders", 1).await[0];
+    let lock = client.lock(name);
+
+    for round in ["well", "failed over", "killed"] {
+        println!("{round}");
+        let guard = lock.lock().await.unwrap();
+        assert!(thread.is_locked(name).await && !thread.try_lock(name).await);
+        let waiting = thread.start_lock(name);
+        let old = cluster.owner_of(name).await;
+        listens(&cluster, name).await;
+        match round {
+            "failed over" => drop(cluster.fail_over(slot(name)).await),
+            "killed" => {
+                old.server.kill();
+                cluster.await_switch(slot(name), &old).await;
+            }
+            _ => {}
+        }
+        listens(&cluster, name).await;
+        tokio::time::sleep(ms(100)).await;
+        assert!(guard.is_valid() && !waiting.is_finished(), "two have it");
+        assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+        let ((), took) = timed(soon("Java gets it", waiting.value())).await;
+        println!("Java was woken after {took:?}");
+        assert!(took < ms(5000));
+
+        assert!(lock.is_locked().await.unwrap());
+        assert!(lock.try_lock().await.unwrap().is_none());
+        let waiting = tokio::spawn(lock.lock().into_future());
+        listens(&cluster, name).await;
+        tokio::time::sleep(ms(100)).await;
+        assert!(!waiting.is_finished(), "two have it");
+        thread.unlock(name).await.expect("Java holds it");
+        let (guard, took) = timed(soon("we get it", waiting)).await;
+        println!("we were woken after {took:?}");
+        guard.unwrap().unwrap().unlock().await.unwrap();
+    }
+    client.shutdown().await;
+    java.shutdown().await;
+}
+
+/// Catalogue: L12, on a cluster: what a dead client held is free when its lease is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_of_a_redisson_that_died_is_had_when_its_lease_is_over() {
+    let cluster = Cluster::start(3, 0).await;
+    let lease = ms(3000);
+    let java = Redisson::builder(&cluster.url()).watchdog_timeout(lease);
+    let java = java.start().await;
+    let client = without_polling(&cluster).await;
+    java.thread("t1").lock("orders").await;
+    let waiting = tokio::spawn(client.lock("orders").lock().into_future());
+    tokio::time::sleep(lease * 2).await;
+    assert!(!waiting.is_finished(), "it is renewed");
+    java.kill();
+    let (guard, took) = timed(soon("its lease is over", waiting)).await;
+    println!("had after {took:?}");
+    guard.unwrap().unwrap().unlock().await.unwrap();
+    assert!(took < lease + ms(1000));
+    client.shutdown().await;
+}
+
+/// Issue 6: and while the slot is moved to another master.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn locks_go_to_and_from_redisson_after_their_slot_moved() {
+    let cluster = Cluster::start(3, 0).await;
+    let java = Redisson::start(&cluster.url()).await;
+    let client = Client::connect(cluster.url()).await.unwrap();
+    let thread = java.thread("t1");
+    let name = &cluster.names_at(&cluster.nodes[0], "orders", 1).await[0];
+    let lock = client.lock(name);
+
+    let guard = lock.lock().await.unwrap();
+    cluster.move_slot(slot(name), &cluster.nodes[1]).await;
+    // Java may throw until it has looked at the cluster again.
+    eventually(SOON, "Java finds it where it went", async || {
+        let tried = thread.start_try_lock_for(name, ms(1), None).answer().await;
+        tried.result.inspect(|locked| assert!(!locked)).is_ok()
+    })
+    .await;
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    assert!(thread.try_lock(name).await);
+    let waiting = tokio::spawn(lock.lock().into_future());
+    tokio::time::sleep(ms(100)).await;
+    cluster.move_slot(slot(name), &cluster.nodes[2]).await;
+    eventually(SOON, "Java finds it where it went", async || {
+        let tried = thread.start_try_lock_for(name, ms(1), None).answer().await;
+        tried.result.inspect(|again| assert!(again)).is_ok()
+    })
+    .await;
+    thread.unlock(name).await.expect("Java holds it twice");
+    assert!(!waiting.is_finished(), "two have it");
+    thread.unlock(name).await.expect("Java holds it");
+    let guard = soon("we get it", waiting).await.unwrap().unwrap();
+    assert!(!thread.try_lock(name).await);
+    guard.unlock().await.unwrap();
+    client.shutdown().await;
+    java.shutdown().await;
+}
+
+/// Somebody hears of the lock at its slot's master.
+async fn listens(cluster: &Cluster, name: &str) {
+    let redis = cluster.owner_of(name).await.redis().await;
+    eventually(SOON, "the waiter listens", async || {
+        !redis.channels().await.is_empty()
+    })
+    .await;
+}

@@ -1,0 +1,164 @@
+//! A connection to a node dies when the command has run: it is sent again, and has the effect of once.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use lockdog::{Client, Guard, Unlocked};
+
+use super::{LONG, SOON, load_scripts, ms, sent};
+use crate::faults::scripts::{acquire, acquire_to, renew, unlock_to};
+use crate::support::cluster::{Node, names};
+use crate::support::{Action, Cluster, eventually};
+
+/// Issue 6: "prove it with a proxy that kills after execution, the nodes announcing the proxy's
+/// address, and that saw the command twice".
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_acquire_and_an_unlock_that_ran_twice_count_once() {
+    let stand = Stand::start(LONG).await;
+    for node in &stand.cluster.nodes {
+        let name = &stand.cluster.names_at(node, "l", 1).await[0];
+        let (proxy, redis) = (node.proxy(), node.redis().await);
+        let lock = stand.client.lock(name);
+        redis.reset_stats().await;
+
+        let rule = proxy.on(acquire_to(1), Action::ExecuteThenCut);
+        let guard = lock.lock().await.unwrap();
+        assert_eq!((rule.hits(), proxy.count(acquire_to(1))), (1, 2));
+        assert_eq!(ran(node).await, 2);
+        assert_eq!(counts(node, name).await, ["1"]);
+
+        let rule = proxy.on(acquire_to(2), Action::ExecuteThenCut);
+        let inner = lock.lock().await.unwrap();
+        assert_eq!((rule.hits(), proxy.count(acquire_to(2))), (1, 2));
+        assert_eq!((inner.hold_count(), ran(node).await), (2, 4));
+        assert_eq!(counts(node, name).await, ["2"]);
+
+        let rule = proxy.on(unlock_to(1), Action::ExecuteThenCut);
+        let left = Unlocked::StillHeld { count: 1 };
+        assert_eq!(inner.unlock().await.unwrap(), left);
+        assert_eq!((rule.hits(), proxy.count(unlock_to(1))), (1, 2));
+        assert_eq!(ran(node).await, 6);
+        assert_eq!(counts(node, name).await, ["1"]);
+
+        let rule = proxy.on(unlock_to(0), Action::ExecuteThenCut);
+        assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+        assert_eq!((rule.hits(), proxy.count(unlock_to(0))), (1, 2));
+        assert_eq!(ran(node).await, 8);
+        assert!(counts(node, name).await.is_empty());
+    }
+    stand.end().await;
+}
+
+/// The same for a renewal: nothing is lost, and nothing of another's is prolonged.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_renewal_that_ran_twice_keeps_the_locks() {
+    let stand = Stand::start(ms(3000)).await;
+    let all = names("l", 10, |it| it == 7000);
+    let node = stand.cluster.owner(7000).await;
+    let mut guards = Vec::new();
+    for name in &all {
+        guards.push(stand.client.lock(name).lock().await.unwrap());
+    }
+    let rule = node.proxy().on(renew(), Action::ExecuteThenCut).times(3);
+    rule.wait_hits(3).await;
+    tokio::time::sleep(ms(3000)).await;
+    assert!(guards.iter().all(Guard::is_valid));
+    for guard in guards {
+        assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    }
+    stand.end().await;
+}
+
+/// The command was led elsewhere, and ran twice there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_acquire_that_was_sent_on_and_ran_twice_counts_once() {
+    let stand = Stand::start(LONG).await;
+    let slot = 7000;
+    let name = &names("l", 1, |it| it == slot)[0];
+    let to = &stand.cluster.nodes[0];
+    let migration = stand.cluster.migrate(slot, to).await;
+    // Asked for where it is not, the acquire is led to where it shall be.
+    let rule = to.proxy().on(acquire(), Action::ExecuteThenCut);
+    let guard = stand.client.lock(name).lock().lease(LONG).await.unwrap();
+    assert_eq!((rule.hits(), to.proxy().count(acquire())), (1, 2));
+    assert_eq!(counts(to, name).await, ["1"]);
+    let rule = to.proxy().on(unlock_to(0), Action::ExecuteThenCut);
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    assert_eq!((rule.hits(), to.proxy().count(unlock_to(0))), (1, 2));
+    assert!(counts(to, name).await.is_empty());
+    migration.finish().await;
+    stand.end().await;
+}
+
+/// An acquire whose answer never comes is undone, at the master that it was sent to.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_acquire_without_an_answer_is_an_error_and_is_undone() {
+    let cluster = Cluster::builder(3, 0).announce_proxies().start().await;
+    load_scripts(&cluster).await;
+    let client = Client::builder().url(cluster.url());
+    let client = client.command_timeout(ms(500)).build().await.unwrap();
+    let node = &cluster.nodes[1];
+    let name = &cluster.names_at(node, "l", 1).await[0];
+    client
+        .lock(name)
+        .lock()
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+    let rule = node.proxy().on(acquire(), Action::DropReply);
+    let error = client.lock(name).lock().await.unwrap_err();
+    assert!(error.is_timeout() && error.is_retriable(), "{error}");
+    assert_eq!(rule.hits(), 1);
+    let redis = node.redis().await;
+    eventually(SOON, "it is undone", async || !redis.exists(name).await).await;
+    // Others' connections were not touched, and the next call works.
+    client
+        .lock(name)
+        .lock()
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+    assert!(sent(&cluster, acquire()) >= 3);
+    client.shutdown().await;
+    cluster.assert_clean().await;
+}
+
+struct Stand {
+    cluster: Cluster,
+    client: Client,
+}
+
+impl Stand {
+    async fn start(watchdog_lease: Duration) -> Self {
+        let cluster = Cluster::builder(3, 0).announce_proxies().start().await;
+        load_scripts(&cluster).await;
+        let client = Client::builder().url(cluster.url());
+        let client = client.watchdog_lease(watchdog_lease);
+        let client = client.build().await.unwrap();
+        Self { cluster, client }
+    }
+
+    async fn end(self) {
+        self.client.shutdown().await;
+        for node in &self.cluster.nodes {
+            assert!(node.redis().await.keys().await.is_empty());
+        }
+        self.cluster.assert_clean().await;
+    }
+}
+
+/// How many scripts the node ran.
+async fn ran(node: &Node) -> u64 {
+    let stats = node.redis().await.commandstats().await;
+    stats.get("evalsha").copied().unwrap_or(0)
+}
+
+/// The counts of all holders; there should be one at most.
+async fn counts(node: &Node, name: &str) -> Vec<String> {
+    let holders: BTreeMap<String, String> = node.asking(&["HGETALL", name]).await;
+    holders.into_values().collect()
+}
