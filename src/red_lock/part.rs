@@ -87,6 +87,7 @@ impl Part {
     async fn try_take(&self, taking: &Taking) -> Result<Told, Error> {
         let core = self.core();
         self.has_answered()?;
+        let mut was_lost = false;
         loop {
             // The server may be another than at the last look.
             let guards = Guards {
@@ -104,6 +105,12 @@ impl Part {
             let mut acquiring = match core.holds.standing(&self.key, taking.owner) {
                 Standing::Holding(hold) => {
                     Acquiring::again(&self.session, hold, now, until).await?
+                }
+                // An earlier round may be about to take that in, and to give its claim up.
+                Standing::Lost(_) if !was_lost => {
+                    was_lost = true;
+                    core.clock.sleep_until(until.min(now + A_MOMENT)).await;
+                    continue;
                 }
                 Standing::Lost(lost) => return Err(Error::Lost(lost)),
                 Standing::Forgotten(hold) => {
