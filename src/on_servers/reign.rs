@@ -1,8 +1,9 @@
 //! A connection to a master that was switched is neither written to nor believed.
 
 use super::{Caller, Member, ms};
-use crate::server::{Connection, Failure};
-use crate::support::{Data, Redis, RedisServer};
+use crate::client::Client;
+use crate::server::{Connection, Failure, ReplicaAck};
+use crate::support::{Data, Redis, RedisServer, Replicated};
 
 #[tokio::test]
 async fn nothing_is_sent_on_a_connection_of_an_earlier_reign() {
@@ -41,6 +42,30 @@ async fn an_answer_that_comes_after_the_switch_is_none() {
     // It may have run: there it did.
     assert!(matches!(answer, Err(Failure::Broken(_))), "{answer:?}");
     assert!(member.redis.exists("k").await);
+}
+
+/// A grant may wait for replicas for longer than it takes to learn that its master is none any more.
+#[tokio::test]
+async fn a_grant_behind_which_the_master_was_switched_is_none() {
+    let all = Replicated::start(1).await;
+    let ack = ReplicaAck::BestEffort { timeout: ms(1500) };
+    let client = Client::builder().url(all.master.url()).replica_ack(ack);
+    let caller = Caller::new(client.build().await.unwrap(), "l");
+    let lock = caller.client.lock("l");
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    all.replicas[0].pause();
+    let (guard, before) = tokio::join!(lock.lock(), async {
+        tokio::time::sleep(ms(300)).await;
+        let granted = all.redis.hash("l").await;
+        caller.core.server.node("").unwrap().source().end_reign();
+        granted
+    });
+    // It was asked for again, and the new master granted it.
+    let now = all.redis.hash("l").await;
+    assert_eq!((before.len(), now.len()), (1, 1));
+    assert_ne!(before, now);
+    guard.unwrap().unlock().await.unwrap();
+    assert!(!all.redis.exists("l").await);
 }
 
 /// Its id is another connection's there.

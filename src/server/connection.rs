@@ -226,7 +226,7 @@ impl Connection {
     }
 
     /// It leads to the server that is the master now, as far as is known.
-    pub(super) fn is_current(&self) -> bool {
+    pub(crate) fn is_current(&self) -> bool {
         self.inner.reign == self.inner.identity.reign()
     }
 

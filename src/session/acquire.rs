@@ -37,7 +37,8 @@ pub(crate) enum Attempt {
     Busy(Option<Duration>),
     /// The hold that was to be re-entered was lost.
     Lost(Lost),
-    /// The hold was given up while the command was under way: this is no grant.
+    /// The hold was given up while the command was under way, or its master is none any more: this is
+    /// no grant.
     Ended,
     /// It was granted, and answered after its own deadline: this is no grant.
     TooLate,
@@ -281,6 +282,11 @@ impl Acquiring {
             sent
         };
         let was_first = self.hold.state().phase == Phase::Pending;
+        let on = self.sent.on.as_ref();
+        if was_first && on.is_some_and(|on| !on.is_current()) {
+            // While replicas, or its owner, were waited for, another server has become the master.
+            return Ok(Attempt::Ended);
+        }
         let granted = core
             .holds
             .change(&self.hold, |state| state.grant(sent, terms, now));
