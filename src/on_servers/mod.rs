@@ -7,6 +7,7 @@ mod member;
 mod register;
 mod reign;
 mod suspicion;
+mod unknown;
 
 use std::ops::Deref;
 use std::sync::Arc;

@@ -99,7 +99,10 @@ impl Server {
         if let Nodes::Cluster(cluster) = &self.nodes
             && !cluster.is_known()
         {
-            Box::pin(cluster.learn(limit)).await?;
+            // One asks for all, and whoever waits for that has no more time than before.
+            let learnt = tokio::time::timeout(limit, Box::pin(cluster.learn(limit))).await;
+            learnt
+                .unwrap_or_else(|_| Err(Failure::Unsent("no node told of the cluster".into())))?;
         }
         let node = self.node(key)?;
         Ok(Place::plain(node))

@@ -1,0 +1,33 @@
+//! A cluster that nobody tells of.
+
+use std::time::Instant;
+
+use tokio::net::TcpListener;
+
+use super::{Caller, ms};
+use crate::client::Client;
+
+/// One question is for all, and nobody waits for it longer than it has time.
+#[tokio::test]
+async fn callers_who_wait_for_the_first_look_at_a_cluster_each_keep_their_own_time() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = silent.local_addr().unwrap();
+    let client = Client::builder()
+        .url(format!("redis+cluster://{address}"))
+        .lazy(true)
+        .build()
+        .await
+        .unwrap();
+    let caller = Caller::new(client, "l");
+    let began = Instant::now();
+    let calls = (0..6).map(|number| {
+        let lock = caller.client.lock(format!("l{number}"));
+        async move { lock.try_lock().wait(ms(400)).await }
+    });
+    for answer in futures_util::future::join_all(calls).await {
+        let error = answer.expect_err("nobody answers");
+        assert!(error.is_retriable(), "{error}");
+    }
+    let took = began.elapsed();
+    assert!(took < ms(1200), "{took:?}");
+}
