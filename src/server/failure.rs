@@ -102,7 +102,9 @@ impl Failure {
         };
         let (_slot, address) = message.split_once(' ')?;
         let (host, port) = address.rsplit_once(':')?;
-        Some((host, port.trim().parse().ok()?, asking))
+        // A name that was not set says nothing.
+        let port = port.trim().parse().ok()?;
+        (host != "?").then_some((host, port, asking))
     }
 
     /// Another server may have the key now.

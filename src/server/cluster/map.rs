@@ -136,12 +136,19 @@ impl<N: Clone> Map<N> {
             let owner = match owner {
                 Some(owner) => owner,
                 None => {
-                    let seen = newest(seen, views);
-                    let known = old.iter().find(|shard| shard.seen.is(seen));
+                    let mut seen = newest(seen, views).clone();
+                    let before = old.iter().find(|shard| shard.seen.id == seen.id);
+                    let known =
+                        before.filter(|it| it.seen.is(&seen) || is_reached(&it.seen, views));
+                    if let Some(known) = known {
+                        // Others may reach it at another address.
+                        known.seen.host.clone_into(&mut seen.host);
+                        seen.port = known.seen.port;
+                    }
                     new.push(Shard {
                         named: known.map_or(asked, |known| known.named),
-                        node: known.map_or_else(|| make(seen), |known| known.node.clone()),
-                        seen: seen.clone(),
+                        node: known.map_or_else(|| make(&seen), |known| known.node.clone()),
+                        seen,
                     });
                     new.len() - 1
                 }
@@ -196,6 +203,11 @@ impl<N: Clone> Map<N> {
 }
 
 impl Seen {
+    /// Of what is said of one slot, or one node, the largest counts.
+    fn rank(&self) -> (u64, bool) {
+        (self.epoch, self.is_reached)
+    }
+
     /// The same node, at the same address.
     fn is(&self, other: &Self) -> bool {
         self.id == other.id && self.host == other.host && self.port == other.port
@@ -231,7 +243,7 @@ fn claims(views: &[View]) -> Vec<Option<Claim<'_>>> {
         for seen in view.masters() {
             for (first, last) in &seen.slots {
                 for claim in &mut claims[usize::from(*first)..=usize::from(*last)] {
-                    if claim.is_none_or(|claim| seen.epoch > claim.seen.epoch) {
+                    if claim.is_none_or(|claim| seen.rank() > claim.seen.rank()) {
                         *claim = Some(Claim { seen, view });
                     }
                 }
@@ -245,7 +257,13 @@ fn claims(views: &[View]) -> Vec<Option<Claim<'_>>> {
 fn newest<'a>(seen: &'a Seen, views: &'a [View]) -> &'a Seen {
     let same = views.iter().filter_map(|view| view.find(&seen.id));
     let masters = same.filter(|other| other.is_master && other.epoch >= seen.epoch);
-    masters.max_by_key(|other| other.epoch).unwrap_or(seen)
+    masters.max_by_key(|other| other.rank()).unwrap_or(seen)
+}
+
+/// Somebody says that it is at this address, and reaches it.
+fn is_reached(seen: &Seen, views: &[View]) -> bool {
+    let mut found = views.iter().filter_map(|view| view.find(&seen.id));
+    found.any(|it| it.is_reached && it.is(seen))
 }
 
 /// Somebody else says that it is a master; nobody has to where there is nobody else.
@@ -304,6 +322,7 @@ mod tests {
             host: "h".to_owned(),
             port: u16::from(id.as_bytes()[0]),
             is_master: true,
+            is_reached: true,
             epoch,
             slots: slots.to_vec(),
             ..Seen::default()
@@ -338,6 +357,28 @@ mod tests {
             master("b", 2, &[(100, SLOTS - 1)]),
             replica("c", 1),
         ]
+    }
+
+    #[test]
+    fn nodes_that_know_an_owner_at_different_addresses_do_not_make_it_another() {
+        let mut here = at_first();
+        let mut there = at_first();
+        there[1].host = "elsewhere".to_owned();
+        let mut looked = Looked::new(&[view("a", &here)]);
+        for views in [[&there, &here], [&here, &there]] {
+            let change = looked.look(&[view("a", views[0]), view("c", views[1])]);
+            assert!(!change.is_switch && change.left.is_empty() && change.heirs.is_empty());
+        }
+        // It has moved where nobody reaches it any more.
+        here[1].is_reached = false;
+        let change = looked.look(&[view("c", &here), view("b", &there)]);
+        assert!(change.is_switch);
+        assert_eq!(looked.names(&change.left), ["b"]);
+        assert!(
+            !looked
+                .look(&[view("b", &there), view("c", &here)])
+                .is_switch
+        );
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub(super) struct Seen {
     pub(super) is_master: bool,
     /// Most masters think so.
     pub(super) has_failed: bool,
+    /// Whoever says this hears from it, or is it.
+    pub(super) is_reached: bool,
     /// The number of its claim to its slots. The larger one is right.
     pub(super) epoch: u64,
     /// First and last of each range.
@@ -35,7 +37,9 @@ impl View {
         for node in &mut nodes {
             let known = preferred.iter().find(|(id, ..)| *id == node.id);
             if let Some((_, host, port)) = known {
-                node.host.clone_from(host);
+                if let Some(host) = host {
+                    node.host.clone_from(host);
+                }
                 node.port = *port;
             }
             if node.host.is_empty() {
@@ -87,14 +91,15 @@ fn seen(line: &str) -> Option<Seen> {
         is_self: has("myself"),
         is_master: has("master"),
         has_failed: has("fail"),
+        is_reached: !has("fail") && !has("fail?"),
         epoch: epoch.parse().ok()?,
         slots: words.filter_map(range).collect(),
     })
 }
 
 /// Id, host and port of every node in an answer to `CLUSTER SLOTS`; the host is empty where it is that
-/// of whoever answered.
-fn addresses(slots: &Value) -> Vec<(String, String, u16)> {
+/// of whoever answered, and `None` where it should be a name that was not set.
+fn addresses(slots: &Value) -> Vec<(String, Option<String>, u16)> {
     let Value::Array(ranges) = slots else {
         return Vec::new();
     };
@@ -109,11 +114,10 @@ fn addresses(slots: &Value) -> Vec<(String, String, u16)> {
         let [host, Value::Int(port), id, ..] = parts.as_slice() else {
             return None;
         };
-        // A name that was not set.
-        let host = text(host).filter(|host| *host != "?").unwrap_or_default();
+        let host = text(host).unwrap_or_default();
         Some((
             text(id)?.to_owned(),
-            host.to_owned(),
+            (host != "?").then(|| host.to_owned()),
             u16::try_from(*port).ok()?,
         ))
     };
@@ -184,7 +188,7 @@ mod tests {
         let at = |id| view.find(id).map(|it| (&*it.host, it.port)).unwrap();
         assert_eq!(at("a1"), ("one.example", 1));
         assert_eq!(at("b2"), ("asked", 2));
-        assert_eq!(at("c3"), ("asked", 3));
+        assert_eq!(at("c3"), ("10.0.0.3", 3));
         assert_eq!(at("d4"), ("10.0.0.4", 7004));
     }
 }
