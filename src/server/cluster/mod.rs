@@ -23,7 +23,7 @@ use super::node::Node;
 use super::source::Source;
 use crate::clock::{Clock, Moment};
 use crate::slot::slot;
-use line::Line;
+use line::{Line, Told};
 use map::Map;
 pub(super) use view::text;
 use view::{Seen, View};
@@ -166,7 +166,7 @@ impl Cluster {
             return Ok(());
         }
         let mut lines: Vec<Line> = self.seeds.iter().cloned().map(Line::to).collect();
-        self.ask(&mut lines, limit).await?;
+        self.ask(&mut lines, 1, limit).await?;
         if !self.is_known() {
             return Err(Failure::Unsent("no server of the cluster has slots".into()));
         }
@@ -178,7 +178,7 @@ impl Cluster {
         let mut lines: Vec<Line> = Vec::new();
         loop {
             self.choose(&mut lines);
-            if let Err(failure) = self.ask(&mut lines, PATIENCE).await {
+            if let Err(failure) = self.ask(&mut lines, ENOUGH, PATIENCE).await {
                 tracing::debug!(?failure, "no node tells of the cluster");
             }
             // Those that did not answer leave their places to others.
@@ -214,40 +214,14 @@ impl Cluster {
         }
     }
 
-    /// Asks these nodes, and takes in what they say. One that answers late is not waited for once
-    /// another one did.
-    async fn ask(&self, lines: &mut [Line], limit: Duration) -> Result<(), Failure> {
+    /// Asks these nodes, and takes in what they say. Those that answer late are not waited for once so
+    /// many others did.
+    async fn ask(&self, lines: &mut [Line], enough: usize, limit: Duration) -> Result<(), Failure> {
         let asked = self.clock.now();
-        let mut answers: FuturesUnordered<_> =
-            lines.iter_mut().map(|line| line.ask(limit)).collect();
-        let mut views: Vec<View> = Vec::new();
-        let mut sharded = true;
-        let mut failed = Failure::Unsent("the cluster has no node to be asked".into());
-        let mut patience = std::pin::pin!(tokio::time::sleep(limit));
-        loop {
-            tokio::select! {
-                answer = answers.next() => match answer {
-                    Some(Ok(told)) => {
-                        if views.is_empty() {
-                            let soon = tokio::time::Instant::now() + GRACE.min(limit / 4);
-                            patience.as_mut().reset(soon);
-                        }
-                        sharded &= told.sharded;
-                        views.push(told.view);
-                    }
-                    // A refusal says more than that somebody else is not there.
-                    Some(Err(failure)) => if !matches!(failed, Failure::Refused { .. }) {
-                        failed = failure;
-                    },
-                    None => break,
-                },
-                () = &mut patience => break,
-            }
-        }
-        drop(answers);
-        if views.is_empty() {
-            return Err(failed);
-        }
+        let answers = lines.iter_mut().map(|line| line.ask(limit)).collect();
+        let told = gather(answers, enough, limit).await?;
+        let sharded = told.iter().all(|told| told.sharded);
+        let views: Vec<View> = told.into_iter().map(|told| told.view).collect();
         self.sharded.lock().get_or_insert(sharded);
         self.take_in(&views, asked);
         Ok(())
@@ -322,11 +296,81 @@ impl Members {
     }
 }
 
+/// What nodes answer: all, or those that do so soon after the first ones, one at least.
+async fn gather<A>(
+    mut answers: FuturesUnordered<A>,
+    enough: usize,
+    limit: Duration,
+) -> Result<Vec<Told>, Failure>
+where
+    A: Future<Output = Result<Told, Failure>>,
+{
+    let mut told = Vec::new();
+    let mut failed = Failure::Unsent("the cluster has no node to be asked".into());
+    let mut patience = std::pin::pin!(tokio::time::sleep(limit));
+    loop {
+        tokio::select! {
+            answer = answers.next() => match answer {
+                Some(Ok(answer)) => {
+                    told.push(answer);
+                    if told.len() == enough {
+                        let soon = tokio::time::Instant::now() + GRACE.min(limit / 4);
+                        patience.as_mut().reset(soon);
+                    }
+                }
+                // A refusal says more than that somebody else is not there.
+                Some(Err(failure)) => if !matches!(failed, Failure::Refused { .. }) {
+                    failed = failure;
+                },
+                None => break,
+            },
+            () = &mut patience => break,
+        }
+    }
+    if told.is_empty() {
+        return Err(failed);
+    }
+    Ok(told)
+}
+
 /// So long a server is known that others named, and that has no slots.
 const STRANGE: Duration = Duration::from_secs(10);
 /// So many nodes are asked at a time.
 const ASKED: usize = 5;
-/// How long others are waited for after the first answer.
+/// So many answers are waited for while there is time: what a master says of itself does not make it one.
+const ENOUGH: usize = 2;
+/// How long others are waited for after those.
 const GRACE: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(1);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The nearest node to a client may be the master that the others have to name.
+    #[tokio::test]
+    async fn another_node_is_waited_for_that_is_further_away_than_the_first() {
+        let late = PATIENCE / 4;
+        let answers = |late: &[Duration]| -> FuturesUnordered<_> {
+            let answer = |late: &Duration| {
+                let (view, sharded, late) = (View::default(), true, *late);
+                async move {
+                    tokio::time::sleep(late).await;
+                    Ok(Told { view, sharded })
+                }
+            };
+            late.iter().map(answer).collect()
+        };
+        for (lates, enough, expected) in [
+            (vec![Duration::ZERO, late], ENOUGH, 2),
+            (vec![Duration::ZERO, late], 1, 1),
+            (vec![Duration::ZERO, Duration::ZERO, late], ENOUGH, 2),
+            (vec![Duration::ZERO, PATIENCE * 9], ENOUGH, 1),
+            (vec![PATIENCE * 9; 2], ENOUGH, 0),
+        ] {
+            let told = gather(answers(&lates), enough, PATIENCE).await;
+            assert_eq!(told.map_or(0, |told| told.len()), expected, "{lates:?}");
+        }
+    }
+}
