@@ -85,7 +85,8 @@ async fn renew(
 ) {
     let parts = core.server.split(holds, |(hold, _)| hold.key().key());
     // One server of several that is silent shall not take the room of the others' renewals.
-    let patience = if parts.len() > 1 { lease / 64 } else { lease };
+    let is_one_of_several = parts.len() > 1 || core.server.is_cluster();
+    let patience = if is_one_of_several { lease / 64 } else { lease };
     let mut room = Some(room);
     let mut patience = pin!(tokio::time::sleep(patience));
     let mut renewing: FuturesUnordered<_> = parts
