@@ -140,21 +140,24 @@ impl Server {
                 now = self.clock.now();
                 continue;
             }
-            let left = until.since(self.clock.now());
-            // A sending without time for its answer would only hide why the others failed.
-            if left <= pause * 2 {
+            let has_time = until.since(self.clock.now()) > pause * 2;
+            if has_time {
+                tracing::debug!(?failure, "sending again");
+                tokio::time::sleep(pause).await;
+            }
+            now = self.clock.now();
+            // A sending without time for its answer would only hide why the others failed. A busy
+            // machine may have slept for longer.
+            if !has_time || until.since(now) <= pause / 2 {
                 return Err(match (failure, refusal) {
                     (Failure::Unsent(_), Some(refusal)) => refusal,
                     (failure, _) => failure,
                 });
             }
-            tracing::debug!(?failure, "sending again");
             if matches!(failure, Failure::Refused { .. }) {
                 refusal = Some(failure);
             }
-            tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
-            now = self.clock.now();
         }
     }
 
