@@ -253,7 +253,7 @@ impl ClientBuilder {
     /// for what that gives and what it does not.
     ///
     /// Defaults to [`ReplicaAck::Off`] for one server and to [`ReplicaAck::BestEffort`] of a second,
-    /// or of the command timeout if that is shorter, for a master that sentinels watch over.
+    /// or of the command timeout if that is shorter, for sentinels and clusters.
     /// Corresponds to Redisson's `slavesSyncTimeout` with `checkLockSyncedSlaves`.
     pub fn replica_ack(mut self, ack: ReplicaAck) -> Self {
         self.replica_ack = Some(ack);
