@@ -6,6 +6,7 @@ mod identity;
 mod member;
 mod register;
 mod reign;
+mod settled;
 mod suspicion;
 mod unknown;
 

@@ -81,7 +81,7 @@ impl Job {
     }
 
     /// After a command whose answer nobody saw.
-    pub(super) fn after(hold: Arc<Hold>, command: Option<Command>, on: Option<Connection>) -> Self {
+    pub(crate) fn after(hold: Arc<Hold>, command: Option<Command>, on: Option<Connection>) -> Self {
         Self {
             turn: command.map_or(Turn::Later, Turn::Mine),
             on,
@@ -123,7 +123,9 @@ pub(crate) async fn settle(core: &Core, mut job: Job) {
         };
         let failure = match settled {
             Ok(settled) => {
-                core.settled(hold, target, &settled);
+                // The last command may come yet, and what it does is for whoever sent it to undo.
+                let is_last = !matches!(job.turn, Turn::Regardless);
+                core.settled(hold, target, &settled, is_last);
                 break true;
             }
             // A server out of memory lowers no count; the final unlock deletes the field whatever
@@ -164,10 +166,13 @@ pub(crate) async fn settle(core: &Core, mut job: Job) {
 }
 
 impl Core {
-    fn settled(&self, hold: &Arc<Hold>, target: u32, settled: &Settled) {
+    /// `is_last` if no earlier command for the hold is on its way.
+    fn settled(&self, hold: &Arc<Hold>, target: u32, settled: &Settled, is_last: bool) {
         if target == 0 {
             let now = self.clock.now();
-            self.holds.change(hold, |state| state.remains_until = now);
+            if is_last {
+                self.holds.change(hold, |state| state.remains_until = now);
+            }
         } else if matches!(settled, Settled::Missing) {
             self.lose(hold, LostReason::NotOurs);
         }
