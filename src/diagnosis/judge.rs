@@ -70,6 +70,7 @@ impl Findings<'_> {
             FindingKind::OldVersion => "which version the server has",
             FindingKind::Permissions => "whether the user has all permissions",
             FindingKind::Replica => "whether the server is a replica",
+            FindingKind::Unreachable => "whether the server answers",
         };
         let fix = match kind {
             FindingKind::NoPersistence => {

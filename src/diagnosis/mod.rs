@@ -11,7 +11,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::server::{Connection, Failure, Server};
+use crate::server::{Connection, Failure, Node, Server};
 use ask::{Answers, Depth};
 use permissions::Ear;
 
@@ -109,6 +109,8 @@ pub enum FindingKind {
     Permissions,
     /// The server is a replica.
     Replica,
+    /// A master of a cluster cannot be reached: the others' findings are there all the same.
+    Unreachable,
 }
 
 /// What a client is set up for, as far as a server has to be fit for it.
@@ -168,25 +170,51 @@ pub(crate) async fn diagnose(server: &Server, expected: &Expected) -> Result<Dia
     let of = |place: String| move |failure| Error::from(failure).of_server(&place);
     // The servers of a cluster are known then.
     server.connect().await.map_err(of(server.address()))?;
+    let nodes = server.nodes();
     let mut findings = Vec::new();
-    for node in server.nodes() {
-        let place = node.address();
-        let connection = match server.is_cluster() {
-            // Of its own, since ASKING changes what is done with the command that follows.
-            true => node.source().open_own(limit).await,
-            false => node.connection(limit).await,
-        };
-        let connection = connection.map_err(of(place.clone()))?;
-        let looked = Looked::new(server, &connection, &place, expected, limit);
-        let ear = match expected.listens {
-            true => Ear::open(server, &node, looked.is_sharded, limit).await,
-            false => None,
-        };
-        let answers = Answers::ask(&looked, Depth::Whole(ear)).await;
-        let answers = answers.map_err(of(place.clone()))?;
-        findings.extend(looked.judge(&answers));
+    let mut failed = None;
+    for node in &nodes {
+        match look(server, node, expected, limit).await {
+            Ok(found) => findings.extend(found),
+            Err(failure) => {
+                let error = of(node.address())(failure);
+                findings.push(Finding {
+                    kind: FindingKind::Unreachable,
+                    server: node.address(),
+                    is_known: true,
+                    meaning: format!("locks in its slots cannot be had: {error}"),
+                    fix: "start it, or have a replica take over (CLUSTER FAILOVER)".to_owned(),
+                });
+                failed = Some((failed.map_or(1, |(count, _)| count + 1), error));
+            }
+        }
     }
-    Ok(Diagnosis { findings })
+    match failed {
+        Some((count, error)) if count == nodes.len() => Err(error),
+        _ => Ok(Diagnosis { findings }),
+    }
+}
+
+/// Looks at one of them.
+async fn look(
+    server: &Server,
+    node: &Node,
+    expected: &Expected,
+    limit: Duration,
+) -> std::result::Result<Vec<Finding>, Failure> {
+    let place = node.address();
+    let connection = match server.is_cluster() {
+        // Of its own, since ASKING changes what is done with the command that follows.
+        true => node.source().open_own(limit).await?,
+        false => node.connection(limit).await?,
+    };
+    let looked = Looked::new(server, &connection, &place, expected, limit);
+    let ear = match expected.listens {
+        true => Ear::open(server, node, looked.is_sharded, limit).await,
+        false => None,
+    };
+    let answers = Answers::ask(&looked, Depth::Whole(ear)).await?;
+    Ok(looked.judge(&answers))
 }
 
 /// Looks at the servers that the client has met since the last look, on the connections that there

@@ -145,7 +145,7 @@ impl Node {
             disk,
             timeout,
         };
-        let limit = timeout.min(left);
+        let limit = timeout.min(until.since(clock.now()));
         let asked = tokio::time::timeout(limit, self.ask(&written, wish, clock, limit)).await;
         let outcome = asked.unwrap_or_else(|_| {
             if self.acker().rounds.is_silent(clock.now(), timeout + SLACK) {
@@ -161,7 +161,10 @@ impl Node {
         if ack.is_required() {
             return judge(outcome, replicas);
         }
-        self.learn(&outcome, replicas, clock.now());
+        // A caller with less time than that does not know whether they are slow.
+        if limit >= timeout || !matches!(outcome, Err(Failure::Silent(_))) {
+            self.learn(&outcome, replicas, clock.now());
+        }
         Ok(())
     }
 
@@ -351,7 +354,6 @@ fn is_unknown_command(failure: &Failure) -> bool {
 }
 
 const SWITCHED: &str = "another server has become the master";
-
 const A_SECOND: Duration = Duration::from_secs(1);
 const HALF_A_MINUTE: Duration = Duration::from_secs(30);
 /// Servers look at the end of a `WAIT` ten times a second.

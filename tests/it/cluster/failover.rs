@@ -181,6 +181,8 @@ async fn waiters_listen_at_the_new_master() {
             !redis.channels().await.is_empty()
         })
         .await;
+        // Its second try, which follows the subscription, is over.
+        tokio::time::sleep(ms(200)).await;
         let new = if planned {
             cluster.fail_over(slot(name)).await
         } else {

@@ -33,6 +33,30 @@ async fn each_master_of_a_cluster_is_looked_at() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_is_away_is_a_finding_beside_those_of_the_others() {
+    let cluster = Cluster::start(3, 0).await;
+    let client = Client::connect(cluster.url()).await.unwrap();
+    let [gone, others @ ..] = &cluster.nodes[..] else {
+        panic!("there are three");
+    };
+    gone.server.kill();
+    let found = findings(&client).await;
+    let of_kind = |kind| {
+        let found = found.iter().filter(move |it| it.kind == kind);
+        found.map(|it| it.server.clone()).collect::<BTreeSet<_>>()
+    };
+    let place = |port: u16| format!("127.0.0.1:{port}");
+    let away = BTreeSet::from([place(gone.port())]);
+    assert_eq!(of_kind(FindingKind::Unreachable), away, "{found:?}");
+    let others: BTreeSet<_> = others.iter().map(|node| place(node.port())).collect();
+    assert_eq!(of_kind(FindingKind::NoPersistence), others, "{found:?}");
+    for node in &cluster.nodes {
+        node.server.kill();
+    }
+    assert!(client.diagnose().await.is_err_and(|it| it.is_retriable()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_clusters_user_misses_is_named() {
     let cluster = Cluster::start(3, 0).await;
     // Without the first nothing works; without the second messages are taken for plain ones.

@@ -166,7 +166,8 @@ fn root() -> &'static Path {
 }
 
 /// The modules with tests.
-const TOPS: [&str; 17] = [
+const TOPS: [&str; 18] = [
+    "cluster",
     "diagnose",
     "examples",
     "faults",
