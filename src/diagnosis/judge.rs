@@ -143,13 +143,22 @@ fn min_replicas(replication: &Result<Info, Failure>) -> Judged {
     if replicas == "0" || info.get("min_slaves_good_slaves").is_some() {
         return Ok(None);
     }
+    let set = "CONFIG SET min-replicas-to-write 1 and CONFIG SET min-replicas-max-lag 10 (and in \
+               redis.conf): such a master then refuses to grant after ten seconds";
+    let (count, but) = match replicas {
+        "1" => (
+            "one replica",
+            "; and a second replica before, or after a failover no lock is granted until the old \
+             master is back",
+        ),
+        _ => ("its replicas", ""),
+    };
     found(
         format!(
-            "min-replicas-to-write is 0 with {replicas} replicas: a master that is cut off from them \
-             goes on granting locks that the next master does not have"
+            "min-replicas-to-write is 0 with {count}: a master that is cut off goes on granting \
+             locks that the next master does not have"
         ),
-        "CONFIG SET min-replicas-to-write 1 and CONFIG SET min-replicas-max-lag 10 (and in \
-         redis.conf): such a master then refuses to grant after ten seconds",
+        &format!("{set}{but}"),
     )
 }
 

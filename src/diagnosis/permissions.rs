@@ -67,7 +67,9 @@ pub(super) async fn told(looked: &Looked<'_>) -> Permissions {
     // one may be run with the same.
     let may_use = |word: &str| {
         let mut pairs = needs.iter().zip(&told);
-        pairs.any(|(need, told)| need.uses(word) && *told == Some(true))
+        // To hear a channel no more is nobody refused for the channel.
+        let tells = |need: &Need| need.uses(word) && !need.rule.ends_with("unsubscribe");
+        pairs.any(|(need, told)| tells(need) && *told == Some(true))
     };
     let (keys, channels, epoch) = (may_use(KEY), may_use(CHANNEL), may_use(EPOCH));
     let judged = needs.iter().zip(&told).map(|(need, told)| {

@@ -148,3 +148,36 @@ async fn a_look_is_one_round_trip_and_over_when_the_client_is_there() {
     assert_eq!(proxy.commands().len(), connecting);
     client.shutdown().await;
 }
+
+/// The channels that such a user may use are not those that the look invents.
+#[test]
+fn a_user_with_the_documented_permissions_is_warned_of_nothing() {
+    logs::alone(
+        "diagnose::log::a_user_with_the_documented_permissions_is_warned_of_nothing",
+        async {
+            let logs = Logs::of_this_process();
+            let page = include_str!("../../../docs/security.md");
+            let mut lines = page.lines();
+            let line = lines.find(|line| line.starts_with("ACL SETUSER lockdog "));
+            let line: Vec<&str> = line.expect("the page has the line").split(' ').collect();
+            let server = well_set_up(Binary::Redis7).start().await;
+            let redis = server.redis().await;
+            redis.cmd(&line).await;
+            let client = Client::connect(client_url(&server)).await.unwrap();
+            let guard = client.lock("orders:42").lock().await.unwrap();
+            guard.unlock().await.unwrap();
+            let mut warned = logs.of_set_up();
+            warned.retain(|line| line.level == Level::WARN);
+            assert!(warned.is_empty(), "{warned:?}");
+            // What is missing for certain is told.
+            redis.cmd(&["ACL", "SETUSER", "lockdog", "-evalsha"]).await;
+            Client::connect(client_url(&server)).await.unwrap();
+            let told = |line: &Line| line.level == Level::WARN && line.text.contains("+evalsha");
+            assert!(logs.of_set_up().iter().any(told));
+        },
+    );
+}
+
+fn client_url(server: &RedisServer) -> String {
+    format!("redis://lockdog:secret@127.0.0.1:{}", server.port())
+}
