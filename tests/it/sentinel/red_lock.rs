@@ -1,0 +1,162 @@
+//! A RedLock of three instances: the sentinels' master, and two single servers.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use lockdog::{Client, Guard, InstanceState, Owner, RedLock, Unlocked};
+
+use super::{SOON, ms};
+use crate::support::sentinels::MASTER;
+use crate::support::{RedisServer, Sentinels, eventually};
+
+/// Issue 6: "RedLock and MultiLock over these": held while the sentinels' master is killed, and had by
+/// nobody else meanwhile. The new master has the lock, but may have forgotten others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_is_held_while_the_sentinels_fail_over() {
+    let stand = Stand::start().await;
+    let (mine, yours) = (stand.clients().await, stand.clients().await);
+    let held = lock(&mine, NAME).lock().await.unwrap();
+    eventually(SOON, "all count", async || held.margin() == 1).await;
+    let other = lock(&yours, NAME);
+    assert!(other.try_lock().await.unwrap().is_none());
+    let contender = tokio::spawn({
+        let other = other.clone();
+        async move { first_had(&other).await }
+    });
+
+    let old = &stand.all.servers[0];
+    old.kill();
+    let new = stand.all.await_switch_from(old.port()).await;
+    let switched = Instant::now();
+    // The two others are a quorum for whoever asks now.
+    for clients in [&mine, &yours] {
+        let lock = lock(clients, "another");
+        eventually(SOON, "the new master is known not to count", async || {
+            let guard = first_had(&lock).await;
+            let state = state_at_sentinels(&guard);
+            assert!(!matches!(state, InstanceState::Acquired), "it counts");
+            assert_eq!(guard.margin(), 0);
+            assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+            // Until they have found the new master, they cannot ask it.
+            matches!(state, InstanceState::Quarantined { .. })
+        })
+        .await;
+    }
+    println!("does not count: seen after {:?}", switched.elapsed());
+    eventually(LEASE * 4, "all count", async || {
+        assert!(held.is_valid() && !contender.is_finished());
+        let guard = first_had(&lock(&yours, "another")).await;
+        let margin = guard.margin();
+        assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+        margin == 1 && held.margin() == 1
+    })
+    .await;
+    println!("counts again after {:?}", switched.elapsed());
+    assert!(switched.elapsed() > LEASE / 2, "{:?}", switched.elapsed());
+    assert!(new.redis().await.exists(NAME).await);
+    assert!(held.is_valid() && !contender.is_finished(), "two have it");
+    assert_eq!(held.unlock().await.unwrap(), Unlocked::Released);
+    let next = tokio::time::timeout(SOON, contender).await;
+    let next = next.expect("the other has it").unwrap();
+    assert_eq!(next.unlock().await.unwrap(), Unlocked::Released);
+    shut_down(mine.into_iter().chain(yours)).await;
+}
+
+/// Issue 6: a promoted replica that has not got what was granted counts for nobody until all that it
+/// may have forgotten is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_forgot_a_lock_makes_no_second_quorum() {
+    let stand = Stand::start().await;
+    let clients = stand.clients().await;
+    let lock = lock(&clients, NAME);
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    let (old, replicas) = stand.all.servers.split_first().unwrap();
+    for replica in replicas {
+        replica.pause();
+    }
+    // Nothing more is sent to them, not even to wait in their sockets.
+    let cut: u32 = old
+        .redis()
+        .await
+        .ask(&["CLIENT", "KILL", "TYPE", "replica"])
+        .await;
+    assert_eq!(cut, 2);
+    // Somebody who has two of three, or might have had them.
+    let others = stand.clients().await;
+    let long = LEASE * 10;
+    let forgotten = others[0].lock(NAME).lock().lease(long).await.unwrap();
+    let kept = others[1].lock(NAME).lock().lease(long).await.unwrap();
+    assert!(lock.try_lock().await.unwrap().is_none());
+    old.kill();
+    for replica in replicas {
+        replica.resume();
+    }
+    let new = stand.all.await_switch_from(old.port()).await;
+    assert!(!new.redis().await.exists(NAME).await, "it was replicated");
+    let began = Instant::now();
+    let guard = tokio::time::timeout(SOON, first_had(&lock)).await;
+    let guard = guard.expect("it counts");
+    println!("had after {:?}", began.elapsed());
+    assert!(began.elapsed() > LEASE / 2, "{:?}", began.elapsed());
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    assert!(kept.is_valid());
+    drop((forgotten, kept));
+    shut_down(clients.into_iter().chain(others)).await;
+}
+
+struct Stand {
+    all: Sentinels,
+    singles: [RedisServer; 2],
+}
+
+impl Stand {
+    async fn start() -> Self {
+        let (all, first, second) = tokio::join!(
+            Sentinels::start(),
+            RedisServer::start(),
+            RedisServer::start()
+        );
+        let singles = [first, second];
+        Self { all, singles }
+    }
+
+    /// One client for each instance, the sentinels' first.
+    async fn clients(&self) -> Vec<Client> {
+        let urls = [self.all.url(), self.singles[0].url(), self.singles[1].url()];
+        let clients = urls.map(|url| Client::builder().url(url).watchdog_lease(LEASE).build());
+        let clients = join_all(clients).await.into_iter();
+        clients.map(Result::unwrap).collect()
+    }
+}
+
+fn state_at_sentinels(guard: &Guard) -> InstanceState {
+    let server = format!("sentinel master {MASTER}");
+    let mut instances = guard.instances().into_iter();
+    let its = instances.find(|it| it.server == server);
+    its.expect("one is the sentinels'").state
+}
+
+fn lock(clients: &[Client], name: &str) -> RedLock {
+    RedLock::new(clients.iter().map(|client| client.lock(name))).max_lease(LEASE)
+}
+
+/// Tries until it is had; there is nothing else to be told than what a caller may try again after.
+async fn first_had(lock: &RedLock) -> Guard {
+    loop {
+        match lock.try_lock().owner(&Owner::new()).await {
+            Ok(Some(guard)) => return guard,
+            Ok(None) => {}
+            Err(error) => assert!(error.is_retriable(), "{error:?}"),
+        }
+        tokio::time::sleep(ms(20)).await;
+    }
+}
+
+async fn shut_down(clients: impl IntoIterator<Item = Client>) {
+    for client in clients {
+        client.shutdown().await;
+    }
+}
+
+const NAME: &str = "l";
+const LEASE: Duration = Duration::from_secs(8);
