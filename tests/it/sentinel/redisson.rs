@@ -1,6 +1,7 @@
 //! Real Redisson clients at the same sentinels.
 
 use std::future::IntoFuture;
+use std::time::Instant;
 
 use lockdog::{Client, Unlocked};
 
@@ -13,7 +14,9 @@ use crate::support::{Sentinels, eventually};
 async fn locks_go_to_and_from_redisson_before_and_after_a_failover() {
     let all = Sentinels::start().await;
     let java = Redisson::start(&all.url()).await;
-    let client = Client::connect(all.url()).await.unwrap();
+    // Nothing but a message wakes its waiters in time.
+    let client = Client::builder().url(all.url()).poll_cap(SOON * 4);
+    let client = client.build().await.unwrap();
     let thread = java.thread("t1");
     let lock = client.lock("orders");
 
@@ -23,12 +26,8 @@ async fn locks_go_to_and_from_redisson_before_and_after_a_failover() {
         assert!(thread.is_locked("orders").await && !thread.try_lock("orders").await);
         let waiting = thread.start_lock("orders");
         if failed_over {
-            let master = all.failover().await;
-            let redis = master.redis().await;
-            eventually(SOON, "the waiter listens there", async || {
-                !redis.channels().await.is_empty()
-            })
-            .await;
+            all.failover().await;
+            listens(&all).await;
             assert!(guard.is_valid());
         }
         tokio::time::sleep(ms(100)).await;
@@ -41,15 +40,27 @@ async fn locks_go_to_and_from_redisson_before_and_after_a_failover() {
         assert!(lock.is_locked().await.unwrap());
         assert!(lock.try_lock().await.unwrap().is_none());
         let waiting = tokio::spawn(lock.lock().into_future());
-        tokio::time::sleep(ms(100)).await;
+        listens(&all).await;
+        // Its second try, which follows the subscription, is over.
+        tokio::time::sleep(ms(200)).await;
         assert!(!waiting.is_finished(), "two have it");
+        let began = Instant::now();
         thread.unlock("orders").await.expect("Java holds it");
-        let guard = tokio::time::timeout(SOON, waiting)
-            .await
-            .expect("we get it")
-            .unwrap();
-        guard.unwrap().unlock().await.unwrap();
+        let guard = tokio::time::timeout(SOON, waiting).await;
+        let guard = guard.expect("we get it").unwrap().unwrap();
+        println!("we were woken after {:?}", began.elapsed());
+        assert!(began.elapsed() < ms(5000), "{:?}", began.elapsed());
+        guard.unlock().await.unwrap();
     }
     client.shutdown().await;
     java.shutdown().await;
+}
+
+/// Somebody hears of the lock at the master.
+async fn listens(all: &Sentinels) {
+    let redis = all.master().await.redis().await;
+    eventually(SOON, "the waiter listens", async || {
+        redis.channels().await == ["redisson_lock__channel:{orders}"]
+    })
+    .await;
 }
