@@ -13,7 +13,8 @@ use super::Error;
 pub struct Instance {
     /// The lock's name.
     pub lock: String,
-    /// Where its server is: `host:port`, or the path of a socket. Never a password.
+    /// Where its server is: `host:port`, the path of a socket, the name of sentinels' master, or a
+    /// cluster's nodes. Never a password.
     pub server: String,
     /// What it is to the whole.
     pub state: InstanceState,
