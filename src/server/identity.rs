@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 use super::ack::Followers;
 use super::failure::Failure;
+use super::wire::text;
 use crate::clock::{Clock, Moment};
 
 /// What one client knows of its server's identity.
@@ -225,11 +226,7 @@ impl Identity {
 
 /// The value of one line of INFO.
 fn part<'a>(info: &'a Value, name: &str) -> Option<&'a str> {
-    let text = match info {
-        Value::BulkString(bytes) => str::from_utf8(bytes).ok()?,
-        Value::SimpleString(text) | Value::VerbatimString { text, .. } => text,
-        _ => return None,
-    };
+    let text = text(info)?;
     let mut lines = text.lines();
     let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     // Forty hexadecimal digits; what is longer is none of it.

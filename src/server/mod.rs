@@ -18,6 +18,7 @@ mod sentinel;
 mod source;
 mod subscriber;
 mod tls;
+mod wire;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -13,11 +13,12 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, FromRedisValue, RedisResult};
+use redis::{ConnectionInfo, FromRedisValue, RedisResult};
 use tokio::sync::Notify;
 
 use super::failure::Failure;
 use super::identity::Identity;
+use super::wire::{address_like, open};
 use crate::clock::{Clock, Moment};
 
 /// The sentinels of one master.
@@ -91,19 +92,7 @@ impl Sentinels {
             // A reign ends under this lock.
             (named, self.identity.reign())
         };
-        let address = match self.master.addr() {
-            ConnectionAddr::TcpTls {
-                insecure,
-                tls_params,
-                ..
-            } => ConnectionAddr::TcpTls {
-                host,
-                port,
-                insecure: *insecure,
-                tls_params: tls_params.clone(),
-            },
-            _ => ConnectionAddr::Tcp(host, port),
-        };
+        let address = address_like(&self.master, host, port);
         let client = redis::Client::open(self.master.clone().set_addr(address));
         let client = client.map_err(|error| Failure::of_connect(&error))?;
         Ok((client, reign))
@@ -295,16 +284,7 @@ impl Line<'_> {
     async fn ask_now(&mut self, name: &str, limit: Duration) -> Result<Named, Failure> {
         let connection = match &self.kept {
             Some(kept) => kept.clone(),
-            None => {
-                let config = AsyncConnectionConfig::new()
-                    .set_connection_timeout(Some(limit))
-                    .set_response_timeout(None);
-                let opened = self
-                    .client
-                    .get_multiplexed_async_connection_with_config(&config);
-                let opened = opened.await.map_err(|error| Failure::of_connect(&error))?;
-                self.kept.insert(opened).clone()
-            }
+            None => self.kept.insert(open(self.client, limit).await?).clone(),
         };
         // The number before the address: read the other way round, an old master could go with a new
         // number. A sentinel that is just switching names the new one in the second answer only.

@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::AsyncConnectionConfig;
 use redis::aio::{MultiplexedConnection, PubSub};
 use tokio::sync::watch;
 
@@ -14,6 +13,7 @@ use super::failure::Failure;
 use super::identity::Identity;
 use super::sentinel::Sentinels;
 use super::subscriber::Subscriber;
+use super::wire::open;
 use crate::clock::{Clock, Moment};
 use crate::error::Error;
 
@@ -142,13 +142,8 @@ impl Source {
         let Some(client) = client else {
             return Box::pin(self.open(limit)).await;
         };
-        // Every call brings a time limit of its own.
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(limit))
-            .set_response_timeout(None);
         let opening = async {
-            let opened = client.get_multiplexed_async_connection_with_config(&config);
-            let multiplexed = opened.await.map_err(|error| Failure::of_connect(&error))?;
+            let multiplexed = open(&client, limit).await?;
             let connection = Connection::new(multiplexed, &self.identity, reign, None);
             connection.introduce(self.name.as_deref(), limit).await?;
             Ok(connection)

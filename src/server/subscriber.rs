@@ -9,8 +9,8 @@ use redis::{AsyncConnectionConfig, PushInfo, PushKind, Value};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::cluster::text;
 use super::failure::Failure;
+use super::wire::text;
 
 /// What such a connection does beside bringing messages.
 pub(crate) struct Subscriber {

@@ -2,6 +2,8 @@
 
 use redis::{Cmd, Value};
 
+use crate::server::wire::text;
+
 /// The replicas of a master, by its own `INFO replication`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(in crate::server) struct Followers {
@@ -20,11 +22,7 @@ pub(super) fn question() -> Cmd {
 impl Followers {
     /// `None` if that is no such answer.
     pub(in crate::server) fn read(info: &Value) -> Option<Self> {
-        let text = match info {
-            Value::BulkString(bytes) => str::from_utf8(bytes).ok()?,
-            Value::SimpleString(text) | Value::VerbatimString { text, .. } => text,
-            _ => return None,
-        };
+        let text = text(info)?;
         let connected = text
             .lines()
             .find_map(|line| line.strip_prefix("connected_slaves:"));

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, Value};
+use redis::{ConnectionAddr, ConnectionInfo, Value};
 
-use super::view::{View, text};
+use super::view::View;
 use crate::server::failure::Failure;
+use crate::server::wire::{open, text};
 
 /// One node that is asked, and the connection to it that is kept for the next question.
 pub(super) struct Line {
@@ -55,12 +56,7 @@ impl Line {
             None => {
                 let client = redis::Client::open(self.info.clone());
                 let client = client.map_err(|error| Failure::of_connect(&error))?;
-                let config = AsyncConnectionConfig::new()
-                    .set_connection_timeout(Some(limit))
-                    .set_response_timeout(None);
-                let opened = client.get_multiplexed_async_connection_with_config(&config);
-                let opened = opened.await.map_err(|error| Failure::of_connect(&error))?;
-                self.kept.insert(opened).clone()
+                self.kept.insert(open(&client, limit).await?).clone()
             }
         };
         let question = async |words: [&str; 2]| {

@@ -21,11 +21,11 @@ use tokio::sync::{Notify, watch};
 use super::failure::Failure;
 use super::node::Node;
 use super::source::Source;
+use super::wire::address_like;
 use crate::clock::{Clock, Moment};
 use crate::slot::slot;
 use line::{Line, Told};
 use map::Map;
-pub(super) use view::text;
 use view::{Seen, View};
 
 /// The servers of one cluster.
@@ -114,7 +114,6 @@ impl Cluster {
 
     /// The server at an address that another one named.
     pub(super) fn at(&self, host: &str, port: u16) -> Arc<Node> {
-        self.news.notify_one();
         let map = self.map.read();
         if let Some(node) = map.at(host, port) {
             return node.clone();
@@ -271,19 +270,7 @@ impl Cluster {
 
 impl Members {
     fn address(&self, host: &str, port: u16) -> ConnectionAddr {
-        match self.info.addr() {
-            ConnectionAddr::TcpTls {
-                insecure,
-                tls_params,
-                ..
-            } => ConnectionAddr::TcpTls {
-                host: host.to_owned(),
-                port,
-                insecure: *insecure,
-                tls_params: tls_params.clone(),
-            },
-            _ => ConnectionAddr::Tcp(host.to_owned(), port),
-        }
+        address_like(&self.info, host.to_owned(), port)
     }
 
     fn info(&self, host: &str, port: u16) -> ConnectionInfo {

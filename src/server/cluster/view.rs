@@ -2,6 +2,7 @@
 
 use redis::Value;
 
+use crate::server::wire::text;
 use crate::slot::SLOTS;
 
 /// The cluster as one of its nodes sees it.
@@ -125,14 +126,6 @@ fn addresses(slots: &Value) -> Vec<(String, Option<String>, u16)> {
     found.sort();
     found.dedup();
     found
-}
-
-pub(in crate::server) fn text(value: &Value) -> Option<&str> {
-    match value {
-        Value::BulkString(bytes) => str::from_utf8(bytes).ok(),
-        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

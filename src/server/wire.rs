@@ -1,0 +1,46 @@
+//! What is the same wherever a connection is opened or an answer read.
+
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, Value};
+
+use super::failure::Failure;
+
+/// Connects within `limit`. Every call brings a time limit of its own.
+pub(super) async fn open(
+    client: &redis::Client,
+    limit: Duration,
+) -> Result<MultiplexedConnection, Failure> {
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(limit))
+        .set_response_timeout(None);
+    let opened = client.get_multiplexed_async_connection_with_config(&config);
+    opened.await.map_err(|error| Failure::of_connect(&error))
+}
+
+/// Another host and port that are connected to as this one is: by TLS or not.
+pub(super) fn address_like(info: &ConnectionInfo, host: String, port: u16) -> ConnectionAddr {
+    match info.addr() {
+        ConnectionAddr::TcpTls {
+            insecure,
+            tls_params,
+            ..
+        } => ConnectionAddr::TcpTls {
+            host,
+            port,
+            insecure: *insecure,
+            tls_params: tls_params.clone(),
+        },
+        _ => ConnectionAddr::Tcp(host, port),
+    }
+}
+
+/// An answer that is text.
+pub(super) fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(bytes) => str::from_utf8(bytes).ok(),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text),
+        _ => None,
+    }
+}
