@@ -4,7 +4,8 @@
 //! `master_replid` where it took over another server's data or was made a master. Neither changes
 //! with a FLUSHALL: that only the server's own epoch tells (`lua/red_lock/acquire.lua`).
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use redis::Value;
@@ -34,8 +35,8 @@ pub(super) struct Identity {
     met: AtomicU64,
     /// The set-up of so many was looked at.
     checked: AtomicU64,
-    /// How many replicas followed the server when they were last counted.
-    replicas: AtomicU32,
+    /// The replicas that follow the server.
+    replicas: Mutex<Counted>,
     /// It is in the log that the identity cannot be known.
     told: AtomicBool,
     /// Only a master will do: others say who that is, and it may be another one soon.
@@ -43,6 +44,28 @@ pub(super) struct Identity {
     /// Counts the servers that were the master. What belongs to an earlier one is over.
     reign: AtomicU64,
     reigns: watch::Sender<u64>,
+}
+
+/// The replicas of a master, as they were last counted.
+#[derive(Default)]
+struct Counted {
+    following: u32,
+    /// So many were there at once.
+    most: u32,
+    /// Since when there have been so few.
+    lost: Option<Moment>,
+}
+
+impl Counted {
+    fn count(&mut self, following: u32, now: Moment) {
+        if following >= self.most {
+            self.most = following;
+            self.lost = None;
+        } else if following < self.following {
+            self.lost = Some(now);
+        }
+        self.following = following;
+    }
 }
 
 impl Identity {
@@ -57,7 +80,7 @@ impl Identity {
             cleared: AtomicU64::new(0),
             met: AtomicU64::new(0),
             checked: AtomicU64::new(0),
-            replicas: AtomicU32::new(0),
+            replicas: Mutex::default(),
             told: AtomicBool::new(false),
             is_elected,
             reign: AtomicU64::new(0),
@@ -72,6 +95,8 @@ impl Identity {
 
     /// Another server is the master from now on.
     pub(super) fn end_reign(&self) {
+        // Those were the replicas of the master of before.
+        *self.replicas.lock() = Counted::default();
         let reign = self.reign.fetch_add(1, Ordering::AcqRel) + 1;
         self.reigns.send_replace(reign);
     }
@@ -119,14 +144,22 @@ impl Identity {
 
     /// How many replicas followed the server when they were last counted.
     pub(super) fn replicas(&self) -> u32 {
-        self.replicas.load(Ordering::Acquire)
+        self.replicas.lock().following
     }
 
     /// Counts them, by what the server says in the section `replication`.
     pub(super) fn count_replicas(&self, replication: &Value) {
         if let Some(followers) = Followers::read(replication) {
-            self.replicas.store(followers.following, Ordering::Release);
+            self.replicas
+                .lock()
+                .count(followers.following, self.clock.now());
         }
+    }
+
+    /// It had more replicas a while ago: one of them may be the master now.
+    pub(super) fn lost_replicas(&self, now: Moment) -> bool {
+        let lost = self.replicas.lock().lost;
+        lost.is_some_and(|since| now.since(since) < A_MINUTE)
     }
 
     /// Somebody vouches for this identity, and for the data that goes with it.
@@ -234,6 +267,33 @@ fn part<'a>(info: &'a Value, name: &str) -> Option<&'a str> {
 }
 
 const LONGEST_ID: usize = 64;
+/// Longer than it takes as a rule to give up a master that was cut off.
+const A_MINUTE: Duration = Duration::from_secs(60);
 
 /// Later than any server's clock in milliseconds, and exact in a script.
 const FOR_EVER: u64 = 1 << 52;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loss_of_replicas_is_known_until_as_many_follow_again() {
+        let mut counted = Counted::default();
+        let at = |second| Moment(0) + Duration::from_secs(second);
+        for (second, following, lost) in [
+            (0, 0, None),
+            (1, 2, None),
+            (2, 1, Some(at(2))),
+            (3, 1, Some(at(2))),
+            (4, 0, Some(at(4))),
+            (5, 1, Some(at(4))),
+            (6, 2, None),
+            (7, 3, None),
+            (8, 2, Some(at(8))),
+        ] {
+            counted.count(following, at(second));
+            assert_eq!((counted.following, counted.lost), (following, lost));
+        }
+    }
+}

@@ -14,7 +14,7 @@ use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
 use redis::{ConnectionInfo, FromRedisValue, RedisResult};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::failure::Failure;
 use super::identity::Identity;
@@ -33,8 +33,10 @@ pub(crate) struct Sentinels {
     known: Mutex<Known>,
     /// The last time that the master was named, as a [`Moment`].
     named: AtomicU64,
-    /// Somebody said that the master was switched.
+    /// Somebody said that the master was switched, or has to know that it was not.
     news: Notify,
+    /// Told each time that the sentinels were asked.
+    looks: watch::Sender<()>,
     /// When calls last asked, and what that came to: one question is for all who want to know.
     asked: tokio::sync::Mutex<Option<(Moment, Result<(), Failure>)>>,
 }
@@ -77,6 +79,7 @@ impl Sentinels {
             known: Mutex::default(),
             named: AtomicU64::new(0),
             news: Notify::new(),
+            looks: watch::Sender::new(()),
             asked: tokio::sync::Mutex::default(),
         }
     }
@@ -118,6 +121,16 @@ impl Sentinels {
         Moment(self.named.load(Ordering::Acquire))
     }
 
+    /// Waits until one named the master that was asked after this moment.
+    pub(super) async fn confirm(&self, since: Moment) {
+        let mut looks = self.looks.subscribe();
+        while self.named() < since {
+            self.news.notify_one();
+            // The sender is our own.
+            let _ = looks.changed().await;
+        }
+    }
+
     /// Asks again and again, this often and whenever a sentinel says that it switched the master.
     /// Never ends.
     pub(super) async fn watch(&self, every: Duration) {
@@ -128,6 +141,8 @@ impl Sentinels {
                 if let Err(failure) = self.ask(&mut lines, PATIENCE).await {
                     tracing::debug!(?failure, "no sentinel names the master");
                 }
+                self.looks.send_replace(());
+                tokio::time::sleep(SHORTEST_PAUSE.min(every)).await;
                 tokio::select! {
                     () = tokio::time::sleep(every) => {}
                     () = self.news.notified() => {}

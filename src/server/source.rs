@@ -233,6 +233,13 @@ impl Source {
         }
     }
 
+    /// Waits until a sentinel named the master that was asked after this moment.
+    pub(super) async fn confirm(&self, since: Moment) {
+        if let Route::Sentinel(sentinels) = &self.route {
+            sentinels.confirm(since).await;
+        }
+    }
+
     /// Hears of each master that comes after the present one.
     pub(crate) fn reigns(&self) -> watch::Receiver<u64> {
         self.identity.reigns()

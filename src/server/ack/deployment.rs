@@ -1,7 +1,12 @@
 //! What a deployment's locks wait for, and at which of its servers.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use super::{ReplicaAck, Unacknowledged, Written};
 use crate::clock::Moment;
+use crate::server::node::Node;
+use crate::server::nodes::Nodes;
 use crate::server::{Failure, Server};
 
 impl Server {
@@ -35,13 +40,37 @@ impl Server {
         written: Written<'_>,
         until: Moment,
     ) -> Result<(), Unacknowledged> {
-        match self.node_of(written.on) {
-            Some(node) => {
-                let (ack, clock) = (self.ack, &self.clock);
-                node.acknowledge(ack, written, clock, until).await
+        let Some(node) = self.node_of(written.on) else {
+            return match self.ack.is_required() {
+                true => Err(Unacknowledged::left()),
+                false => Ok(()),
+            };
+        };
+        let (ack, clock) = (self.ack, &self.clock);
+        let answered = clock.now();
+        let is_shared = node.acknowledge(ack, written, clock, until).await?;
+        if let (ReplicaAck::BestEffort { timeout }, false) = (ack, is_shared) {
+            let limit = timeout.min(until.since(clock.now()));
+            self.confirm(&node, answered, limit).await;
+        }
+        Ok(())
+    }
+
+    /// Waits until others said, asked after this moment, who the master is. One of before that stood
+    /// still grants what it reads first, and its connections are not current once that is known.
+    async fn confirm(&self, node: &Arc<Node>, since: Moment, limit: Duration) {
+        let confirmed = async {
+            match &self.nodes {
+                Nodes::One { node, .. } => node.source().confirm(since).await,
+                Nodes::Cluster(cluster) => cluster.confirm(node, since).await,
             }
-            None if self.ack.is_required() => Err(Unacknowledged::left()),
-            None => Ok(()),
+        };
+        if tokio::time::timeout(limit, confirmed).await.is_err() {
+            let server = node.address();
+            tracing::debug!(
+                server,
+                "nobody else says who the master is; the lock is granted all the same"
+            );
         }
     }
 }

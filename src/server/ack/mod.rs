@@ -6,6 +6,7 @@
 //! were granted before it left, and no caller's command stands behind it.
 
 mod deployment;
+mod known;
 mod replicas;
 mod round;
 mod setting;
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use self::known::Known;
 use self::round::{Count, Outcome, Rounds, Touch, Wish};
 use super::connection::{Connection, Slot};
 use super::failure::Failure;
@@ -30,25 +32,6 @@ pub(super) struct Acker {
     slot: Slot,
     rounds: Rounds,
     known: Mutex<Known>,
-}
-
-#[derive(Default)]
-struct Known {
-    /// When the replicas were last counted.
-    counted: Option<Moment>,
-    /// The server does not know the command, and where that was.
-    unknown: Option<(Connection, Failure)>,
-    behind: Option<Behind>,
-}
-
-/// Not all replicas acknowledged in time.
-#[derive(Clone, Copy)]
-struct Behind {
-    /// So many did.
-    acknowledged: u32,
-    /// More are not waited for before this.
-    until: Moment,
-    pause: Duration,
 }
 
 /// Why a lock does not count as acknowledged.
@@ -110,7 +93,8 @@ impl Acker {
 }
 
 impl Node {
-    /// Waits until the replicas have what was written, as `ack` says, up to `until`.
+    /// Waits until the replicas have what was written, as `ack` says, up to `until`. Answers whether
+    /// all that follow have it; where there have been none for long, too.
     ///
     /// # Cancel safety
     ///
@@ -121,14 +105,16 @@ impl Node {
         written: Written<'_>,
         clock: &Clock,
         until: Moment,
-    ) -> Result<(), Unacknowledged> {
+    ) -> Result<bool, Unacknowledged> {
         let began = clock.now();
         let left = until.since(began);
+        let mut has_others = false;
         let (replicas, disk, timeout) = match ack {
-            ReplicaAck::Off => return Ok(()),
+            ReplicaAck::Off => return Ok(true),
             ReplicaAck::BestEffort { timeout } => {
-                let count = self.expected(&written, began, timeout.min(left)).await;
-                (Replicas::Count(count), None, timeout)
+                let expected = self.expected(&written, began, timeout.min(left)).await;
+                has_others = expected.others;
+                (Replicas::Count(expected.count), None, timeout)
             }
             ReplicaAck::Require { replicas, timeout } => (replicas, None, timeout),
             ReplicaAck::RequireAof {
@@ -138,7 +124,7 @@ impl Node {
             } => (replicas, Some(local), timeout),
         };
         if replicas == Replicas::Count(0) && disk != Some(true) {
-            return Ok(());
+            return Ok(!has_others);
         }
         let wish = Wish {
             replicas,
@@ -159,13 +145,13 @@ impl Node {
             self.note_unknown(written.on, failure);
         }
         if ack.is_required() {
-            return judge(outcome, replicas);
+            return judge(outcome, replicas).map(|()| true);
         }
         // A caller with less time than that does not know whether they are slow.
         if limit >= timeout || !matches!(outcome, Err(Failure::Silent(_))) {
             self.learn(&outcome, replicas, clock.now());
         }
-        Ok(())
+        Ok(!has_others && outcome.is_ok_and(|count| count.is_enough()))
     }
 
     async fn ask(
@@ -218,102 +204,6 @@ impl Node {
         self.abandon(on);
         Err(Failure::Unsent(SWITCHED.into()))
     }
-
-    /// How many replicas may be expected to acknowledge.
-    async fn expected(&self, written: &Written<'_>, now: Moment, limit: Duration) -> u32 {
-        let acker = self.acker();
-        if acker.refusal(written.on).is_some() {
-            return 0;
-        }
-        let is_due = {
-            let mut known = acker.known.lock();
-            let is_due = known.counted.is_none_or(|at| now.since(at) >= A_SECOND);
-            if is_due {
-                // One looks for all.
-                known.counted = Some(now);
-            }
-            is_due
-        };
-        let identity = self.source().identity();
-        if is_due {
-            let look = async {
-                let connection = self.ack_connection(written.on, limit).await?;
-                connection.send(&replicas::question(), limit).await
-            };
-            match tokio::time::timeout(limit, look).await {
-                Ok(Ok(info)) => identity.count_replicas(&info),
-                failed => tracing::debug!(?failed, "the replicas could not be counted"),
-            }
-        }
-        let following = identity.replicas();
-        match acker.known.lock().behind {
-            Some(behind) if now < behind.until => following.min(behind.acknowledged),
-            _ => following,
-        }
-    }
-
-    /// Takes in how many acknowledged, so that those who do not are not waited for each time.
-    fn learn(&self, outcome: &Outcome, replicas: Replicas, now: Moment) {
-        let mut known = self.acker().known.lock();
-        let (acknowledged, required) = match outcome {
-            Ok(count) => (count.acknowledged, count.required),
-            // That says nothing of the replicas.
-            Err(failure) if failure.passes() || matches!(failure, Failure::Unsent(_)) => return,
-            Err(_) => (0, replicas.of(0)),
-        };
-        let before = known.behind;
-        if acknowledged >= required {
-            // Who was not waited for may be behind as before.
-            if before.is_some_and(|before| required > before.acknowledged) {
-                known.behind = None;
-                tracing::debug!(
-                    server = self.address(),
-                    acknowledged,
-                    "the replicas acknowledge again"
-                );
-            }
-            return;
-        }
-        // The others of a round learn the same.
-        if before.is_some_and(|before| now < before.until && acknowledged >= before.acknowledged) {
-            return;
-        }
-        let pause = before.map_or(A_SECOND, |before| (before.pause * 2).min(HALF_A_MINUTE));
-        known.behind = Some(Behind {
-            acknowledged,
-            until: now + pause,
-            pause,
-        });
-        drop(known);
-        let is_news = before.is_none();
-        let failure = outcome.as_ref().err();
-        if is_news && !failure.is_some_and(is_unknown_command) {
-            tracing::warn!(
-                server = self.address(),
-                acknowledged,
-                expected = required,
-                ?failure,
-                "replicas do not acknowledge locks in time; locks are granted all the same"
-            );
-        }
-    }
-
-    fn note_unknown(&self, on: &Connection, failure: &Failure) {
-        let mut known = self.acker().known.lock();
-        let is_news = !known
-            .unknown
-            .as_ref()
-            .is_some_and(|(at, _)| at.leads_where(on));
-        known.unknown = Some((on.clone(), failure.clone()));
-        drop(known);
-        if is_news {
-            tracing::warn!(
-                server = self.address(),
-                ?failure,
-                "the server does not know the command that waits for replicas"
-            );
-        }
-    }
 }
 
 fn judge(outcome: Outcome, replicas: Replicas) -> Result<(), Unacknowledged> {
@@ -354,7 +244,5 @@ fn is_unknown_command(failure: &Failure) -> bool {
 }
 
 const SWITCHED: &str = "another server has become the master";
-const A_SECOND: Duration = Duration::from_secs(1);
-const HALF_A_MINUTE: Duration = Duration::from_secs(30);
 /// Servers look at the end of a `WAIT` ten times a second.
 const SLACK: Duration = Duration::from_millis(500);

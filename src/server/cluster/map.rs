@@ -71,6 +71,13 @@ impl<N: Clone> Map<N> {
         self.shard(slot).map(|shard| shard.named)
     }
 
+    /// When another node last said that this owner of slots is a master.
+    pub(super) fn named_where(&self, is_it: impl Fn(&N) -> bool) -> Option<Moment> {
+        let mut shards = self.shards.iter();
+        let found = shards.find(|shard| is_it(&shard.node));
+        found.map(|shard| shard.named)
+    }
+
     /// The number of the switch that gave this slot its owner; 0 if it never had another.
     pub(super) fn switched(&self, slot: u16) -> u64 {
         self.switched[usize::from(slot)]

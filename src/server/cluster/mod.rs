@@ -42,8 +42,10 @@ pub(super) struct Cluster {
     /// Counts the choices of nodes that are asked, so that others come to it.
     chosen: AtomicUsize,
     switches: watch::Sender<u64>,
-    /// Something may have changed.
+    /// Something may have changed, or somebody has to know that it has not.
     news: Notify,
+    /// Told each time that nodes were asked.
+    looks: watch::Sender<()>,
     /// One look is for all who wait for the first one.
     learning: tokio::sync::Mutex<()>,
     /// Messages go to the nodes of one shard only. Nothing until it is known.
@@ -71,6 +73,7 @@ impl Cluster {
             chosen: AtomicUsize::new(0),
             switches: watch::Sender::new(0),
             news: Notify::new(),
+            looks: watch::Sender::new(()),
             learning: tokio::sync::Mutex::default(),
             sharded: Mutex::default(),
         }
@@ -153,6 +156,18 @@ impl Cluster {
         named.unwrap_or(Moment(0))
     }
 
+    /// Waits until another node said that this one is a master, or that it is none any more, and was
+    /// asked after this moment.
+    pub(super) async fn confirm(&self, node: &Arc<Node>, since: Moment) {
+        let mut looks = self.looks.subscribe();
+        let named = || self.map.read().named_where(|it| Arc::ptr_eq(it, node));
+        while named().is_some_and(|named| named < since) {
+            self.news.notify_one();
+            // The sender is our own.
+            let _ = looks.changed().await;
+        }
+    }
+
     /// Messages go to the nodes of one shard only.
     pub(super) fn is_sharded(&self) -> bool {
         self.sharded.lock().unwrap_or_default()
@@ -180,6 +195,7 @@ impl Cluster {
             if let Err(failure) = self.ask(&mut lines, ENOUGH, PATIENCE).await {
                 tracing::debug!(?failure, "no node tells of the cluster");
             }
+            self.looks.send_replace(());
             // Those that did not answer leave their places to others.
             lines.retain(|line| line.answered);
             tokio::time::sleep(SHORTEST_PAUSE.min(every)).await;

@@ -4,7 +4,7 @@ use lockdog::{Client, ReplicaAck, Replicas};
 
 use super::{SLACK, SOON, TIMEOUT, build, ms, not_replicated};
 use crate::support::cluster::{Cluster, slot};
-use crate::support::{eventually, timed};
+use crate::support::{Action, Gate, eventually, named, timed};
 
 /// S06: `testInCluster`, replica sync timeout 3000 ms. And acceptance list 12 on one of the masters.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -55,6 +55,42 @@ async fn a_lock_is_on_the_replica_of_its_own_master() {
     replica.server.resume();
     let guard = client.lock(here).try_lock().wait(SOON).await.unwrap();
     guard.unwrap().unlock().await.unwrap();
+}
+
+/// Issue 6, exclusion in a failover by freeze: a master that lost its replicas may have lost its slots
+/// to one of them, so its grant counts when another node has said that it is a master.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_a_lost_replica_does_not_acknowledge_waits_for_what_other_nodes_say() {
+    let cluster = Cluster::builder(3, 1).announce_proxies().start().await;
+    let ack = ReplicaAck::BestEffort { timeout: ms(3000) };
+    let client = build(Client::builder().url(cluster.url()).replica_ack(ack)).await;
+    let master = &cluster.nodes[0];
+    let lock = client.lock(&*cluster.names_at(master, "l", 1).await[0]);
+    let turn = async || lock.lock().await.unwrap().unlock().await.unwrap();
+    turn().await;
+    cluster.replica_of(master).await.server.kill();
+    let redis = master.redis().await;
+    eventually(SOON, "the master has lost its replica", async || {
+        let info: String = redis.ask(&["INFO", "replication"]).await;
+        info.contains("connected_slaves:0")
+    })
+    .await;
+    // They are counted once a second.
+    tokio::time::sleep(ms(1100)).await;
+    let gate = Gate::new();
+    for node in &cluster.nodes {
+        let hold = Action::HoldRequest(gate.clone());
+        node.proxy().on(named("cluster"), hold).always();
+    }
+    // Nobody says anything, and best effort is no more than that.
+    let (_, took) = timed(turn()).await;
+    assert!(took >= ms(3000), "{took:?}");
+    gate.open();
+    for _ in 0..5 {
+        let (_, took) = timed(turn()).await;
+        assert!(took < ms(3000), "{took:?}");
+    }
+    client.shutdown().await;
 }
 
 /// Acceptance list 12: a slot that is being moved while locks of it wait for replicas.

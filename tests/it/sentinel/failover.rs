@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use lockdog::{Client, LostReason, Owner, Unlocked};
+use lockdog::{Client, LostReason, Owner, ReplicaAck, Unlocked};
 
 use super::{SOON, ms};
 use crate::crowd::Crowd;
-use crate::support::sentinels::is_master;
-use crate::support::{RedisServer, Sentinels, eventually};
+use crate::support::sentinels::{MASTER, is_master};
+use crate::support::{Direction, Proxy, RedisServer, Sentinels, eventually};
 
 /// Issue 6: "every held lock is checked at once after a switch: still there -> renewed".
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -123,6 +123,48 @@ async fn a_crowd_goes_on_after_the_master_froze_and_came_back() {
     assert_eq!(sent, 0, "scripts were sent to it after the switch");
     crowd.end().await;
     is_free(&all).await;
+}
+
+/// Issue 6: failover by freeze. The old master reads first what was sent to it before, and grants it;
+/// a client that has not heard of the switch asks before it believes that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_old_master_grants_when_it_comes_back_is_no_grant() {
+    let all = Sentinels::start().await;
+    let mut proxies = Vec::new();
+    for sentinel in &all.sentinels {
+        proxies.push(Proxy::to_port(sentinel.port()).await);
+    }
+    let hosts = proxies.iter().map(|it| format!("127.0.0.1:{}", it.port()));
+    let hosts: Vec<_> = hosts.collect();
+    let url = format!("redis+sentinel://{}/{MASTER}", hosts.join(","));
+    let ack = ReplicaAck::BestEffort { timeout: SOON };
+    let client = Client::builder().url(url).watchdog_lease(SOON * 4);
+    let client = client.command_timeout(SOON).replica_ack(ack);
+    let client = client.build().await.unwrap();
+    let lock = client.lock("l");
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    let old = &all.servers[0];
+    let before = scripts_run_at(old).await;
+    for proxy in &proxies {
+        proxy.blackhole(Direction::ToClient);
+    }
+    old.pause();
+    let waiting = tokio::spawn(async move { lock.lock().await });
+    let new = all.await_switch_from(old.port()).await;
+    old.resume();
+    eventually(SOON, "the old master grants", async || {
+        scripts_run_at(old).await > before
+    })
+    .await;
+    tokio::time::sleep(ms(500)).await;
+    assert!(!waiting.is_finished(), "it was granted");
+    for proxy in &proxies {
+        proxy.heal();
+    }
+    let guard = waiting.await.unwrap().unwrap();
+    assert!(new.redis().await.exists("l").await);
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    client.shutdown().await;
 }
 
 /// Issue 6: failover by `SENTINEL FAILOVER`.

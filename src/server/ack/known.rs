@@ -1,0 +1,147 @@
+//! What is known of a master's replicas, so that nobody waits for those who do not acknowledge.
+
+use std::time::Duration;
+
+use super::replicas;
+use super::round::Outcome;
+use super::setting::Replicas;
+use super::{Written, is_unknown_command};
+use crate::clock::Moment;
+use crate::server::connection::Connection;
+use crate::server::failure::Failure;
+use crate::server::node::Node;
+
+#[derive(Default)]
+pub(super) struct Known {
+    /// When the replicas were last counted.
+    counted: Option<Moment>,
+    /// The server does not know the command, and where that was.
+    pub(super) unknown: Option<(Connection, Failure)>,
+    behind: Option<Behind>,
+}
+
+/// Not all replicas acknowledged in time.
+#[derive(Clone, Copy)]
+struct Behind {
+    /// So many did.
+    acknowledged: u32,
+    /// More are not waited for before this.
+    until: Moment,
+    pause: Duration,
+}
+
+/// Whom a lock that needs no acknowledgement waits for.
+pub(super) struct Expected {
+    pub(super) count: u32,
+    /// There are more, who did not acknowledge the last time, or there were more a while ago.
+    pub(super) others: bool,
+}
+
+impl Node {
+    /// How many replicas may be expected to acknowledge, and whether there are others.
+    pub(super) async fn expected(
+        &self,
+        written: &Written<'_>,
+        now: Moment,
+        limit: Duration,
+    ) -> Expected {
+        let acker = self.acker();
+        if acker.refusal(written.on).is_some() {
+            let (count, others) = (0, false);
+            return Expected { count, others };
+        }
+        let is_due = {
+            let mut known = acker.known.lock();
+            let is_due = known.counted.is_none_or(|at| now.since(at) >= A_SECOND);
+            if is_due {
+                // One looks for all.
+                known.counted = Some(now);
+            }
+            is_due
+        };
+        let identity = self.source().identity();
+        if is_due {
+            let look = async {
+                let connection = self.ack_connection(written.on, limit).await?;
+                connection.send(&replicas::question(), limit).await
+            };
+            match tokio::time::timeout(limit, look).await {
+                Ok(Ok(info)) => identity.count_replicas(&info),
+                failed => tracing::debug!(?failed, "the replicas could not be counted"),
+            }
+        }
+        let following = identity.replicas();
+        let count = match acker.known.lock().behind {
+            Some(behind) if now < behind.until => following.min(behind.acknowledged),
+            _ => following,
+        };
+        let others = count < following || identity.lost_replicas(now);
+        Expected { count, others }
+    }
+
+    /// Takes in how many acknowledged, so that those who do not are not waited for each time.
+    pub(super) fn learn(&self, outcome: &Outcome, replicas: Replicas, now: Moment) {
+        let mut known = self.acker().known.lock();
+        let (acknowledged, required) = match outcome {
+            Ok(count) => (count.acknowledged, count.required),
+            // That says nothing of the replicas.
+            Err(failure) if failure.passes() || matches!(failure, Failure::Unsent(_)) => return,
+            Err(_) => (0, replicas.of(0)),
+        };
+        let before = known.behind;
+        if acknowledged >= required {
+            // Who was not waited for may be behind as before.
+            if before.is_some_and(|before| required > before.acknowledged) {
+                known.behind = None;
+                tracing::debug!(
+                    server = self.address(),
+                    acknowledged,
+                    "the replicas acknowledge again"
+                );
+            }
+            return;
+        }
+        // The others of a round learn the same.
+        if before.is_some_and(|before| now < before.until && acknowledged >= before.acknowledged) {
+            return;
+        }
+        let pause = before.map_or(A_SECOND, |before| (before.pause * 2).min(HALF_A_MINUTE));
+        known.behind = Some(Behind {
+            acknowledged,
+            until: now + pause,
+            pause,
+        });
+        drop(known);
+        let is_news = before.is_none();
+        let failure = outcome.as_ref().err();
+        if is_news && !failure.is_some_and(is_unknown_command) {
+            tracing::warn!(
+                server = self.address(),
+                acknowledged,
+                expected = required,
+                ?failure,
+                "replicas do not acknowledge locks in time; locks are granted all the same"
+            );
+        }
+    }
+
+    pub(super) fn note_unknown(&self, on: &Connection, failure: &Failure) {
+        let mut known = self.acker().known.lock();
+        let is_news = !known
+            .unknown
+            .as_ref()
+            .is_some_and(|(at, _)| at.leads_where(on));
+        known.unknown = Some((on.clone(), failure.clone()));
+        drop(known);
+        if is_news {
+            tracing::warn!(
+                server = self.address(),
+                ?failure,
+                "the server does not know the command that waits for replicas"
+            );
+        }
+    }
+}
+
+const A_SECOND: Duration = Duration::from_secs(1);
+const HALF_A_MINUTE: Duration = Duration::from_secs(30);
