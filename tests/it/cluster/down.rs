@@ -48,13 +48,13 @@ async fn callers_are_told_in_time_while_the_cluster_is_down_and_go_on_after_it()
         let lock = client.lock(name);
         let (refused, took) = timed(lock.lock().into_future()).await;
         println!("lock: {refused:?} after {took:?}");
-        assert!(refused.unwrap_err().is_retriable() && took < ms(2500));
+        assert!(refused.unwrap_err().is_retriable() && took < SOON);
         let (refused, took) = timed(lock.try_lock().into_future()).await;
         println!("try_lock: {refused:?} after {took:?}");
-        assert!(refused.is_err_and(|it| it.is_retriable()) && took < ms(2500));
+        assert!(refused.is_err_and(|it| it.is_retriable()) && took < SOON);
         let (refused, took) = timed(lock.try_lock().wait(ms(1500)).into_future()).await;
         println!("try_lock for 1.5 s: {refused:?} after {took:?}");
-        assert!(refused.is_err_and(|it| it.is_retriable()) && took < ms(2500));
+        assert!(refused.is_err_and(|it| it.is_retriable()) && took < SOON);
     }
     // Those that are renewed end at their deadlines, the others go on.
     for guard in guards.iter().step_by(2) {
@@ -65,7 +65,7 @@ async fn callers_are_told_in_time_while_the_cluster_is_down_and_go_on_after_it()
     let kept = guards.swap_remove(3);
     let (unknown, took) = timed(guards.swap_remove(1).unlock()).await;
     println!("unlock: {unknown:?} after {took:?}");
-    assert!(unknown.is_err() && took < ms(5000));
+    assert!(unknown.is_err() && took < SOON);
     drop(guards);
 
     gone.server.restart(Data::Lost).await;
@@ -122,7 +122,7 @@ async fn a_slot_that_nobody_has_is_waited_for() {
     let (refused, took) = timed(lock.try_lock().wait(patience).into_future()).await;
     println!("{refused:?} after {took:?}");
     assert!(refused.is_err_and(|it| it.is_retriable()));
-    assert!(took >= patience && took < patience + ms(1000), "{took:?}");
+    assert!(took >= patience && took < patience + SOON, "{took:?}");
     // The other slots are none the wiser.
     let elsewhere = &cluster.names_at(&owner, "l", 1).await[0];
     client
@@ -150,9 +150,9 @@ async fn a_frozen_master_holds_up_no_lock_of_another() {
     for node in &cluster.nodes {
         node.cmd("CONFIG SET cluster-node-timeout 600000").await;
     }
-    let lease = ms(3000);
+    let (lease, timeout) = (ms(6000), ms(2000));
     let client = Client::builder().url(cluster.url()).watchdog_lease(lease);
-    let client = client.command_timeout(ms(1000)).build().await.unwrap();
+    let client = client.command_timeout(timeout).build().await.unwrap();
     let [frozen, well, other] = &cluster.nodes[..] else {
         panic!("there are three");
     };
@@ -167,7 +167,7 @@ async fn a_frozen_master_holds_up_no_lock_of_another() {
     frozen.server.pause();
     let began = Instant::now();
     let mut longest = Duration::ZERO;
-    while began.elapsed() < lease * 3 {
+    while began.elapsed() < lease * 2 {
         let turn = async {
             let guard = client.lock(&here[0]).lock().await.unwrap();
             guard.unlock().await.unwrap();
@@ -177,12 +177,12 @@ async fn a_frozen_master_holds_up_no_lock_of_another() {
         tokio::time::sleep(ms(20)).await;
     }
     println!("{longest:?} at most for a lock elsewhere");
-    assert!(longest < ms(500));
+    assert!(longest < timeout);
     assert!(held.iter().all(Guard::is_valid), "they are renewed");
     assert!(!lost.is_valid());
     let (refused, took) = timed(client.lock(there).lock().owner(&Owner::new()).into_future()).await;
     println!("{refused:?} after {took:?}");
-    assert!(refused.is_err_and(|it| it.is_retriable()) && took < ms(2500));
+    assert!(refused.is_err_and(|it| it.is_retriable()) && took < SOON);
     frozen.server.resume();
     eventually(SOON, "it is had", async || {
         let guard = client.lock(there).lock().owner(&Owner::new()).await;
