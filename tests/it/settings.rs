@@ -14,7 +14,7 @@ use crate::support::{Redis, eventually};
 async fn works(redis: &Redis, builder: &ClientBuilder) {
     let connect = async || {
         let builder = builder.clone().poll_cap(ms(60_000));
-        let client = builder.watchdog_lease(ms(900)).build().await;
+        let client = builder.watchdog_lease(LEASE).build().await;
         client.expect("nothing is wrong with server and settings")
     };
     let (one, two) = (connect().await, connect().await);
@@ -26,7 +26,7 @@ async fn works(redis: &Redis, builder: &ClientBuilder) {
     let channel = "redisson_lock__channel:{l}".to_owned();
     let listens = async || redis.channels().await.contains(&channel);
     eventually(SOON, "the waiter listens", listens).await;
-    tokio::time::sleep(ms(1_100)).await;
+    tokio::time::sleep(LEASE + ms(200)).await;
     assert!(guard.is_valid(), "it was not renewed");
     guard.unlock().await.unwrap();
     let next = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
@@ -41,6 +41,9 @@ async fn works(redis: &Redis, builder: &ClientBuilder) {
 fn ms(number: u64) -> Duration {
     Duration::from_millis(number)
 }
+
+/// Short, so that a renewal is seen, and long for a busy machine.
+const LEASE: Duration = Duration::from_millis(2_500);
 
 /// A safety net for what takes milliseconds on an idle machine.
 const SOON: Duration = Duration::from_secs(30);

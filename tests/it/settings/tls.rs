@@ -1,15 +1,17 @@
 //! Certificates of the user's own, for servers and sentinels, and those that must be refused.
 
 use std::fs::{self, File};
+use std::future::IntoFuture;
 use std::process::{Command, Stdio};
 
-use lockdog::{Client, ClientBuilder, Error, TlsSettings};
+use lockdog::{Client, ClientBuilder, Error, Owner, TlsSettings, Unlocked};
 use tempfile::TempDir;
 
 use super::{SOON, ms, works};
 use crate::support::authority::Certified;
+use crate::support::cluster::slot;
 use crate::support::process::Process;
-use crate::support::{Authority, Binary, RedisServer, eventually, free_port};
+use crate::support::{Authority, Binary, Cluster, RedisServer, eventually, free_port};
 
 /// Issue 6: the server asks for a certificate; commands, renewals and messages have one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -154,6 +156,49 @@ async fn sentinels_and_their_master_speak_tls_each_for_itself() {
             works(&redis, &builder.tls(both(&authority, &own))).await;
         }
     }
+}
+
+/// Issue 6: TLS everywhere: each node of a cluster, messages, and whoever takes a slot over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_node_of_a_cluster_speaks_tls() {
+    let authority = Authority::new();
+    let own = authority.certify(&["orders"]);
+    let cluster = Cluster::builder(3, 1).tls(authority.options());
+    let cluster = cluster.start().await;
+    // Woken by messages alone.
+    let client = Client::builder().url(cluster.url()).poll_cap(SOON * 4);
+    let client = client.tls(both(&authority, &own)).build().await.unwrap();
+    let mut names = Vec::new();
+    for master in &cluster.nodes[..3] {
+        names.extend(cluster.names_at(master, "l", 1).await);
+    }
+    for moved in [false, true] {
+        for (number, name) in names.iter().enumerate() {
+            let lock = client.lock(name);
+            let guard = lock.lock().await.unwrap();
+            let waiting = tokio::spawn({
+                let waiting = lock.lock().owner(&Owner::new()).into_future();
+                async { tokio::time::timeout(SOON, waiting).await }
+            });
+            if moved && number == 0 {
+                cluster.fail_over(slot(name)).await;
+            } else if moved {
+                let to = cluster.owner_of(&names[0]).await;
+                cluster.move_slot(slot(name), &to).await;
+            }
+            let redis = cluster.owner_of(name).await.redis().await;
+            assert!(redis.exists(name).await && guard.is_valid());
+            guard.unlock().await.unwrap();
+            let next = waiting.await.unwrap().expect("it is woken").unwrap();
+            assert_eq!(next.unlock().await.unwrap(), Unlocked::Released);
+            assert!(!redis.exists(name).await);
+        }
+    }
+    client.shutdown().await;
+    // Nobody has the lock who shows no certificate.
+    let trusting = TlsSettings::new().root_certificates(authority.pem());
+    let error = refused(Client::builder().url(cluster.url()).tls(trusting)).await;
+    assert!(matches!(error, Error::Unavailable { .. }), "{error}");
 }
 
 fn both(authority: &Authority, own: &Certified) -> TlsSettings {

@@ -37,12 +37,13 @@ impl Cluster {
 
     /// All nodes, as clients reach them, in one URL.
     pub(crate) fn url(&self) -> String {
-        let hosts = self.nodes.iter();
-        let hosts = hosts.map(|node| format!("127.0.0.1:{}", node.port()));
-        let hosts: Vec<_> = hosts.collect();
+        let ports = self.nodes.iter();
+        let ports = ports.map(|node| node.tls.unwrap_or(node.port()));
+        let hosts: Vec<_> = ports.map(|port| format!("127.0.0.1:{port}")).collect();
+        let scheme = self.nodes[0].tls.map_or("redis", |_| "rediss");
         let login = self.nodes[0].server.password();
         let login = login.map_or_else(String::new, |password| format!(":{password}@"));
-        format!("redis+cluster://{login}{}", hosts.join(","))
+        format!("{scheme}+cluster://{login}{}", hosts.join(","))
     }
 
     /// A URL for each node.

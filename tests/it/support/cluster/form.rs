@@ -9,6 +9,7 @@ use super::Cluster;
 use super::node::Node;
 use super::slot::SLOTS;
 use crate::support::binary::Binary;
+use crate::support::port::free_port;
 use crate::support::proxy::Proxy;
 use crate::support::server::{RedisServer, ServerBuilder};
 use crate::support::wait::eventually;
@@ -19,6 +20,7 @@ pub(crate) struct ClusterBuilder {
     masters: usize,
     replicas: usize,
     announce_proxies: bool,
+    tls: bool,
     server: ServerBuilder,
 }
 
@@ -33,6 +35,7 @@ impl ClusterBuilder {
             masters,
             replicas: replicas_per_master,
             announce_proxies: false,
+            tls: false,
             server,
         }
     }
@@ -46,6 +49,21 @@ impl ClusterBuilder {
     /// Requires a password at each node. Defaults to none.
     pub(crate) fn password(mut self, password: &str) -> Self {
         self.server = self.server.password(password).arg("--masterauth", password);
+        self
+    }
+
+    /// The nodes speak TLS with each other and with clients, who show certificates too; plainly at
+    /// another port with the test itself. `options` name the files.
+    pub(crate) fn tls(mut self, options: [(&'static str, String); 3]) -> Self {
+        self.tls = true;
+        // Debian builds it with TLS; the wheels need not.
+        self.server = self.server.binary(Binary::Redis7);
+        for (option, value) in options {
+            self.server = self.server.arg(&format!("--{option}"), &value);
+        }
+        for option in ["cluster", "replication", "auth-clients"] {
+            self.server = self.server.arg(&format!("--tls-{option}"), "yes");
+        }
         self
     }
 
@@ -102,6 +120,10 @@ impl ClusterBuilder {
             server = server.arg("--cluster-announce-port", &ahead.port().to_string());
             proxy = Some(ahead);
         }
+        let tls = self.tls.then(free_port);
+        if let Some(port) = tls {
+            server = server.arg("--tls-port", &port.to_string());
+        }
         let server = server.start().await;
         if let Some(proxy) = &mut proxy {
             proxy.aim(&server);
@@ -112,7 +134,12 @@ impl ClusterBuilder {
             redis.cmd(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]).await;
         }
         let id = redis.ask(&["CLUSTER", "MYID"]).await;
-        Node { server, id, proxy }
+        Node {
+            server,
+            id,
+            proxy,
+            tls,
+        }
     }
 }
 
@@ -132,7 +159,7 @@ pub(crate) async fn take_slots(master: &Node, first: u16, last: u16) {
 
 /// Makes two nodes know each other.
 pub(crate) async fn meet(node: &Node, other: &Node) {
-    let (port, bus) = (other.port(), other.server.bus());
+    let (port, bus) = (other.tls.unwrap_or(other.port()), other.server.bus());
     node.cmd(&format!("CLUSTER MEET 127.0.0.1 {port} {bus}"))
         .await;
 }

@@ -15,6 +15,8 @@ pub(crate) struct Node {
     pub(crate) id: String,
     /// Where it tells clients, and the other nodes' replicas, to connect to.
     pub(crate) proxy: Option<Proxy>,
+    /// Its port for TLS.
+    pub(crate) tls: Option<u16>,
 }
 
 impl Node {
