@@ -73,6 +73,11 @@ impl Failure {
         matches!(self, Self::Refused { code, .. } if code == "OOM")
     }
 
+    /// The user may not do it.
+    pub(crate) fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Refused { code, .. } if code == "NOPERM")
+    }
+
     /// The server refused it in a state that passes by itself.
     pub(crate) fn passes(&self) -> bool {
         matches!(self, Self::Refused { code, message } if passes(code, message))

@@ -54,6 +54,10 @@ struct Counted {
     most: u32,
     /// Since when there have been so few.
     lost: Option<Moment>,
+    /// When that was.
+    at: Option<Moment>,
+    /// There is none, and was none when they were last counted, but that is long ago.
+    unsure: bool,
 }
 
 impl Counted {
@@ -65,6 +69,17 @@ impl Counted {
             self.lost = Some(now);
         }
         self.following = following;
+        let is_recent = self.at.is_some_and(|at| now.since(at) <= RECENT);
+        self.unsure = following == 0 && !is_recent;
+        self.at = Some(now);
+    }
+
+    /// There may have been more a while ago.
+    fn lost(&self, now: Moment) -> bool {
+        let since = |at: Option<Moment>| at.map(|at| now.since(at));
+        self.unsure
+            || since(self.lost).is_some_and(|since| since < A_MINUTE)
+            || since(self.at).is_some_and(|since| since > RECENT)
     }
 }
 
@@ -156,10 +171,9 @@ impl Identity {
         }
     }
 
-    /// It had more replicas a while ago: one of them may be the master now.
+    /// It had more replicas a while ago, or nobody knows: one of them may be the master now.
     pub(super) fn lost_replicas(&self, now: Moment) -> bool {
-        let lost = self.replicas.lock().lost;
-        lost.is_some_and(|since| now.since(since) < A_MINUTE)
+        self.replicas.lock().lost(now)
     }
 
     /// Somebody vouches for this identity, and for the data that goes with it.
@@ -267,6 +281,8 @@ fn part<'a>(info: &'a Value, name: &str) -> Option<&'a str> {
 }
 
 const LONGEST_ID: usize = 64;
+/// Counts with longer pauses say nothing of what was between them.
+const RECENT: Duration = Duration::from_secs(3);
 /// Longer than it takes as a rule to give up a master that was cut off.
 const A_MINUTE: Duration = Duration::from_secs(60);
 
@@ -294,6 +310,20 @@ mod tests {
         ] {
             counted.count(following, at(second));
             assert_eq!((counted.following, counted.lost), (following, lost));
+        }
+        assert!(counted.lost(at(9)) && counted.lost(at(60)));
+        counted.count(2, at(69));
+        assert!(!counted.lost(at(70)) && counted.lost(at(80)));
+    }
+
+    #[test]
+    fn that_there_is_no_replica_is_believed_when_it_was_seen_twice() {
+        let mut counted = Counted::default();
+        let at = |second| Moment(0) + Duration::from_secs(second);
+        assert!(!counted.lost(at(0)));
+        for (second, lost) in [(1, true), (2, false), (3, false), (60, true), (61, false)] {
+            counted.count(0, at(second));
+            assert_eq!(counted.lost(at(second)), lost, "{second}");
         }
     }
 }

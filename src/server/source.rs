@@ -233,10 +233,13 @@ impl Source {
         }
     }
 
-    /// Waits until a sentinel named the master that was asked after this moment.
+    /// Waits until sentinels named the master that were asked after this moment, or another one.
     pub(super) async fn confirm(&self, since: Moment) {
         if let Route::Sentinel(sentinels) = &self.route {
-            sentinels.confirm(since).await;
+            tokio::select! {
+                () = sentinels.confirm(since) => {}
+                () = self.identity.until_over(self.identity.reign()) => {}
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! What a deployment's locks wait for, and at which of its servers.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,11 +48,26 @@ impl Server {
             };
         };
         let (ack, clock) = (self.ack, &self.clock);
+        let acknowledged = node.acknowledge(ack, written, clock, until);
+        let ReplicaAck::BestEffort { timeout } = ack else {
+            return acknowledged.await.map(drop);
+        };
         let answered = clock.now();
-        let is_shared = node.acknowledge(ack, written, clock, until).await?;
-        if let (ReplicaAck::BestEffort { timeout }, false) = (ack, is_shared) {
+        let confirm = || {
             let limit = timeout.min(until.since(clock.now()));
-            self.confirm(&node, answered, limit).await;
+            self.confirm(&node, answered, limit)
+        };
+        let mut acknowledged = pin!(acknowledged);
+        // Replicas that are late may take all the time that there is.
+        let is_shared = match tokio::time::timeout(SOON, &mut acknowledged).await {
+            Ok(is_shared) => is_shared?,
+            Err(_) => {
+                let (is_shared, ()) = tokio::join!(acknowledged, confirm());
+                return is_shared.map(drop);
+            }
+        };
+        if !is_shared {
+            confirm().await;
         }
         Ok(())
     }
@@ -74,3 +90,6 @@ impl Server {
         }
     }
 }
+
+/// Replicas that follow acknowledge sooner than this.
+const SOON: Duration = Duration::from_millis(50);

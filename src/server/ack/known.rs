@@ -28,9 +28,12 @@ struct Behind {
     /// More are not waited for before this.
     until: Moment,
     pause: Duration,
+    /// Because the user may not ask them: that says nothing of them.
+    forbidden: bool,
 }
 
 /// Whom a lock that needs no acknowledgement waits for.
+#[derive(Default)]
 pub(super) struct Expected {
     pub(super) count: u32,
     /// There are more, who did not acknowledge the last time, or there were more a while ago.
@@ -71,12 +74,18 @@ impl Node {
             }
         }
         let following = identity.replicas();
-        let count = match acker.known.lock().behind {
-            Some(behind) if now < behind.until => following.min(behind.acknowledged),
-            _ => following,
-        };
-        let others = count < following || identity.lost_replicas(now);
-        Expected { count, others }
+        let others = identity.lost_replicas(now);
+        match acker.known.lock().behind {
+            Some(behind) if now < behind.until => {
+                let count = following.min(behind.acknowledged);
+                let others = (count < following || others) && !behind.forbidden;
+                Expected { count, others }
+            }
+            _ => Expected {
+                count: following,
+                others,
+            },
+        }
     }
 
     /// Takes in how many acknowledged, so that those who do not are not waited for each time.
@@ -110,6 +119,7 @@ impl Node {
             acknowledged,
             until: now + pause,
             pause,
+            forbidden: outcome.as_ref().is_err_and(Failure::is_forbidden),
         });
         drop(known);
         let is_news = before.is_none();

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use self::known::Known;
+use self::known::{Expected, Known};
 use self::round::{Count, Outcome, Rounds, Touch, Wish};
 use super::connection::{Connection, Slot};
 use super::failure::Failure;
@@ -108,12 +108,11 @@ impl Node {
     ) -> Result<bool, Unacknowledged> {
         let began = clock.now();
         let left = until.since(began);
-        let mut has_others = false;
+        let mut expected = Expected::default();
         let (replicas, disk, timeout) = match ack {
             ReplicaAck::Off => return Ok(true),
             ReplicaAck::BestEffort { timeout } => {
-                let expected = self.expected(&written, began, timeout.min(left)).await;
-                has_others = expected.others;
+                expected = self.expected(&written, began, timeout.min(left)).await;
                 (Replicas::Count(expected.count), None, timeout)
             }
             ReplicaAck::Require { replicas, timeout } => (replicas, None, timeout),
@@ -124,7 +123,7 @@ impl Node {
             } => (replicas, Some(local), timeout),
         };
         if replicas == Replicas::Count(0) && disk != Some(true) {
-            return Ok(!has_others);
+            return Ok(!expected.others);
         }
         let wish = Wish {
             replicas,
@@ -151,7 +150,9 @@ impl Node {
         if limit >= timeout || !matches!(outcome, Err(Failure::Silent(_))) {
             self.learn(&outcome, replicas, clock.now());
         }
-        Ok(!has_others && outcome.is_ok_and(|count| count.is_enough()))
+        // The round may have been begun by somebody who expected fewer.
+        let is_enough = outcome.is_ok_and(|count| count.acknowledged >= expected.count);
+        Ok(is_enough && !expected.others)
     }
 
     async fn ask(

@@ -47,10 +47,15 @@ pub enum ReplicaAck {
     ///
     /// Who does not acknowledge is not waited for again for a second, then two, up to half a minute.
     /// A master without replicas is asked once a second whether it has some by now, and nothing is
-    /// waited for. A lock that not all of them acknowledged, or whose master lost replicas within the
-    /// last minute, waits until a sentinel or another node of the cluster has named its master, up to
-    /// `timeout` once more: one that stood still grants what it reads first, though another may be
-    /// the master by then, and that is no grant. Members of a [`RedLock`](crate::RedLock) do not wait: its other instances are
+    /// waited for.
+    ///
+    /// A master that stood still grants what it reads first, though another may be the master by then.
+    /// So a lock that not all replicas acknowledged at once waits until sentinels or another node of
+    /// the cluster have named its master, too; also where that one was seen to lose replicas within
+    /// the last minute, or was not asked for them for three seconds and has none. That takes up to a
+    /// tenth of a second (a quarter beside one that stands still), and `timeout` where nobody answers:
+    /// then the lock is granted. A lease shorter than that may be over first. Where `WAIT` is unknown
+    /// or not permitted, nobody is asked either. Members of a [`RedLock`](crate::RedLock) do not wait: its other instances are
     /// there for what this one may lose.
     BestEffort {
         /// How long to wait; at least 1 ms, at most the command timeout.

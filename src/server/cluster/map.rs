@@ -28,7 +28,17 @@ struct Shard<N> {
     seen: Seen,
     /// When another node last said that it is a master.
     named: Moment,
+    certainty: Certainty,
     node: N,
+}
+
+/// How far others are sure of a master.
+#[derive(Clone, Copy)]
+pub(super) struct Certainty {
+    /// When another node last said that it is a master, and has not failed.
+    pub(super) sure: Moment,
+    /// When another node last said anything.
+    pub(super) heard: Moment,
 }
 
 /// What a look at the cluster changed.
@@ -71,11 +81,11 @@ impl<N: Clone> Map<N> {
         self.shard(slot).map(|shard| shard.named)
     }
 
-    /// When another node last said that this owner of slots is a master.
-    pub(super) fn named_where(&self, is_it: impl Fn(&N) -> bool) -> Option<Moment> {
+    /// How far others are sure of this owner of slots.
+    pub(super) fn certainty(&self, is_it: impl Fn(&N) -> bool) -> Option<Certainty> {
         let mut shards = self.shards.iter();
         let found = shards.find(|shard| is_it(&shard.node));
-        found.map(|shard| shard.named)
+        found.map(|shard| shard.certainty)
     }
 
     /// The number of the switch that gave this slot its owner; 0 if it never had another.
@@ -112,8 +122,15 @@ impl<N: Clone> Map<N> {
         mut make: impl FnMut(&Seen) -> N,
     ) -> Change<N> {
         for shard in &mut self.shards {
-            if views.iter().any(|view| names(view, &shard.seen)) {
+            let naming = || views.iter().filter(|view| names(view, &shard.seen));
+            if naming().next().is_some() {
                 shard.named = asked;
+            }
+            if naming().any(|view| !view.has_failed(&shard.seen.id)) {
+                shard.certainty.sure = asked;
+            }
+            if views.iter().any(|view| !view.is_of(&shard.seen.id)) {
+                shard.certainty.heard = asked;
             }
         }
         let old = std::mem::take(&mut self.shards);
@@ -123,6 +140,10 @@ impl<N: Clone> Map<N> {
         let mut heirs: HashSet<u16> = HashSet::new();
         let mut switched: Vec<usize> = Vec::new();
         let mut last = 0;
+        let new_here = Certainty {
+            sure: asked,
+            heard: asked,
+        };
         for (slot, claim) in claims.into_iter().enumerate() {
             let before = self.owners[slot].and_then(|owner| old.get(usize::from(owner)));
             let stays =
@@ -154,6 +175,7 @@ impl<N: Clone> Map<N> {
                     }
                     new.push(Shard {
                         named: known.map_or(asked, |known| known.named),
+                        certainty: known.map_or(new_here, |known| known.certainty),
                         node: known.map_or_else(|| make(&seen), |known| known.node.clone()),
                         seen,
                     });
@@ -201,10 +223,7 @@ impl<N: Clone> Map<N> {
     /// A slot went from one master to another with all that is in it: the old one lives, and the new
     /// one was a master before, so that it is not the replica of one that failed.
     fn was_moved(&self, from: &Seen, to: &Seen, views: &[View]) -> bool {
-        let lives = |view: &View| {
-            let seen = view.find(&from.id);
-            seen.is_some_and(|seen| !seen.has_failed)
-        };
+        let lives = |view: &View| view.find(&from.id).is_some() && !view.has_failed(&from.id);
         from.id != to.id && self.masters.iter().any(|it| it.id == to.id) && views.iter().all(lives)
     }
 }
@@ -544,5 +563,26 @@ mod tests {
         let mut looked = Looked::new(&alone);
         looked.look(&alone);
         assert_eq!(looked.map.named(0), Some(looked.now));
+    }
+
+    #[test]
+    fn others_are_sure_of_a_master_that_they_do_not_think_has_failed() {
+        let mut looked = Looked::new(&[view("b", &at_first())]);
+        let first = looked.now;
+        let certainty = |looked: &Looked| {
+            let found = looked.map.certainty(|node| *node == 0).unwrap();
+            (found.sure, found.heard)
+        };
+        assert_eq!(certainty(&looked), (first, first));
+        looked.look(&[view("a", &at_first())]);
+        assert_eq!(certainty(&looked), (first, first));
+        // It is being replaced.
+        let mut nodes = at_first();
+        nodes[0] = failed(nodes[0].clone());
+        looked.look(&[view("a", &at_first()), view("b", &nodes)]);
+        assert_eq!(certainty(&looked), (first, looked.now));
+        assert_eq!(looked.map.named(0), Some(looked.now));
+        looked.look(&[view("b", &at_first())]);
+        assert_eq!(certainty(&looked), (looked.now, looked.now));
     }
 }

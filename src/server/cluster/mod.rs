@@ -25,7 +25,7 @@ use super::wire::address_like;
 use crate::clock::{Clock, Moment};
 use crate::slot::slot;
 use line::{Line, Told};
-use map::Map;
+use map::{Certainty, Map};
 use view::{Seen, View};
 
 /// The servers of one cluster.
@@ -44,8 +44,8 @@ pub(super) struct Cluster {
     switches: watch::Sender<u64>,
     /// Something may have changed, or somebody has to know that it has not.
     news: Notify,
-    /// Told each time that nodes were asked.
-    looks: watch::Sender<()>,
+    /// When the nodes were last asked of which some answered.
+    looks: watch::Sender<Moment>,
     /// One look is for all who wait for the first one.
     learning: tokio::sync::Mutex<()>,
     /// Messages go to the nodes of one shard only. Nothing until it is known.
@@ -73,7 +73,7 @@ impl Cluster {
             chosen: AtomicUsize::new(0),
             switches: watch::Sender::new(0),
             news: Notify::new(),
-            looks: watch::Sender::new(()),
+            looks: watch::Sender::new(Moment(0)),
             learning: tokio::sync::Mutex::default(),
             sharded: Mutex::default(),
         }
@@ -156,12 +156,22 @@ impl Cluster {
         named.unwrap_or(Moment(0))
     }
 
-    /// Waits until another node said that this one is a master, or that it is none any more, and was
-    /// asked after this moment.
+    /// Waits until another node said that this one is a master and has not failed, or that it is none
+    /// any more, and was asked after this moment.
     pub(super) async fn confirm(&self, node: &Arc<Node>, since: Moment) {
         let mut looks = self.looks.subscribe();
-        let named = || self.map.read().named_where(|it| Arc::ptr_eq(it, node));
-        while named().is_some_and(|named| named < since) {
+        loop {
+            let looked = *looks.borrow_and_update();
+            let certainty = self.map.read().certainty(|it| Arc::ptr_eq(it, node));
+            // Where nobody else answers, nobody has taken over whom anybody could reach; one that is
+            // not known has no slots any more, or not yet.
+            let is_enough = match certainty {
+                Some(Certainty { sure, heard }) => sure >= since || heard < looked,
+                None => true,
+            };
+            if looked >= since && is_enough {
+                return;
+            }
             self.news.notify_one();
             // The sender is our own.
             let _ = looks.changed().await;
@@ -195,7 +205,6 @@ impl Cluster {
             if let Err(failure) = self.ask(&mut lines, ENOUGH, PATIENCE).await {
                 tracing::debug!(?failure, "no node tells of the cluster");
             }
-            self.looks.send_replace(());
             // Those that did not answer leave their places to others.
             lines.retain(|line| line.answered);
             tokio::time::sleep(SHORTEST_PAUSE.min(every)).await;
@@ -239,6 +248,7 @@ impl Cluster {
         let views: Vec<View> = told.into_iter().map(|told| told.view).collect();
         self.sharded.lock().get_or_insert(sharded);
         self.take_in(&views, asked);
+        self.looks.send_replace(asked);
         Ok(())
     }
 

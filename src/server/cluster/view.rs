@@ -54,6 +54,16 @@ impl View {
         self.nodes.iter().find(|node| node.id == id)
     }
 
+    /// Most masters think so.
+    pub(super) fn has_failed(&self, id: &str) -> bool {
+        self.find(id).is_some_and(|node| node.has_failed)
+    }
+
+    /// It is what this node says.
+    pub(super) fn is_of(&self, id: &str) -> bool {
+        self.find(id).is_some_and(|node| node.is_self)
+    }
+
     /// The claim of a master to a slot.
     pub(super) fn masters(&self) -> impl Iterator<Item = &Seen> {
         self.nodes.iter().filter(|node| node.is_master)

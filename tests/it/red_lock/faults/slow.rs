@@ -53,7 +53,8 @@ async fn an_instance_that_takes_five_seconds_slows_nobody_down() {
     crowd.await_visits(5).await;
     crowd.end().await;
     stand.proxies[0].heal();
-    stand.assert_nothing_stays().await;
+    // The clients that ended first may not have had the time to give back what they had there.
+    stand.assert_nothing_stays_of(LONG).await;
 }
 
 /// The round trip of the third-fastest instance, not that of a slower one and not the sum of three.

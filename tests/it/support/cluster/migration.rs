@@ -53,7 +53,8 @@ impl Migration<'_> {
 
     /// Moves one key; false if it is not at the old owner.
     pub(crate) async fn move_key(&self, key: &str) -> bool {
-        let port = self.to.tls.unwrap_or(self.to.server.port()).to_string();
+        let port = self.to.tls;
+        let port = port.unwrap_or_else(|| self.to.server.port()).to_string();
         let mut command = vec!["MIGRATE", "127.0.0.1", &port, key, "0", "5000"];
         if let Some(password) = self.to.server.password() {
             command.extend(["AUTH", password]);

@@ -4,7 +4,8 @@
 //! the sentinels' `config-epoch`, so the one with the largest number knows best, and what was heard
 //! once is not forgotten for less.
 
-use std::collections::HashMap;
+mod line;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,14 +13,14 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;
-use redis::aio::MultiplexedConnection;
-use redis::{ConnectionInfo, FromRedisValue, RedisResult};
+use redis::{ConnectionInfo, RedisResult};
 use tokio::sync::{Notify, watch};
 
 use super::failure::Failure;
 use super::identity::Identity;
-use super::wire::{address_like, open};
+use super::wire::address_like;
 use crate::clock::{Clock, Moment};
+use line::Line;
 
 /// The sentinels of one master.
 pub(crate) struct Sentinels {
@@ -33,6 +34,8 @@ pub(crate) struct Sentinels {
     known: Mutex<Known>,
     /// The last time that the master was named, as a [`Moment`].
     named: AtomicU64,
+    /// The last time that it was so by those who think that it is well, as a [`Moment`].
+    sure: AtomicU64,
     /// Somebody said that the master was switched, or has to know that it was not.
     news: Notify,
     /// Told each time that the sentinels were asked.
@@ -78,6 +81,7 @@ impl Sentinels {
             identity,
             known: Mutex::default(),
             named: AtomicU64::new(0),
+            sure: AtomicU64::new(0),
             news: Notify::new(),
             looks: watch::Sender::new(()),
             asked: tokio::sync::Mutex::default(),
@@ -121,10 +125,10 @@ impl Sentinels {
         Moment(self.named.load(Ordering::Acquire))
     }
 
-    /// Waits until one named the master that was asked after this moment.
+    /// Waits until they named the master that were asked after this moment, and think that it is well.
     pub(super) async fn confirm(&self, since: Moment) {
         let mut looks = self.looks.subscribe();
-        while self.named() < since {
+        while self.sure.load(Ordering::Acquire) < since.0 {
             self.news.notify_one();
             // The sender is our own.
             let _ = looks.changed().await;
@@ -180,8 +184,7 @@ impl Sentinels {
     }
 
     fn lines(&self) -> Vec<Line<'_>> {
-        let line = |client| Line { client, kept: None };
-        self.clients.iter().map(line).collect()
+        self.clients.iter().map(Line::to).collect()
     }
 
     /// Asks all, and takes in what more than half of them say, if these agree. One that answers late
@@ -194,17 +197,19 @@ impl Sentinels {
             .map(|line| line.ask(&self.name, limit))
             .collect();
         let mut heard: Vec<Named> = Vec::new();
+        let mut doubts = 0;
         let mut failed = Failure::Unsent("no sentinel answers".into());
         let mut patience = std::pin::pin!(tokio::time::sleep(limit));
-        while heard.len() < enough || heard.iter().any(|named| *named != heard[0]) {
+        while heard.len() < enough + doubts || heard.iter().any(|named| *named != heard[0]) {
             tokio::select! {
                 answer = answers.next() => match answer {
-                    Some(Ok(named)) => {
+                    Some(Ok((named, is_well))) => {
                         if heard.is_empty() {
                             let soon = tokio::time::Instant::now() + GRACE.min(limit / 4);
                             patience.as_mut().reset(soon);
                         }
                         heard.push(named);
+                        doubts += usize::from(!is_well);
                     }
                     Some(Err(failure)) => failed = failure,
                     None => break,
@@ -213,14 +218,16 @@ impl Sentinels {
             }
         }
         drop(answers);
-        self.take_in(&heard, began);
+        let is_well = doubts * 2 < heard.len();
+        self.take_in(&heard, is_well, began);
         if heard.is_empty() {
             return Err(failed);
         }
         Ok(())
     }
 
-    fn take_in(&self, heard: &[Named], asked: Moment) {
+    /// `is_well` if most of them think so of the master.
+    fn take_in(&self, heard: &[Named], is_well: bool, asked: Moment) {
         let mut known = self.known.lock();
         let Some(best) = heard.iter().max_by_key(|named| named.epoch) else {
             known.doubted = None;
@@ -228,7 +235,7 @@ impl Sentinels {
         };
         let Some(master) = known.master.clone() else {
             known.master = Some(best.clone());
-            self.named.fetch_max(asked.0, Ordering::AcqRel);
+            self.note_named(is_well, asked);
             return;
         };
         // The same server with a larger number was replaced meanwhile, and took over again.
@@ -250,7 +257,14 @@ impl Sentinels {
         }
         let is_named = known.master.as_ref().is_some_and(|it| it.is_at(best));
         if is_named {
-            self.named.fetch_max(asked.0, Ordering::AcqRel);
+            self.note_named(is_well, asked);
+        }
+    }
+
+    fn note_named(&self, is_well: bool, asked: Moment) {
+        self.named.fetch_max(asked.0, Ordering::AcqRel);
+        if is_well {
+            self.sure.fetch_max(asked.0, Ordering::AcqRel);
         }
     }
 
@@ -270,63 +284,6 @@ impl Sentinels {
             }
         }
     }
-}
-
-/// One sentinel, and the connection to it that is kept for the next question.
-struct Line<'a> {
-    client: &'a redis::Client,
-    kept: Option<MultiplexedConnection>,
-}
-
-impl Line<'_> {
-    async fn ask(&mut self, name: &str, limit: Duration) -> Result<Named, Failure> {
-        let answer = tokio::time::timeout(limit, self.ask_now(name, limit)).await;
-        let answer = answer.unwrap_or(Err(Failure::Silent(limit)));
-        answer.map_err(|failure| {
-            self.kept = None;
-            let address = self.client.get_connection_info().addr().to_string();
-            tracing::debug!(server = address, ?failure, "a sentinel does not answer");
-            // Nothing that it says is said by the server that keeps the locks.
-            let why = match failure {
-                Failure::Refused { code, message } => format!("{code} {message}"),
-                Failure::Silent(_) => "no answer in time".to_owned(),
-                Failure::Broken(cause) | Failure::Unsent(cause) => cause.to_string(),
-            };
-            Failure::Unsent(format!("sentinel {address}: {why}").into())
-        })
-    }
-
-    async fn ask_now(&mut self, name: &str, limit: Duration) -> Result<Named, Failure> {
-        let connection = match &self.kept {
-            Some(kept) => kept.clone(),
-            None => self.kept.insert(open(self.client, limit).await?).clone(),
-        };
-        // The number before the address: read the other way round, an old master could go with a new
-        // number. A sentinel that is just switching names the new one in the second answer only.
-        let (fields, address) = tokio::join!(
-            question(&connection, "MASTER", name, limit),
-            question(&connection, "GET-MASTER-ADDR-BY-NAME", name, limit)
-        );
-        let fields: HashMap<String, String> = fields?;
-        let address: Option<(String, u16)> = address?;
-        let epoch = fields.get("config-epoch").and_then(|it| it.parse().ok());
-        match (address, epoch) {
-            (Some((host, port)), Some(epoch)) => Ok(Named { host, port, epoch }),
-            _ => Err(Failure::Unsent("it names no master".into())),
-        }
-    }
-}
-
-async fn question<T: FromRedisValue>(
-    connection: &MultiplexedConnection,
-    what: &str,
-    name: &str,
-    limit: Duration,
-) -> Result<T, Failure> {
-    let mut question = redis::cmd("SENTINEL");
-    question.arg(what).arg(name);
-    let answer = question.query_async(&mut connection.clone()).await;
-    answer.map_err(|error| Failure::of_command(error, limit))
 }
 
 /// How long others are waited for after the first answer.

@@ -1,0 +1,88 @@
+//! Asking one sentinel who the master is.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use redis::FromRedisValue;
+use redis::aio::MultiplexedConnection;
+
+use super::Named;
+use crate::server::failure::Failure;
+use crate::server::wire::open;
+
+/// One sentinel, and the connection to it that is kept for the next question.
+pub(super) struct Line<'a> {
+    client: &'a redis::Client,
+    kept: Option<MultiplexedConnection>,
+}
+
+impl<'a> Line<'a> {
+    pub(super) fn to(client: &'a redis::Client) -> Self {
+        let kept = None;
+        Self { client, kept }
+    }
+
+    /// Whom it names, and whether it thinks that one well: neither down nor being replaced.
+    pub(super) async fn ask(
+        &mut self,
+        name: &str,
+        limit: Duration,
+    ) -> Result<(Named, bool), Failure> {
+        let answer = tokio::time::timeout(limit, self.ask_now(name, limit)).await;
+        let answer = answer.unwrap_or(Err(Failure::Silent(limit)));
+        answer.map_err(|failure| {
+            self.kept = None;
+            let address = self.client.get_connection_info().addr().to_string();
+            tracing::debug!(server = address, ?failure, "a sentinel does not answer");
+            // Nothing that it says is said by the server that keeps the locks.
+            let why = match failure {
+                Failure::Refused { code, message } => format!("{code} {message}"),
+                Failure::Silent(_) => "no answer in time".to_owned(),
+                Failure::Broken(cause) | Failure::Unsent(cause) => cause.to_string(),
+            };
+            Failure::Unsent(format!("sentinel {address}: {why}").into())
+        })
+    }
+
+    async fn ask_now(&mut self, name: &str, limit: Duration) -> Result<(Named, bool), Failure> {
+        let connection = match &self.kept {
+            Some(kept) => kept.clone(),
+            None => self.kept.insert(open(self.client, limit).await?).clone(),
+        };
+        // The number before the address: read the other way round, an old master could go with a new
+        // number. A sentinel that is just switching names the new one in the second answer only.
+        let (fields, address) = tokio::join!(
+            question(&connection, "MASTER", name, limit),
+            question(&connection, "GET-MASTER-ADDR-BY-NAME", name, limit)
+        );
+        let fields: HashMap<String, String> = fields?;
+        let address: Option<(String, u16)> = address?;
+        let epoch = fields.get("config-epoch").and_then(|it| it.parse().ok());
+        match (address, epoch) {
+            (Some((host, port)), Some(epoch)) => {
+                let field = |name| fields.get(name).map(String::as_str).unwrap_or_default();
+                // They are the old one's until all replicas follow the new one.
+                let is_its = field("ip") == host && field("port") == port.to_string();
+                let mut flags = field("flags").split(',');
+                let is_well = !is_its || !flags.any(|it| DOUBTFUL.contains(&it));
+                Ok((Named { host, port, epoch }, is_well))
+            }
+            _ => Err(Failure::Unsent("it names no master".into())),
+        }
+    }
+}
+
+async fn question<T: FromRedisValue>(
+    connection: &MultiplexedConnection,
+    what: &str,
+    name: &str,
+    limit: Duration,
+) -> Result<T, Failure> {
+    let mut question = redis::cmd("SENTINEL");
+    question.arg(what).arg(name);
+    let answer = question.query_async(&mut connection.clone()).await;
+    answer.map_err(|error| Failure::of_command(error, limit))
+}
+
+/// What a sentinel says of a master that another may be about to replace.
+const DOUBTFUL: [&str; 4] = ["s_down", "o_down", "failover_in_progress", "disconnected"];
