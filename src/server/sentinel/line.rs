@@ -57,19 +57,20 @@ impl<'a> Line<'a> {
         );
         let fields: HashMap<String, String> = fields?;
         let address: Option<(String, u16)> = address?;
-        let epoch = fields.get("config-epoch").and_then(|it| it.parse().ok());
-        match (address, epoch) {
-            (Some((host, port)), Some(epoch)) => {
-                let field = |name| fields.get(name).map(String::as_str).unwrap_or_default();
-                // They are the old one's until all replicas follow the new one.
-                let is_its = field("ip") == host && field("port") == port.to_string();
-                let mut flags = field("flags").split(',');
-                let is_well = !is_its || !flags.any(|it| DOUBTFUL.contains(&it));
-                Ok((Named { host, port, epoch }, is_well))
-            }
-            _ => Err(Failure::Unsent("it names no master".into())),
-        }
+        let named = address.and_then(|(host, port)| read(&fields, host, port));
+        named.ok_or_else(|| Failure::Unsent("it names no master".into()))
     }
+}
+
+/// The master at this address, by what a sentinel says of it; and whether it thinks it well.
+fn read(fields: &HashMap<String, String>, host: String, port: u16) -> Option<(Named, bool)> {
+    let field = |name| fields.get(name).map(String::as_str).unwrap_or_default();
+    let epoch = field("config-epoch").parse().ok()?;
+    // All that is said is said of the old one until the replicas follow the new one.
+    let is_its = field("ip") == host && field("port") == port.to_string();
+    let mut flags = field("flags").split(',');
+    let is_well = !is_its || !flags.any(|it| DOUBTFUL.contains(&it));
+    Some((Named { host, port, epoch }, is_well))
 }
 
 async fn question<T: FromRedisValue>(
@@ -86,3 +87,38 @@ async fn question<T: FromRedisValue>(
 
 /// What a sentinel says of a master that another may be about to replace.
 const DOUBTFUL: [&str; 4] = ["s_down", "o_down", "failover_in_progress", "disconnected"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_master_that_is_down_or_being_replaced_is_not_well() {
+        let said = |flags: &str| {
+            let fields = [
+                ("config-epoch", "3"),
+                ("ip", "h"),
+                ("port", "1"),
+                ("flags", flags),
+            ];
+            HashMap::from(fields.map(|(name, value)| (name.to_owned(), value.to_owned())))
+        };
+        for (flags, port, well) in [
+            ("master", 1, true),
+            ("master,force_failover", 1, true),
+            ("s_down,master", 1, false),
+            ("s_down,o_down,master,disconnected", 1, false),
+            ("master,failover_in_progress,force_failover", 1, false),
+            // That is said of the one of before.
+            ("s_down,o_down,master,failover_in_progress", 2, true),
+        ] {
+            let (named, is_well) = read(&said(flags), "h".to_owned(), port).unwrap();
+            assert_eq!(
+                (named.port, named.epoch, is_well),
+                (port, 3, well),
+                "{flags}"
+            );
+        }
+        assert!(read(&HashMap::new(), "h".to_owned(), 1).is_none());
+    }
+}

@@ -296,3 +296,81 @@ const A_MINUTE: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(3);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(port: u16, epoch: u64) -> Named {
+        let host = "h".to_owned();
+        Named { host, port, epoch }
+    }
+
+    fn three() -> Sentinels {
+        let client = redis::Client::open("redis://127.0.0.1:1").unwrap();
+        let clock = Clock::default();
+        let identity = Arc::new(Identity::new(clock.clone(), "orders".to_owned(), true));
+        let master = client.get_connection_info().clone();
+        let clients = vec![client; 3];
+        Sentinels::new("orders".to_owned(), clients, master, clock, identity)
+    }
+
+    fn master(sentinels: &Sentinels) -> Named {
+        sentinels.known.lock().master.clone().unwrap()
+    }
+
+    fn at(second: u64) -> Moment {
+        Moment(0) + Duration::from_secs(second)
+    }
+
+    #[test]
+    fn a_sentinel_that_was_cut_off_leads_nobody_back() {
+        let sentinels = three();
+        sentinels.take_in(&[named(1, 5)], true, at(1));
+        assert_eq!((sentinels.identity.reign(), sentinels.named()), (0, at(1)));
+        // The latest switch counts, however few know of it.
+        sentinels.take_in(&[named(1, 5), named(2, 6)], true, at(2));
+        assert_eq!(
+            (master(&sentinels), sentinels.identity.reign()),
+            (named(2, 6), 1)
+        );
+        sentinels.take_in(&[named(1, 5)], true, at(3));
+        assert_eq!(
+            (master(&sentinels), sentinels.identity.reign()),
+            (named(2, 6), 1)
+        );
+        assert_eq!(sentinels.named(), at(2));
+    }
+
+    #[test]
+    fn a_majority_that_counts_anew_is_believed_after_a_while() {
+        let sentinels = three();
+        sentinels.take_in(&[named(1, 5)], true, at(1));
+        let anew = [named(2, 0), named(2, 0)];
+        sentinels.take_in(&anew, true, at(2));
+        // One that agrees with nobody ends the while.
+        sentinels.take_in(&anew[..1], true, at(8));
+        sentinels.take_in(&anew, true, at(9));
+        sentinels.take_in(&anew, true, at(19));
+        assert_eq!(
+            (master(&sentinels), sentinels.identity.reign()),
+            (named(1, 5), 0)
+        );
+        sentinels.take_in(&anew, true, at(20));
+        assert_eq!(
+            (master(&sentinels), sentinels.identity.reign()),
+            (named(2, 0), 1)
+        );
+    }
+
+    #[test]
+    fn a_master_that_they_do_not_think_well_is_named_and_not_confirmed() {
+        let sentinels = three();
+        let sure = || sentinels.sure.load(Ordering::Acquire);
+        sentinels.take_in(&[named(1, 5)], true, at(1));
+        sentinels.take_in(&[named(1, 5), named(1, 5)], false, at(2));
+        assert_eq!((sentinels.named(), sure()), (at(2), at(1).0));
+        sentinels.take_in(&[named(1, 5)], true, at(3));
+        assert_eq!(sure(), at(3).0);
+    }
+}
