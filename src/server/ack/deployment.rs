@@ -4,6 +4,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+
 use super::{ReplicaAck, Unacknowledged, Written};
 use crate::clock::Moment;
 use crate::server::node::Node;
@@ -57,17 +59,23 @@ impl Server {
             let limit = timeout.min(until.since(clock.now()));
             self.confirm(&node, answered, limit)
         };
-        let mut acknowledged = pin!(acknowledged);
-        // Replicas that are late may take all the time that there is.
-        let is_shared = match tokio::time::timeout(SOON, &mut acknowledged).await {
-            Ok(is_shared) => is_shared?,
-            Err(_) => {
-                let (is_shared, ()) = tokio::join!(acknowledged, confirm());
-                return is_shared.map(drop);
+        // Boxed: its type is part of every acquire otherwise, and deeper than the compiler looks.
+        let mut acknowledged = acknowledged.boxed();
+        if let Ok(is_shared) = tokio::time::timeout(SOON, &mut acknowledged).await {
+            if !is_shared? {
+                confirm().await;
             }
-        };
-        if !is_shared {
-            confirm().await;
+            return Ok(());
+        }
+        // Replicas that are late may take all the time that there is.
+        let mut confirmed = pin!(confirm());
+        tokio::select! {
+            is_shared = &mut acknowledged => if !is_shared? {
+                confirmed.await;
+            },
+            () = &mut confirmed => {
+                acknowledged.await?;
+            }
         }
         Ok(())
     }
