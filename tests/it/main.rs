@@ -23,4 +23,5 @@ mod replicas;
 mod sentinel;
 mod settings;
 mod support;
+mod turn;
 mod watchdog;

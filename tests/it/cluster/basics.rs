@@ -8,6 +8,7 @@ use lockdog::{Client, MultiLock, Owner, ReplicaAck, Unlocked};
 use super::{LONG, SOON, load_scripts, ms, soon, waiter, without_polling};
 use crate::support::cluster::{names, slot};
 use crate::support::{Binary, Cluster, eventually};
+use crate::turn::turn;
 
 /// Catalogue: L11 and S06, on a cluster: taken, entered again, given back, at the slot's master.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -53,14 +54,7 @@ async fn an_uncontended_acquire_and_its_unlock_are_one_command_each() {
     let master = &cluster.nodes[1];
     let name = &cluster.names_at(master, "l", 1).await[0];
     // The connection is there.
-    client
-        .lock(name)
-        .lock()
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    turn(&client.lock(name)).await;
     for node in &cluster.nodes {
         node.redis().await.reset_stats().await;
     }

@@ -7,6 +7,7 @@ use lockdog::{Client, Error};
 use super::ms;
 use crate::support::cluster::names;
 use crate::support::{Binary, Cluster, RedisServer, free_port};
+use crate::turn::turn;
 
 /// Issue 6: by URL and by builder; one node of all is enough to find the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -56,14 +57,7 @@ async fn without_a_node_that_answers_there_is_no_client() {
     frozen.server.pause();
     let seeds = [frozen.url(), well.url()];
     let client = Client::builder().cluster(seeds).build().await.unwrap();
-    client
-        .lock(name)
-        .lock()
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    turn(&client.lock(name)).await;
     frozen.server.resume();
     client.shutdown().await;
 

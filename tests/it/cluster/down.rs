@@ -9,6 +9,7 @@ use lockdog::{Client, Guard, LostReason, Owner, Unlocked};
 use super::{LONG, SOON, ms, soon};
 use crate::support::cluster::{meet, slot, take_slots};
 use crate::support::{Cluster, Data, eventually, timed};
+use crate::turn::turn;
 
 /// Without one of its masters the cluster refuses everything (CLUSTERDOWN), by its default. Nobody
 /// hangs, and all goes on when the master is back.
@@ -125,14 +126,7 @@ async fn a_slot_that_nobody_has_is_waited_for() {
     assert!(took >= patience && took < patience + SOON, "{took:?}");
     // The other slots are none the wiser.
     let elsewhere = &cluster.names_at(&owner, "l", 1).await[0];
-    client
-        .lock(elsewhere)
-        .lock()
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    turn(&client.lock(elsewhere)).await;
     let waiting = tokio::spawn(lock.try_lock().wait(SOON).into_future());
     tokio::time::sleep(patience).await;
     assert!(!waiting.is_finished());

@@ -8,6 +8,7 @@ use super::{LONG, SOON, ms, soon, waiter, without_polling};
 use crate::crowd::Crowd;
 use crate::support::cluster::slot;
 use crate::support::{Cluster, Data, eventually, timed};
+use crate::turn::turn;
 
 /// Issue 6: "CLUSTER FAILOVER"; "every held lock is checked at once after a switch".
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -85,7 +86,7 @@ async fn locks_that_the_new_master_does_not_have_are_told_to_be_lost() {
     drop(guards);
     // And somebody else may have it.
     let lock = client.lock(&names[0]);
-    lock.lock().await.unwrap().unlock().await.unwrap();
+    turn(&lock).await;
     kept.unlock().await.unwrap();
     client.shutdown().await;
 }

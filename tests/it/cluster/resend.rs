@@ -9,6 +9,7 @@ use super::{LONG, SOON, load_scripts, ms, sent};
 use crate::faults::scripts::{acquire, acquire_to, renew, unlock_to};
 use crate::support::cluster::{Node, names};
 use crate::support::{Action, Cluster, eventually};
+use crate::turn::turn;
 
 /// Issue 6: "prove it with a proxy that kills after execution, the nodes announcing the proxy's
 /// address, and that saw the command twice".
@@ -99,14 +100,7 @@ async fn an_acquire_without_an_answer_is_an_error_and_is_undone() {
     let client = client.command_timeout(ms(500)).build().await.unwrap();
     let node = &cluster.nodes[1];
     let name = &cluster.names_at(node, "l", 1).await[0];
-    client
-        .lock(name)
-        .lock()
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    turn(&client.lock(name)).await;
     let rule = node.proxy().on(acquire(), Action::DropReply);
     let error = client.lock(name).lock().await.unwrap_err();
     assert!(error.is_timeout() && error.is_retriable(), "{error}");
@@ -114,14 +108,7 @@ async fn an_acquire_without_an_answer_is_an_error_and_is_undone() {
     let redis = node.redis().await;
     eventually(SOON, "it is undone", async || !redis.exists(name).await).await;
     // Others' connections were not touched, and the next call works.
-    client
-        .lock(name)
-        .lock()
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    turn(&client.lock(name)).await;
     assert!(sent(&cluster, acquire()) >= 3);
     client.shutdown().await;
     cluster.assert_clean().await;

@@ -8,6 +8,7 @@ use lockdog::{Client, Error, Owner};
 
 use super::{SOON, call_for, ms, through};
 use crate::support::{Action, Gate, Proxy, RedisServer, eventually};
+use crate::turn::turn;
 
 #[tokio::test]
 async fn an_acquire_that_may_have_run_is_undone_though_the_reconnect_is_refused() {
@@ -48,14 +49,7 @@ async fn an_acquire_under_way_at_the_shutdown_ends_closed_and_leaves_nothing() {
     for wait in [true, false] {
         let client = through(&proxy).build().await.unwrap();
         // The server knows the scripts, so that one sending is all.
-        client
-            .lock("warm")
-            .lock()
-            .await
-            .unwrap()
-            .unlock()
-            .await
-            .unwrap();
+        turn(&client.lock("warm")).await;
         let gate = Gate::new();
         let rule = proxy.on(call_for("l"), Action::HoldReply(gate.clone()));
         let lock = client.lock("l");

@@ -4,6 +4,7 @@ use lockdog::{Client, Error, ReplicaAck, Replicas};
 
 use super::{SOON, build, ms, not_replicated};
 use crate::support::{Binary, Replicated, eventually};
+use crate::turn::turn;
 
 async fn client(all: &Replicated, local: bool, replicas: u32) -> Client {
     let ack = ReplicaAck::RequireAof {
@@ -82,14 +83,7 @@ async fn on_every_server_a_replica_that_stands_still_acknowledges_nothing() {
     for binary in [Binary::Redis62, Binary::Redis7, Binary::Valkey9] {
         let all = Replicated::start_on(binary, 1).await;
         let client = super::requiring(&all, Replicas::Count(1)).await;
-        client
-            .lock("l")
-            .lock()
-            .await
-            .unwrap()
-            .unlock()
-            .await
-            .unwrap();
+        turn(&client.lock("l")).await;
         all.replicas[0].pause();
         for _ in 0..2 {
             let failed = not_replicated(client.lock("l").try_lock().await);

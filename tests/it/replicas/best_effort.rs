@@ -6,6 +6,7 @@ use lockdog::{Client, ReplicaAck};
 
 use super::{SLACK, SOON, TIMEOUT, best_effort, build, ms};
 use crate::support::{Logs, Replicated, Sentinels, eventually, logs, timed};
+use crate::turn::turn;
 
 /// Issue 6.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -31,7 +32,7 @@ fn a_replica_that_stands_still_is_waited_for_seldom_and_told_of_once() {
             let all = Replicated::start(1).await;
             let client = best_effort(&all).await;
             let lock = client.lock("l");
-            lock.lock().await.unwrap().unlock().await.unwrap();
+            turn(&lock).await;
             all.replicas[0].pause();
             let began = Instant::now();
             let mut slow = 0;
@@ -68,11 +69,11 @@ async fn without_replicas_nothing_is_waited_for_until_there_are_some() {
     all.cut_off(0).await;
     let client = best_effort(&all).await;
     let lock = client.lock("l");
-    lock.lock().await.unwrap().unlock().await.unwrap();
+    turn(&lock).await;
     all.redis.reset_stats().await;
     let began = Instant::now();
     for _ in 0..300 {
-        lock.lock().await.unwrap().unlock().await.unwrap();
+        turn(&lock).await;
     }
     let seconds = began.elapsed().as_secs() + 1;
     let [waits, looks, scripts] = all.calls(["wait", "info", "evalsha"]).await;
@@ -81,7 +82,7 @@ async fn without_replicas_nothing_is_waited_for_until_there_are_some() {
     assert!(looks <= seconds + 1, "{looks} looks in {seconds} s");
     all.follow(0).await;
     eventually(SOON, "the replica is waited for", async || {
-        lock.lock().await.unwrap().unlock().await.unwrap();
+        turn(&lock).await;
         all.calls(["wait"]).await[0] > 0
     })
     .await;
@@ -93,9 +94,9 @@ async fn one_that_stands_still_leaves_the_other() {
     let all = Replicated::start(2).await;
     let client = best_effort(&all).await;
     let lock = client.lock("l");
-    lock.lock().await.unwrap().unlock().await.unwrap();
+    turn(&lock).await;
     all.replicas[0].pause();
-    lock.lock().await.unwrap().unlock().await.unwrap();
+    turn(&lock).await;
     all.redis.reset_stats().await;
     let replica = all.replicas[1].redis().await;
     let began = Instant::now();
@@ -121,14 +122,7 @@ async fn it_is_the_default_with_sentinels_and_off_with_one_server() {
         .url(all.url())
         .replica_ack(ReplicaAck::Off);
     for client in [one, build(off).await] {
-        client
-            .lock("l")
-            .lock()
-            .await
-            .unwrap()
-            .unlock()
-            .await
-            .unwrap();
+        turn(&client.lock("l")).await;
         assert_eq!(waits().await, None);
     }
     let client = Client::connect(all.url()).await.unwrap();

@@ -4,6 +4,7 @@ use lockdog::{Client, MultiLock, Owner, ReplicaAck, Replicas};
 
 use super::{SOON, build, ms};
 use crate::support::{Replicated, eventually};
+use crate::turn::turn;
 
 /// Invariant 6: what nobody waits for is undone, whenever its future is dropped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -15,14 +16,7 @@ async fn a_lock_dropped_while_replicas_are_waited_for_leaves_nothing() {
     };
     let builder = Client::builder().url(all.master.url()).replica_ack(ack);
     let client = build(builder.command_timeout(SOON)).await;
-    client
-        .lock("l")
-        .lock()
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    turn(&client.lock("l")).await;
     all.replicas[0].pause();
     let both = MultiLock::new([client.lock("a"), client.lock("b")]);
     for pause in [0, 1, 2, 3, 5, 10, 50, 200] {
@@ -40,14 +34,7 @@ async fn a_lock_dropped_while_replicas_are_waited_for_leaves_nothing() {
         .await;
     }
     all.replicas[0].resume();
-    client
-        .lock("l")
-        .lock()
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    turn(&client.lock("l")).await;
     both.lock().await.unwrap().unlock().await.unwrap();
 }
 
@@ -60,14 +47,7 @@ async fn a_shutdown_while_replicas_are_waited_for_leaves_nothing() {
         timeout: ms(1500),
     };
     let client = build(Client::builder().url(all.master.url()).replica_ack(ack)).await;
-    client
-        .lock("l")
-        .lock()
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    turn(&client.lock("l")).await;
     all.replicas[0].pause();
     let lock = client.lock("l");
     let waiting = tokio::spawn(async move { lock.lock().await });

@@ -5,6 +5,7 @@ use lockdog::{Client, ReplicaAck, Replicas};
 use super::{SLACK, SOON, TIMEOUT, build, ms, not_replicated};
 use crate::support::cluster::{Cluster, slot};
 use crate::support::{Action, Gate, eventually, named, timed};
+use crate::turn::turn;
 
 /// S06: `testInCluster`, replica sync timeout 3000 ms. And acceptance list 12 on one of the masters.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -66,8 +67,7 @@ async fn a_lock_that_a_lost_replica_does_not_acknowledge_waits_for_what_other_no
     let client = build(Client::builder().url(cluster.url()).replica_ack(ack)).await;
     let master = &cluster.nodes[0];
     let lock = client.lock(&*cluster.names_at(master, "l", 1).await[0]);
-    let turn = async || lock.lock().await.unwrap().unlock().await.unwrap();
-    turn().await;
+    turn(&lock).await;
     cluster.replica_of(master).await.server.kill();
     let redis = master.redis().await;
     eventually(SOON, "the master has lost its replica", async || {
@@ -83,11 +83,11 @@ async fn a_lock_that_a_lost_replica_does_not_acknowledge_waits_for_what_other_no
         node.proxy().on(named("cluster"), hold).always();
     }
     // Nobody says anything, and best effort is no more than that.
-    let (_, took) = timed(turn()).await;
+    let (_, took) = timed(turn(&lock)).await;
     assert!(took >= ms(3000), "{took:?}");
     gate.open();
     for _ in 0..5 {
-        let (_, took) = timed(turn()).await;
+        let (_, took) = timed(turn(&lock)).await;
         assert!(took < ms(3000), "{took:?}");
     }
     client.shutdown().await;
@@ -103,14 +103,7 @@ async fn locks_of_a_slot_that_is_moved_are_acknowledged_where_they_are() {
     };
     let client = build(Client::builder().url(cluster.url()).replica_ack(ack)).await;
     let name = cluster.names_at(&cluster.nodes[0], "l", 1).await.remove(0);
-    client
-        .lock(&name)
-        .lock()
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    turn(&client.lock(&name)).await;
     let migration = cluster.migrate(slot(&name), &cluster.nodes[1]).await;
     // The key is not there any more, so that it is to be made where the slot goes.
     let replica = cluster.replica_of(&cluster.nodes[1]).await.redis().await;

@@ -4,6 +4,7 @@ use lockdog::{Client, RedLock, ReplicaAck, Replicas};
 
 use super::{SOON, build, ms, not_replicated};
 use crate::support::{Proxy, RedisServer, Replicated, Sentinels, eventually};
+use crate::turn::turn;
 
 /// A replica that is cut off and takes its master's place at the address that clients know.
 struct Promotion {
@@ -65,7 +66,7 @@ async fn with_a_required_acknowledgement_an_unsynced_promotion_finds_no_lock_to_
     let client = stage.client(REQUIRED).await;
     let other = stage.client(ReplicaAck::Off).await;
     let lock = client.lock("l");
-    lock.lock().await.unwrap().unlock().await.unwrap();
+    turn(&lock).await;
     stage.cut_off().await;
     let failed = not_replicated(lock.try_lock().await);
     assert!(failed.is_undone() && !stage.all.redis.exists("l").await);

@@ -6,6 +6,7 @@ use lockdog::{Client, Error, ReplicaAck, Replicas};
 
 use super::{SLACK, SOON, TIMEOUT, build, ms, not_replicated};
 use crate::support::{Action, Direction, Proxy, Replicated, eventually, named, timed};
+use crate::turn::turn;
 
 fn require(timeout: Duration) -> ReplicaAck {
     ReplicaAck::Require {
@@ -58,14 +59,7 @@ async fn a_missing_permission_is_named_where_it_is_required() {
     let url = all.master.url().replace("redis://", "redis://app:secret@");
     let client = build(Client::builder().url(&url).replica_ack(EFFORT)).await;
     for _ in 0..3 {
-        client
-            .lock("l")
-            .lock()
-            .await
-            .unwrap()
-            .unlock()
-            .await
-            .unwrap();
+        turn(&client.lock("l")).await;
     }
     let client = build(Client::builder().url(&url).replica_ack(require(TIMEOUT))).await;
     for _ in 0..3 {
@@ -77,14 +71,7 @@ async fn a_missing_permission_is_named_where_it_is_required() {
         assert!(!all.redis.exists("l").await);
     }
     all.redis.cmd(&["ACL", "SETUSER", "app", "+wait"]).await;
-    client
-        .lock("l")
-        .lock()
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    turn(&client.lock("l")).await;
 }
 
 /// Acceptance list 3: "reply dropped after the command ran, for WAIT". The connection is opened again,
@@ -144,14 +131,7 @@ async fn a_master_that_falls_silent_while_it_waits_is_told_and_settled_later() {
     let proxy = Proxy::start(&all.master).await;
     let client = Client::builder().url(proxy.url());
     let client = build(client.replica_ack(require(TIMEOUT))).await;
-    client
-        .lock("l")
-        .lock()
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    turn(&client.lock("l")).await;
     all.replicas[0].pause();
     let lock = client.lock("l");
     let asking = tokio::spawn(async move { timed(async { lock.try_lock().await }).await });
@@ -177,14 +157,7 @@ async fn a_master_that_refuses_writes_without_replicas_is_no_other_case() {
     .await;
     let client = Client::builder().url(all.master.url());
     let client = build(client.replica_ack(require(ms(2900)))).await;
-    client
-        .lock("l")
-        .lock()
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    turn(&client.lock("l")).await;
     all.replicas[0].pause();
     let (outcome, took) = timed(async { client.lock("l").try_lock().await }).await;
     let failed = not_replicated(outcome);
@@ -201,14 +174,7 @@ async fn a_master_that_refuses_writes_without_replicas_is_no_other_case() {
     );
     all.replicas[0].resume();
     eventually(SOON, "it is undone", async || !all.redis.exists("l").await).await;
-    client
-        .lock("l")
-        .lock()
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    turn(&client.lock("l")).await;
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use lockdog::{Client, Error, Owner, ReplicaAck, Replicas};
 
 use super::{SLACK, SOON, TIMEOUT, build, ms, not_replicated, requiring};
 use crate::support::{Replicated, eventually, timed};
+use crate::turn::turn;
 
 /// Issue 6; S06's setting, on one master.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -96,14 +97,7 @@ async fn a_master_without_replicas_meets_no_requirement() {
     // Nobody who is gone is waited for where all are asked for that are there.
     all.follow(0).await;
     let client = requiring(&all, Replicas::All).await;
-    client
-        .lock("l")
-        .lock()
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    turn(&client.lock("l")).await;
 }
 
 /// Issue 6: only the first acquire waits.

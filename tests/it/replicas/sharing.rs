@@ -7,6 +7,7 @@ use tokio::task::JoinSet;
 
 use super::{SLACK, SOON, build, requiring};
 use crate::support::{Cell, Direction, Proxy, Replicated, eventually, timed};
+use crate::turn::turn;
 
 /// Issue 6: "without stopping other callers' pipelining". What many callers were granted before a WAIT
 /// left is covered by it.
@@ -27,7 +28,7 @@ async fn many_callers_share_a_wait() {
         let lock = client.lock(format!("l{task}"));
         tasks.spawn(async move {
             for _ in 0..20 {
-                lock.lock().await.unwrap().unlock().await.unwrap();
+                turn(&lock).await;
             }
         });
     }
@@ -111,14 +112,7 @@ async fn a_wait_goes_on_when_the_caller_that_began_it_is_gone() {
     };
     let builder = Client::builder().url(all.master.url()).replica_ack(ack);
     let client = build(builder.command_timeout(SOON)).await;
-    client
-        .lock("l")
-        .lock()
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    turn(&client.lock("l")).await;
     let before = all.calls(["wait"]).await[0];
     all.replicas[0].pause();
     let elsewhere = tokio::runtime::Builder::new_multi_thread()

@@ -8,6 +8,7 @@ use super::{SOON, ms};
 use crate::crowd::Crowd;
 use crate::support::sentinels::{MASTER, is_master};
 use crate::support::{Direction, Proxy, RedisServer, Sentinels, eventually};
+use crate::turn::turn;
 
 /// Issue 6: "every held lock is checked at once after a switch: still there -> renewed".
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -72,14 +73,7 @@ async fn locks_that_the_new_master_does_not_have_are_told_to_be_lost() {
     told.expect("they are told long before a third of their lease");
     drop(guards);
     // And somebody else may have it.
-    client
-        .lock("leased")
-        .lock()
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    turn(&client.lock("leased")).await;
     client.shutdown().await;
 }
 
@@ -142,7 +136,7 @@ async fn what_the_old_master_grants_when_it_comes_back_is_no_grant() {
     let client = client.command_timeout(SOON).replica_ack(ack);
     let client = client.build().await.unwrap();
     let lock = client.lock("l");
-    lock.lock().await.unwrap().unlock().await.unwrap();
+    turn(&lock).await;
     let old = &all.servers[0];
     let before = scripts_run_at(old).await;
     for proxy in &proxies {

@@ -37,9 +37,9 @@ impl Cluster {
 
     /// All nodes, as clients reach them, in one URL.
     pub(crate) fn url(&self) -> String {
-        let ports = self.nodes.iter();
-        let ports = ports.map(|node| node.tls.unwrap_or_else(|| node.port()));
-        let hosts: Vec<_> = ports.map(|port| format!("127.0.0.1:{port}")).collect();
+        let hosts = self.nodes.iter();
+        let hosts = hosts.map(|node| format!("127.0.0.1:{}", node.spoken_port()));
+        let hosts: Vec<_> = hosts.collect();
         let scheme = self.nodes[0].tls.map_or("redis", |_| "rediss");
         let login = self.nodes[0].server.password();
         let login = login.map_or_else(String::new, |password| format!(":{password}@"));

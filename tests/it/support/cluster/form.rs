@@ -159,10 +159,7 @@ pub(crate) async fn take_slots(master: &Node, first: u16, last: u16) {
 
 /// Makes two nodes know each other.
 pub(crate) async fn meet(node: &Node, other: &Node) {
-    let (port, bus) = (
-        other.tls.unwrap_or_else(|| other.port()),
-        other.server.bus(),
-    );
+    let (port, bus) = (other.spoken_port(), other.server.bus());
     node.cmd(&format!("CLUSTER MEET 127.0.0.1 {port} {bus}"))
         .await;
 }

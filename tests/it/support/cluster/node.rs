@@ -26,6 +26,11 @@ impl Node {
         proxy.map_or_else(|| self.server.port(), Proxy::port)
     }
 
+    /// The port that clients and other nodes are to use: that for TLS, where it speaks it.
+    pub(crate) fn spoken_port(&self) -> u16 {
+        self.tls.unwrap_or_else(|| self.port())
+    }
+
     /// What `announce_proxies` put in front of it.
     pub(crate) fn proxy(&self) -> &Proxy {
         self.proxy.as_ref().expect("the cluster announces proxies")
