@@ -111,8 +111,14 @@ impl ClientBuilder {
                 return Err(Error::invalid("client", why));
             }
         };
-        if matches!(address, Address::Cluster { .. }) {
-            self.check_cluster()?;
+        // By the address, because a URL may name sentinels or a cluster as well.
+        match address {
+            Address::Cluster { .. } => self.check_cluster()?,
+            Address::Sentinel { .. } if self.pool.is_some() => {
+                let why = "its connections do not follow a master that is switched".to_owned();
+                return Err(Error::invalid("pool", why));
+            }
+            Address::Sentinel { .. } | Address::Server(_) => {}
         }
         address.change(|mut settings| {
             if let Some(user) = &self.username {
@@ -189,10 +195,6 @@ impl ClientBuilder {
                     "without a url and with replica_ack it must have room for three connections";
                 return Err(Error::invalid("pool", why.to_owned()));
             }
-        }
-        if self.sentinel.is_some() && self.pool.is_some() {
-            let why = "its connections do not follow a master that is switched".to_owned();
-            return Err(Error::invalid("pool", why));
         }
         let is_bad = |byte: u8| !(b'!'..=b'~').contains(&byte);
         if self

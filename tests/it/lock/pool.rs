@@ -1,11 +1,32 @@
 //! A pool that the user brought.
 
 use deadpool_redis::{Config, Pool, Runtime};
-use lockdog::Client;
+use lockdog::{Client, Error};
 use tracing::Level;
 
 use super::{LONG, SOON, ms, waiter};
 use crate::support::{Logs, RedisServer, eventually};
+
+#[tokio::test]
+async fn a_pool_beside_sentinels_or_a_cluster_is_refused_at_build() {
+    let server = RedisServer::start().await;
+    let builder = || Client::builder().pool(pool(&server, 4)).lazy(true);
+    let node = server.url();
+    for refused in [
+        builder().url("redis+sentinel://127.0.0.1:1/orders"),
+        builder().url("rediss+sentinel://127.0.0.1:1/orders"),
+        builder().sentinel("orders", [&node]),
+        builder().url("redis+cluster://127.0.0.1:1"),
+        builder().url("rediss+cluster://127.0.0.1:1"),
+        builder().cluster([&node]),
+    ] {
+        let shown = format!("{refused:?}");
+        let error = refused.build().await.expect_err(&shown);
+        let is_pool = matches!(&error, Error::Invalid { what: "pool", .. });
+        assert!(is_pool, "{shown}: {error:?}");
+    }
+    builder().url(&node).build().await.expect("one server");
+}
 
 #[tokio::test]
 async fn a_pool_alone_polls_and_says_so() {
