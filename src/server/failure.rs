@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use deadpool_redis::HookError;
+use deadpool_redis::PoolError;
 use redis::RedisError;
 
 use crate::error::{Error, passes};
@@ -40,12 +42,46 @@ impl Failure {
         if error.is_timeout() {
             return Self::Silent(waited);
         }
-        Self::Broken(error.to_string().into())
+        Self::Broken(without_arguments(&error.to_string()).into())
     }
 
-    /// Sorts out what redis-rs says of an attempt to connect.
-    pub(crate) fn of_connect(error: &RedisError) -> Self {
-        Self::refused(error).unwrap_or_else(|| Self::Unsent(error.to_string().into()))
+    /// Sorts out what redis-rs says of an attempt to connect with this password.
+    pub(crate) fn of_connect(error: &RedisError, password: Option<&str>) -> Self {
+        let text = error.to_string();
+        let unsent = || Self::Unsent(without_arguments(&text).into());
+        let failure = Self::refused(error).unwrap_or_else(unsent);
+        failure.without(password)
+    }
+
+    /// What a user's pool says of an attempt to connect, or to take a connection.
+    pub(super) fn of_pool(error: &PoolError) -> Self {
+        match error {
+            // Only the pool knows the password.
+            PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)) => {
+                Self::of_connect(error, None)
+            }
+            _ => Self::Unsent(without_arguments(&error.to_string()).into()),
+        }
+    }
+
+    /// Withholds the text if the password stands in it: a server may repeat it in words that this
+    /// client does not know.
+    fn without(self, password: Option<&str>) -> Self {
+        let beginning = |password: &str| -> String {
+            // Servers repeat the beginning of a long argument.
+            password.chars().take(LONGEST_BEGINNING).collect()
+        };
+        let Some(secret) = password.map(beginning).filter(|it| !it.is_empty()) else {
+            return self;
+        };
+        match self {
+            Self::Refused { code, message } if message.contains(&secret) => Self::Refused {
+                code,
+                message: WITHHELD.to_owned(),
+            },
+            Self::Unsent(cause) if cause.contains(&secret) => Self::Unsent(WITHHELD.into()),
+            failure => failure,
+        }
     }
 
     /// What the server said, where it is the server that said something.
@@ -59,7 +95,7 @@ impl Failure {
         let (code, message) = unwrapped(code, message).unwrap_or((code, message));
         Some(Self::Refused {
             code: code.to_owned(),
-            message: message.to_owned(),
+            message: without_arguments(message).to_owned(),
         })
     }
 
@@ -174,12 +210,65 @@ fn is_denial(message: &str) -> bool {
     starts("The user executing the script can't") || starts("ACL failure in script:")
 }
 
+/// A server's words up to where it repeats the arguments of a command that it does not know. A password
+/// is among those of `HELLO` and `AUTH`, and a lock's name among those of a script.
+fn without_arguments(text: &str) -> &str {
+    let end = text.find("with args beginning with");
+    end.map_or(text, |end| text[..end].trim_end_matches([',', ' ']))
+}
+
+/// A password is looked for by so many of its first characters.
+const LONGEST_BEGINNING: usize = 12;
+const WITHHELD: &str = "the answer is withheld, because the password stands in it";
+
 /// How servers before 7.0 name a script.
 const SCRIPT: &str = "@user_script:";
 
 #[cfg(test)]
 mod tests {
-    use super::unwrapped;
+    use redis::{ErrorKind, RedisError, ServerErrorKind};
+
+    use super::{Failure, unwrapped};
+
+    #[test]
+    fn a_failure_shows_no_argument_and_no_password() {
+        let server = |detail: &str| -> RedisError {
+            let kind = ErrorKind::Server(ServerErrorKind::ResponseError);
+            (kind, "refused", detail.to_owned()).into()
+        };
+        let client = |detail: &str| -> RedisError {
+            (ErrorKind::Client, "failed", detail.to_owned()).into()
+        };
+        let echo = "unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'ann' 'hunter2'";
+        for password in [None, Some(""), Some("hunter2")] {
+            for error in [server(echo), client(echo)] {
+                let failure = Failure::of_connect(&error, password);
+                let text = format!("{failure:?}");
+                assert!(text.contains("unknown command 'HELLO'\""), "{text}");
+                assert!(!text.contains("ann") && !text.contains("hunter2"), "{text}");
+            }
+        }
+        let commands = [server(echo), client(echo)];
+        for failure in commands.map(|it| Failure::of_command(it, std::time::Duration::ZERO)) {
+            let text = format!("{failure:?}");
+            assert!(
+                text.contains("HELLO") && !text.contains("hunter2"),
+                "{text}"
+            );
+        }
+        // In other words, and cut.
+        let long = "hunter2-hunter2-hunter2";
+        for error in [
+            server("no such option 'hunter2-hunt'"),
+            client("hunter2-hunter"),
+        ] {
+            let text = format!("{:?}", Failure::of_connect(&error, Some(long)));
+            assert!(
+                text.contains("withheld") && !text.contains("hunter2"),
+                "{text}"
+            );
+        }
+    }
 
     #[test]
     fn the_error_inside_a_scripts_error_is_found() {

@@ -13,7 +13,7 @@ use super::failure::Failure;
 use super::identity::Identity;
 use super::sentinel::Sentinels;
 use super::subscriber::Subscriber;
-use super::wire::open;
+use super::wire::{open, password};
 use crate::clock::{Clock, Moment};
 use crate::error::Error;
 
@@ -118,11 +118,7 @@ impl Source {
         let Some(pool) = &self.pool else {
             return self.open_own(limit).await;
         };
-        let pooled = pool.get().await.map_err(|error| match &error {
-            deadpool_redis::PoolError::Backend(error) => Failure::of_connect(error),
-            // A pool says nothing secret: that it timed out, or is closed.
-            _ => Failure::Unsent(error.to_string().into()),
-        })?;
+        let pooled = pool.get().await.map_err(|error| Failure::of_pool(&error))?;
         let mut multiplexed: MultiplexedConnection = pooled.as_ref().clone();
         // Every call brings a time limit of its own; the pool's would cut it short.
         multiplexed.set_response_timeout(NO_LIMIT);
@@ -171,7 +167,7 @@ impl Source {
             }
             Route::Member(info) => {
                 let client = redis::Client::open(info.as_ref().clone());
-                let client = client.map_err(|error| Failure::of_connect(&error))?;
+                let client = client.map_err(|error| Failure::of_connect(&error, password(info)))?;
                 Ok((Some(client), 0))
             }
             Route::Sentinel(sentinels) => {
@@ -200,10 +196,8 @@ impl Source {
         let (Some(client), _) = self.find(limit).await? else {
             return Err(Failure::Unsent("a pool alone brings no messages".into()));
         };
-        client
-            .get_async_pubsub()
-            .await
-            .map_err(|error| Failure::of_connect(&error))
+        let opened = client.get_async_pubsub().await;
+        opened.map_err(|error| Failure::of_connect(&error, password(client.get_connection_info())))
     }
 
     /// A connection for messages of a server that has some of the channels only.
@@ -217,11 +211,11 @@ impl Source {
             return Err(Failure::Unsent("a pool alone brings no messages".into()));
         };
         // Messages come between answers, which the older protocol cannot tell from them.
-        let info = client.get_connection_info();
+        let info = client.get_connection_info().clone();
         let settings = info.redis_settings().clone();
         let settings = settings.set_protocol(redis::ProtocolVersion::RESP3);
         let client = redis::Client::open(info.clone().set_redis_settings(settings));
-        let client = client.map_err(|error| Failure::of_connect(&error))?;
+        let client = client.map_err(|error| Failure::of_connect(&error, password(&info)))?;
         Subscriber::open(&client, sharded, hears, limit).await
     }
 

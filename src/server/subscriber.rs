@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::failure::Failure;
-use super::wire::text;
+use super::wire::{password, text};
 
 /// What such a connection does beside bringing messages.
 pub(crate) struct Subscriber {
@@ -49,7 +49,8 @@ impl Subscriber {
             .set_response_timeout(Some(limit))
             .set_push_sender(told);
         let opened = client.get_multiplexed_async_connection_with_config(&config);
-        let connection = opened.await.map_err(|error| Failure::of_connect(&error))?;
+        let refused = |error| Failure::of_connect(&error, password(client.get_connection_info()));
+        let connection = opened.await.map_err(refused)?;
         Ok(Self {
             connection,
             sharded,
@@ -86,8 +87,9 @@ impl Subscriber {
                 Ok(())
             }
             // What it says unasked may be taken for an answer by those who count answers.
-            other => Err(Failure::Broken(
-                format!("unexpected answer: {other:?}").into(),
+            // The channel in it has the lock's name.
+            _ => Err(Failure::Broken(
+                format!("unexpected answer to {word}").into(),
             )),
         }
     }

@@ -16,7 +16,13 @@ pub(super) async fn open(
         .set_connection_timeout(Some(limit))
         .set_response_timeout(None);
     let opened = client.get_multiplexed_async_connection_with_config(&config);
-    opened.await.map_err(|error| Failure::of_connect(&error))
+    let refused = |error| Failure::of_connect(&error, password(client.get_connection_info()));
+    opened.await.map_err(refused)
+}
+
+/// The password that the server is to be told.
+pub(super) fn password(info: &ConnectionInfo) -> Option<&str> {
+    info.redis_settings().password()
 }
 
 /// Another host and port that are connected to as this one is: by TLS or not.

@@ -7,7 +7,7 @@ use redis::{ConnectionAddr, ConnectionInfo, Value};
 
 use super::view::View;
 use crate::server::failure::Failure;
-use crate::server::wire::{open, text};
+use crate::server::wire::{open, password, text};
 
 /// One node that is asked, and the connection to it that is kept for the next question.
 pub(super) struct Line {
@@ -55,7 +55,8 @@ impl Line {
             Some(kept) => kept.clone(),
             None => {
                 let client = redis::Client::open(self.info.clone());
-                let client = client.map_err(|error| Failure::of_connect(&error))?;
+                let client =
+                    client.map_err(|error| Failure::of_connect(&error, password(&self.info)))?;
                 self.kept.insert(open(&client, limit).await?).clone()
             }
         };

@@ -18,7 +18,7 @@ use tokio::sync::{Notify, watch};
 
 use super::failure::Failure;
 use super::identity::Identity;
-use super::wire::address_like;
+use super::wire::{address_like, password};
 use crate::clock::{Clock, Moment};
 use line::Line;
 
@@ -101,7 +101,7 @@ impl Sentinels {
         };
         let address = address_like(&self.master, host, port);
         let client = redis::Client::open(self.master.clone().set_addr(address));
-        let client = client.map_err(|error| Failure::of_connect(&error))?;
+        let client = client.map_err(|error| Failure::of_connect(&error, password(&self.master)))?;
         Ok((client, reign))
     }
 

@@ -1,9 +1,13 @@
 //! A password is in nothing that may be written down.
 
-use lockdog::Client;
+use std::error::Error;
 
-use super::ms;
-use crate::support::{Data, Logs, RedisServer, eventually, logs};
+use deadpool_redis::{Config, Runtime};
+use lockdog::{Client, ClientBuilder, Owner, Protocol};
+
+use super::{SOON, ms};
+use crate::support::cluster::names;
+use crate::support::{Binary, Cluster, Data, Logs, RedisServer, eventually, logs};
 
 #[test]
 fn no_password_is_in_any_debug_output_error_or_log_line() {
@@ -42,9 +46,7 @@ fn no_password_is_in_any_debug_output_error_or_log_line() {
             ));
             // Every connection breaks, is opened again, and the data is gone.
             server.restart(Data::Lost).await;
-            let told = tokio::time::timeout(super::SOON, guard.lost())
-                .await
-                .unwrap();
+            let told = tokio::time::timeout(SOON, guard.lost()).await.unwrap();
             texts.push(format!("{told} {told:?}"));
             server.kill();
             let error = client.lock("m").lock().await.unwrap_err();
@@ -55,7 +57,7 @@ fn no_password_is_in_any_debug_output_error_or_log_line() {
                     .iter()
                     .any(|line| line.text.contains("failure="))
             };
-            eventually(super::SOON, "the trouble was logged", troubled).await;
+            eventually(SOON, "the trouble was logged", troubled).await;
             texts.extend(logs.lines().into_iter().map(|line| line.text));
             assert!(texts.len() > 20, "{texts:?}");
             for text in texts {
@@ -65,4 +67,154 @@ fn no_password_is_in_any_debug_output_error_or_log_line() {
     );
 }
 
+/// A server that does not know a command repeats its first arguments, and a password is among those of
+/// `HELLO` and `AUTH`.
+#[test]
+fn no_password_is_in_what_a_server_without_hello_or_auth_is_quoted_with() {
+    logs::alone(
+        "lock::secrets::no_password_is_in_what_a_server_without_hello_or_auth_is_quoted_with",
+        async {
+            let logs = Logs::of_this_process();
+            let mut texts = Vec::new();
+            for binary in [Binary::Redis7, Binary::Redis62, Binary::Valkey9] {
+                for missing in ["HELLO", "AUTH", "EVALSHA"] {
+                    let server = RedisServer::builder().binary(binary).password(SECRET);
+                    let server = match missing {
+                        // The test has to be let in, too.
+                        "AUTH" => RedisServer::builder().binary(binary),
+                        _ => server,
+                    };
+                    let server = server.without_command(missing).start().await;
+                    let known = quotes(&mut texts, server.port()).await;
+                    let expected = match missing {
+                        // It knows no command before it knows the user.
+                        "HELLO" if binary == Binary::Valkey9 => "NOAUTH",
+                        // What redis-rs makes of the words of 6.2 has no "unknown command" in it.
+                        "HELLO" => "HELLO",
+                        "AUTH" => "WRONGPASS",
+                        _ => "EVALSHA",
+                    };
+                    let seen = known.iter().any(|text| text.contains(expected));
+                    assert!(seen, "{binary:?} without {missing}: {known:?}");
+                }
+            }
+            no_secret_in(&texts, &logs);
+        },
+    );
+}
+
+/// By default a cluster is spoken to by RESP2, and its connections for messages speak RESP3.
+#[test]
+fn no_password_is_in_what_a_cluster_without_hello_is_quoted_with() {
+    logs::alone(
+        "lock::secrets::no_password_is_in_what_a_cluster_without_hello_is_quoted_with",
+        async {
+            let logs = Logs::of_this_process();
+            let mut texts = Vec::new();
+            let cluster = Cluster::builder(3, 0)
+                .password(SECRET)
+                .without_command("HELLO")
+                .start()
+                .await;
+            for node in &cluster.nodes {
+                let user = format!("ACL SETUSER {USER} on >{SECRET} ~* &* +@all");
+                node.cmd(&user).await;
+            }
+            let by_default = cluster.url();
+            let by_user = by_default.replace(&format!(":{SECRET}@"), &format!("{USER}:{SECRET}@"));
+            let name = &names("l", 1, |_| true)[0];
+            for url in [&by_default, &by_user] {
+                let builder = Client::builder().url(url).command_timeout(ms(1_000));
+                let refused = builder.clone().protocol(Protocol::Resp3).build().await;
+                texts.push(shown(&refused.expect_err("there is no HELLO")));
+                let client = builder.build().await.expect("RESP2 is there");
+                let guard = client.lock(name).lock().await.expect("it is free");
+                // Whoever waits wants to hear messages.
+                let waiting = client.lock(name).lock().owner(&Owner::new());
+                let waiting = tokio::spawn(async move { waiting.await });
+                let refused = async || {
+                    let lines = logs.lines();
+                    let of_hello = |text: &str| text.contains("unknown command");
+                    lines.iter().any(|line| of_hello(&line.text))
+                };
+                eventually(SOON, "the refusal was logged", refused).await;
+                let report = client.diagnose().await.map_err(|error| shown(&error));
+                texts.push(format!("{report:?}"));
+                guard.unlock().await.expect("it was held");
+                let guard = waiting.await.expect("no panic").expect("it is free");
+                guard.unlock().await.expect("it was held");
+                texts.push(format!("{client:#?}"));
+                client.shutdown().await;
+            }
+            no_secret_in(&texts, &logs);
+        },
+    );
+}
+
+/// What clients of a server are told, with right and wrong passwords, by both protocols, by a pool, and
+/// of a call.
+async fn quotes(texts: &mut Vec<String>, port: u16) -> Vec<String> {
+    let mut told = Vec::new();
+    for user in ["", USER] {
+        for wrong in ["", "x"] {
+            for protocol in ["resp2", "resp3"] {
+                let login = format!("{user}:{SECRET}{wrong}");
+                let url = format!("redis://{login}@127.0.0.1:{port}?protocol={protocol}");
+                let by_url = Client::builder().url(&url);
+                let pool = Config::from_url(&url);
+                let pool = pool.builder().expect("it is a URL").max_size(4);
+                let pool = pool.runtime(Runtime::Tokio1).build();
+                let by_pool = Client::builder().pool(pool.expect("it has a runtime"));
+                for builder in [by_url, by_pool] {
+                    told.extend(all_told(builder.command_timeout(ms(1_000))).await);
+                }
+            }
+        }
+    }
+    texts.extend(told.iter().cloned());
+    told
+}
+
+/// All that one client has to say.
+async fn all_told(builder: ClientBuilder) -> Vec<String> {
+    let mut told = vec![format!("{builder:?} {builder:#?}")];
+    match builder.clone().build().await {
+        Ok(client) => {
+            let tried = client.lock("l").try_lock().await;
+            told.extend(tried.map_err(|error| shown(&error)).err());
+            let diagnosis = client.diagnose().await;
+            told.push(diagnosis.map_or_else(|error| shown(&error), |all| all.to_string()));
+            told.push(format!("{client:?} {client:#?}"));
+            client.shutdown().await;
+        }
+        Err(error) => told.push(shown(&error)),
+    }
+    let lazy = builder.lazy(true).build().await.expect("it is lazy");
+    let tried = lazy.lock("l").try_lock().await;
+    told.extend(tried.map_err(|error| shown(&error)).err());
+    lazy.shutdown().await;
+    told
+}
+
+/// An error and its causes, in both ways.
+fn shown(error: &dyn Error) -> String {
+    let mut text = format!("{error} {error:?} {error:#?}");
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text += &format!(" {error} {error:?}");
+        cause = error.source();
+    }
+    text
+}
+
+fn no_secret_in(texts: &[String], logs: &Logs) {
+    let logged = logs.lines();
+    assert!(logged.len() > 10, "{logged:?}");
+    let logged = logged.iter().map(|line| &line.text);
+    for text in texts.iter().chain(logged) {
+        assert!(!text.contains(SECRET), "{text}");
+    }
+}
+
+const USER: &str = "ann";
 const SECRET: &str = "hunter2";

@@ -255,6 +255,13 @@ impl ServerBuilder {
         self
     }
 
+    /// Takes a command away, as operators and providers do.
+    pub(crate) fn without_command(mut self, name: &str) -> Self {
+        let words = ["--rename-command", name, ""];
+        self.args.extend(words.map(str::to_owned));
+        self
+    }
+
     /// Defaults to `Binary::under_test()`.
     pub(crate) fn binary(mut self, binary: Binary) -> Self {
         self.binary = binary;

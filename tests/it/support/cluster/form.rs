@@ -52,6 +52,12 @@ impl ClusterBuilder {
         self
     }
 
+    /// Takes a command away from each node.
+    pub(crate) fn without_command(mut self, name: &str) -> Self {
+        self.server = self.server.without_command(name);
+        self
+    }
+
     /// The nodes speak TLS with each other and with clients, who show certificates too; plainly at
     /// another port with the test itself. `options` name the files.
     pub(crate) fn tls(mut self, options: [(&'static str, String); 3]) -> Self {
