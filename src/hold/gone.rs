@@ -43,8 +43,9 @@ impl Gone {
     }
 }
 
-/// Longer than a master goes on that another one has taken over from.
-const REMEMBERED: Duration = Duration::from_secs(10);
+/// Longer than a master goes on that another one has taken over from, and a busy client takes to hear of
+/// that.
+const REMEMBERED: Duration = Duration::from_secs(30);
 const MOST: usize = 10_000;
 
 #[cfg(test)]

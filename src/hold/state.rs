@@ -80,8 +80,10 @@ pub(crate) struct State {
     pub(crate) unsettled: bool,
     /// The server may be one that does not know it: to be looked for, renewed or not.
     pub(crate) doubted: bool,
-    /// Redis granted it once, so that something of it may stand at a server.
+    /// Redis granted it once, or may have, so that something of it may stand at a server.
     pub(crate) granted: bool,
+    /// After so many switches of its server it was released once more.
+    pub(crate) released_after: u64,
     /// It was handed to an owner, who has until the deadline to take it in.
     pub(crate) handed: bool,
     /// The hand-overs by which it came about; few holds do.
@@ -116,6 +118,7 @@ impl State {
             unsettled: false,
             doubted: false,
             granted: false,
+            released_after: 0,
             handed: false,
             row: None,
         }

@@ -115,9 +115,9 @@ impl Holds {
             }
         }
         drop(table);
-        if let Some(gone) = &self.gone
-            && hold.state().granted
-        {
+        // The list's lock comes before a hold's state.
+        let granted = hold.state().granted;
+        if let (Some(gone), true) = (&self.gone, granted) {
             gone.remember(hold, self.clock.now());
         }
     }

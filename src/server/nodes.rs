@@ -271,7 +271,7 @@ impl Server {
     /// The server of this key is another than after so many switches.
     pub(crate) fn was_switched(&self, key: &str, since: u64) -> bool {
         match &self.nodes {
-            Nodes::One { .. } => true,
+            Nodes::One { node, .. } => node.source().identity().reign() > since,
             Nodes::Cluster(cluster) => cluster.was_switched(key, since),
         }
     }

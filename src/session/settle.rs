@@ -157,6 +157,9 @@ pub(crate) async fn settle(core: &Core, mut job: Job) {
         core.holds.change(hold, State::end);
     }
     if hold.state().phase == Phase::Ended {
+        // The master that answered may have been replaced already by one that has the field: an
+        // unanswered acquire can be replicated before its settlement is lost.
+        hold.state().granted = true;
         core.forget(hold);
     }
     if let Some(answer) = job.answer {

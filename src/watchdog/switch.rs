@@ -40,7 +40,7 @@ async fn follow(core: &Core) {
         }
         if looks > 0 {
             // What was answered by the last master just before may have been on its way still.
-            release_again(core, since);
+            release_again(core, since, followed);
         }
     }
 }
@@ -61,15 +61,19 @@ fn look(core: &Core, since: u64) {
     }
 }
 
-/// What was unlocked may stand at the new master still. Nothing else can be met: no field is used twice.
-fn release_again(core: &Core, since: u64) {
+/// What was unlocked or settled may stand at the new master still. Nothing else can be met: no field is
+/// used twice. Each is released once after each switch of its server up to `followed`: the next master
+/// may know as little of that as this one knew of the first release.
+fn release_again(core: &Core, since: u64, followed: u64) {
     let until = core.clock.now() + core.settings.watchdog_lease.max(A_MINUTE);
-    let was_switched = |hold: &Hold| core.server.was_switched(hold.key().key(), since);
+    let was_switched = |hold: &Hold| {
+        let since = since.max(hold.state().released_after);
+        core.server.was_switched(hold.key().key(), since)
+    };
     for hold in core.holds.gone(was_switched) {
         let mut state = hold.state();
         state.remains_until = until;
-        // It is not to be remembered once more.
-        state.granted = false;
+        state.released_after = followed;
         drop(state);
         core.owe(Job::regardless(hold));
     }

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use lockdog::{Client, Guard, LostReason, Owner, Unlocked};
+use lockdog::{Client, Guard, LostReason, Owner, ReplicaAck, Unlocked};
 
 use super::{LONG, SOON, ms, soon, waiter, without_polling};
 use crate::crowd::Crowd;
 use crate::support::cluster::slot;
-use crate::support::{Cluster, Data, eventually, timed};
+use crate::support::{Cluster, Data, Direction, eventually, timed};
 use crate::turn::turn;
 
 /// Issue 6: "CLUSTER FAILOVER"; "every held lock is checked at once after a switch".
@@ -162,6 +162,51 @@ async fn a_crowd_goes_on_through_planned_failovers() {
     held.end_kept_or_told(&cluster).await;
     crowd.end().await;
     are_free(&cluster, &names).await;
+}
+
+/// An acquire whose answer nobody saw is settled at the master that granted it. The next master may have
+/// been told of the grant only; and so may the one after it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_settled_at_the_old_master_is_settled_at_the_next_ones() {
+    let cluster = Cluster::builder(3, 1).announce_proxies().start().await;
+    let old = cluster.nodes[0].clone();
+    let name = &cluster.names_at(&old, "l", 1).await[0];
+    let client = Client::builder()
+        .url(cluster.url())
+        .watchdog_lease(LONG)
+        .command_timeout(ms(5000))
+        .replica_ack(ReplicaAck::Off);
+    let client = client.build().await.unwrap();
+    turn(&client.lock(name)).await;
+    let redis = old.redis().await;
+    old.proxy().blackhole(Direction::ToClient);
+    let lock = client.lock(name);
+    let trying = tokio::spawn(async move { lock.try_lock().await });
+    let mut granted = redis.hash(name).await;
+    eventually(SOON, "it is granted", async || {
+        granted = redis.hash(name).await;
+        !granted.is_empty()
+    })
+    .await;
+    assert!(trying.await.unwrap().is_err(), "it saw the answer");
+    assert!(old.proxy().counts().blackholed > 0);
+    old.proxy().heal();
+    old.proxy().cut_all();
+    eventually(SOON, "it is settled", async || {
+        !redis.exists(name).await && format!("{client:#?}").contains("holds: 0")
+    })
+    .await;
+    for _ in 0..2 {
+        // As a master has it that was not told of the settlement in time.
+        let redis = cluster.owner_of(name).await.redis().await;
+        for (field, count) in &granted {
+            redis.cmd(&["HSET", name, field, count]).await;
+        }
+        redis.cmd(&["PEXPIRE", name, "120000"]).await;
+        let next = cluster.fail_over(slot(name)).await.redis().await;
+        next.eventually_gone(name).await;
+    }
+    client.shutdown().await;
 }
 
 /// Waiters that only messages wake hear what happens at the new master.

@@ -8,6 +8,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, FromRedisValue, RedisResult, Value};
 
 use crate::support::tap::{Messages, Monitor};
+use crate::support::wait::eventually;
 
 /// A connection that goes past every proxy. It does not come back after the server was killed: ask
 /// for a new one.
@@ -172,6 +173,21 @@ impl Redis {
         }
     }
 
+    /// Waits until there is no key: what a dropped guard or a cancelled call held is released by the
+    /// background.
+    pub(crate) async fn eventually_empty(&self) {
+        eventually(RELEASED_WITHIN, "no key is left", async || {
+            self.keys().await.is_empty()
+        })
+        .await;
+    }
+
+    /// Waits until this key is gone, for the same reason.
+    pub(crate) async fn eventually_gone(&self, key: &str) {
+        let what = format!("the key {key} is gone");
+        eventually(RELEASED_WITHIN, &what, async || !self.exists(key).await).await;
+    }
+
     async fn leftovers(&self) -> Vec<String> {
         let mut leftovers = Vec::new();
         for key in self.keys().await {
@@ -257,4 +273,6 @@ impl ClientInfo {
 }
 
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+/// A safety net for what takes milliseconds on an idle machine.
+const RELEASED_WITHIN: Duration = Duration::from_secs(30);
 const CLEAN_WITHIN: Duration = Duration::from_secs(5);
