@@ -45,7 +45,7 @@ impl ClientBuilder {
             listens: matches!(wake, Wake::PubSub),
             client_name: self.client_name.clone(),
             quarantine_on_server: self.quarantine_on_server,
-            waits: false,
+            ..Expected::default()
         };
         let server = Server::at(
             address,
@@ -63,6 +63,10 @@ impl ClientBuilder {
                 ack,
                 ReplicaAck::BestEffort { .. } | ReplicaAck::Require { .. }
             ),
+            on_disk: match ack {
+                ReplicaAck::RequireAof { local, .. } => Some(local),
+                _ => None,
+            },
             ..expected
         };
         let server = server.acknowledging(ack);

@@ -20,7 +20,7 @@ pub(super) fn judge(
         all: Vec::new(),
     };
     findings.note(FindingKind::Eviction, eviction(&answers.memory));
-    findings.note(FindingKind::NoPersistence, persistence(answers));
+    findings.note(FindingKind::NoPersistence, persistence(answers, expected));
     match answers.replication.as_ref().map(|info| info.get("role")) {
         Ok(Some("slave")) => findings.add(FindingKind::Replica, REPLICA, FOLLOW),
         Ok(Some(_)) => findings.note(
@@ -37,7 +37,7 @@ pub(super) fn judge(
     if !is_cluster {
         findings.note(FindingKind::ClusterMode, cluster_mode(&answers.server));
     }
-    findings.note(FindingKind::OldVersion, version(&answers.server));
+    findings.note(FindingKind::OldVersion, version(&answers.server, expected));
     findings.note(FindingKind::ClockDifference, clock(answers));
     permissions(&mut findings, answers, expected);
     findings.all
@@ -116,9 +116,17 @@ fn eviction(memory: &Result<Info, Failure>) -> Judged {
     )
 }
 
-fn persistence(answers: &Answers) -> Judged {
+fn persistence(answers: &Answers, expected: &Expected) -> Judged {
     if field(&answers.persistence, "aof_enabled")? != "0" {
         return Ok(None);
+    }
+    if expected.on_disk == Some(true) {
+        return found(
+            "appendonly is off, and ReplicaAck::RequireAof asks for the master's own disk: every \
+             acquire fails"
+                .to_owned(),
+            "CONFIG SET appendonly yes (and in redis.conf), or RequireAof with local: false",
+        );
     }
     match &answers.save {
         Some(Ok(save)) if save.is_empty() => found(
@@ -177,13 +185,22 @@ fn cluster_mode(server: &Result<Info, Failure>) -> Judged {
     )
 }
 
-fn version(server: &Result<Info, Failure>) -> Judged {
+fn version(server: &Result<Info, Failure>, expected: &Expected) -> Judged {
     // Valkey says here which Redis it is compatible with.
     let version = field(server, "redis_version")?;
     let mut parts = version.split('.').map(str::parse::<u32>);
     let (Some(Ok(major)), Some(Ok(minor))) = (parts.next(), parts.next()) else {
         return Err(format!("it calls itself {version:?}"));
     };
+    if expected.on_disk.is_some() && (major, minor) < WITH_WAITAOF {
+        return found(
+            format!(
+                "the server is Redis {version}, which has no WAITAOF: with ReplicaAck::RequireAof \
+                 every acquire fails"
+            ),
+            "upgrade to Redis 7.2 or later, or Valkey; or ReplicaAck::Require",
+        );
+    }
     if (major, minor) >= OLDEST {
         return Ok(None);
     }
@@ -305,6 +322,9 @@ fn words(failure: &Failure) -> String {
 
 /// The oldest version that lockdog is tested with.
 const OLDEST: (u32, u32) = (6, 2);
+
+/// The oldest version that waits for disks.
+const WITH_WAITAOF: (u32, u32) = (7, 2);
 
 /// Clocks that are synchronized differ by less.
 const TOLERATED: Duration = Duration::from_secs(1);

@@ -8,6 +8,8 @@ mod needs;
 mod permissions;
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::error::{Error, Result};
@@ -126,6 +128,21 @@ pub(crate) struct Expected {
     pub(crate) quarantine_on_server: bool,
     /// Grants are waited for until replicas have them.
     pub(crate) waits: bool,
+    /// Grants are waited for until they are on disk; on the master's own disk, too, if so.
+    pub(crate) on_disk: Option<bool>,
+    /// Locks of this client bring fencing tokens: shared, because it is known once they are made.
+    pub(crate) fenced: Arc<AtomicBool>,
+}
+
+impl Expected {
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.fenced.load(Ordering::Relaxed)
+    }
+
+    /// A lock that brings fencing tokens was made of this client's.
+    pub(crate) fn expect_fencing(&self) {
+        self.fenced.store(true, Ordering::Relaxed);
+    }
 }
 
 /// What is looked at.

@@ -9,7 +9,8 @@ pub(super) struct Need {
     /// What is lost without it.
     pub(super) loss: &'static str,
     /// A whole command that changes nothing, whatever it meets. Words are parted by single spaces;
-    /// `KEY` is a key that nobody has, `CHANNEL` a channel that nobody hears.
+    /// `KEY` is a key that nobody has, `TOKEN` its fencing tokens', `CHANNEL` a channel that nobody
+    /// hears.
     pub(super) words: &'static str,
 }
 
@@ -33,7 +34,10 @@ pub(super) fn needs(looked: &Looked<'_>) -> Vec<&'static Need> {
         "asking" | "cluster|nodes" | "cluster|slots" => looked.is_cluster,
         "client|setname" => expected.client_name.is_some() && !expected.by_pool,
         "wait" => expected.waits,
-        "time" | "hset" | "hmget" => expected.quarantine_on_server,
+        "waitaof" => expected.on_disk.is_some(),
+        "time" => expected.quarantine_on_server || expected.is_fenced(),
+        "hset" | "hmget" => expected.quarantine_on_server,
+        "get" | "set" => expected.is_fenced(),
         _ => true,
     };
     NEEDS.iter().filter(is_needed).collect()
@@ -45,7 +49,7 @@ const fn need(rule: &'static str, words: &'static str, loss: &'static str) -> Ne
 
 /// `docs/security.md` has the same. Where a command would write, its arguments are wrong in a way that
 /// the server only finds after it looked at the permission.
-const NEEDS: [Need; 31] = [
+const NEEDS: [Need; 34] = [
     need(
         "eval",
         "eval SCRIPT 0",
@@ -106,7 +110,19 @@ const NEEDS: [Need; 31] = [
         "wait 0 1",
         "replicas are not waited for, and no lock where they have to be",
     ),
-    need("time", "time", NO_QUARANTINE),
+    // Nothing is waited for: no file, no replica.
+    need(
+        "waitaof",
+        "waitaof 0 0 1",
+        "no lock with ReplicaAck::RequireAof",
+    ),
+    need(
+        "time",
+        "time",
+        "no lock with quarantine_on_server or fencing tokens",
+    ),
+    need("get", "get TOKEN", NO_TOKEN),
+    need("set", "set TOKEN x px x", NO_TOKEN),
     need("hmget", "hmget lockdog:epoch id", NO_QUARANTINE),
     need("hset", "hset lockdog:epoch id x y", NO_QUARANTINE),
 ];
@@ -118,6 +134,7 @@ const KILL_NOBODY: &str = "client kill id 9223372036854775807";
 const NO_LOCK: &str = "no lock at all";
 const NO_QUARANTINE: &str = "no lock with quarantine_on_server";
 pub(super) const SHARDED: &str = "pubsub|shardnumsub";
+const NO_TOKEN: &str = "no lock with fencing tokens";
 const NO_REENTRY: &str = "no re-entry, renewal or multi lock";
 const POLLS: &str = "waiters here only poll";
 const UNHEARD: &str = "waiters elsewhere hear of no release";
@@ -125,6 +142,8 @@ const UNSEEN: &str = "waiters elsewhere are not seen";
 const SILENT_STAYS: &str = "a connection that does not answer is not closed";
 
 pub(super) const KEY: &str = "KEY";
+/// The register of a key's fencing tokens.
+pub(super) const TOKEN: &str = "TOKEN";
 pub(super) const CHANNEL: &str = "CHANNEL";
 pub(super) const SCRIPT: &str = "SCRIPT";
 pub(super) const NAME: &str = "NAME";

@@ -6,7 +6,7 @@ use redis::Cmd;
 use redis::aio::PubSub;
 use uuid::Uuid;
 
-use super::needs::{CHANNEL, EPOCH, KEY, NAME, Need, SCRIPT, SHARDED, needs};
+use super::needs::{CHANNEL, EPOCH, KEY, NAME, Need, SCRIPT, SHARDED, TOKEN, needs};
 use super::{Expected, Looked};
 use crate::script;
 use crate::server::{Failure, Node, Server, Subscriber};
@@ -72,12 +72,14 @@ pub(super) async fn told(looked: &Looked<'_>) -> Permissions {
         pairs.any(|(need, told)| tells(need) && *told == Some(true))
     };
     let (keys, channels, epoch) = (may_use(KEY), may_use(CHANNEL), may_use(EPOCH));
+    let tokens = may_use(TOKEN);
     let judged = needs.iter().zip(&told).map(|(need, told)| {
         let permitted = match told {
             Some(true) => Permitted::Yes,
             Some(false)
                 if need.uses(KEY) && !keys
                     || need.uses(CHANNEL) && !channels
+                    || need.uses(TOKEN) && !tokens
                     || need.uses(EPOCH) && !epoch =>
             {
                 Permitted::Unknown
@@ -89,7 +91,9 @@ pub(super) async fn told(looked: &Looked<'_>) -> Permissions {
     });
     Permissions {
         found: judged.collect(),
-        is_limited: !keys || looked.expected.listens && !channels,
+        is_limited: !keys
+            || looked.expected.is_fenced() && !tokens
+            || looked.expected.listens && !channels,
         no_epoch: false,
         may_ask_config,
     }
@@ -228,6 +232,7 @@ fn refused(failure: &Failure) -> Refused {
 /// What nobody else uses.
 struct Names {
     key: String,
+    token: String,
     channel: String,
 }
 
@@ -236,6 +241,7 @@ impl Names {
         let unique = Uuid::new_v4();
         Self {
             key: format!("lockdog:diagnosis:{unique}"),
+            token: format!("lockdog_token:{{lockdog:diagnosis:{unique}}}"),
             channel: format!("lockdog:diagnosis:{unique}"),
         }
     }
@@ -243,6 +249,7 @@ impl Names {
     fn put_into(&self, words: &str) -> String {
         let words = words
             .replace(KEY, &self.key)
+            .replace(TOKEN, &self.token)
             .replace(CHANNEL, &self.channel);
         words.replace(SCRIPT, "return")
     }

@@ -118,6 +118,12 @@ impl RedLock {
     ///
     /// Defaults to none. Redisson's RedLock has nothing like it.
     pub fn fenced(self) -> Self {
+        // So that `Client::diagnose` asks for what the registers need.
+        for lock in self.locks() {
+            if let Some(expected) = &lock.session().core().settings.expected {
+                expected.expect_fencing();
+            }
+        }
         self.with_settings(|inner| inner.fenced = true)
     }
 

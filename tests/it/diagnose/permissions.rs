@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockdog::{Client, ClientBuilder, Finding, FindingKind, ReplicaAck};
+use lockdog::{Client, ClientBuilder, Finding, FindingKind, RedLock, ReplicaAck, Replicas};
 
 use super::{SERVERS, findings, well_set_up};
 use crate::support::{Binary, Redis, RedisServer};
@@ -66,6 +66,94 @@ async fn who_waits_for_replicas_needs_to_be_permitted_to() {
         assert_eq!(missing(&findings(&client).await), line, "{binary:?}");
         redis.cmd(&line[0].split(' ').collect::<Vec<_>>()).await;
         assert!(missing(&findings(&client).await).is_empty(), "{binary:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_fencing_tokens_need_is_missed_once_a_lock_brings_them() {
+    for binary in SERVERS {
+        let (server, redis) = with_user(binary, &["on"]).await;
+        for rule in ["+time", "+get", "+set"] {
+            let mut rules = documented();
+            rules.retain(|it| !it.starts_with('~'));
+            rules.push("~*".to_owned());
+            let others = ["+time", "+get", "+set"]
+                .into_iter()
+                .filter(|it| *it != rule);
+            rules.extend(others.map(str::to_owned));
+            reset(
+                &redis,
+                &rules.iter().map(String::as_str).collect::<Vec<_>>(),
+            )
+            .await;
+            let client = client(&server).build().await.unwrap();
+            let found = findings(&client).await;
+            assert!(missing(&found).is_empty(), "{binary:?}: {found:?}");
+            let lock = RedLock::new(["a", "b", "c"].map(|name| client.lock(name))).fenced();
+            let line = format!("ACL SETUSER lockdog {rule}");
+            let missing = missing(&findings(&client).await);
+            assert_eq!(missing, [line], "{binary:?}");
+            assert!(
+                lock.try_lock().await.is_err(),
+                "{binary:?}: {rule} is not needed"
+            );
+            redis.cmd(&missing[0].split(' ').collect::<Vec<_>>()).await;
+            let found = findings(&client).await;
+            assert!(self::missing(&found).is_empty(), "{binary:?}: {found:?}");
+            let guard = lock.lock().await.unwrap();
+            assert!(guard.token().is_some());
+            guard.unlock().await.unwrap();
+            client.shutdown().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_waits_for_disks_needs_a_server_and_a_permission_for_that() {
+    let ack = |local| ReplicaAck::RequireAof {
+        local,
+        replicas: Replicas::Count(u32::from(!local)),
+        timeout: Duration::from_millis(100),
+    };
+    for binary in SERVERS {
+        let (server, redis) = with_user(binary, &documented()).await;
+        let client = client(&server)
+            .replica_ack(ack(true))
+            .build()
+            .await
+            .unwrap();
+        let found = findings(&client).await;
+        let is_old = |it: &Finding| it.kind == FindingKind::OldVersion && it.is_known;
+        if binary != Binary::Valkey9 {
+            let old = found
+                .iter()
+                .find(|it| is_old(it))
+                .expect("it has no WAITAOF");
+            assert!(old.meaning.contains("WAITAOF"), "{old}");
+            assert_eq!(about(&found, "does not know: waitaof"), 1, "{found:?}");
+            continue;
+        }
+        let line = ["ACL SETUSER lockdog +waitaof"];
+        assert_eq!(missing(&found), line);
+        assert!(!found.iter().any(is_old), "{found:?}");
+        redis.cmd(&line[0].split(' ').collect::<Vec<_>>()).await;
+        let found = findings(&client).await;
+        assert!(found.iter().all(|it| !it.is_known), "{found:?}");
+        client
+            .lock("orders:1")
+            .lock()
+            .await
+            .unwrap()
+            .unlock()
+            .await
+            .unwrap();
+        // Its own disk is asked for, and it has no file.
+        redis.cmd(&["CONFIG", "SET", "appendonly", "no"]).await;
+        let of_disk = "asks for the master's own disk";
+        assert_eq!(about(&findings(&client).await, of_disk), 1);
+        assert!(client.lock("orders:1").try_lock().await.is_err());
+        let elsewhere = self::client(&server).replica_ack(ack(false)).build().await;
+        assert_eq!(about(&findings(&elsewhere.unwrap()).await, of_disk), 0);
     }
 }
 
