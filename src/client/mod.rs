@@ -146,11 +146,21 @@ impl Client {
 const NO_PROVISION: &str =
     "a cluster's servers remember nothing of it: there is nothing to provision";
 
+/// `{:?}` shows the client's id and where its servers are. `{:#?}` adds what a stalled client is asked
+/// about: the map of a cluster, the servers that do not answer, and the queues of its waiters by the
+/// hashes of their locks' names.
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client")
-            .field("id", &self.id())
-            .field("server", &self.session.core().server)
-            .finish_non_exhaustive()
+        let core = self.session.core();
+        let is_whole = f.alternate();
+        let mut shown = f.debug_struct("Client");
+        shown.field("id", &self.id()).field("server", &core.server);
+        if is_whole {
+            shown
+                .field("nodes", &core.server.shown())
+                .field("holds", &core.holds.all().len())
+                .field("waiters", &core.waiters.shown());
+        }
+        shown.finish_non_exhaustive()
     }
 }

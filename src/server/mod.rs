@@ -15,6 +15,7 @@ mod nodes;
 mod place;
 mod private;
 mod sentinel;
+mod shown;
 mod source;
 mod subscriber;
 mod tls;

@@ -165,6 +165,16 @@ impl Waiters {
         }
     }
 
+    /// A line for each queue, up to a hundred: the hash of its lock's name, and how its contender is.
+    pub(crate) fn shown(&self) -> Vec<String> {
+        let now = self.clock.now();
+        let queues = self.queues.lock();
+        let queues = queues.by_key.iter().take(MOST_SHOWN);
+        let shown =
+            queues.map(|(key, queue)| format!("{} {}", key.fingerprint(), queue.shown(now)));
+        shown.collect()
+    }
+
     /// Ends every wait, and every later one, with `Closed`.
     pub(crate) fn close(&self) {
         self.messages.close();
@@ -318,6 +328,8 @@ impl Drop for Place {
 /// An answer may take this long before an acquire counts as left: with a poll cap below the round
 /// trip, waiters would take each other's acquires away and none would ever get the lock.
 const SLOW_ANSWER: Duration = Duration::from_secs(1);
+
+const MOST_SHOWN: usize = 100;
 
 /// Others have got what they wait for by then, or they do not wait.
 const LONGEST_RETREAT: Duration = Duration::from_millis(5);

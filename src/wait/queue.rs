@@ -224,6 +224,21 @@ impl Queue {
         self.subscription.get_or_insert_with(make).clone()
     }
 
+    /// How many wait, and how the contender is.
+    pub(super) fn shown(&self, now: Moment) -> String {
+        let contender = match self.contender() {
+            Some(ticket) => ticket.shown(now),
+            None => "missing".to_owned(),
+        };
+        format!(
+            "waiting={} listening={} outage={} retreat={} contender={contender}",
+            self.waiting.len(),
+            self.is_listening(),
+            self.outage.is_some(),
+            self.retreat.is_some(),
+        )
+    }
+
     fn contender(&self) -> Option<&Arc<Ticket>> {
         let id = self.contender?;
         self.waiting.iter().find(|ticket| ticket.id == id)

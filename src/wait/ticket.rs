@@ -134,6 +134,24 @@ impl Ticket {
         outlook.acquire.is_some().then_some(outlook.asked)
     }
 
+    /// What it waits for, and since when or how long.
+    pub(super) fn shown(&self, now: Moment) -> String {
+        let outlook = self.outlook.lock();
+        let reception = match outlook.reception {
+            Reception::Nothing => "nothing",
+            Reception::Expected => "a hand-over",
+            Reception::Here(_) => "its own look at a hand-over",
+        };
+        format!(
+            "expects {reception}, asks={} for {:?}, looks in {:?}, overdue by {:?}, absent={}",
+            outlook.acquire.is_some(),
+            now.since(outlook.asked),
+            outlook.promised.since(now),
+            now.since(outlook.promised),
+            outlook.absent,
+        )
+    }
+
     pub(super) fn is_absent(&self) -> bool {
         self.outlook.lock().absent
     }

@@ -1,7 +1,7 @@
 //! Many tasks that want the same locks, while something is done to the servers.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lockdog::Client;
@@ -15,7 +15,12 @@ pub(crate) struct Crowd {
     turns: Vec<Arc<Turns>>,
     over: Arc<AtomicBool>,
     tasks: JoinSet<()>,
+    doings: Doings,
 }
+
+/// What each task does, and since when.
+#[derive(Clone, Debug)]
+pub(crate) struct Doings(Arc<Vec<Mutex<(String, Instant)>>>);
 
 /// The turns that one lock has given.
 #[derive(Default)]
@@ -32,6 +37,7 @@ impl Crowd {
             turns: locks.iter().map(|_| Arc::default()).collect(),
             over: Arc::default(),
             tasks: JoinSet::new(),
+            doings: Doings::none(TASKS),
         };
         for _ in 0..CLIENTS {
             let client = Client::builder().url(url).watchdog_lease(LEASE);
@@ -42,17 +48,33 @@ impl Crowd {
             let turns = crowd.turns[lock].clone();
             let lock = crowd.clients[task % CLIENTS].lock(locks[lock]);
             let over = crowd.over.clone();
+            let doings = crowd.doings.clone();
             crowd.tasks.spawn(async move {
                 while !over.load(Ordering::SeqCst) {
+                    doings.set(
+                        task,
+                        format!("client {} waits for {}", task % CLIENTS, lock.name()),
+                    );
                     let guard = match lock.lock().await {
                         Ok(guard) => guard,
                         // The only thing that a caller may be told while there is no master.
-                        Err(error) if error.is_retriable() => continue,
+                        Err(error) if error.is_retriable() => {
+                            doings.set(task, format!("was told {error}"));
+                            continue;
+                        }
                         Err(error) => panic!("{error:?}"),
                     };
+                    doings.set(
+                        task,
+                        format!("client {} has {}", task % CLIENTS, lock.name()),
+                    );
                     if turns.cell.bump_while(PAUSE, || guard.is_valid()).await {
                         turns.taken.fetch_add(1, Ordering::SeqCst);
                     }
+                    doings.set(
+                        task,
+                        format!("client {} unlocks {}", task % CLIENTS, lock.name()),
+                    );
                     if guard.unlock().await.is_err() {
                         turns.lost.fetch_add(1, Ordering::SeqCst);
                     }
@@ -78,6 +100,11 @@ impl Crowd {
         began.elapsed()
     }
 
+    /// Its clients, and what its tasks do: to be shown where a test fails.
+    pub(crate) fn shown(&self) -> (Vec<Client>, Doings) {
+        (self.clients.clone(), self.doings.clone())
+    }
+
     /// Nobody hangs, and nobody lost an update.
     pub(crate) async fn end(mut self) {
         self.over.store(true, Ordering::SeqCst);
@@ -94,6 +121,26 @@ impl Crowd {
         for client in &self.clients {
             client.shutdown().await;
         }
+    }
+}
+
+impl Doings {
+    fn none(tasks: usize) -> Self {
+        let nothing = || Mutex::new(("has not begun".to_owned(), Instant::now()));
+        Self(Arc::new((0..tasks).map(|_| nothing()).collect()))
+    }
+
+    fn set(&self, task: usize, what: String) {
+        *self.0[task].lock().unwrap() = (what, Instant::now());
+    }
+
+    /// A line for each task.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let tasks = self.0.iter().enumerate().map(|(task, doing)| {
+            let (what, since) = doing.lock().unwrap().clone();
+            format!("task {task} for {:?}: {what}", since.elapsed())
+        });
+        tasks.collect()
     }
 }
 

@@ -76,6 +76,18 @@ impl<N: Clone> Map<N> {
         self.shard(slot).map(|shard| &shard.node)
     }
 
+    /// The ranges of slots that this owner has.
+    pub(super) fn slots_of(&self, is_it: impl Fn(&N) -> bool) -> Vec<(u16, u16)> {
+        let mut ranges: Vec<(u16, u16)> = Vec::new();
+        for slot in (0..SLOTS).filter(|slot| self.owner(*slot).is_some_and(&is_it)) {
+            match ranges.last_mut() {
+                Some((_, last)) if *last + 1 == slot => *last = slot,
+                _ => ranges.push((slot, slot)),
+            }
+        }
+        ranges
+    }
+
     /// When another node last said that this slot's owner is a master.
     pub(super) fn named(&self, slot: u16) -> Option<Moment> {
         self.shard(slot).map(|shard| shard.named)

@@ -6,6 +6,7 @@
 
 mod line;
 mod map;
+mod shown;
 mod view;
 
 use std::sync::Arc;

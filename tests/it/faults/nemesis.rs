@@ -9,7 +9,7 @@ use lockdog::{Client, Guard, Owner};
 
 use crate::faults::SOON;
 use crate::faults::stand::{NAME, Stand, take};
-use crate::support::{Cell, Direction};
+use crate::support::{Cell, Dice, Direction};
 
 /// Catalogue, last list: 1 and 2.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -34,10 +34,8 @@ async fn exclusion_holds_under_a_nemesis_and_everybody_recovers() {
             tasks.spawn(contend(client.clone(), run.clone()));
         }
     }
-    let seed = std::collections::hash_map::RandomState::new();
-    let seed = std::hash::BuildHasher::hash_one(&seed, 0) | 1;
-    println!("the nemesis has the seed {seed}");
-    let done = harass(&stand, seed, Instant::now() + LASTS).await;
+    let dice = Dice::from_environment();
+    let done = harass(&stand, dice, Instant::now() + LASTS).await;
     run.over.store(true, Ordering::Relaxed);
     while let Some(task) = tasks.join_next().await {
         task.expect("nobody panics");
@@ -105,14 +103,8 @@ async fn visit(guard: &Guard, run: &Run) {
 }
 
 /// Does harm at random until then, heals everything, and tells how often it did what.
-async fn harass(stand: &Stand, seed: u64, until: Instant) -> BTreeMap<&'static str, u32> {
-    let mut random = seed;
-    let mut next = |n: u64| {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        random % n
-    };
+async fn harass(stand: &Stand, mut dice: Dice, until: Instant) -> BTreeMap<&'static str, u32> {
+    let mut next = |faces: u64| dice.roll(faces);
     let mut done = BTreeMap::new();
     while Instant::now() < until {
         let direction = if next(2) == 0 {

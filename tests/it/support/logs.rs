@@ -1,9 +1,11 @@
 //! What the library writes to `tracing`, recorded by a subscriber of our own.
 
+use std::collections::VecDeque;
 use std::fmt::{self, Write};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -61,6 +63,72 @@ impl Logs {
         lines.retain(|line| line.target == "lockdog::diagnosis");
         lines
     }
+}
+
+/// The last events of our own code down to DEBUG, for a test that failed to show. Spans are left out,
+/// because a lock takes another path while somebody records them.
+#[derive(Clone, Debug)]
+pub(crate) struct Recent {
+    began: Instant,
+    lines: Arc<Mutex<VecDeque<String>>>,
+}
+
+impl Recent {
+    /// Records every thread for ever, so only a test that is `alone` may ask for it.
+    pub(crate) fn of_this_process() -> Self {
+        let recent = Self {
+            began: Instant::now(),
+            lines: Arc::default(),
+        };
+        tracing::subscriber::set_global_default(recent.clone())
+            .expect("nobody else records this process");
+        recent
+    }
+
+    /// The oldest first, each with its time since the recording began.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.lines.lock().unwrap().iter().cloned().collect()
+    }
+
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+}
+
+impl Subscriber for Recent {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_event()
+            && *metadata.level() <= Level::DEBUG
+            && metadata.target().starts_with("lockdog")
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let of = event.metadata();
+        let mut text = Text(format!(
+            "{:?} {} {}:",
+            self.elapsed(),
+            of.level(),
+            of.target()
+        ));
+        event.record(&mut text);
+        let mut lines = self.lines.lock().unwrap();
+        if lines.len() >= RECENT {
+            lines.pop_front();
+        }
+        lines.push_back(text.0);
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
 }
 
 /// Runs a test's work in a process of its own, where it may record or measure the whole process.
@@ -190,4 +258,5 @@ impl Subscriber for Panicking {
     fn exit(&self, _: &Id) {}
 }
 
+const RECENT: usize = 5_000;
 const ALONE: &str = "LOCKDOG_TEST_ALONE";

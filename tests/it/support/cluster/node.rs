@@ -76,6 +76,27 @@ impl Node {
         answer.ok()?
     }
 
+    /// Its keys with their TTLs, the nodes as it sees them, its channels, and the end of its log: to be
+    /// shown where a test fails.
+    pub(crate) async fn shown(&self) -> String {
+        let mut text = format!("node {} at port {}:\n", self.id, self.port());
+        let nodes: Option<String> = self.try_ask("CLUSTER NODES").await;
+        text += nodes.as_deref().unwrap_or("it does not answer\n");
+        let keys: Option<Vec<String>> = self.try_ask("KEYS *").await;
+        for key in keys.unwrap_or_default() {
+            let fields: Option<Vec<String>> = self.try_ask(&format!("HGETALL {key}")).await;
+            let ttl: Option<i64> = self.try_ask(&format!("PTTL {key}")).await;
+            text += &format!("key {key}: {fields:?} for {ttl:?} ms\n");
+        }
+        for channels in ["CHANNELS", "SHARDCHANNELS"] {
+            let names: Option<Vec<String>> = self.try_ask(&format!("PUBSUB {channels}")).await;
+            text += &format!("{channels}: {names:?}\n");
+        }
+        let log = self.server.log();
+        let lines: Vec<_> = log.lines().collect();
+        text + &lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
+    }
+
     /// All nodes as this one sees them; `None` where it does not answer.
     pub(super) async fn view(&self) -> Option<Vec<Seen>> {
         let lines: String = self.try_ask("CLUSTER NODES").await?;
@@ -124,3 +145,5 @@ impl Seen {
         self.slots.iter().any(|range| range.contains(&slot))
     }
 }
+
+const LOG_LINES: usize = 40;
