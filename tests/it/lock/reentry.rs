@@ -144,9 +144,9 @@ async fn a_watched_acquire_inside_a_fixed_lease_is_renewed_until_it_ends() {
     let test = Fixture::start().await;
     let client = watched(&test).await;
     let lock = client.lock("l");
-    let outer = lock.lock().lease(ms(500)).await.unwrap();
+    let outer = lock.lock().lease(ms(2_000)).await.unwrap();
     let inner = lock.lock().await.unwrap();
-    tokio::time::sleep(ms(1_500)).await;
+    tokio::time::sleep(ms(3_000)).await;
     assert!(outer.is_valid() && inner.is_valid());
     assert!(client.holds()[0].watched);
     inner.unlock().await.unwrap();

@@ -240,14 +240,14 @@ async fn renewed_holds_exclude_for_longer_than_their_lease() {
     let cell = Cell::new();
     let mut tasks = JoinSet::new();
     for _ in 0..3 {
-        let short = clients(&test.servers, |client| client.watchdog_lease(ms(300))).await;
+        let short = clients(&test.servers, |client| client.watchdog_lease(ms(1_200))).await;
         let (lock, cell) = (multi(&short, &[(0, "a"), (1, "b")]), cell.clone());
         tasks.spawn(async move {
             let guard = lock
                 .lock()
                 .await
                 .expect("nothing is wrong with the servers");
-            cell.bump(ms(1_000)).await;
+            cell.bump(ms(3_000)).await;
             guard.unlock().await.expect("it was renewed")
         });
     }

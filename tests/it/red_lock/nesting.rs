@@ -88,8 +88,8 @@ async fn an_owner_whose_guard_lives_is_told_that_it_lost_the_lock_until_it_drops
     let servers = Servers::start(3).await;
     let clients = servers.clients().await;
     let lock = lock_of(&clients, "l");
-    let guard = lock.lock().lease(ms(300)).await.unwrap();
-    let second = lock.lock().lease(ms(200)).await.unwrap();
+    let guard = lock.lock().lease(ms(2_000)).await.unwrap();
+    let second = lock.lock().lease(ms(1_500)).await.unwrap();
     tokio::time::timeout(SOON, guard.lost()).await.unwrap();
     let told = async |attempt: Result<bool, Error>| {
         let error = attempt.unwrap_err();
