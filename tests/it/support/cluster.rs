@@ -53,8 +53,15 @@ impl Cluster {
 
     /// The node that has the slot, by what the nodes that answer say of themselves.
     pub(crate) async fn owner(&self, slot: u16) -> Arc<Node> {
-        let owner = self.try_owner(slot).await;
-        owner.unwrap_or_else(|| panic!("no node that answers has slot {slot}"))
+        let what = format!("a node that answers has slot {slot}");
+        let mut owner = None;
+        // While a node takes over, or the machine is busy, there may be none for a moment.
+        eventually(SWITCHED_WITHIN, &what, async || {
+            owner = self.try_owner(slot).await;
+            owner.is_some()
+        })
+        .await;
+        owner.expect("it is there")
     }
 
     /// The node that has the slot of this name.
