@@ -197,6 +197,23 @@ impl Error {
         }
     }
 
+    /// For the log: as it is shown, without the names of locks, which may be personal data.
+    pub(crate) fn unnamed(&self) -> String {
+        match self {
+            Self::Lost(lost) => format!("the lock was lost: {}", lost.reason()),
+            Self::Invalid { what, .. } => format!("invalid {what}"),
+            Self::NotHeld(_) => "the lock is not held".to_owned(),
+            Self::NotReplicated(_) => "too few replicas acknowledged the lock in time".to_owned(),
+            Self::NoQuorum(_) => "no quorum".to_owned(),
+            Self::UnlockUnconfirmed(_) => "the unlock was not confirmed".to_owned(),
+            Self::Timeout { waited, .. } => Self::timeout(*waited).to_string(),
+            Self::Closed
+            | Self::Refused { .. }
+            | Self::TooManyWaiters { .. }
+            | Self::Unavailable { .. } => self.to_string(),
+        }
+    }
+
     pub(crate) fn timeout(waited: Duration) -> Self {
         Self::Timeout { waited, part: None }
     }

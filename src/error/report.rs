@@ -80,6 +80,16 @@ impl fmt::Display for InstanceState {
     }
 }
 
+impl InstanceState {
+    /// For the log: as it is shown, without the lock's name, which an error may hold.
+    pub(crate) fn unnamed(&self) -> String {
+        match self {
+            Self::Unreachable { cause } => format!("unreachable, {}", cause.unnamed()),
+            state => state.to_string(),
+        }
+    }
+}
+
 /// Too few instances of a quorum could be had.
 #[derive(Clone, Debug)]
 pub struct NoQuorum(Arc<Facts>);

@@ -32,13 +32,13 @@ impl Quorum {
                 }
                 let is_wanted = living && member.stand == Stand::Asked;
                 if !is_wanted || now >= member.until {
-                    member.stand = Stand::Nothing;
+                    member.is_now(Stand::Nothing);
                     if !mutant!("quorum_releases_acquired_only") {
                         actions.push(Action::Release { member: index });
                     }
                     return;
                 }
-                member.stand = Stand::Held;
+                member.is_now(Stand::Held);
                 member.outcome = Outcome::Held;
                 member.register = register;
                 if round == current || mutant!("quorum_mixes_rounds") {
@@ -60,12 +60,12 @@ impl Quorum {
             // A `Take` that is executed twice is answered twice, perhaps in the other order.
             Answer::Busy(..) | Answer::Quarantined(_) if member.stand != Stand::Asked => {}
             Answer::Busy(ttl, register) => {
-                member.stand = Stand::Nothing;
+                member.is_now(Stand::Nothing);
                 member.outcome = Outcome::Busy(ttl.map(|ttl| now + ttl));
                 member.register = register;
             }
             Answer::Quarantined(left) => {
-                member.stand = Stand::Nothing;
+                member.is_now(Stand::Nothing);
                 member.outcome = Outcome::Quarantined(now + left);
             }
             Answer::Extended | Answer::Marked => {
@@ -86,14 +86,14 @@ impl Quorum {
             }
             Answer::NotOurs => {
                 if member.stand == Stand::Held {
-                    member.stand = Stand::Gone;
+                    member.is_now(Stand::Gone);
                     member.outcome = Outcome::Gone;
                     actions.push(Action::Release { member: index });
                 }
             }
             Answer::Failed => {
                 if member.stand == Stand::Asked {
-                    member.stand = Stand::Nothing;
+                    member.is_now(Stand::Nothing);
                 }
                 member.outcome = Outcome::Unreachable;
             }

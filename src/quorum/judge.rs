@@ -88,8 +88,10 @@ impl Quorum {
     }
 
     fn judge_extension(&mut self, now: Moment, actions: &mut Actions) {
-        let elsewhere = self.members.iter().filter(|member| member.is_elsewhere());
-        if elsewhere.count() + self.rules.need > self.rules.members {
+        let held = self.members.iter();
+        let held = held.filter(|member| member.stand == Stand::Held).count();
+        if held < self.rules.need && !mutant!("quorum_lives_below_need") {
+            // Others may have a quorum from now on. A later grant must not revive it.
             return self.end(Phase::Lost(LostReason::NotOurs), actions);
         }
         if self.round.kind == Kind::Extend && !self.round.won {

@@ -2,7 +2,8 @@
 
 use crate::clock::Moment;
 
-use super::Register;
+use super::round::Round;
+use super::{Register, Rules};
 
 /// One instance of a quorum, seen from one acquisition.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -10,6 +11,8 @@ pub(super) struct Member {
     pub(super) stand: Stand,
     /// Up to when the instance keeps what stands there for certain, or would by the `Take` under way.
     pub(super) until: Moment,
+    /// The `Take` under way is given up then; never if there is none.
+    pub(super) asked_until: Moment,
     /// The round of that `Take`: what an earlier one is answered says nothing of it.
     pub(super) taken_in: u32,
     /// The last round in which it was asked anything, answered, and acknowledged.
@@ -53,6 +56,7 @@ impl Member {
         Self {
             stand: Stand::Nothing,
             until: now,
+            asked_until: Moment::NEVER,
             taken_in: 0,
             asked_in: 0,
             answered_in: 0,
@@ -67,9 +71,18 @@ impl Member {
         self.stand == Stand::Held && now < self.until
     }
 
-    /// The instance said that it is not ours, and is not asked for it again yet.
-    pub(super) fn is_elsewhere(&self) -> bool {
-        let busy = matches!(self.outcome, Outcome::Busy(_) | Outcome::Gone);
-        self.stand == Stand::Gone || (self.stand == Stand::Nothing && busy)
+    /// A `Take` for it leaves now.
+    pub(super) fn ask(&mut self, round: &Round) {
+        self.asked_in = round.number;
+        self.taken_in = round.number;
+        self.until = round.deadline;
+        self.asked_until = round.began + Rules::longest_answer(round.lease);
+        self.stand = Stand::Asked;
+    }
+
+    /// No `Take` is under way any more.
+    pub(super) fn is_now(&mut self, stand: Stand) {
+        self.stand = stand;
+        self.asked_until = Moment::NEVER;
     }
 }

@@ -114,6 +114,7 @@ impl Quorum {
             Event::Lengthen { lease, renewed } => self.lengthen(lease, renewed, now, &mut actions),
             Event::Unlock => self.end(Phase::Ended, &mut actions),
         }
+        self.give_up_late(now, &mut actions);
         self.judge(now, &mut actions);
         actions
     }
@@ -201,6 +202,11 @@ impl Quorum {
         self.members[member].stand == Stand::Held
     }
 
+    /// What was asked of the instance in this round is of its last `Take`, not of one that was given up.
+    pub(crate) fn is_of_last_take(&self, member: usize, round: u32) -> bool {
+        round >= self.members[member].taken_in
+    }
+
     /// What became of one instance.
     pub(crate) fn outcome(&self, member: usize) -> Outcome {
         self.members[member].outcome
@@ -232,7 +238,7 @@ impl Quorum {
                 } else {
                     self.next
                 };
-                next.min(self.told_at())
+                next.min(self.told_at()).min(self.asked_until())
             }
             Phase::Failed | Phase::Lost(_) | Phase::Ended => Moment::NEVER,
         }
@@ -274,7 +280,7 @@ impl Quorum {
                 actions.push(Action::Release { member: index });
             }
             if member.stand == Stand::Held {
-                member.stand = Stand::Nothing;
+                member.is_now(Stand::Nothing);
             }
         }
     }
@@ -284,15 +290,41 @@ impl Quorum {
         let round = self.round.number;
         for (index, member) in self.members.iter_mut().enumerate() {
             if matches!(member.stand, Stand::Nothing | Stand::Gone) {
-                member.asked_in = round;
-                member.taken_in = round;
-                member.until = self.round.deadline;
-                member.stand = Stand::Asked;
+                member.ask(&self.round);
                 actions.push(Action::Take {
                     member: index,
                     round,
                 });
             }
+        }
+    }
+
+    /// When the first `Take` under way is given up.
+    fn asked_until(&self) -> Moment {
+        if mutant!("quorum_asked_for_ever") {
+            return Moment::NEVER;
+        }
+        let asked_until = self.members.iter().map(|member| member.asked_until);
+        asked_until.min().unwrap_or(Moment::NEVER)
+    }
+
+    /// Gives up each `Take` whose time is over. Its caller may have stopped, so that no answer comes;
+    /// a later round asks again.
+    fn give_up_late(&mut self, now: Moment, actions: &mut Actions) {
+        let is_over = matches!(self.phase, Phase::Failed | Phase::Lost(_) | Phase::Ended);
+        if is_over || self.asked_until() > now {
+            return;
+        }
+        for (index, member) in self.members.iter_mut().enumerate() {
+            if member.asked_until <= now {
+                member.is_now(Stand::Nothing);
+                member.outcome = Outcome::Late;
+                actions.push(Action::Release { member: index });
+            }
+        }
+        if self.is_living() && self.rules.renewed && !self.round.is_open() {
+            // Sooner than usual: an instance that could answer does not count meanwhile.
+            self.next = self.next.min(now + self.rules.lease / 10);
         }
     }
 

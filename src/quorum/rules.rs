@@ -44,6 +44,12 @@ impl Rules {
     pub(crate) fn patience(lease: Duration) -> Duration {
         (lease / 20).clamp(SHORTEST_PATIENCE, LONGEST_PATIENCE)
     }
+
+    /// How long a `Take` may be without an answer. Its caller ends it within the patience; one that
+    /// has stopped does not, and then the client's background has the rest of this time.
+    pub(crate) fn longest_answer(lease: Duration) -> Duration {
+        Self::patience(lease) * 3
+    }
 }
 
 const SHORTEST_PATIENCE: Duration = Duration::from_millis(20);

@@ -123,7 +123,9 @@ impl Caller<'_> {
         let Some(whole) = self.lock.known(self.owner) else {
             return Ok(None);
         };
-        if let Some(lost) = whole.loss() {
+        if let Some(lost) = whole.loss()
+            && !mutant!("red_lock_reentry_on_lost")
+        {
             let is_over = whole
                 .see(|state, _| state.quorum.phase() == Phase::Ended || state.is_only_forgotten());
             if is_over {
@@ -148,25 +150,23 @@ impl Caller<'_> {
         if !is_enough(&whole) || (watched && !was_renewed) {
             let renewed = watched;
             let orders = whole.step(Event::Lengthen { lease, renewed });
-            let mut orders = Orders::new(&whole, orders);
+            // The round is that of a hold that others count on, so the background drives it, and this
+            // call only waits for its verdict.
+            whole.delegate(orders);
             loop {
                 let changed = whole.changed.notified();
                 let Some(ends) = whole.see(|state, now| state.quorum.extending(wanted, now)) else {
                     break;
                 };
-                let more = tokio::select! {
+                tokio::select! {
                     biased;
-                    Some(done) = orders.next() => match done {
-                        Done::Answered { member, round, told } => whole.take_in(member, round, told),
-                        Done::GivenBack(..) => continue,
-                    },
-                    // Another call that wants more began the round over, and brings its answers.
-                    () = changed => continue,
-                    () = whole.clock.sleep_until(ends) => whole.step(Event::Tick),
-                };
-                orders.give(more);
+                    () = changed => {}
+                    () = whole.clock.sleep_until(ends) => {
+                        let more = whole.step(Event::Tick);
+                        whole.delegate(more);
+                    }
+                }
             }
-            orders.finish_behind();
         }
         if let Some(lost) = whole.loss() {
             return Err(Error::Lost(lost));

@@ -136,12 +136,12 @@ impl Whole {
     /// Takes one claim back. An error if there is nothing to end any more.
     pub(super) fn end(self: &Arc<Self>, watched: bool) -> Result<Ending> {
         let mut state = self.state();
-        let noticed = self.step_in(&mut state, Event::Look);
+        let noticed = self.look_in(&mut state);
         state.drop_claim(watched);
         if let Some(lost) = self.loss_in(&state) {
             let is_last = state.is_only_forgotten();
             drop(state);
-            self.discard(noticed);
+            self.delegate(noticed);
             if is_last {
                 self.be_unknown();
             }
@@ -150,7 +150,7 @@ impl Whole {
         let count = state.count;
         if count > 0 {
             drop(state);
-            self.discard(noticed);
+            self.delegate(noticed);
             return Ok(Ending::Kept(count));
         }
         let orders = self.step_in(&mut state, Event::Unlock);

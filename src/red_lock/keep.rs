@@ -22,18 +22,18 @@ impl Whole {
                     let later = self.clock.some_of(state.quorum.rules().lease / 50);
                     at = (at + later).min(state.quorum.told_at());
                 }
-                self.be_kept(state, at);
+                let overdue_at = state.overdue_at();
+                self.be_kept(state, at.min(overdue_at));
             }
             Phase::Lost(reason) => {
-                self.let_go(state);
+                self.be_kept_for_the_rest(state);
                 self.tell_lost(state, reason);
                 if state.is_only_forgotten() {
                     // Nobody is left who has to be told first.
                     self.be_unknown();
                 }
             }
-            Phase::Ended | Phase::Failed => self.let_go(state),
-            _ => {}
+            _ => self.be_kept_for_the_rest(state),
         }
     }
 
@@ -49,12 +49,23 @@ impl Whole {
             state.keeper += 1;
             state.turn = None;
         }
+        if !state.quorum.is_living() || state.count == 0 {
+            return;
+        }
         // Every client was shut down. Nobody renews it any more.
         let now = self.clock.now();
         let given_back = state.quorum.step(Event::Lose(LostReason::ShutDown), now);
         let given_back = self.orders(state, given_back);
         state.news.given_back.extend(given_back);
         self.tell_lost(state, LostReason::ShutDown);
+    }
+
+    /// Has the background look at what callers have under way, where nothing else is to be looked at.
+    fn be_kept_for_the_rest(self: &Arc<Self>, state: &mut State) {
+        match state.overdue_at() {
+            Moment::NEVER => self.let_go(state),
+            at => self.be_kept(state, at),
+        }
     }
 
     fn let_go(&self, state: &mut State) {
@@ -97,7 +108,7 @@ impl Whole {
         let instances = self.members(state);
         let said: Vec<String> = instances
             .iter()
-            .map(|instance| format!("{}: {}", instance.server, instance.state))
+            .map(|instance| format!("{}: {}", instance.server, instance.state.unnamed()))
             .collect();
         said.join("; ")
     }
@@ -130,8 +141,9 @@ impl Dependant for Whole {
 
 impl Kept for Whole {
     fn look(self: Arc<Self>) -> bool {
+        let is_taken_over = self.take_over();
         let orders = self.step(Event::Tick);
-        let is_any = !orders.is_empty();
+        let is_any = is_taken_over || !orders.is_empty();
         self.delegate(orders);
         is_any
     }

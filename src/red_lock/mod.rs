@@ -2,6 +2,7 @@
 
 mod acquire;
 mod claim;
+mod execution;
 mod inner;
 mod keep;
 mod news;
@@ -9,6 +10,7 @@ mod order;
 mod part;
 mod report;
 mod unlock;
+mod validity;
 mod wait;
 mod whole;
 

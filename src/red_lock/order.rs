@@ -1,13 +1,12 @@
 //! What a quorum wants done, as futures that bring its answers.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
+use super::execution::{Doing, Polled};
 use super::part::{Part, Told};
 use super::whole::Whole;
 use crate::clock::Moment;
@@ -50,7 +49,7 @@ pub(super) enum Done {
 /// their answers will not come.
 pub(super) struct Orders {
     whole: Arc<Whole>,
-    under_way: FuturesUnordered<Pin<Box<dyn Future<Output = Done> + Send>>>,
+    under_way: FuturesUnordered<Polled>,
 }
 
 impl Orders {
@@ -64,14 +63,28 @@ impl Orders {
     }
 
     pub(super) fn give(&mut self, orders: Vec<Order>) {
-        for order in orders {
-            self.under_way.push(execute(self.whole.clone(), order));
+        if orders.is_empty() {
+            return;
         }
+        let mut asked = Vec::with_capacity(orders.len());
+        for order in orders {
+            let is_question = matches!(order, Order::Ask { .. });
+            let polled = Polled::new(&self.whole, order);
+            if is_question {
+                asked.push(polled.execution());
+            }
+            self.under_way.push(polled);
+        }
+        self.whole.watch_over(asked);
     }
 
     /// The next one that is done; `None` if none is under way.
     pub(super) async fn next(&mut self) -> Option<Done> {
-        self.under_way.next().await
+        loop {
+            if let Some(done) = self.under_way.next().await? {
+                return Some(done);
+            }
+        }
     }
 
     /// Sends what was not sent yet, and waits for nothing: what the caller sends next comes after it.
@@ -90,6 +103,7 @@ impl Orders {
         while let Some(done) = self.next().await {
             self.follow(done);
         }
+        self.whole.watch_over(Vec::new());
     }
 
     fn follow(&mut self, done: Done) {
@@ -104,12 +118,14 @@ impl Orders {
         }
     }
 
-    /// Leaves what is under way to the runtime of the caller, who has what it wanted. Whatever a
-    /// runtime that ends drops of it, the background undoes.
+    /// Finishes what is under way behind the caller, who has what it wanted. The runtime of the caller
+    /// does it where that goes on; the background takes over what it leaves, and undoes what it drops.
     pub(super) fn finish_behind(self) {
         if self.under_way.is_empty() {
             return;
         }
+        let left = self.under_way.iter();
+        self.whole.watch_over(left.map(Polled::execution).collect());
         #[expect(
             clippy::disallowed_methods,
             reason = "each order ends by itself, within its time"
@@ -126,32 +142,41 @@ impl Whole {
             let Order::Ask { member, .. } = &order else {
                 continue;
             };
-            let asked = self.lock.parts()[*member].core().clone();
-            let (whole, done) = (self.clone(), execute(self.clone(), order));
-            let mut work: Work = Box::pin(async move {
-                if let Done::Answered {
-                    member,
-                    round,
-                    told,
-                } = done.await
-                {
-                    let orders = whole.take_in(member, round, told);
-                    whole.delegate(orders);
-                }
-            });
-            // Of a client that was shut down, any other tells so.
-            let others = self.lock.parts().iter().map(Part::core);
-            for core in std::iter::once(&asked).chain(others) {
-                match core.upkeep.run(work) {
-                    Ok(()) => break,
-                    Err(back) => work = back,
-                }
+            let (whole, member) = (self.clone(), *member);
+            let done = execute(self.clone(), order);
+            self.run(
+                member,
+                Box::pin(async move { whole.follow_behind(done.await) }),
+            );
+        }
+    }
+
+    /// Has the thread of an instance's client do this, or that of any other if that one has ended.
+    pub(super) fn run(&self, member: usize, mut work: Work) {
+        let asked = self.lock.parts()[member].core();
+        let others = self.lock.parts().iter().map(Part::core);
+        for core in std::iter::once(asked).chain(others) {
+            match core.upkeep.run(work) {
+                Ok(()) => return,
+                Err(back) => work = back,
             }
+        }
+    }
+
+    pub(super) fn follow_behind(self: &Arc<Self>, done: Done) {
+        if let Done::Answered {
+            member,
+            round,
+            told,
+        } = done
+        {
+            let orders = self.take_in(member, round, told);
+            self.delegate(orders);
         }
     }
 }
 
-fn execute(whole: Arc<Whole>, order: Order) -> Pin<Box<dyn Future<Output = Done> + Send>> {
+pub(super) fn execute(whole: Arc<Whole>, order: Order) -> Doing {
     match order {
         Order::GiveBack(member, claim) => {
             Box::pin(async move { Done::GivenBack(member, claim.unlock().await) })

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use super::whole::{State, Whole};
 use crate::error::{Error, Instance, InstanceState, Lost, LostFacts, LostReason};
-use crate::quorum::{Event, Outcome, Phase};
+use crate::quorum::{Outcome, Phase};
 
 impl Whole {
     /// How it was lost; `None` while it may be believed in. What is said stays true.
     pub(super) fn loss(self: &Arc<Self>) -> Option<Lost> {
         let mut state = self.state();
-        let orders = self.step_in(&mut state, Event::Look);
+        let orders = self.look_in(&mut state);
         let lost = self.loss_in(&state);
         drop(state);
-        self.discard(orders);
+        self.delegate(orders);
         lost
     }
 

@@ -10,12 +10,13 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::Inner;
+use super::execution::Execution;
 use super::news::{Locked, News};
 use super::order::{Order, Question};
 use super::part::{Taking, Told};
 use crate::clock::{Clock, Moment};
-use crate::error::{Error, LostReason};
-use crate::hold::{Phase as HoldPhase, Terms};
+use crate::error::Error;
+use crate::hold::Terms;
 use crate::owner::Owner;
 use crate::quorum::{Action, Actions, Answer, Event, Phase, Quorum, Rules};
 use crate::session::{Claim, Turn};
@@ -38,7 +39,7 @@ pub(super) struct Whole {
 
 pub(super) struct State {
     pub(super) quorum: Quorum,
-    claims: SmallVec<[Option<Claim>; 5]>,
+    pub(super) claims: SmallVec<[Option<Claim>; 5]>,
     /// Why an instance could not be had when it was last asked.
     pub(super) causes: SmallVec<[Option<Error>; 5]>,
     /// Living claims: guards and forgotten ones.
@@ -49,6 +50,8 @@ pub(super) struct State {
     pub(super) forgotten: Vec<bool>,
     /// Orders whose answers nobody will bring.
     pub(super) dropped: Vec<(usize, u32)>,
+    /// What callers poll, and when the background looks whether they still do.
+    pub(super) under_way: Vec<(Moment, Weak<Execution>)>,
     /// The client whose thread looks after it, and where it stands there.
     pub(super) keeper: usize,
     pub(super) turn: Option<Turn>,
@@ -92,6 +95,7 @@ impl Whole {
                 watched: 0,
                 forgotten: Vec::new(),
                 dropped: Vec::new(),
+                under_way: Vec::new(),
                 keeper: 0,
                 turn: None,
                 told_lost: false,
@@ -150,44 +154,6 @@ impl Whole {
         orders
     }
 
-    /// Tells the quorum of what stands on instances as far as it knows, and was lost as far as their
-    /// clients do.
-    fn tell_parts_lost(&self, state: &mut State, now: Moment, actions: &mut Actions) {
-        for member in 0..state.claims.len() {
-            let Some(claim) = state.claims[member].as_ref() else {
-                continue;
-            };
-            let reason = match claim.hold().state().phase {
-                HoldPhase::Lost(reason) => reason,
-                HoldPhase::Ended => LostReason::NotOurs,
-                HoldPhase::Pending | HoldPhase::Held | HoldPhase::Jeopardy => continue,
-            };
-            if !state.quorum.has(member) {
-                continue;
-            }
-            let event = Event::Answered {
-                member,
-                round: state.quorum.round(),
-                answer: Answer::NotOurs,
-            };
-            let was_living = state.quorum.is_living();
-            actions.extend(state.quorum.step(event, now));
-            if was_living {
-                state.quorum.lost_because(reason);
-            }
-        }
-    }
-
-    /// It may be acted on now.
-    pub(super) fn is_valid(&self) -> bool {
-        self.see(|state, now| {
-            let is_left = |claim: &&Claim| claim.hold().state().is_valid(now);
-            let left = state.claims.iter().flatten().filter(is_left).count();
-            // Whoever extended it lately is still there, unless its client knows better.
-            state.quorum.is_valid(now) && left >= state.quorum.rules().need
-        })
-    }
-
     /// Tells the quorum what an instance answered.
     pub(super) fn take_in(self: &Arc<Self>, member: usize, round: u32, told: Told) -> Vec<Order> {
         if let Some(claim) = &told.claim {
@@ -195,8 +161,14 @@ impl Whole {
             claim.hold().add_dependant(self.me.clone());
         }
         let mut state = self.state();
-        if told.claim.is_some() {
+        let is_last = state.quorum.is_of_last_take(member, round);
+        let mut given_back = None;
+        if is_last && told.claim.is_some() {
             state.claims[member] = told.claim;
+        } else if let Some(claim) = told.claim {
+            // The quorum gave this request up, and what is kept there is a later one's.
+            claim.hold().remove_dependant(self.me.as_ptr().cast());
+            given_back = Some(Order::GiveBack(member, claim));
         }
         if told.cause.is_some() {
             state.causes[member] = told.cause;
@@ -207,6 +179,7 @@ impl Whole {
             answer: told.answer,
         };
         let mut orders = self.step_in(&mut state, event);
+        orders.extend(given_back);
         if !state.quorum.has(member) {
             orders.extend(self.give_up(&mut state, member));
         }
@@ -232,8 +205,12 @@ impl Whole {
     /// One claim more. False if it is not held any more.
     pub(super) fn claim_again(self: &Arc<Self>, terms: &Terms) -> bool {
         let mut state = self.state();
+        let orders = self.look_in(&mut state);
         let now = self.clock.now();
-        if !state.quorum.is_valid(now) || state.count == 0 {
+        let is_valid = state.quorum.is_valid(now) || mutant!("red_lock_reentry_on_lost");
+        if !is_valid || state.count == 0 {
+            drop(state);
+            self.delegate(orders);
             return false;
         }
         state.count += 1;
@@ -245,6 +222,8 @@ impl Whole {
             state.quorum.bound(now + bound);
         }
         self.follow(&mut state);
+        drop(state);
+        self.delegate(orders);
         true
     }
 
@@ -264,20 +243,15 @@ impl Whole {
         upkeep.know_no_more(self.owner, &self.lock.id, &known);
     }
 
-    /// Carries nothing of it out: what is to be given back goes to the background, and for what is to
-    /// be asked no answer will come.
-    pub(super) fn discard(self: &Arc<Self>, orders: Vec<Order>) {
-        for order in orders {
-            if let Order::Ask { member, round, .. } = order {
-                self.note_dropped(member, round);
-            }
-        }
-    }
-
     /// Nobody will bring the answer to this order.
     pub(super) fn note_dropped(self: &Arc<Self>, member: usize, round: u32) {
         let mut state = self.state();
         state.dropped.push((member, round));
+        let began = state.quorum.began();
+        state.causes[member] = Some(match self.lock.parts()[member].core().open() {
+            Ok(()) => Error::timeout(self.clock.now().since(began)),
+            Err(closed) => closed,
+        });
         if state.quorum.is_living() {
             self.be_kept(&mut state, self.clock.now());
         }

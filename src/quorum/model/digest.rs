@@ -10,6 +10,7 @@ use super::client::{Client, is_over};
 use super::instance::{Holder, Id, Instance, Message, Register};
 use super::world::World;
 use crate::quorum::Quorum;
+use crate::quorum::member::{Member, Stand};
 
 /// A state of the core, and its digests, which are asked for much more often than they change.
 #[derive(Debug, PartialEq)]
@@ -24,7 +25,7 @@ impl Core {
         let mut members = [0; 4];
         for (index, member) in quorum.members.iter().enumerate() {
             if !is_over(&quorum) {
-                members[index] = digest(member);
+                members[index] = self::member(member, quorum.round());
             }
         }
         let Quorum {
@@ -189,6 +190,26 @@ fn client(client: &Client) -> u64 {
     mixer.write_u64(u64::from(*won));
     mixer.write_u64(u64::from(*floor) * 256 + u64::from(*token));
     mixer.finish()
+}
+
+/// What is known of one instance, without what nothing follows from any more: when it was last asked,
+/// and what is only told.
+fn member(member: &Member, round: u32) -> u64 {
+    let Member {
+        stand,
+        until,
+        asked_until,
+        taken_in,
+        asked_in,
+        answered_in,
+        acked_in,
+        register,
+        outcome: _,
+    } = member;
+    let counts = matches!(stand, Stand::Held | Stand::Asked);
+    let until = counts.then_some(until);
+    let rounds = [asked_in, answered_in, acked_in].map(|it| *it == round);
+    digest(&(stand, until, asked_until, taken_in, rounds, register))
 }
 
 fn digest(value: &impl Hash) -> u64 {

@@ -12,6 +12,8 @@
 //!   that lost it, and its margin is not larger than the truth: so nobody gives back what is another's;
 //! - it wants to be woken before its deadline, is told then that it is lost, or whenever later it
 //!   wakes, and nothing that comes late revives it;
+//! - no instance is asked for longer than its time;
+//! - whoever believes in it knows of as many instances as are needed that have it;
 //! - tokens are unique, and larger than all that were shown before their acquisition began;
 //! - what an acquisition leaves behind is on its way to be given back, wherever it may stand.
 //!
@@ -38,7 +40,7 @@ use reached::{ALL, Sight};
 use setting::Setting;
 
 /// Far above what any setting takes: one that comes near has grown out of hand.
-const MOST: usize = 4_000_000;
+const MOST: usize = 8_000_000;
 
 #[test]
 fn no_order_of_events_breaks_a_promise() {

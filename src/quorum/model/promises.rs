@@ -1,10 +1,14 @@
 //! What has to hold in every state.
 
+use std::time::Duration;
+
 use super::instance::{Body, Holder};
 use super::reached::Sight;
-use super::setting::Setting;
+use super::setting::{LEASE, Setting};
 use super::world::World;
 use crate::clock::Moment;
+use crate::lease;
+use crate::quorum::member::{Member, Stand};
 use crate::quorum::{Event, Quorum};
 
 impl World {
@@ -17,6 +21,10 @@ impl World {
             Some("too few instances keep it")
         } else if !self.tells_what_is_lost(setting) {
             Some("nobody is told that it is lost")
+        } else if self.asks_for_too_long(setting) {
+            Some("an instance is asked for longer than its time")
+        } else if self.hides_what_it_knows() {
+            Some("too few instances have it, and nobody is told")
         } else if self.revived {
             Some("what was over is not")
         } else if self.out_of_order {
@@ -66,6 +74,32 @@ impl World {
         })
     }
 
+    /// Told the time when every answer is late, a holder has no request of an earlier round under way;
+    /// and it wants to be told so.
+    fn asks_for_too_long(&self, setting: &Setting) -> bool {
+        let late = setting.moment(self.ticks) + LONGEST_ANSWER;
+        let mut living = self.clients.iter().filter_map(|it| it.quorum());
+        living.any(|quorum| {
+            let is_asked = |member: &Member| member.stand == Stand::Asked;
+            if !quorum.is_living() || !quorum.members.iter().any(is_asked) {
+                return false;
+            }
+            let mut told = quorum.clone();
+            told.step(Event::Tick, late);
+            let is_old = |it: &Member| is_asked(it) && it.until < lease::deadline(late, LEASE);
+            quorum.wake_at() > late || (told.is_living() && told.members.iter().any(is_old))
+        })
+    }
+
+    /// A holder knows of too few instances that have it.
+    fn hides_what_it_knows(&self) -> bool {
+        let mut living = self.clients.iter().filter_map(|it| it.quorum());
+        living.any(|quorum| {
+            let held = quorum.members.iter().filter(|it| it.stand == Stand::Held);
+            quorum.is_living() && held.count() < quorum.rules().need
+        })
+    }
+
     /// On so many instances an acquisition stands that is over, and of which all is known, with no
     /// release that is coming. One that is twice taken, or taken and told that it failed, may stand
     /// until its lease is over.
@@ -104,6 +138,10 @@ impl World {
         self.shown |= shown;
     }
 }
+
+/// Three times what an instance has to answer in: its time, and as much again for the background to
+/// find out that no caller is left.
+const LONGEST_ANSWER: Duration = Duration::from_millis(1500);
 
 impl Quorum {
     /// It lives on when it is told the time.

@@ -12,12 +12,32 @@ impl World {
             if self.clients[index].quorum().is_some_and(is_over) {
                 self.hear_the_rest(setting, index);
             }
+            self.hear_of_the_last_only(index);
         }
         for (index, instance) in self.instances.iter_mut().enumerate() {
             instance.forget_what_is_idle(|id| {
                 let client = &self.clients[usize::from(id.client)];
                 client.id(id.client.into(), index) == id && client.quorum().is_some_and(is_over)
             });
+        }
+    }
+
+    /// The core takes no notice of what is said of an instance's acquisition that is not the last.
+    fn hear_of_the_last_only(&mut self, client: usize) {
+        for member in 0..self.instances.len() {
+            let id = self.clients[client].id(client, member);
+            let messages = self.instances[member].messages;
+            for &message in messages.all() {
+                if !message.heard || !message.is_of(client) || message.id == id {
+                    continue;
+                }
+                let messages = &mut self.instances[member].messages;
+                messages.remove(message);
+                if message.is_request() {
+                    let heard = false;
+                    messages.add(Message { heard, ..message });
+                }
+            }
         }
     }
 

@@ -27,8 +27,15 @@ impl Attempt {
             return Some(Answer::Quarantined(left));
         }
         let id = means.world.fresh_id(means.client);
-        self.members[index] = Member::taking(id);
         let lease = self.quorum.lease();
+        self.members[index] = Member {
+            left: means.world.leaves(),
+            gives_up: means.now() + 3 * Rules::patience(lease),
+            ..Member::taking(id)
+        };
+        if self.members[index].left {
+            means.world.seen.saw(Sight::Left);
+        }
         let take = Command::Take {
             id,
             lease,
@@ -62,6 +69,7 @@ impl Attempt {
             round,
             id: member.id,
             takes,
+            left: takes && member.left,
             since_ms: lane.since_ms,
             late_until: is_patient.then_some(member.ends),
             ends: member.ends,
@@ -72,6 +80,15 @@ impl Attempt {
 
     pub(super) fn release(&mut self, index: usize, means: &mut Means<'_, '_>) {
         // Where a `Take` is under way, the core says so again when it is answered.
+        let member = &mut self.members[index];
+        if member.id != 0 && member.taking && member.left {
+            // No caller is left to bring the answer, so the background undoes what it did.
+            member.taking = false;
+            means.lanes[index].withdraw(member.id);
+            if self.quorum.is_living() {
+                means.world.seen.saw(Sight::GivenUp);
+            }
+        }
         let member = &self.members[index];
         if member.id != 0 && !member.taking {
             self.give_back(index, means);

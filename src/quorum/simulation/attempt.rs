@@ -47,6 +47,10 @@ pub(super) struct Member {
     /// The acquisition that is under way or stands there; 0 if there is none.
     pub(super) id: Id,
     pub(super) taking: bool,
+    /// The caller of the request under way has stopped.
+    pub(super) left: bool,
+    /// By then the core gives up the request under way.
+    pub(super) gives_up: Moment,
     /// When its lease is over.
     pub(super) ends: Moment,
 }
@@ -56,6 +60,8 @@ impl Member {
         Self {
             id,
             taking: id != 0,
+            left: false,
+            gives_up: Moment::NEVER,
             ends: Moment(0),
         }
     }

@@ -108,12 +108,13 @@ fn faults(chance: &mut Chance, lease_ms: u64) -> Faults {
         let most = chance.one_of(&[0, most / 4, most]);
         chance.within(0, most)
     };
-    let (slow, doubled, dropped) = (often(25), often(25), often(15));
+    let (slow, doubled, dropped, left) = (often(25), often(25), often(15), often(15));
     Faults {
         slow,
         slow_ms: chance.one_of(&[20, lease_ms / 3, lease_ms, 2 * lease_ms]),
         doubled,
         dropped,
+        left,
     }
 }
 

@@ -46,6 +46,13 @@ enum What {
     },
 }
 
+impl What {
+    /// Its caller has stopped.
+    fn is_left(&self) -> bool {
+        matches!(self, Self::Ask(ask) if ask.left)
+    }
+}
+
 /// Something that a quorum wants to be answered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ask {
@@ -53,6 +60,8 @@ pub(super) struct Ask {
     pub(super) round: u32,
     pub(super) id: Id,
     pub(super) takes: bool,
+    /// Its caller has stopped: the answer is not heard, nor its absence.
+    pub(super) left: bool,
     /// What was written up to then is not trusted.
     pub(super) since_ms: Option<u64>,
     /// Its answer is waited for up to then, though the others go on without it.
@@ -98,6 +107,12 @@ impl Lane {
         self.call(what, Command::Release { id }, pause, world);
     }
 
+    /// Forgets a request whose caller has stopped.
+    pub(super) fn withdraw(&mut self, id: Id) {
+        let is_it = |call: &Call| matches!(call.what, What::Ask(ask) if ask.takes && ask.id == id);
+        self.calls.retain(|call| !is_it(call));
+    }
+
     fn call(&mut self, what: What, command: Command, limit: Duration, world: &mut World<'_>) {
         self.serial += 1;
         let serial = self.serial;
@@ -106,7 +121,9 @@ impl Lane {
             what,
             command,
         });
-        self.wait(serial, limit, world);
+        if !what.is_left() {
+            self.wait(serial, limit, world);
+        }
         if matches!(what, What::Hello) || self.is_connected() {
             self.send(serial, command, world);
         } else {
@@ -170,8 +187,8 @@ impl Lane {
                 self.meet(identity, clock_ms, world);
             }
             (What::Settle { id, .. }, _) => world.note_closed(id),
-            (What::Ask(ask), reply) => return Some((ask, reply)),
-            (What::Hello | What::Probe { .. }, _) => {}
+            (What::Ask(ask), reply) if !ask.left => return Some((ask, reply)),
+            (What::Hello | What::Probe { .. } | What::Ask(_), _) => {}
         }
         None
     }
@@ -184,7 +201,7 @@ impl Lane {
         }
         self.known = Some(identity);
         self.link = Some(identity);
-        for call in &self.calls {
+        for call in self.calls.iter().filter(|call| !call.what.is_left()) {
             world.seen.saw(Sight::SentAgain);
             self.send(call.serial, call.command, world);
         }

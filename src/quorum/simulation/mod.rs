@@ -11,6 +11,8 @@
 //! - P: after the faults every client gets it;
 //! - O: what nobody wants is given back, at once where nothing goes wrong, and never stays for longer
 //!   than a lease;
+//! - Q: no instance is asked for longer than its time, though the caller of the request has stopped;
+//! - V: whoever holds it knows of enough instances that have it, and is told at once when it does not;
 //! - where the core counts on an instance, that one has the lock, and keeps it for long enough.
 //!
 //! `LOCKDOG_SEEDS=n` runs n seeds, `LOCKDOG_SEED=n` replays one and shows what happened.

@@ -1,6 +1,7 @@
 //! Who sees all sides at once, and what must be true there.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::attempt::Attempt;
 use super::client::Client;
@@ -44,6 +45,22 @@ pub(super) fn look_at_client(
         let is_told = is_frozen || now < attempt.quorum.deadline();
         world.claim(is_told, || {
             format!("client {index} is not told at its deadline: {attempt:?}")
+        });
+        // Q: no instance is asked for longer than its time, whatever became of the caller.
+        for (known, member) in attempt.quorum.members.iter().zip(&attempt.members) {
+            let is_asked = known.stand == Stand::Asked;
+            let is_bounded = attempt.quorum.wake_at() <= member.gives_up;
+            // Timers come up to a millisecond late.
+            let is_in_time = is_frozen || now < member.gives_up + LATE;
+            world.claim(!is_asked || (is_bounded && is_in_time), || {
+                format!("client {index} asks an instance for too long: {attempt:?}")
+            });
+        }
+        // V: whoever is valid is so by what it knows itself.
+        let held = attempt.quorum.members.iter();
+        let held = held.filter(|known| known.stand == Stand::Held).count();
+        world.claim(held >= need, || {
+            format!("client {index} knows that too few have it, and does not say so: {attempt:?}")
         });
         let deadline = attempt.quorum.deadline();
         let is_proved = deadline <= attempt.proved || attempt.rounds.prove(deadline, need);
@@ -209,6 +226,7 @@ pub(super) fn look_at_progress(clients: &[Client<'_>], world: &mut World<'_>) {
     }
 }
 
+const LATE: Duration = Duration::from_millis(2);
 /// How often the sweeper looks.
 pub(super) const SWEEP_MS: u64 = 50;
 /// So many looks in a row.

@@ -33,6 +33,8 @@ pub(super) struct Faults {
     pub(super) slow_ms: u64,
     pub(super) doubled: u64,
     pub(super) dropped: u64,
+    /// Requests to acquire whose caller stops: it waits for no answer any more, and says so to no one.
+    pub(super) left: u64,
 }
 
 /// A clock: what it shows at the beginning, and its parts per million of the true rate.
@@ -202,6 +204,7 @@ impl Plan {
         add(&|plan| plan.network.slow = 0);
         add(&|plan| plan.network.doubled = 0);
         add(&|plan| plan.network.dropped = 0);
+        add(&|plan| plan.network.left = 0);
         plans
     }
 }

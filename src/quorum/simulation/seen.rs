@@ -25,6 +25,9 @@ sights! {
     /// Commands sent again on a new connection, whose first sending may have arrived.
     SentAgain,
     Suspect,
+    /// A request to acquire whose caller stopped, and one of them that the core gave up.
+    Left,
+    GivenUp,
     Grant,
     /// A round was lost, and some of the instances had been had.
     Collision,

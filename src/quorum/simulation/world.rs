@@ -233,6 +233,11 @@ impl<'a> World<'a> {
         self.at(at, event);
     }
 
+    /// The caller of a request to acquire stops before the answer.
+    pub(super) fn leaves(&mut self) -> bool {
+        self.faults.left > 0 && self.chance.percent(self.faults.left)
+    }
+
     fn drops(&mut self) -> bool {
         self.faults.dropped > 0 && self.chance.percent(self.faults.dropped)
     }

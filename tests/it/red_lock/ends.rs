@@ -186,3 +186,41 @@ fn is_away(instance: &Instance) -> bool {
         InstanceState::Unreachable { .. } | InstanceState::Late
     )
 }
+
+#[tokio::test]
+async fn a_loss_that_is_known_is_told_by_every_answer_at_once() {
+    let servers = Servers::start(3).await;
+    let clients = servers.clients().await;
+    let lock = lock_of(&clients, "l");
+    servers.all[2].pause();
+    // So long that neither its end nor an extension tells.
+    let guard = lock.lock().lease(ms(60_000)).await.unwrap();
+    let work = lock.with(async |held| {
+        let forced = clients[0].lock("l").force_unlock().await;
+        assert!(forced.unwrap(), "it was held there");
+        assert!(!held.is_valid(), "one of two servers is no quorum");
+        assert_eq!(held.verdict(), Verdict::Lost(LostReason::Forced));
+        std::future::pending::<()>().await;
+    });
+    let ended = tokio::time::timeout(SOON, work).await;
+    let ended = ended.expect("the work is cancelled").unwrap_err();
+    assert!(matches!(ended, Error::Lost(_)), "{ended}");
+    assert!(!guard.is_valid());
+    assert_eq!(guard.verdict(), Verdict::Lost(LostReason::Forced));
+    assert!(guard.lost_token().is_cancelled());
+    let lost = tokio::time::timeout(SOON, guard.lost()).await;
+    assert_eq!(lost.expect("it is told").reason(), LostReason::Forced);
+    for nested in [lock.try_lock().await, lock.lock().await.map(Some)] {
+        let error = nested.expect_err("a nested call grants nothing");
+        assert!(matches!(error, Error::Lost(_)), "{error}");
+    }
+    assert!(!lock.is_held());
+    // A server that answers again revives nothing.
+    servers.all[2].resume();
+    tokio::time::sleep(ms(300)).await;
+    assert!(!guard.is_valid());
+    drop(guard);
+    servers.assert_counts("l", [0; 3]).await;
+    let next = lock.try_lock().wait(SOON).await.unwrap();
+    next.expect("it is free").unlock().await.unwrap();
+}

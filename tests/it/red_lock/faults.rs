@@ -17,6 +17,7 @@ mod refusals;
 mod restarted;
 mod slow;
 mod stand;
+mod stopped;
 mod story;
 
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! What is logged of a lock of many instances.
 
-use lockdog::{Client, Owner};
+use lockdog::{Client, Error, InstanceState, Owner};
 use tracing::Level;
 
-use super::{SOON, Servers, has, lock_of, ms};
+use super::{SOON, Servers, has, lock_of, ms, states};
 use crate::support::{Data, Logs, RedisServer, eventually, logs};
 
 #[test]
@@ -155,6 +155,58 @@ fn a_quorum_in_danger_and_one_that_is_lost_are_told_with_each_instance() {
                 .iter()
                 .filter(|line| line.text.contains("in jeopardy"));
             assert_eq!(dangers.count(), 2);
+        },
+    );
+}
+
+#[test]
+fn no_line_at_info_or_above_names_the_lock_that_an_instance_lost() {
+    logs::alone(
+        "red_lock::logs::no_line_at_info_or_above_names_the_lock_that_an_instance_lost",
+        async {
+            let logs = Logs::of_this_process();
+            let servers = Servers::start(3).await;
+            let settings =
+                |it: lockdog::ClientBuilder| it.watchdog_lease(ms(3_000)).command_timeout(ms(300));
+            let clients = servers.clients_with(settings).await;
+            let lock = lock_of(&clients, PERSONAL);
+            let owner = Owner::new();
+            let guard = lock.lock().owner(&owner).await.unwrap();
+            has(&guard, 3).await;
+            // The same owner's own lock there, whose guard outlives it.
+            let own = clients[0].lock(PERSONAL).lock().owner(&owner);
+            let own = own.await.unwrap();
+            servers.views[0].cmd(&["DEL", PERSONAL]).await;
+            let is_refused = |state: &InstanceState| {
+                matches!(
+                    state,
+                    InstanceState::Unreachable {
+                        cause: Error::Lost(_)
+                    }
+                )
+            };
+            eventually(SOON, "the instance refuses", async || {
+                states(&guard).iter().any(is_refused)
+            })
+            .await;
+            servers.all[1].pause();
+            servers.all[2].pause();
+            let tells = |part: &str| {
+                let loud = logs.at_least(Level::INFO);
+                let mut told = loud.into_iter().filter(|line| line.text.contains(part));
+                told.any(|line| line.text.contains("unreachable, the lock was lost"))
+            };
+            eventually(SOON, "the danger is told", async || {
+                tells("quorum in jeopardy")
+            })
+            .await;
+            eventually(SOON, "the loss is told", async || tells("quorum lost")).await;
+            servers.all[1].resume();
+            servers.all[2].resume();
+            drop((guard, own));
+            for line in logs.at_least(Level::INFO) {
+                assert!(!line.text.contains(PERSONAL), "{}", line.text);
+            }
         },
     );
 }

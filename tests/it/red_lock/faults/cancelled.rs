@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use lockdog::{ClientBuilder, Held, RedLock};
+use lockdog::{ClientBuilder, Error, Held, InstanceState, RedLock, Verdict};
 
 use super::is_acquire;
 use super::stand::{Stand, take};
@@ -68,6 +68,21 @@ async fn a_dropped_nested_lock_leaves_the_outer_hold_as_it_was() {
             .map(|inner| drop(inner.expect("it is ours")));
         assert!(outer.is_valid());
         assert_eq!(outer.hold_count(), 1);
+        for instance in outer.instances() {
+            let is_lost = matches!(
+                instance.state,
+                InstanceState::Unreachable {
+                    cause: Error::Closed
+                } | InstanceState::Lost
+            );
+            assert!(!is_lost, "nothing is wrong with it: {instance}");
+        }
+        // Its round is finished without it.
+        eventually(SOON / 2, "the outer hold has all", async || {
+            assert!(outer.is_valid());
+            outer.verdict() == Verdict::Held && outer.margin() == 1
+        })
+        .await;
         outer.unlock().await.unwrap();
         done
     })

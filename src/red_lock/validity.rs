@@ -1,0 +1,88 @@
+//! Whether a hold on many instances may be acted on: one truth for all who ask.
+
+use std::sync::Arc;
+
+use super::order::Order;
+use super::whole::{State, Whole};
+use crate::clock::Moment;
+use crate::error::LostReason;
+use crate::hold::Phase;
+use crate::quorum::{Actions, Answer, Event};
+use crate::session::Claim;
+
+impl Whole {
+    /// Tells the quorum of what stands on instances as far as it knows, and was lost as far as their
+    /// clients do.
+    pub(super) fn tell_parts_lost(&self, state: &mut State, now: Moment, actions: &mut Actions) {
+        for member in 0..state.claims.len() {
+            let Some(claim) = state.claims[member].as_ref() else {
+                continue;
+            };
+            let Some(reason) = lost_because(claim, now) else {
+                continue;
+            };
+            if !state.quorum.has(member) {
+                continue;
+            }
+            let event = Event::Answered {
+                member,
+                round: state.quorum.round(),
+                answer: Answer::NotOurs,
+            };
+            let was_living = state.quorum.is_living();
+            actions.extend(state.quorum.step(event, now));
+            if was_living {
+                state.quorum.lost_because(reason);
+            }
+        }
+    }
+
+    /// It may be acted on now. False from the moment on at which it is lost, and never before.
+    pub(super) fn is_valid(self: &Arc<Self>) -> bool {
+        let mut state = self.state();
+        let now = self.clock.now();
+        if state.is_sound(now) {
+            return true;
+        }
+        let orders = self.look_in(&mut state);
+        let is_valid = state.quorum.is_valid(now);
+        drop(state);
+        self.delegate(orders);
+        is_valid
+    }
+
+    /// Ends it if its time is over, or if so many instances have lost it, as far as their clients know,
+    /// that too few are left. Every answer about it begins with this, so that all agree.
+    pub(super) fn look_in(self: &Arc<Self>, state: &mut State) -> Vec<Order> {
+        state.part_lost |= state.has_lost_part(self.clock.now());
+        self.step_in(state, Event::Look)
+    }
+}
+
+impl State {
+    /// It is not over, nor is anything known that would end it.
+    fn is_sound(&self, now: Moment) -> bool {
+        let is_living = self.quorum.is_living() && now < self.quorum.told_at();
+        is_living && !self.part_lost && !self.has_lost_part(now)
+    }
+
+    /// An instance has lost it as far as its client knows, and not yet as far as the quorum does.
+    fn has_lost_part(&self, now: Moment) -> bool {
+        let mut claims = self.claims.iter().enumerate();
+        claims.any(|(member, claim)| {
+            let claim = claim.as_ref().filter(|_| self.quorum.has(member));
+            claim.is_some_and(|claim| lost_because(claim, now).is_some())
+        })
+    }
+}
+
+/// Why a client does not have its part any more; none if it has.
+fn lost_because(claim: &Claim, now: Moment) -> Option<LostReason> {
+    let state = claim.hold().state();
+    match state.phase {
+        Phase::Lost(reason) => Some(reason),
+        Phase::Ended => Some(LostReason::NotOurs),
+        Phase::Held | Phase::Jeopardy if now >= state.deadline => Some(state.deadline_reason()),
+        Phase::Pending | Phase::Held | Phase::Jeopardy => None,
+    }
+}

@@ -1,0 +1,194 @@
+//! A caller that stops: its runtime stands still, or nobody polls its future any more. That costs
+//! neither the lock nor anybody else.
+
+use std::future::IntoFuture;
+use std::time::Duration;
+
+use lockdog::{Client, Guard, InstanceState, Verdict};
+use tokio::runtime::{Builder, Runtime};
+
+use super::is_acquire;
+use super::stand::{Stand, take};
+use crate::faults::poll::poll_n_times;
+use crate::red_lock::{SOON, lock_of, ms};
+use crate::support::{Action, Gate, Proxy, eventually, named};
+
+use super::NAME;
+
+/// Longer than any test lasts, so that no lease ends what is to be given back.
+const LONG: Duration = Duration::from_secs(100);
+
+#[tokio::test]
+async fn a_runtime_that_stands_still_after_lock_costs_no_instance() {
+    let stand = Stand::proxied(3).await;
+    know_the_script(&stand).await;
+    let urls = urls(&stand);
+    let late = hold_reply(&stand.proxies[2]);
+    // Extended every two seconds.
+    let (runtime, clients, guard) = stopped(move |runtime| {
+        let clients = runtime.block_on(clients(urls, Duration::from_secs(6)));
+        let lock = lock_of(&clients, NAME);
+        let guard = runtime.block_on(lock.lock().into_future()).unwrap();
+        assert_eq!(guard.margin(), 0, "the third server has not answered");
+        (clients, guard)
+    })
+    .await;
+    late.wait_reached().await;
+    assert!(stand.is_taken(2).await, "the third server granted it");
+    late.open();
+    eventually(SOON * 3, "the third server counts", async || {
+        guard.margin() == 1
+    })
+    .await;
+    assert!(guard.is_valid());
+    assert_eq!(guard.verdict(), Verdict::Held);
+    drop(guard);
+    stand.await_taken(0).await;
+    end(runtime, clients).await;
+}
+
+#[tokio::test]
+async fn a_runtime_that_stands_still_after_a_busy_try_lock_leaves_no_instance_locked() {
+    let stand = Stand::proxied(3).await;
+    know_the_script(&stand).await;
+    for server in &stand.servers[..2] {
+        let redis = server.redis().await;
+        redis.cmd(&["HSET", NAME, "other:1.1", "1"]).await;
+    }
+    let urls = urls(&stand);
+    let late = hold_reply(&stand.proxies[2]);
+    let (runtime, clients, ()) = stopped(move |runtime| {
+        let clients = runtime.block_on(clients(urls, LONG));
+        let lock = lock_of(&clients, NAME);
+        let taken = runtime.block_on(lock.try_lock().into_future()).unwrap();
+        assert!(taken.is_none(), "two servers have it for another");
+        (clients, ())
+    })
+    .await;
+    late.wait_reached().await;
+    assert!(stand.is_taken(2).await, "the third server granted it");
+    late.open();
+    eventually(SOON * 2, "the third server has it no more", async || {
+        !stand.is_taken(2).await
+    })
+    .await;
+    end(runtime, clients).await;
+}
+
+#[tokio::test]
+async fn an_acquire_that_nobody_polls_any_more_keeps_no_one_out() {
+    let stand = Stand::proxied(3).await;
+    let mine = stand.clients_with(|it| it.watchdog_lease(LONG)).await;
+    let (mine, yours) = (lock_of(&mine, NAME), stand.direct_lock().await);
+    let evals = |args: &[String]| named("EVALSHA")(args) || named("EVAL")(args);
+    let mut left = Box::pin(mine.try_lock().into_future());
+    assert!(poll_n_times(&mut left, 1, ms(0)).await.is_none());
+    for proxy in &stand.proxies {
+        proxy.wait_for(evals, 1).await;
+    }
+    stand.await_taken(3).await;
+    let guard = take(&yours).await;
+    guard.unlock().await.unwrap();
+    // Polled again, it finds that it was given up.
+    assert!(!matches!(left.await, Ok(Some(_))));
+    let guard = take(&mine).await;
+    eventually(SOON, "it has all", async || guard.margin() == 1).await;
+    guard.unlock().await.unwrap();
+    stand.await_taken(0).await;
+}
+
+#[tokio::test]
+async fn nested_acquires_that_are_dropped_or_left_cost_a_healthy_hold_nothing() {
+    let stand = Stand::proxied(3).await;
+    let clients = stand
+        .clients_with(|it| it.watchdog_lease(Duration::from_secs(3)))
+        .await;
+    let lock = lock_of(&clients, NAME);
+    let outer = take(&lock).await;
+    eventually(SOON, "it has all", async || outer.margin() == 1).await;
+    let (mut left, mut in_jeopardy) = (Vec::new(), 0);
+    for n in 0..100 {
+        // Each needs it for longer than the one before, so that every instance is asked.
+        let lease = Duration::from_secs(10) + ms(50) * n;
+        let mut inner = Box::pin(lock.lock().lease(lease).into_future());
+        assert!(poll_n_times(&mut inner, 1, ms(0)).await.is_none());
+        tokio::time::sleep(ms(30)).await;
+        if n % 10 == 0 {
+            left.push(inner);
+        } else {
+            drop(inner);
+        }
+        in_jeopardy += usize::from(outer.verdict() == Verdict::Jeopardy);
+        assert_healthy(&outer);
+    }
+    // A busy machine may well answer too late now and then.
+    assert!(in_jeopardy < 20, "{in_jeopardy} of 100 spoiled a round");
+    // Beyond the lease and each of the longer ones.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    eventually(SOON, "it is held", async || {
+        assert_healthy(&outer);
+        outer.verdict() == Verdict::Held && outer.margin() == 1
+    })
+    .await;
+    drop(left);
+    outer.unlock().await.unwrap();
+    stand.await_taken(0).await;
+}
+
+fn assert_healthy(guard: &Guard) {
+    assert!(guard.is_valid(), "{:?}", guard.verdict());
+    for instance in guard.instances() {
+        let is_refused = matches!(
+            &instance.state,
+            InstanceState::Unreachable { cause } if matches!(cause, lockdog::Error::Closed)
+        );
+        assert!(!is_refused, "no client was shut down: {instance}");
+    }
+}
+
+/// Does work on a runtime of one thread, which stands still from then on.
+async fn stopped<T: Send + 'static>(
+    work: impl FnOnce(&Runtime) -> (Vec<Client>, T) + Send + 'static,
+) -> (Runtime, Vec<Client>, T) {
+    let work = move || {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let (clients, done) = work(&runtime);
+        (runtime, clients, done)
+    };
+    tokio::task::spawn_blocking(work).await.unwrap()
+}
+
+/// The reply that is held back shall be that of an acquire that was executed.
+async fn know_the_script(stand: &Stand) {
+    let lock = stand.direct_lock().await;
+    take(&lock).await.unlock().await.unwrap();
+    stand.await_taken(0).await;
+}
+
+async fn end(runtime: Runtime, clients: Vec<Client>) {
+    for client in clients {
+        client.shutdown().await;
+    }
+    runtime.shutdown_background();
+}
+
+fn urls(stand: &Stand) -> Vec<String> {
+    let proxies = stand.proxies.iter();
+    proxies.map(|proxy| proxy.url().to_owned()).collect()
+}
+
+async fn clients(urls: Vec<String>, lease: Duration) -> Vec<Client> {
+    let mut clients = Vec::new();
+    for url in urls {
+        let client = Client::builder().url(url).watchdog_lease(lease).build();
+        clients.push(client.await.unwrap());
+    }
+    clients
+}
+
+/// Holds back the reply to the next acquire.
+fn hold_reply(proxy: &Proxy) -> Gate {
+    let gate = Gate::new();
+    proxy.on(is_acquire, Action::HoldReply(gate.clone()));
+    gate
+}
