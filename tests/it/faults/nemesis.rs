@@ -1,19 +1,57 @@
 //! Everything at once, for some seconds.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
 use lockdog::{Client, Guard, Owner};
 
 use crate::faults::SOON;
 use crate::faults::stand::{NAME, Stand, take};
-use crate::support::{Cell, Dice, Direction};
+use crate::support::logs::{self, Recent};
+use crate::support::{Cell, Dice, Direction, Redis};
 
 /// Catalogue, last list: 1 and 2.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn exclusion_holds_under_a_nemesis_and_everybody_recovers() {
+#[test]
+fn exclusion_holds_under_a_nemesis_and_everybody_recovers() {
+    logs::alone(
+        "faults::nemesis::exclusion_holds_under_a_nemesis_and_everybody_recovers",
+        async {
+            let recent = Recent::of_this_process();
+            let seen = Seen::default();
+            let Err(failure) = AssertUnwindSafe(story(&seen)).catch_unwind().await else {
+                return;
+            };
+            println!("failed {:?} after the recording began", recent.elapsed());
+            let redis = seen.redis.lock().unwrap().clone();
+            if let Some(redis) = redis {
+                for key in redis.keys().await {
+                    let ttl = redis.pttl(&key).await;
+                    println!("key {key}: {:?} for {ttl} ms", redis.hash(&key).await);
+                }
+            }
+            let clients = seen.clients.lock().unwrap().clone();
+            for (number, client) in clients.iter().enumerate() {
+                println!("client {number}: {client:#?}");
+                println!("client {number} holds {:#?}", client.holds());
+            }
+            println!("{}", recent.lines().join("\n"));
+            resume_unwind(failure);
+        },
+    );
+}
+
+/// What is shown where the test fails.
+#[derive(Default)]
+struct Seen {
+    clients: Mutex<Vec<Client>>,
+    redis: Mutex<Option<Redis>>,
+}
+
+async fn story(seen: &Seen) {
     let lease = Duration::from_millis(1000);
     let set = move |client: lockdog::ClientBuilder| {
         client
@@ -27,6 +65,8 @@ async fn exclusion_holds_under_a_nemesis_and_everybody_recovers() {
         let builder = set(Client::builder()).url(stand.proxy.url());
         clients.push(builder.build().await.unwrap());
     }
+    *seen.clients.lock().unwrap() = clients.clone();
+    *seen.redis.lock().unwrap() = Some(stand.redis.clone());
     let run = Arc::new(Run::default());
     let mut tasks = tokio::task::JoinSet::new();
     for client in &clients {

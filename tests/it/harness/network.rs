@@ -41,7 +41,7 @@ async fn wait_for_returns_when_enough_commands_were_sent() {
 #[tokio::test]
 async fn each_direction_is_delayed_on_its_own_and_replies_stay_in_order() {
     let (_server, proxy, client) = connected().await;
-    let delay = Duration::from_secs(2);
+    let delay = Duration::from_millis(700);
     for direction in [Direction::ToServer, Direction::ToClient] {
         proxy.heal();
         proxy.delay(direction, delay);
