@@ -41,18 +41,15 @@ async fn wait_for_returns_when_enough_commands_were_sent() {
 #[tokio::test]
 async fn each_direction_is_delayed_on_its_own_and_replies_stay_in_order() {
     let (_server, proxy, client) = connected().await;
-    let delay = Duration::from_millis(700);
+    let delay = PATIENCE / 2;
     for direction in [Direction::ToServer, Direction::ToClient] {
         proxy.heal();
         proxy.delay(direction, delay);
         let before = proxy.counts().delayed;
         let (replies, took) = timed(async { tokio::join!(client.incr(), client.incr()) }).await;
         assert!(replies.0.expect("it is only late") != replies.1.expect("it is only late"));
-        // A delay is no throttle: two commands at once are late by one delay, not by two.
-        assert!(
-            took >= delay && took < 2 * delay,
-            "{direction:?} took {took:?}"
-        );
+        // A delay is no throttle: late by two delays, the second one would have been given up.
+        assert!(took >= delay, "{direction:?} took {took:?}");
         assert_eq!(proxy.counts().delayed, before + 2);
     }
 }
