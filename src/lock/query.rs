@@ -164,7 +164,7 @@ impl Lock {
         let mut sent = Sent::default();
         let answer = core
             .server
-            .call(key.key(), |_| question.clone(), time, &mut sent)
+            .call(key.key(), |_, _| question.clone(), time, &mut sent)
             .await;
         core.server.abandon_silent(&answer, &sent);
         answer.map_err(Failure::into)

@@ -214,7 +214,7 @@ async fn where_info_is_not_permitted_everything_else_works_and_it_is_said_once()
     let client = Client::connect(format!("redis://ann:p@127.0.0.1:{}", server.port())).await;
     let client = client.unwrap();
     let lock = client.lock("l");
-    let reborn = || lock.session().core().server.reborn("");
+    let reborn = || lock.session().core().server.lost_at("").seen;
     for _ in 0..3 {
         let guard = lock.lock().lease(LONG).await.unwrap();
         guard.unlock().await.unwrap();

@@ -58,7 +58,7 @@ impl Caller {
     }
 
     fn reborn(&self) -> Option<Moment> {
-        self.core.server.reborn("")
+        self.core.server.lost_at("").seen
     }
 
     /// A first acquire by this field, for a lease that outlives the test.
@@ -147,14 +147,12 @@ fn ms(milliseconds: u64) -> Duration {
 const PLAIN: Guards = Guards {
     quarantine: None,
     register: false,
-    reborn: 0,
 };
 
 /// The lock and its register.
 const FENCED: Guards = Guards {
     quarantine: None,
     register: true,
-    reborn: 0,
 };
 
 /// The lock, its register and the server's epoch.
@@ -162,7 +160,6 @@ fn wary(quarantine: Duration) -> Guards {
     Guards {
         quarantine: Some(quarantine),
         register: true,
-        reborn: 0,
     }
 }
 

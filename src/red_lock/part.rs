@@ -12,7 +12,7 @@ use crate::key::LockKey;
 use crate::owner::Owner;
 use crate::quorum::{Answer, Register, quarantine};
 use crate::script::{self, Guards, Marked, Renewed};
-use crate::server::{Allotted, Failure, Sent};
+use crate::server::{Allotted, Failure, Loss, Sent};
 use crate::session::{Acquiring, Attempt, Claim, Core, Session};
 
 /// A lock that is an instance of a bigger one.
@@ -96,9 +96,9 @@ impl Part {
                     .quarantine_on_server
                     .then(|| quarantine::period(taking.max_lease)),
                 register: taking.is_fenced,
-                reborn: core.server.reborn_since(self.key.key()),
             };
-            if let Some(left) = self.quarantined(taking) {
+            let lost = core.server.lost_at(self.key.key());
+            if let Some(left) = self.quarantined(lost, taking) {
                 return Ok(Told::from(Answer::Quarantined(left)));
             }
             let (now, until) = (core.clock.now(), taking.until);
@@ -126,19 +126,33 @@ impl Part {
             let looked = acquiring
                 .attempt_as_member(&taking.terms, guards, now, until)
                 .await?;
+            if let Some(left) = looked.quarantined {
+                return Ok(Told::from(Answer::Quarantined(left)));
+            }
+            let lost = if matches!(looked.attempt, Attempt::Granted(_)) {
+                // By the server that answered, which may be another than at the first look.
+                match core
+                    .server
+                    .judge(self.key.key(), acquiring.sent(), until)
+                    .await
+                {
+                    Ok(lost) => lost,
+                    // It is given back, and asked for again.
+                    Err(failure) => return Ok(Told::failed(failure.into())),
+                }
+            } else {
+                let on = acquiring.sent().on.as_ref();
+                on.map_or(lost, |on| core.server.lost(self.key.key(), on))
+            };
             let register = looked.register.map(|register| Register {
                 value: register.value,
                 time: register.time,
                 // Asked as one that it is no more, it said nothing that counts.
-                reborn: register.fresh || core.server.reborn_since(self.key.key()) != guards.reborn,
+                reborn: register.fresh || lost.since != looked.asked_since,
             });
-            if let Some(left) = looked.quarantined {
-                return Ok(Told::from(Answer::Quarantined(left)));
-            }
             match looked.attempt {
-                // The connection may be another than at the first look.
                 Attempt::Granted(claim) => {
-                    return Ok(match self.quarantined(taking) {
+                    return Ok(match self.quarantined(lost, taking) {
                         Some(left) => Told::from(Answer::Quarantined(left)),
                         None => Told {
                             answer: Answer::Taken(register),
@@ -147,7 +161,14 @@ impl Part {
                         },
                     });
                 }
-                Attempt::Busy(ttl) => return Ok(Told::from(Answer::Busy(ttl, register))),
+                Attempt::Busy(ttl) => {
+                    let register = register.map(|register| Register {
+                        // Whether it moved with all that is in it is not known here.
+                        reborn: register.reborn || acquiring.sent().moved,
+                        ..register
+                    });
+                    return Ok(Told::from(Answer::Busy(ttl, register)));
+                }
                 Attempt::Lost(lost) => return Err(Error::Lost(lost)),
                 // Freed by force before the grant was read.
                 Attempt::Ended if core.clock.now() < until => core.open()?,
@@ -277,13 +298,8 @@ impl Part {
     }
 
     /// How long the instance does not count, because it may have lost its data.
-    fn quarantined(&self, taking: &Taking) -> Option<Duration> {
-        let core = self.core();
-        quarantine::left(
-            core.server.reborn(self.key.key()),
-            taking.max_lease,
-            core.clock.now(),
-        )
+    fn quarantined(&self, lost: Loss, taking: &Taking) -> Option<Duration> {
+        quarantine::left(lost.seen, taking.max_lease, self.core().clock.now())
     }
 
     /// Asks it nothing more until it has answered a probe, if it did not answer.

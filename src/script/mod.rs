@@ -91,7 +91,7 @@ impl Call<'_> {
         sent: &mut Sent,
     ) -> Result<Value, Failure> {
         let key = self.keys.first().copied().unwrap_or_default();
-        let script = |whole| self.command(whole);
+        let script = |whole, _: &Connection| self.command(whole);
         server.call(key, script, time, sent).await
     }
 

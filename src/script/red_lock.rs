@@ -1,6 +1,7 @@
 //! What a member of a quorum does beside the plain lock's transitions.
 
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::{FromRedisValue, Value};
@@ -8,7 +9,7 @@ use redis::{FromRedisValue, Value};
 use super::{Acquired, Arg, Call, Script, unexpected};
 use crate::key::LockKey;
 use crate::lease;
-use crate::server::{Allotted, Failure, Sent, Server};
+use crate::server::{Allotted, Connection, Failure, Sent, Server};
 
 /// What an acquire looks at beside the lock.
 #[derive(Clone, Copy, Debug, Default)]
@@ -17,9 +18,6 @@ pub(crate) struct Guards {
     pub(crate) quarantine: Option<Duration>,
     /// The register of the fencing tokens.
     pub(crate) register: bool,
-    /// Since when its data may have been lost, as far as this client knows, by the server's clock in
-    /// milliseconds: what was written before is out of date, perhaps.
-    pub(crate) reborn: u64,
 }
 
 impl Guards {
@@ -38,6 +36,9 @@ pub(crate) struct Taken {
     pub(crate) quarantined: Option<Duration>,
     /// Whoever has the lock; `None` in quarantine too.
     pub(crate) register: Option<Register>,
+    /// Since when the server's data may have been lost, as the server was told with the question, by
+    /// its clock in milliseconds: what was written before is out of date, perhaps.
+    pub(crate) asked_since: u64,
 }
 
 /// What one server knows of a lock's fencing tokens.
@@ -84,23 +85,27 @@ pub(crate) async fn acquire(
     let period = guards
         .quarantine
         .map_or(0, |period| lease::millis(period).max(1));
-    let call = Call {
-        script: &SCRIPT,
-        keys: &keys,
-        args: &[
+    let asked_since = AtomicU64::new(0);
+    let script = |whole, on: &Connection| {
+        // Of the server that the command goes to: a redirection leads to another one.
+        let since = server.lost(key.key(), on).since;
+        asked_since.store(since, Ordering::Relaxed);
+        let args = [
             Arg::Text(field),
             Arg::Number(target.into()),
             Arg::Number(lease::millis(lease)),
             Arg::Number(period),
             Arg::Number(guards.register.into()),
-            Arg::Number(guards.reborn),
-        ],
+            Arg::Number(since),
+        ];
+        SCRIPT.command(whole, &keys, &args)
     };
-    let answer = call.through(server, time, sent).await?;
-    taken(&answer, guards).ok_or_else(|| unexpected(&answer))
+    let answer = server.call(key.key(), script, time, sent).await?;
+    let asked_since = asked_since.load(Ordering::Relaxed);
+    taken(&answer, guards, asked_since).ok_or_else(|| unexpected(&answer))
 }
 
-fn taken(answer: &Value, guards: Guards) -> Option<Taken> {
+fn taken(answer: &Value, guards: Guards, asked_since: u64) -> Option<Taken> {
     let Value::Array(parts) = answer else {
         return None;
     };
@@ -138,6 +143,7 @@ fn taken(answer: &Value, guards: Guards) -> Option<Taken> {
         acquired,
         quarantined,
         register,
+        asked_since,
     })
 }
 

@@ -146,7 +146,7 @@ impl Connection {
     }
 
     /// Learns who the server is.
-    async fn look(&self, limit: Duration) -> Result<(), Failure> {
+    pub(super) async fn look(&self, limit: Duration) -> Result<(), Failure> {
         // Servers before 7.0 take one section at a time.
         let [server, replication] = ["server", "replication"].map(|section| {
             let mut info = redis::cmd("INFO");
@@ -161,7 +161,7 @@ impl Connection {
     /// Sends one command and waits for its answer, `limit` at most.
     ///
     /// Where the server may have become another meanwhile, that is known when the answer is given:
-    /// see [`Server::reborn`](super::Server::reborn).
+    /// see [`Server::judge`](super::Server::judge).
     ///
     /// # Cancel safety
     ///
@@ -209,6 +209,11 @@ impl Connection {
         }
     }
 
+    /// Of the server that it leads to.
+    pub(super) fn identity(&self) -> &Identity {
+        &self.inner.identity
+    }
+
     /// Whether both lead to one start of one server, as far as is known.
     pub(super) fn leads_where(&self, other: &Self) -> bool {
         let (own, others) = (&self.inner, &other.inner);
@@ -232,7 +237,7 @@ impl Connection {
 
     /// Learns who gave the answer that just came. Fails where that cannot be found out now, and the
     /// answer is as good as none.
-    async fn clear_up(&self, doubts: u64, limit: Duration) -> Result<(), Failure> {
+    pub(super) async fn clear_up(&self, doubts: u64, limit: Duration) -> Result<(), Failure> {
         match self.look(limit).await {
             Ok(()) => {
                 self.inner.identity.clear(doubts);

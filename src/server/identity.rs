@@ -13,6 +13,7 @@ use tokio::sync::watch;
 
 use super::ack::Followers;
 use super::failure::Failure;
+use super::loss::Loss;
 use super::wire::text;
 use crate::clock::{Clock, Moment};
 
@@ -145,9 +146,12 @@ impl Identity {
         (reborn != Moment::NEVER).then_some(reborn)
     }
 
-    /// When that was by the server's clock, in milliseconds; 0 if it never was.
-    pub(super) fn reborn_since(&self) -> u64 {
-        self.reborn_since.load(Ordering::Acquire)
+    /// What its data may lack since then.
+    pub(super) fn loss(&self) -> Loss {
+        // Written the other way round: what is seen has its moment by the server's clock.
+        let seen = self.reborn();
+        let since = self.reborn_since.load(Ordering::Acquire);
+        Loss { seen, since }
     }
 
     /// The server took over from another one: it is seen to be another at the next look, before any

@@ -10,6 +10,7 @@ mod connection;
 mod failure;
 mod health;
 mod identity;
+mod loss;
 mod node;
 mod nodes;
 mod place;
@@ -36,6 +37,7 @@ pub(crate) use address::Address;
 pub(crate) use connection::Connection;
 pub(crate) use failure::Failure;
 use failure::Remedy;
+pub(crate) use loss::Loss;
 pub(crate) use node::Node;
 use nodes::Nodes;
 pub(crate) use place::Place;
@@ -73,6 +75,8 @@ pub(crate) struct Sent {
     pub(crate) unanswered: bool,
     /// An earlier sending is without an answer, though the last one has one.
     pub(crate) repeated: bool,
+    /// Another server named the one that the last sending went to (`MOVED`), not the map of slots.
+    pub(crate) moved: bool,
 }
 
 impl Sent {
@@ -85,7 +89,8 @@ impl Sent {
 
 impl Server {
     /// Sends a script on the callers' connection until it is answered, cannot succeed, or `until`
-    /// has come; an answer of a passing state is waited out.
+    /// has come; an answer of a passing state is waited out. `script` makes the command for the
+    /// connection that it goes out on, with its whole text or by its digest.
     ///
     /// # Cancel safety
     ///
@@ -93,7 +98,7 @@ impl Server {
     pub(crate) async fn call(
         &self,
         key: &str,
-        script: impl Fn(bool) -> Cmd,
+        script: impl Fn(bool, &Connection) -> Cmd,
         time: Allotted,
         sent: &mut Sent,
     ) -> Result<Value, Failure> {
@@ -107,12 +112,15 @@ impl Server {
             let limit = self.limit(now, until);
             let there = match place.take() {
                 Some(place) => Ok(place),
-                None => self.find(key, limit).await,
+                None => {
+                    sent.moved = false;
+                    self.find(key, limit).await
+                }
             };
             let answer = match there {
                 Ok(there) => {
-                    self.call_once(&there, &script(whole), now, until, sent)
-                        .await
+                    let script = |on: &Connection| script(whole, on);
+                    self.call_once(&there, script, now, until, sent).await
                 }
                 Err(failure) => Err(failure),
             };
@@ -137,6 +145,7 @@ impl Server {
                 Remedy::Wait => {}
             }
             place = self.redirected(&failure, sent.on.as_ref());
+            sent.moved |= place.as_ref().is_some_and(|place| !place.asking);
             if place.is_some() && hops < HOPS {
                 hops += 1;
                 now = self.clock.now();
@@ -166,7 +175,7 @@ impl Server {
     async fn call_once(
         &self,
         place: &Place,
-        command: &Cmd,
+        command: impl Fn(&Connection) -> Cmd,
         mut now: Moment,
         until: Moment,
         sent: &mut Sent,
@@ -186,11 +195,9 @@ impl Server {
         }
         sent.first = sent.first.or(Some(now));
         sent.unanswered = true;
-        let answer = sent
-            .on
-            .insert(place.on(connection))
-            .send(command, limit)
-            .await;
+        let on = sent.on.insert(place.on(connection));
+        let command = command(on);
+        let answer = on.send(&command, limit).await;
         sent.unanswered = answer.as_ref().is_err_and(Failure::is_ambiguous);
         answer
     }

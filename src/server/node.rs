@@ -9,9 +9,9 @@ use super::ack::Acker;
 use super::connection::{Connection, Slot};
 use super::failure::Failure;
 use super::health::Health;
+use super::loss::Loss;
 use super::private::Private;
 use super::source::Source;
-use crate::clock::Moment;
 
 /// One server: the one of a standalone deployment, whoever the sentinels' master is, or one master of
 /// a cluster.
@@ -126,13 +126,24 @@ impl Node {
 
     /// When this client last saw that the server is another than before, and so may have come back
     /// without its data. Known before an answer of the new one is given.
-    pub(crate) fn reborn(&self) -> Option<Moment> {
-        self.source.identity().reborn()
+    pub(super) fn loss(&self) -> Loss {
+        self.source.identity().loss()
     }
 
-    /// When that was by the server's own clock, in milliseconds; 0 if it never was.
-    pub(crate) fn reborn_since(&self) -> u64 {
-        self.source.identity().reborn_since()
+    /// Looks who the server is, on the connection of the watchdog's thread. For that thread only.
+    pub(super) async fn look(&self, limit: Duration) -> Result<(), Failure> {
+        let look = async {
+            let connection = self.own_connection(limit).await?;
+            let looked = connection.look(limit).await;
+            if !looked.as_ref().is_err_and(Failure::is_ambiguous) {
+                return looked;
+            }
+            // The server may have been started anew: opening another connection looks, too.
+            self.abandon(&connection);
+            self.own_connection(limit).await.map(drop)
+        };
+        let looked = tokio::time::timeout(limit, Box::pin(look)).await;
+        looked.unwrap_or(Err(Failure::Silent(limit)))
     }
 
     /// A server answered here whose set-up nobody has looked at: how many answered so far.

@@ -218,16 +218,6 @@ impl Server {
         self.suspicions.notified().await;
     }
 
-    /// See [`Node::reborn`].
-    pub(crate) fn reborn(&self, key: &str) -> Option<Moment> {
-        self.node(key).ok()?.reborn()
-    }
-
-    /// See [`Node::reborn_since`].
-    pub(crate) fn reborn_since(&self, key: &str) -> u64 {
-        self.node(key).map_or(0, |node| node.reborn_since())
-    }
-
     /// The one server is this one, as it says itself, and its data is what it should be.
     pub(crate) fn trust(&self, who: String) {
         if let Nodes::One { node, .. } = &self.nodes {

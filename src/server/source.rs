@@ -260,6 +260,11 @@ impl Source {
         self.identity.succeed();
     }
 
+    /// It may have been replaced and have taken over again.
+    pub(super) fn doubt(&self) {
+        self.identity.doubt();
+    }
+
     /// Another server may take this one's place, with less than this one knew.
     pub(crate) fn is_switched(&self) -> bool {
         self.identity.is_elected()

@@ -51,6 +51,8 @@ pub(crate) struct Looked {
     /// The server may have lost its data, and grants nothing for so long.
     pub(crate) quarantined: Option<Duration>,
     pub(crate) register: Option<Register>,
+    /// Since when its data may have been lost, as the server was told, by its clock in milliseconds.
+    pub(crate) asked_since: u64,
 }
 
 impl From<Attempt> for Looked {
@@ -59,6 +61,7 @@ impl From<Attempt> for Looked {
             attempt,
             quarantined: None,
             register: None,
+            asked_since: 0,
         }
     }
 }
@@ -116,6 +119,11 @@ impl Acquiring {
     /// It asks for what its owner does not hold.
     pub(crate) fn is_first(&self) -> bool {
         self.first
+    }
+
+    /// Where the last attempt was sent, and what may have run of it.
+    pub(crate) fn sent(&self) -> &Sent {
+        &self.sent
     }
 
     /// A command for this hold and others was sent so; with a clear no as its answer if `refused`.
@@ -217,6 +225,7 @@ impl Acquiring {
             &mut self.sent,
         )
         .await;
+        let asked_since = taken.as_ref().map_or(0, |taken| taken.asked_since);
         let (acquired, quarantined, register) = match taken {
             Ok(taken) => (Ok(taken.acquired), taken.quarantined, taken.register),
             Err(failure) => (Err(failure), None, None),
@@ -228,6 +237,7 @@ impl Acquiring {
             attempt: self.answered(acquired, terms)?,
             quarantined,
             register,
+            asked_since,
         })
     }
 

@@ -8,6 +8,7 @@ mod hand_over;
 mod many;
 mod migration;
 mod nemesis;
+mod quarantine;
 mod red_lock;
 mod redisson;
 mod resend;

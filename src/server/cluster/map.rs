@@ -4,11 +4,13 @@
 //! the cluster believe the larger one, and so do we: one that was cut off cannot lead back to a master
 //! of before.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
+use super::claim::{claims, is_reached, names, newest};
 use super::view::{Seen, View};
 use crate::clock::Moment;
+use crate::server::loss::Loss;
 use crate::slot::SLOTS;
 
 /// The slots and their owners. `N` is what is kept of an owner.
@@ -19,15 +21,20 @@ pub(super) struct Map<N> {
     /// For each slot the number of the switch that gave it its owner.
     switched: Box<[u64]>,
     switches: u64,
+    /// What the data of slots may lack that came here with them from other masters. Empty as a rule, and
+    /// an entry for each slot at most.
+    losses: BTreeMap<u16, Loss>,
+    /// When the nodes were last asked.
+    asked: Option<Moment>,
     /// The nodes that were masters, with slots or without.
     masters: Vec<Seen>,
 }
 
 /// One master that has slots.
-struct Shard<N> {
-    seen: Seen,
+pub(super) struct Shard<N> {
+    pub(super) seen: Seen,
     /// When another node last said that it is a master.
-    named: Moment,
+    pub(super) named: Moment,
     certainty: Certainty,
     node: N,
 }
@@ -41,6 +48,14 @@ pub(super) struct Certainty {
     pub(super) heard: Moment,
 }
 
+/// What is known of a master's data.
+#[derive(Clone, Copy)]
+pub(super) struct Known {
+    pub(super) loss: Loss,
+    /// Somebody has just looked who the server is.
+    pub(super) looked_at: bool,
+}
+
 /// What a look at the cluster changed.
 pub(super) struct Change<N> {
     /// Slots have other owners now.
@@ -49,6 +64,18 @@ pub(super) struct Change<N> {
     pub(super) left: Vec<N>,
     /// They took over from one that failed, and may know less than that one knew.
     pub(super) heirs: Vec<N>,
+    /// Their claims have larger numbers than before: they may have been replaced and taken over again.
+    pub(super) doubtful: Vec<N>,
+}
+
+/// How a slot came from one master to another.
+enum Passage {
+    /// With all that is in it, from a master that is one yet.
+    Moved,
+    /// So too, and it was the last one of a master that became a replica by that.
+    MovedLast,
+    /// Perhaps without what was in it.
+    Inherited,
 }
 
 impl<N: Clone> Map<N> {
@@ -58,6 +85,8 @@ impl<N: Clone> Map<N> {
             owners: vec![None; SLOTS.into()].into(),
             switched: vec![0; SLOTS.into()].into(),
             switches: 0,
+            losses: BTreeMap::new(),
+            asked: None,
             masters: Vec::new(),
         }
     }
@@ -105,6 +134,32 @@ impl<N: Clone> Map<N> {
         self.switched[usize::from(slot)]
     }
 
+    /// What the data of this slot may lack since before it came to its owner.
+    pub(super) fn lost(&self, slot: u16) -> Loss {
+        self.losses.get(&slot).copied().unwrap_or_default()
+    }
+
+    /// The masters that give slots to others by what these nodes say. What they may have lost goes with
+    /// the slots, so that it has to be known before they are believed.
+    pub(super) fn givers(&self, views: &[View], asked: Moment) -> Vec<N> {
+        let mut givers = vec![false; self.shards.len()];
+        for (owner, claim) in self.owners.iter().zip(claims(views)) {
+            let Some((owner, claim)) = owner.map(usize::from).zip(claim) else {
+                continue;
+            };
+            let Some(shard) = self.shards.get(owner) else {
+                continue;
+            };
+            if givers[owner] || claim.seen.id == shard.seen.id || !claim.ends(shard, asked) {
+                continue;
+            }
+            let passage = self.passage(&shard.seen, claim.seen, views, asked);
+            givers[owner] = matches!(passage, Passage::Moved);
+        }
+        let givers = self.shards.iter().zip(givers).filter(|(_, gives)| *gives);
+        givers.map(|(shard, _)| shard.node.clone()).collect()
+    }
+
     pub(super) fn switches(&self) -> u64 {
         self.switches
     }
@@ -126,12 +181,14 @@ impl<N: Clone> Map<N> {
         masters.any(|node| node.host == host && node.port == port)
     }
 
-    /// Takes in what nodes said that were asked at this moment. `make` is for a new owner.
+    /// Takes in what nodes said that were asked at this moment. `make` is for a new owner; `lost` says
+    /// what the data of an owner may lack, if it is known up to now.
     pub(super) fn take_in(
         &mut self,
         views: &[View],
         asked: Moment,
         mut make: impl FnMut(&Seen) -> N,
+        lost: impl Fn(&N) -> Known,
     ) -> Change<N> {
         for shard in &mut self.shards {
             let naming = || views.iter().filter(|view| names(view, &shard.seen));
@@ -151,6 +208,7 @@ impl<N: Clone> Map<N> {
         let mut new: Vec<Shard<N>> = Vec::new();
         let mut heirs: HashSet<u16> = HashSet::new();
         let mut switched: Vec<usize> = Vec::new();
+        let mut doubtful: Vec<N> = Vec::new();
         let mut last = 0;
         let new_here = Certainty {
             sure: asked,
@@ -184,6 +242,9 @@ impl<N: Clone> Map<N> {
                         // Others may reach it at another address.
                         known.seen.host.clone_into(&mut seen.host);
                         seen.port = known.seen.port;
+                        if seen.epoch > known.seen.epoch {
+                            doubtful.push(known.node.clone());
+                        }
                     }
                     new.push(Shard {
                         named: known.map_or(asked, |known| known.named),
@@ -203,8 +264,21 @@ impl<N: Clone> Map<N> {
                 continue;
             };
             switched.push(slot);
-            if !self.was_moved(&before.seen, &new[owner].seen, views) {
-                heirs.insert(place);
+            let known = lost(&before.node);
+            let loss = match self.passage(&before.seen, &new[owner].seen, views, asked) {
+                Passage::Moved => known.looked_at.then_some(known.loss),
+                Passage::MovedLast => Some(known.loss),
+                Passage::Inherited => None,
+            };
+            match (loss, u16::try_from(slot)) {
+                (Some(loss), Ok(slot)) if loss != Loss::default() => {
+                    let before = self.losses.entry(slot).or_default();
+                    *before = before.max(loss);
+                }
+                (Some(_), _) => {}
+                (None, _) => {
+                    heirs.insert(place);
+                }
             }
         }
         if !switched.is_empty() {
@@ -213,6 +287,7 @@ impl<N: Clone> Map<N> {
         for slot in &switched {
             self.switched[*slot] = self.switches;
         }
+        self.asked = Some(asked);
         self.masters = views.iter().flat_map(View::masters).cloned().collect();
         self.masters.sort_by(|one, other| one.id.cmp(&other.id));
         self.masters.dedup_by(|one, other| one.is(other));
@@ -227,91 +302,38 @@ impl<N: Clone> Map<N> {
                 .iter()
                 .map(|place| new[usize::from(*place)].node.clone())
                 .collect(),
+            doubtful,
         };
         self.shards = new;
         change
     }
 
-    /// A slot went from one master to another with all that is in it: the old one lives, and the new
+    /// A slot went from one master to another with all that is in it, if the old one lives, and the new
     /// one was a master before, so that it is not the replica of one that failed.
-    fn was_moved(&self, from: &Seen, to: &Seen, views: &[View]) -> bool {
-        let lives = |view: &View| view.find(&from.id).is_some() && !view.has_failed(&from.id);
-        from.id != to.id && self.masters.iter().any(|it| it.id == to.id) && views.iter().all(lives)
-    }
-}
-
-impl Seen {
-    /// Of what is said of one slot, or one node, the largest counts.
-    fn rank(&self) -> (u64, bool) {
-        (self.epoch, self.is_reached)
-    }
-
-    /// The same node, at the same address.
-    fn is(&self, other: &Self) -> bool {
-        self.id == other.id && self.host == other.host && self.port == other.port
-    }
-}
-
-/// A master's claim to a slot.
-#[derive(Clone, Copy)]
-struct Claim<'a> {
-    seen: &'a Seen,
-    view: &'a View,
-}
-
-impl Claim<'_> {
-    /// It is to be believed, and not what was known before.
-    fn ends<N>(&self, before: &Shard<N>, asked: Moment) -> bool {
-        if self.seen.id == before.seen.id {
-            return !self.seen.is(&before.seen);
+    fn passage(&self, from: &Seen, to: &Seen, views: &[View], asked: Moment) -> Passage {
+        let was_master = self.masters.iter().any(|it| it.id == to.id);
+        if from.id == to.id || !was_master {
+            return Passage::Inherited;
         }
-        // Who knows of the one before all that we know, and gives the slot to another, is right.
-        let knows = self.view.find(&before.seen.id);
-        let knows = knows.is_some_and(|it| it.is_master && it.epoch >= before.seen.epoch);
-        // A cluster that was set up anew begins to count anew.
-        let is_gone = asked.since(before.named) > DOUBT;
-        self.seen.epoch > before.seen.epoch || knows || is_gone
-    }
-}
-
-/// For each slot the claim with the largest number.
-fn claims(views: &[View]) -> Vec<Option<Claim<'_>>> {
-    let mut claims: Vec<Option<Claim<'_>>> = vec![None; SLOTS.into()];
-    for view in views {
-        for seen in view.masters() {
-            for (first, last) in &seen.slots {
-                for claim in &mut claims[usize::from(*first)..=usize::from(*last)] {
-                    if claim.is_none_or(|claim| seen.rank() > claim.seen.rank()) {
-                        *claim = Some(Claim { seen, view });
-                    }
-                }
-            }
+        let all = |is_it: &dyn Fn(&Seen) -> bool| {
+            let mut found = views.iter().map(|view| view.find(&from.id));
+            found.all(|seen| seen.is_some_and(|seen| !seen.has_failed && is_it(seen)))
+        };
+        if all(&|seen| seen.is_master) {
+            return Passage::Moved;
         }
+        // A replica may have taken over all that it had, and have given it away since. Not within one
+        // pause between two looks, which is too short for all of that.
+        let is_recent = self.asked.is_some_and(|last| asked.since(last) <= RECENT);
+        if is_recent && all(&|seen| seen.is_master || seen.follows == to.id) {
+            return Passage::MovedLast;
+        }
+        Passage::Inherited
     }
-    claims
 }
 
-/// The latest that is known of a node.
-fn newest<'a>(seen: &'a Seen, views: &'a [View]) -> &'a Seen {
-    let same = views.iter().filter_map(|view| view.find(&seen.id));
-    let masters = same.filter(|other| other.is_master && other.epoch >= seen.epoch);
-    masters.max_by_key(|other| other.rank()).unwrap_or(seen)
-}
-
-/// Somebody says that it is at this address, and reaches it.
-fn is_reached(seen: &Seen, views: &[View]) -> bool {
-    let mut found = views.iter().filter_map(|view| view.find(&seen.id));
-    found.any(|it| it.is_reached && it.is(seen))
-}
-
-/// Somebody else says that it is a master; nobody has to where there is nobody else.
-fn names(view: &View, shard: &Seen) -> bool {
-    let seen = view.find(&shard.id);
-    seen.is_some_and(|seen| seen.is_master && (!seen.is_self || view.nodes.len() == 1))
-}
-
-/// After nobody has named a master for so long, smaller claims are believed.
-const DOUBT: Duration = Duration::from_secs(10);
+/// Looks come each second.
+const RECENT: Duration = Duration::from_secs(3);
 
 #[cfg(test)]
 mod tests {
@@ -322,6 +344,8 @@ mod tests {
         map: Map<usize>,
         made: Vec<String>,
         now: Moment,
+        losses: BTreeMap<usize, Loss>,
+        unseen: Vec<usize>,
     }
 
     impl Looked {
@@ -330,6 +354,8 @@ mod tests {
                 map: Map::new(),
                 made: Vec::new(),
                 now: Moment(0),
+                losses: BTreeMap::new(),
+                unseen: Vec::new(),
             };
             let change = looked.look(views);
             assert!(!change.is_switch && change.left.is_empty() && change.heirs.is_empty());
@@ -339,9 +365,14 @@ mod tests {
         fn look(&mut self, views: &[View]) -> Change<usize> {
             self.now = self.now + Duration::from_secs(1);
             let made = &mut self.made;
-            self.map.take_in(views, self.now, |seen| {
+            let make = |seen: &Seen| {
                 made.push(seen.id.clone());
                 made.len() - 1
+            };
+            let losses = &self.losses;
+            self.map.take_in(views, self.now, make, |node| Known {
+                loss: losses.get(node).copied().unwrap_or_default(),
+                looked_at: !self.unseen.contains(node),
             })
         }
 
@@ -530,11 +561,111 @@ mod tests {
             [Some("a"), Some("b")]
         );
         // All of it: the one that is left without becomes a replica by itself.
-        let all = [replica("a", 4), master("b", 4, &[(0, SLOTS - 1)])];
+        let mut last = replica("a", 4);
+        last.follows = "b".to_owned();
+        let all = [last, master("b", 4, &[(0, SLOTS - 1)])];
         let change = looked.look(&[view("b", &all)]);
         assert_eq!(looked.names(&change.left), ["a"]);
         assert!(change.heirs.is_empty());
         assert_eq!(looked.owner(0), Some("b"));
+    }
+
+    /// What the giver's data may lack goes with the slot, again and again, and what the taker's may lack
+    /// is the taker's own.
+    #[test]
+    fn what_a_slots_data_may_lack_goes_with_the_slot() {
+        let mut looked = Looked::new(&[view("a", &at_first())]);
+        let loss = |second| Loss {
+            seen: Some(Moment(0) + Duration::from_secs(second)),
+            since: second * 1000,
+        };
+        looked.losses.insert(0, loss(5));
+        let moved = |a: &[(u16, u16)], b: &[(u16, u16)], epoch| {
+            let nodes = [
+                master("a", epoch, a),
+                master("b", epoch + 1, b),
+                replica("c", 1),
+            ];
+            [view("a", &nodes)]
+        };
+        let change = looked.look(&moved(&[(0, 49)], &[(50, SLOTS - 1)], 2));
+        assert!(change.is_switch && change.heirs.is_empty());
+        let lost = |looked: &Looked| [49, 50, 99, 100].map(|slot| looked.map.lost(slot));
+        let none = Loss::default();
+        assert_eq!(lost(&looked), [none, loss(5), loss(5), none]);
+        // Back and on again: the later of both counts.
+        looked.losses.insert(1, loss(4));
+        looked.look(&moved(&[(0, 50)], &[(51, SLOTS - 1)], 4));
+        assert_eq!(lost(&looked), [none, loss(5), loss(5), none]);
+        looked.losses.insert(1, loss(7));
+        looked.look(&moved(&[(0, 100)], &[(101, SLOTS - 1)], 6));
+        assert_eq!(lost(&looked), [none, loss(5), loss(7), loss(7)]);
+    }
+
+    /// It may have lost something since anybody looked.
+    #[test]
+    fn a_slot_of_a_master_that_could_not_be_asked_who_it_is_has_an_heir() {
+        let mut looked = Looked::new(&[view("a", &at_first())]);
+        let moved = [
+            master("a", 1, &[(0, 49)]),
+            master("b", 3, &[(50, SLOTS - 1)]),
+            replica("c", 1),
+        ];
+        let views = [view("a", &moved)];
+        let givers = looked.map.givers(&views, looked.now);
+        assert_eq!(looked.names(&givers), ["a"]);
+        looked.unseen = givers;
+        let change = looked.look(&views);
+        assert_eq!(looked.names(&change.heirs), ["b"]);
+        assert!(looked.map.givers(&views, looked.now).is_empty());
+    }
+
+    /// Another one may have taken over and have given the slots away.
+    #[test]
+    fn slots_of_a_master_that_became_somebody_elses_replica_have_an_heir() {
+        let mut nodes = at_first();
+        nodes.push(master("d", 4, &[]));
+        let mut looked = Looked::new(&[view("b", &nodes)]);
+        let mut old = replica("a", 5);
+        old.follows = "c".to_owned();
+        let after = |slots: &[(u16, u16)]| {
+            let nodes = [
+                old.clone(),
+                master("b", 2, &[(100, SLOTS - 1)]),
+                master("c", 5, &[(0, 49)]),
+                master("d", 6, slots),
+            ];
+            [view("b", &nodes)]
+        };
+        let views = after(&[(50, 99)]);
+        assert!(looked.map.givers(&views, looked.now).is_empty());
+        let change = looked.look(&views);
+        let mut heirs = looked.names(&change.heirs);
+        heirs.sort_unstable();
+        assert_eq!(heirs, ["c", "d"]);
+        // A replica of the one that has them, but nobody has looked for long.
+        let mut looked = Looked::new(&[view("b", &nodes)]);
+        let mut old = replica("a", 5);
+        old.follows = "d".to_owned();
+        let nodes = [
+            old,
+            master("b", 2, &[(100, SLOTS - 1)]),
+            master("d", 6, &[(0, 99)]),
+        ];
+        looked.now = looked.now + RECENT;
+        let change = looked.look(&[view("b", &nodes)]);
+        assert_eq!(looked.names(&change.heirs), ["d"]);
+    }
+
+    #[test]
+    fn a_master_whose_number_grew_is_looked_at_again() {
+        let mut looked = Looked::new(&[view("b", &at_first())]);
+        let mut nodes = at_first();
+        nodes[0].epoch = 5;
+        let change = looked.look(&[view("b", &nodes)]);
+        assert_eq!(looked.names(&change.doubtful), ["a"]);
+        let change = looked.look(&[view("b", &nodes)]);
+        assert!(change.doubtful.is_empty());
     }
 
     /// Its slots were given to another master while it was down: with them went what it knew.

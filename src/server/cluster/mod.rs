@@ -4,6 +4,8 @@
 //! sign of a change; where a key is, callers look up. A server that says `MOVED` or `ASK` is believed
 //! for the one command that it says so of.
 
+mod answers;
+mod claim;
 mod line;
 mod map;
 mod shown;
@@ -26,7 +28,7 @@ use super::wire::address_like;
 use crate::clock::{Clock, Moment};
 use crate::slot::slot;
 use line::{Line, Told};
-use map::{Certainty, Map};
+use map::{Known, Map};
 use view::{Seen, View};
 
 /// The servers of one cluster.
@@ -157,28 +159,6 @@ impl Cluster {
         named.unwrap_or(Moment(0))
     }
 
-    /// Waits until another node said that this one is a master and has not failed, or that it is none
-    /// any more, and was asked after this moment.
-    pub(super) async fn confirm(&self, node: &Arc<Node>, since: Moment) {
-        let mut looks = self.looks.subscribe();
-        loop {
-            let looked = *looks.borrow_and_update();
-            let certainty = self.map.read().certainty(|it| Arc::ptr_eq(it, node));
-            // Where nobody else answers, nobody has taken over whom anybody could reach; one that is
-            // not known has no slots any more, or not yet.
-            let is_enough = match certainty {
-                Some(Certainty { sure, heard }) => sure >= since || heard < looked,
-                None => true,
-            };
-            if looked >= since && is_enough {
-                return;
-            }
-            self.news.notify_one();
-            // The sender is our own.
-            let _ = looks.changed().await;
-        }
-    }
-
     /// Messages go to the nodes of one shard only.
     pub(super) fn is_sharded(&self) -> bool {
         self.sharded.lock().unwrap_or_default()
@@ -248,12 +228,20 @@ impl Cluster {
         let sharded = told.iter().all(|told| told.sharded);
         let views: Vec<View> = told.into_iter().map(|told| told.view).collect();
         self.sharded.lock().get_or_insert(sharded);
-        self.take_in(&views, asked);
+        let givers = self.map.read().givers(&views, asked);
+        let mut looked = Vec::new();
+        // One at a time: there is one, as a rule, and then only.
+        for giver in givers {
+            if giver.look(LOOK).await.is_ok() {
+                looked.push(giver);
+            }
+        }
+        self.take_in(&views, asked, &looked);
         self.looks.send_replace(asked);
         Ok(())
     }
 
-    fn take_in(&self, views: &[View], asked: Moment) {
+    fn take_in(&self, views: &[View], asked: Moment, looked: &[Arc<Node>]) {
         let nodes = views.iter().flat_map(|view| &view.nodes);
         let living = nodes.filter(|node| !node.has_failed);
         let mut living: Vec<_> = living.map(|node| (node.host.clone(), node.port)).collect();
@@ -273,7 +261,11 @@ impl Cluster {
                 None => self.members.node(&seen.host, seen.port, &self.clock),
             }
         };
-        let change = map.take_in(views, asked, make);
+        let lost = |node: &Arc<Node>| Known {
+            loss: node.loss(),
+            looked_at: looked.iter().any(|it| Arc::ptr_eq(it, node)),
+        };
+        let change = map.take_in(views, asked, make, lost);
         drop(strangers);
         for heir in &change.heirs {
             heir.source().succeed();
@@ -282,6 +274,9 @@ impl Cluster {
                 server = heir.address(),
                 "the cluster switched a master"
             );
+        }
+        for node in &change.doubtful {
+            node.source().doubt();
         }
         for node in &change.left {
             node.source().end_reign();
@@ -356,6 +351,8 @@ const ENOUGH: usize = 2;
 /// How long others are waited for after those.
 const GRACE: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a master is asked who it is that gives slots away.
+const LOOK: Duration = Duration::from_millis(500);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 
 #[cfg(test)]

@@ -21,6 +21,8 @@ pub(super) struct Seen {
     pub(super) is_master: bool,
     /// Most masters think so.
     pub(super) has_failed: bool,
+    /// The id of the master that it follows; `-` if it is one.
+    pub(super) follows: String,
     /// Whoever says this hears from it, or is it.
     pub(super) is_reached: bool,
     /// The number of its claim to its slots. The larger one is right.
@@ -80,7 +82,7 @@ fn seen(line: &str) -> Option<Seen> {
     if has("handshake") || has("noaddr") {
         return None;
     }
-    let [_master, _ping, _pong, epoch, _link] = [
+    let [master, _ping, _pong, epoch, _link] = [
         words.next()?,
         words.next()?,
         words.next()?,
@@ -100,6 +102,7 @@ fn seen(line: &str) -> Option<Seen> {
         host: host.to_owned(),
         port: port.parse().ok()?,
         is_self: has("myself"),
+        follows: master.to_owned(),
         is_master: has("master"),
         has_failed: has("fail"),
         is_reached: !has("fail") && !has("fail?"),

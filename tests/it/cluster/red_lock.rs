@@ -205,14 +205,25 @@ async fn a_crowd_goes_on_while_one_of_the_clusters_fails_over() {
     eventually(SOON, "it is nowhere", async || clusters.taken().await == 0).await;
 }
 
-struct Clusters {
-    all: Vec<Cluster>,
+pub(super) struct Clusters {
+    pub(super) all: Vec<Cluster>,
 }
 
 impl Clusters {
-    async fn start() -> Self {
-        let starts = [(3, 1), (1, 0), (1, 0)];
-        let starts = starts.map(|(masters, replicas)| Cluster::start(masters, replicas));
+    pub(super) async fn start() -> Self {
+        let shapes = [(3, 1), (1, 0), (1, 0)];
+        let starts = shapes.map(|(masters, replicas)| Cluster::start(masters, replicas));
+        let all = join_all(starts).await;
+        Self { all }
+    }
+
+    /// With a proxy in front of each node.
+    pub(super) async fn behind_proxies() -> Self {
+        let shapes = [(3, 1), (1, 0), (1, 0)];
+        let starts = shapes.map(|(masters, replicas)| {
+            let cluster = Cluster::builder(masters, replicas);
+            cluster.announce_proxies().start()
+        });
         let all = join_all(starts).await;
         Self { all }
     }
@@ -222,7 +233,10 @@ impl Clusters {
     }
 
     /// One client for each cluster.
-    async fn clients_with(&self, set: impl Fn(ClientBuilder) -> ClientBuilder) -> Vec<Client> {
+    pub(super) async fn clients_with(
+        &self,
+        set: impl Fn(ClientBuilder) -> ClientBuilder,
+    ) -> Vec<Client> {
         let clients = self.all.iter().map(async |cluster| {
             let builder = set(Client::builder().url(cluster.url()));
             builder.build().await.unwrap()
@@ -241,11 +255,11 @@ impl Clusters {
     }
 }
 
-fn lock(clients: &[Client]) -> RedLock {
+pub(super) fn lock(clients: &[Client]) -> RedLock {
     RedLock::new(clients.iter().map(|client| client.lock(NAME)))
 }
 
-async fn shut_down(clients: impl IntoIterator<Item = Client>) {
+pub(super) async fn shut_down(clients: impl IntoIterator<Item = Client>) {
     for client in clients {
         client.shutdown().await;
     }

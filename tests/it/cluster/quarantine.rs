@@ -1,0 +1,229 @@
+//! A cluster as one instance of a RedLock, whose servers took others' places and whose slots move: the
+//! server that answers decides whether the instance counts, and a quarantine goes with a slot's data.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use lockdog::{Client, Guard, RedLock};
+
+use super::red_lock::{Clusters, shut_down};
+use super::{LONG, ms, soon};
+use crate::support::cluster::{Node, slot};
+use crate::support::{Action, Cluster, eventually, named};
+
+/// The slot had its quarantine with the master that took over, and the next owner has no more of the
+/// forgotten lock than that one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_that_moves_after_a_failover_takes_its_quarantine_along() {
+    let stage = Stage::start(Clusters::start().await).await;
+    let cluster = stage.cluster();
+    let old = cluster.owner(slot(NAME)).await;
+    let holders = stage.forget(&old).await;
+    old.server.kill();
+    let heir = stage.heir_of(&old).await;
+    assert!(!heir.redis().await.exists(NAME).await, "it was replicated");
+    stage.sees_a_quarantine().await;
+    let mut masters = cluster.nodes[..3].iter();
+    let to = masters.find(|it| it.id != old.id).expect("there are three");
+    cluster.move_slot(slot(NAME), to).await;
+    stage.never_counts(&holders).await;
+    // Nor with the one after that.
+    let mut masters = cluster.nodes[..3].iter();
+    let next = masters.find(|it| it.id != old.id && it.id != to.id);
+    cluster
+        .move_slot(slot(NAME), next.expect("there are three"))
+        .await;
+    stage.never_counts(&holders).await;
+    stage.end(holders).await;
+}
+
+/// The client still believes that the slot is where it was, and is sent by that master to one that took
+/// another's place.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_grant_behind_moved_is_judged_by_the_server_that_gave_it() {
+    let stage = Stage::start(Clusters::behind_proxies().await).await;
+    let cluster = stage.cluster();
+    let known = cluster.owner(slot(NAME)).await;
+    for node in &cluster.nodes {
+        let refuse = Action::ReplyWith("-ERR not now".to_owned());
+        node.proxy().on(named("CLUSTER"), refuse).always();
+    }
+    let mut masters = cluster.nodes[..3].iter();
+    let failing = masters.find(|it| it.id != known.id);
+    let failing = failing.expect("there are three").clone();
+    cluster.move_slot(slot(NAME), &failing).await;
+    let holders = stage.forget(&failing).await;
+    failing.server.kill();
+    let heir = stage.heir_of(&failing).await;
+    assert!(!heir.redis().await.exists(NAME).await, "it was replicated");
+    known.redis().await.reset_stats().await;
+    stage.never_counts(&holders).await;
+    let errors = known.redis().await.errorstats().await;
+    assert!(errors.contains_key("MOVED"), "{errors:?}");
+    stage.end(holders).await;
+}
+
+/// The slot is on its way to a master that took the place of the one it was on its way to before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_grant_behind_ask_is_judged_by_the_server_that_gave_it() {
+    let stage = Stage::start(Clusters::start().await).await;
+    let cluster = stage.cluster();
+    let from = cluster.owner(slot(NAME)).await;
+    let mut masters = cluster.nodes[..3].iter();
+    let failing = masters.find(|it| it.id != from.id);
+    let failing = failing.expect("there are three").clone();
+    let first = cluster.migrate(slot(NAME), &failing).await;
+    let holders = stage.forget(&failing).await;
+    failing.server.kill();
+    let heir = stage.heir_of(&failing).await;
+    drop(first);
+    let (source, target) = (&from.id, &heir.id);
+    let number = slot(NAME);
+    heir.cmd(&format!("CLUSTER SETSLOT {number} IMPORTING {source}"))
+        .await;
+    from.cmd(&format!("CLUSTER SETSLOT {number} MIGRATING {target}"))
+        .await;
+    assert!(!heir.asking::<bool>(&["EXISTS", NAME]).await);
+    from.redis().await.reset_stats().await;
+    stage.never_counts(&holders).await;
+    let errors = from.redis().await.errorstats().await;
+    assert!(errors.contains_key("ASK"), "{errors:?}");
+    stage.end(holders).await;
+}
+
+/// The master of before lives, as a replica of the one that took its place, and the slot moves on before
+/// the client has looked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_of_a_master_that_became_a_replica_was_not_simply_moved() {
+    let stage = Stage::start(Clusters::behind_proxies().await).await;
+    let cluster = stage.cluster();
+    let old = cluster.owner(slot(NAME)).await;
+    let holders = stage.forget(&old).await;
+    let refused: Vec<_> = cluster
+        .nodes
+        .iter()
+        .map(|node| {
+            let refuse = Action::ReplyWith("-ERR not now".to_owned());
+            node.proxy().on(named("CLUSTER"), refuse).always()
+        })
+        .collect();
+    // It takes over without its master's consent, and without its data.
+    let replica = stage.replica();
+    replica.server.resume();
+    eventually(LONG, "the replica took over", async || {
+        let _begun: Option<String> = replica.try_ask("CLUSTER FAILOVER TAKEOVER").await;
+        let info: Option<String> = replica.try_ask("INFO replication").await;
+        info.is_some_and(|info| info.contains("role:master"))
+    })
+    .await;
+    let heir = cluster.await_switch(slot(NAME), &old).await;
+    let mut masters = cluster.nodes[..3].iter();
+    let to = masters.find(|it| it.id != old.id).expect("there are three");
+    assert!(!heir.redis().await.exists(NAME).await, "it was replicated");
+    cluster.move_slot(slot(NAME), to).await;
+    for rule in refused {
+        rule.remove();
+    }
+    stage.never_counts(&holders).await;
+    stage.end(holders).await;
+}
+
+/// A client of a RedLock over a cluster and two more, which has had the lock once, and others who get it
+/// on two of the three behind its back.
+struct Stage {
+    clusters: Clusters,
+    clients: Vec<Client>,
+    others: Vec<Client>,
+    lock: RedLock,
+    replica: std::sync::OnceLock<Arc<Node>>,
+}
+
+impl Stage {
+    async fn start(clusters: Clusters) -> Self {
+        let clients = clusters.clients_with(|it| it.watchdog_lease(LEASE)).await;
+        let lock = super::red_lock::lock(&clients).max_lease(LONG);
+        lock.lock().await.unwrap().unlock().await.unwrap();
+        let others = [0, 1].map(|at| Client::connect(clusters.all[at].url()));
+        let others = join_all(others).await.into_iter();
+        Self {
+            clusters,
+            clients,
+            others: others.map(Result::unwrap).collect(),
+            lock,
+            replica: std::sync::OnceLock::new(),
+        }
+    }
+
+    fn cluster(&self) -> &Cluster {
+        &self.clusters.all[0]
+    }
+
+    fn replica(&self) -> &Arc<Node> {
+        self.replica.get().expect("it is cut off")
+    }
+
+    /// Somebody takes the lock on two of three, and the replica of this master does not hear of it.
+    async fn forget(&self, master: &Node) -> [Guard; 2] {
+        let replica = self.cluster().replica_of(master).await;
+        replica.server.pause();
+        let redis = master.redis().await;
+        let cut: u32 = redis.ask(&["CLIENT", "KILL", "TYPE", "replica"]).await;
+        assert_eq!(cut, 1);
+        self.replica.set(replica).expect("once only");
+        let [first, second] = [0, 1].map(|at| self.others[at].lock(NAME).lock().lease(LONG));
+        let holders = [first.await.unwrap(), second.await.unwrap()];
+        assert!(master.asking::<bool>(&["EXISTS", NAME]).await);
+        holders
+    }
+
+    /// Lets the replica that was cut off take over.
+    async fn heir_of(&self, old: &Node) -> Arc<Node> {
+        let replica = self.replica();
+        replica.server.resume();
+        eventually(LONG, "the replica took over", async || {
+            let info: Option<String> = replica.try_ask("INFO replication").await;
+            info.is_some_and(|info| info.contains("role:master"))
+        })
+        .await;
+        let cluster = self.cluster();
+        cluster.await_health().await;
+        assert_ne!(old.id, replica.id);
+        replica.clone()
+    }
+
+    async fn sees_a_quarantine(&self) {
+        soon("the instance answers, and does not count", async {
+            while !matches!(self.lock.try_lock().await, Ok(None)) {
+                tokio::time::sleep(ms(20)).await;
+            }
+        })
+        .await;
+    }
+
+    /// The lock is not had, however often it is asked for, while the others have it.
+    async fn never_counts(&self, holders: &[Guard; 2]) {
+        let began = Instant::now();
+        let mut tries = 0;
+        while began.elapsed() < ms(3000) {
+            match self.lock.try_lock().await {
+                Ok(None) => {}
+                Ok(Some(_)) => panic!("two holders after {:?}", began.elapsed()),
+                Err(error) => assert!(error.is_retriable(), "{error:?}"),
+            }
+            tries += 1;
+            tokio::time::sleep(ms(20)).await;
+        }
+        println!("{tries} tries");
+        // The one on the cluster may have been told that its key is gone.
+        assert!(holders[1].is_valid() && tries >= 3);
+    }
+
+    async fn end(self, holders: [Guard; 2]) {
+        drop(holders);
+        shut_down(self.clients.into_iter().chain(self.others)).await;
+    }
+}
+
+const NAME: &str = "l";
+const LEASE: Duration = Duration::from_secs(8);
