@@ -70,6 +70,15 @@ impl Clock {
         pause + self.some_of(pause / 10)
     }
 
+    /// Between a decision and what it leads to, other threads may do anything. In a simulated run other
+    /// tasks do, now and then.
+    pub(crate) async fn gap(&self) {
+        #[cfg(test)]
+        if let Some(clock) = &self.simulated {
+            clock.gap().await;
+        }
+    }
+
     /// A part of 1024, by chance.
     pub(crate) fn part(&self) -> u32 {
         (self.chance() % 1024) as u32

@@ -95,7 +95,9 @@ pub(crate) struct State {
 pub(crate) enum Dropped {
     /// Redis has to be told.
     Settle,
-    /// Nothing of it can be left in Redis.
+    /// The hold ended with it, and nothing of it can be left in Redis.
+    Forget,
+    /// The hold goes on, or somebody else saw to its end.
     Nothing,
 }
 
@@ -267,7 +269,7 @@ impl State {
         Some(if may_be_left && !gone {
             Dropped::Settle
         } else {
-            Dropped::Nothing
+            Dropped::Forget
         })
     }
 
@@ -302,6 +304,7 @@ impl State {
     /// (design: invariant 6).
     pub(crate) fn drop_claim(&mut self, share: Share, now: Moment) -> Dropped {
         let lost = match self.phase {
+            // Whoever ended it sees to what is left of it.
             Phase::Ended => return Dropped::Nothing,
             Phase::Lost(_) => true,
             Phase::Pending | Phase::Held | Phase::Jeopardy => false,
@@ -319,9 +322,28 @@ impl State {
             return Dropped::Nothing;
         }
         if lost && now >= self.remains_until {
-            return Dropped::Nothing;
+            return Dropped::Forget;
         }
         Dropped::Settle
+    }
+
+    /// Leaves a claim to a later unlock by its owner. The owner of a lost hold has nothing to unlock
+    /// later, so that such a claim ends here.
+    pub(crate) fn forget_claim(&mut self, share: Share, now: Moment) -> Dropped {
+        if matches!(self.phase, Phase::Lost(_)) {
+            return self.drop_claim(share, now);
+        }
+        self.forgotten.push(share);
+        Dropped::Nothing
+    }
+
+    /// Ends a hold whose acquire was not taken in; false if it was, or the hold ended before.
+    pub(crate) fn end_pending(&mut self) -> bool {
+        let pending = self.phase == Phase::Pending;
+        if pending {
+            self.end();
+        }
+        pending
     }
 }
 

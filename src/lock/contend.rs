@@ -54,6 +54,7 @@ impl Caller<'_> {
                 }
                 Found::Overdue(hold) => {
                     if let Some(hold) = hold {
+                        core.clock.gap().await;
                         core.abandon(&hold);
                     }
                     None
@@ -99,10 +100,13 @@ impl Caller<'_> {
         let core = self.core();
         let now = core.clock.now();
         let waited = now.since(self.began);
-        let kept = core.holds.outlook(self.key).kept_until.is_some();
+        if core.holds.outlook(self.key).kept_until.is_some() {
+            // It is busy for certain. What the contender met before says nothing of that.
+            return Ok(None);
+        }
         let unanswered = place
             .unanswered_for(now)
-            .is_some_and(|silence| silence >= SILENCE.max(waited / 2) && !kept);
+            .is_some_and(|silence| silence >= SILENCE.max(waited / 2));
         let unreleased = contest
             .release_awaited
             .is_some_and(|since| now.since(since) >= SILENCE);
@@ -129,6 +133,7 @@ impl Caller<'_> {
             match place.take_over(now) {
                 Some(abandoned) => {
                     if let Some(hold) = abandoned {
+                        core.clock.gap().await;
                         core.abandon(&hold);
                     }
                 }

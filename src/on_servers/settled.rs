@@ -1,9 +1,12 @@
 //! What was given up is undone, whatever of it runs when.
 
 use super::{Member, PLAIN, ms};
+use crate::error::LostReason;
+use crate::hold::{Phase, Share};
 use crate::owner::Owner;
 use crate::session::Job;
 use crate::support::eventually;
+use crate::wait::Wish;
 
 /// Somebody gives up an acquire that is still on its way, and the server says that there is nothing to
 /// undo. It arrives after that, and whoever sent it meets a connection that broke.
@@ -28,4 +31,112 @@ async fn an_acquire_that_comes_after_it_was_given_up_is_undone_though_it_takes_t
         !member.redis.exists("l").await
     })
     .await;
+}
+
+/// The watchdog of its client failed, say: the server has the lock for the rest of a long lease.
+#[tokio::test]
+async fn a_guard_that_is_forgotten_after_its_loss_sets_the_lock_free() {
+    let member = Member::start().await;
+    let lock = member.client.lock("l");
+    let guard = lock.lock().lease(ms(60_000)).await.unwrap();
+    let hold = member.core.holds.all().pop().unwrap();
+    assert!(member.core.lose_quietly(&hold, LostReason::Watchdog));
+    assert!(member.redis.exists("l").await);
+    guard.forget();
+    eventually(ms(20_000), "the lock is free", async || {
+        !member.redis.exists("l").await
+    })
+    .await;
+    assert_eq!(hold.state().phase, Phase::Ended);
+}
+
+/// The watchdog decides that nobody takes a grant in, and its receiver takes it in before the watchdog
+/// acts on that.
+#[tokio::test]
+async fn a_hold_that_was_taken_in_is_given_up_by_its_guard_only() {
+    let member = Member::start().await;
+    let lock = member.client.lock("l");
+    let guard = lock.lock().lease(ms(60_000)).await.unwrap();
+    let hold = member.core.holds.all().pop().unwrap();
+    member.core.abandon(&hold);
+    // What is owed is done in the order of its coming, so that this release comes behind.
+    drop(member.client.lock("other").lock().await.unwrap());
+    eventually(ms(20_000), "the other lock is free", async || {
+        !member.redis.exists("other").await
+    })
+    .await;
+    assert!(guard.is_valid() && member.redis.exists("l").await);
+    guard.unlock().await.unwrap();
+}
+
+/// An unlock meets a hold whose deadline passed a moment ago, and a renewal that was answered before
+/// that is taken in behind it.
+#[tokio::test]
+async fn an_unlock_after_the_deadline_tells_of_a_loss_though_a_renewal_comes_in() {
+    let member = Member::start().await;
+    let guard = member.client.lock("l").lock().await.unwrap();
+    let hold = member.core.holds.all().pop().unwrap();
+    let now = member.now();
+    hold.state().deadline = now;
+    let error = guard.unlock().await.unwrap_err();
+    assert!(matches!(error, crate::Error::Lost(_)), "{error}");
+    // The answer of the renewal, with the time at which it was read.
+    let renew = |state: &mut crate::hold::State| state.renew(now, ms(30_000), now.minus(ms(1)));
+    member.core.holds.change(&hold, renew);
+    assert!(!hold.state().is_living());
+}
+
+/// Two guards of a lost hold end on two threads: the one whose end was not the last has nothing to
+/// forget, even if the other ends before it looks again.
+#[tokio::test]
+async fn a_hold_is_listed_until_its_release_is_settled_whoever_else_drops_a_guard() {
+    let member = Member::start().await;
+    let lock = member.client.lock("l");
+    let (outer, inner) = (lock.lock().await.unwrap(), lock.lock().await.unwrap());
+    let hold = member.core.holds.all().pop().unwrap();
+    assert!(member.core.lose_quietly(&hold, LostReason::Watchdog));
+    let now = member.now();
+    let share = Share {
+        watched: true,
+        local: false,
+        part: false,
+    };
+    let drops = |state: &mut crate::hold::State| state.drop_claim(share, now);
+    let first = member.core.holds.change(&hold, drops);
+    let second = member.core.holds.change(&hold, drops);
+    // What each has to do was decided with its own change.
+    member.core.after_drop(&hold, first);
+    assert!(
+        member
+            .core
+            .holds
+            .numbered(hold.key(), hold.number())
+            .is_some()
+    );
+    member.core.after_drop(&hold, second);
+    eventually(ms(20_000), "it is settled", async || {
+        member.core.holds.all().is_empty() && !member.redis.exists("l").await
+    })
+    .await;
+    drop((outer, inner));
+}
+
+/// The contender met an outage and was left. Since then its client holds the lock: it is busy.
+#[tokio::test]
+async fn a_waiter_whose_client_holds_the_lock_is_told_of_no_outage_of_before() {
+    let member = Member::start().await;
+    let lock = member.client.lock("l");
+    let guard = lock.lock().owner(&Owner::new()).await.unwrap();
+    let wish = Wish {
+        owner: Owner::new(),
+        terms: None,
+        deadline: None,
+    };
+    let key = lock.key().unwrap();
+    let place = member.core.waiters.enter(key, wish, member.now()).unwrap();
+    place.note_outage(Some(&crate::Error::timeout(ms(3000))));
+    let waiter = Owner::new();
+    let busy = lock.try_lock().owner(&waiter).wait(ms(100)).await;
+    assert!(matches!(busy, Ok(None)), "{busy:?}");
+    assert!(guard.is_valid());
 }

@@ -21,7 +21,7 @@ use uuid::Uuid;
 use crate::clock::Clock;
 use crate::diagnosis::Expected;
 use crate::error::{Error, LostReason};
-use crate::hold::{Bounds, Dropped, Hold, Holds, Phase};
+use crate::hold::{Bounds, Hold, Holds, State};
 use crate::key::NameMapper;
 use crate::server::Server;
 use crate::wait::{Waiters, Wake};
@@ -163,11 +163,7 @@ impl Core {
 
     /// Notes that this client freed the lock from a hold. A grant that nobody has read yet is none.
     pub(crate) fn forced(&self, hold: &Arc<Hold>) {
-        self.holds.change(hold, |state| {
-            if state.phase == Phase::Pending {
-                state.end();
-            }
-        });
+        self.holds.change(hold, State::end_pending);
         self.lose(hold, LostReason::Forced);
     }
 
@@ -197,13 +193,9 @@ impl Core {
             );
         }
         let forgotten = self.holds.change(hold, |state| state.end_forgotten(now));
-        if let Some(left) = forgotten {
-            match left {
-                Dropped::Settle => self.owe(Job::new(hold.clone())),
-                Dropped::Nothing => self.forget(hold),
-            }
-        } else {
-            self.waiters.wake(hold.key());
+        match forgotten {
+            Some(dropped) => self.after_drop(hold, dropped),
+            None => self.waiters.wake(hold.key()),
         }
     }
 

@@ -83,15 +83,12 @@ impl Claim {
     pub(crate) fn forget(mut self) {
         self.warn_elsewhere();
         self.ended = true;
-        let share = self.share;
-        let lost = self.session.core().holds.change(&self.hold, |state| {
-            state.forgotten.push(share);
-            !state.is_living()
-        });
-        if lost && self.hold.state().is_only_forgotten() {
-            self.session.core().holds.change(&self.hold, State::end);
-            self.session.core().forget(&self.hold);
-        }
+        let core = self.session.core();
+        let (share, now) = (self.share, core.clock.now());
+        let dropped = core
+            .holds
+            .change(&self.hold, |state| state.forget_claim(share, now));
+        core.after_drop(&self.hold, dropped);
     }
 
     /// A claim that ends in another task than it began has left its owner behind there: whatever
@@ -188,18 +185,23 @@ impl Ending {
         let hold = &claim.hold;
         let core = claim.session.core();
         let now = core.clock.now();
+        // One step: a renewal that is answered between two steps would make the hold valid again, and
+        // there would be no loss to tell of.
         let counts = core.holds.change(hold, |state| {
             if !state.is_valid(now) {
-                return None;
+                return Err(state.expire(now));
             }
             state.drop_claim(claim.share, now);
-            Some((state.target(), state.count))
+            Ok((state.target(), state.count))
         });
-        let Some((target, left)) = counts else {
-            if core.holds.change(hold, |state| state.expire(now)) {
-                core.report_lost(hold);
+        let (target, left) = match counts {
+            Ok(counts) => counts,
+            Err(expired) => {
+                if expired {
+                    core.report_lost(hold);
+                }
+                return Err(hold.loss(now).map_or(Error::Closed, Error::Lost));
             }
-            return Err(hold.loss(now).map_or(Error::Closed, Error::Lost));
         };
         claim.ended = true;
         Ok(Self {
@@ -297,19 +299,28 @@ impl Drop for Ending {
 
 impl Core {
     /// Sees to what a dropped claim asks for.
-    fn after_drop(&self, hold: &Arc<Hold>, dropped: Dropped) {
-        let ended = hold.state().count == 0;
+    pub(crate) fn after_drop(&self, hold: &Arc<Hold>, dropped: Dropped) {
         match dropped {
             Dropped::Settle => self.owe(Job::new(hold.clone())),
-            Dropped::Nothing if ended => self.forget(hold),
+            Dropped::Forget => self.forget(hold),
             Dropped::Nothing => {}
         }
     }
 
-    /// Gives up an acquire whose future nobody polls: whatever it does is undone.
+    /// Gives up an acquire whose future is not polled: whatever it does is undone. The future may
+    /// take its grant in between the caller's decision and this call: then the hold has an owner, and
+    /// stays.
     pub(crate) fn abandon(&self, hold: &Arc<Hold>) {
-        self.holds.change(hold, State::end);
-        self.owe(Job::regardless(hold.clone()));
+        let ends = |state: &mut State| {
+            if mutant!("taken_in_and_abandoned") {
+                state.end();
+                return true;
+            }
+            state.end_pending()
+        };
+        if self.holds.change(hold, ends) {
+            self.owe(Job::regardless(hold.clone()));
+        }
     }
 
     /// Ends the newest forgotten claim of a hold: ported code's unlock.

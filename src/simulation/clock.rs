@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use super::chance::Chance;
 use crate::clock::Moment;
@@ -35,6 +36,14 @@ impl VirtualClock {
     pub(crate) fn chance(&self) -> u64 {
         let seed = self.chance.fetch_add(1, Ordering::Relaxed);
         Chance::new(seed, 0).next()
+    }
+
+    /// Others go first, now and then.
+    pub(crate) async fn gap(&self) {
+        let drawn = self.chance();
+        if !drawn.is_multiple_of(4) {
+            tokio::time::sleep(Duration::from_millis(drawn / 4 % 80)).await;
+        }
     }
 
     /// The server's time, in nanoseconds since the start, at this client's `moment`.

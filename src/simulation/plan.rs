@@ -48,6 +48,8 @@ pub(super) enum Step {
     Forget,
     EndForgotten(Cancel),
     Force(Cancel),
+    /// Goes on with the oldest call that was left.
+    Resume,
     /// A holder that pauses, or an owner between two holds.
     Rest(u64),
 }
@@ -57,6 +59,8 @@ pub(super) enum Cancel {
     Never,
     AtPoll(u64),
     After(u64),
+    /// Polled so often and then left, but not dropped.
+    Left(u64),
 }
 
 impl Plan {
@@ -88,12 +92,16 @@ impl Plan {
             });
         }
         let rates = [990_100, 995_000, 1_000_000, 1_009_900];
+        let poll_cap_ms = chance.one_of(&[30, 200]);
+        if chance.percent(5) {
+            tasks = late_receiver(&mut chance, poll_cap_ms);
+        }
         Self {
             seed,
             faults,
             watchdog_lease_ms,
             command_timeout_ms: chance.one_of(&[60, 150, 400]),
-            poll_cap_ms: chance.one_of(&[30, 200]),
+            poll_cap_ms,
             rates: [chance.one_of(&rates), chance.one_of(&rates)],
             pauses,
             tasks,
@@ -142,6 +150,46 @@ impl Plan {
     }
 }
 
+/// The lock is handed to a waiter that was left, and goes on about when it has had its time.
+fn late_receiver(chance: &mut Chance, poll_cap_ms: u64) -> Vec<Task> {
+    let acquire = |cancel| Step::Acquire {
+        wait_ms: Some(3000),
+        lease_ms: Some(3000),
+        local: false,
+        cancel,
+    };
+    let held_ms = chance.within(15, 25);
+    let late_ms = held_ms + poll_cap_ms + chance.within(0, 80);
+    let task = |owner, steps| Task {
+        client: 0,
+        owner,
+        steps,
+    };
+    vec![
+        task(
+            0,
+            vec![
+                acquire(Cancel::Never),
+                Step::Rest(held_ms),
+                Step::Unlock(Cancel::Never),
+                Step::Rest(200),
+            ],
+        ),
+        task(
+            2,
+            vec![
+                // The other one asks first.
+                Step::Rest(10),
+                acquire(Cancel::Left(chance.within(1, 3))),
+                Step::Rest(late_ms - 10),
+                Step::Resume,
+                Step::Rest(200),
+                Step::Unlock(Cancel::Never),
+            ],
+        ),
+    ]
+}
+
 fn faults(chance: &mut Chance, lease_ms: u64) -> Faults {
     if chance.percent(15) {
         return Faults::default();
@@ -169,6 +217,7 @@ fn faults(chance: &mut Chance, lease_ms: u64) -> Faults {
 fn step(chance: &mut Chance, lease_ms: u64) -> Step {
     let mut cancel = |percent: u64| match chance.within(1, 100) {
         n if n > percent => Cancel::Never,
+        n if n % 4 == 0 => Cancel::Left(chance.within(1, 6)),
         n if n % 2 == 0 => Cancel::AtPoll(chance.within(1, 6)),
         _ => Cancel::After(chance.within(0, 100)),
     };
@@ -184,7 +233,8 @@ fn step(chance: &mut Chance, lease_ms: u64) -> Step {
         60..72 => Step::Drop,
         72..77 => Step::Forget,
         77..82 => Step::EndForgotten(cancel_end),
-        82..86 => Step::Force(cancel_end),
+        82..85 => Step::Force(cancel_end),
+        85..91 => Step::Resume,
         _ => {
             let longest = chance.one_of(&[5, 50, 2 * lease_ms]);
             Step::Rest(chance.within(0, longest))

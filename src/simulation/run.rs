@@ -129,10 +129,12 @@ async fn story(
 ) {
     let (reports, mut told) = tokio::sync::mpsc::unbounded_channel();
     let mut tasks = Vec::new();
+    let without_faults = plan.faults == Faults::default() && plan.pauses.is_empty();
     for task in &plan.tasks {
         let lock = clients[task.client].lock.clone();
         let alone = plan.tasks.iter().filter(|other| other.owner == task.owner);
-        let work = task::run(task.clone(), alone.count() == 1, lock, reports.clone());
+        let nature = [alone.count() == 1, false];
+        let work = task::run(task.clone(), nature, lock, reports.clone());
         tasks.push(tokio::spawn(work));
     }
     drop(reports);
@@ -148,15 +150,19 @@ async fn story(
         }
     }
     let mut guards: Vec<Guard> = Vec::new();
+    let mut calls = Vec::new();
     for task in tasks {
         match task.await {
-            Ok(left) => guards.extend(left),
+            Ok((held, left)) => {
+                guards.extend(held);
+                calls.extend(left);
+            }
             Err(error) => observer.borrow_mut().claim(false, || error.to_string()),
         }
     }
     network.calm();
     observer.borrow_mut().note(|| "calm".to_owned());
-    let without_faults = plan.faults == Faults::default() && plan.pauses.is_empty();
+    drop(calls);
     let watched = if without_faults {
         observer.borrow().watched()
     } else {

@@ -1,14 +1,14 @@
 //! One task of a plan, written as a user would write it.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::plan::{Cancel, Step, Task};
-use crate::error::Error;
-use crate::guard::Guard;
+use crate::error::{Error, LostReason};
+use crate::guard::{Guard, Verdict};
 use crate::lock::Lock;
 use crate::owner::Owner;
 use crate::session::{Reentry, Unlocked};
@@ -21,34 +21,50 @@ pub(super) enum Report {
     Released(String),
 }
 
-/// Takes every step, and returns the guards that are left. `alone` if no other task has its owner.
+/// A call that was polled a few times and left, to be gone on with or dropped later.
+pub(super) enum Left {
+    Acquire(Pin<Box<dyn Future<Output = Result<Option<Guard>, Error>> + Send>>),
+    Unlock(
+        String,
+        Pin<Box<dyn Future<Output = Result<Unlocked, Error>> + Send>>,
+    ),
+}
+
+/// Takes every step, and returns the guards and the calls that are left. `alone` if no other task has
+/// its owner; `calm` if nothing goes wrong, so that no unlock may fail.
 pub(super) async fn run(
     task: Task,
-    alone: bool,
+    [alone, calm]: [bool; 2],
     lock: Lock,
     reports: UnboundedSender<Report>,
-) -> Vec<Guard> {
+) -> (Vec<Guard>, Vec<Left>) {
     let mut runner = Runner {
         owner: Owner::from_id(task.owner),
         alone,
+        calm,
         lock,
         reports,
         guards: Vec::new(),
+        left: Vec::new(),
         forgotten: 0,
     };
     for step in task.steps {
         runner.say(|| format!("owner {}: {step:?}", task.owner));
         runner.take(step).await;
+        runner.look_at_guards();
     }
-    runner.guards
+    (runner.guards, runner.left)
 }
 
 struct Runner {
     owner: Owner,
     alone: bool,
+    calm: bool,
     lock: Lock,
     reports: UnboundedSender<Report>,
     guards: Vec<Guard>,
+    /// From the oldest to the newest.
+    left: Vec<Left>,
     forgotten: u32,
 }
 
@@ -71,18 +87,41 @@ impl Runner {
                 if local {
                     request = request.reentry(Reentry::Local);
                 }
-                match cancelled(request.into_future(), cancel).await {
-                    Some(Ok(Some(guard))) => self.guards.push(guard),
-                    Some(Err(Error::Lost(_))) => self.guards.clear(),
-                    _ => {}
+                let mut call = request.into_future();
+                match cancelled(&mut call, cancel).await {
+                    Some(result) => self.acquired(result),
+                    None if matches!(cancel, Cancel::Left(_)) => {
+                        self.left.push(Left::Acquire(call));
+                    }
+                    None => {}
                 }
             }
             Step::Unlock(cancel) => {
                 if let Some(guard) = self.guards.pop() {
                     let field = guard.field();
-                    let ended = cancelled(guard.unlock(), cancel).await;
-                    if let Some(Ok(Unlocked::Released)) = ended {
-                        self.tell(Report::Released(field));
+                    let mut call = Box::pin(guard.unlock());
+                    match cancelled(&mut call, cancel).await {
+                        Some(result) => self.unlocked(field, result),
+                        None if matches!(cancel, Cancel::Left(_)) => {
+                            self.left.push(Left::Unlock(field, call));
+                        }
+                        None => {}
+                    }
+                }
+            }
+            Step::Resume => {
+                if !self.left.is_empty() {
+                    match self.left.remove(0) {
+                        Left::Acquire(call) => {
+                            let result = call.await;
+                            self.acquired(result);
+                        }
+                        Left::Unlock(field, call) => {
+                            // It may have stood still for longer than it had time.
+                            if let Ok(Unlocked::Released) = call.await {
+                                self.tell(Report::Released(field));
+                            }
+                        }
                     }
                 }
             }
@@ -116,6 +155,35 @@ impl Runner {
         }
     }
 
+    fn acquired(&mut self, result: Result<Option<Guard>, Error>) {
+        match result {
+            Ok(Some(guard)) => self.guards.push(guard),
+            Err(Error::Lost(_)) => self.guards.clear(),
+            _ => {}
+        }
+    }
+
+    fn unlocked(&mut self, field: String, result: Result<Unlocked, Error>) {
+        match result {
+            Ok(Unlocked::Released) => self.tell(Report::Released(field)),
+            Err(Error::UnlockUnconfirmed(error)) if self.calm => {
+                let what = format!("an unlock fails though nothing goes wrong: {error}");
+                self.tell(Report::Wrong(what));
+            }
+            _ => {}
+        }
+    }
+
+    /// Only a guard's own end, or a loss, ends what it stands for.
+    fn look_at_guards(&self) {
+        for guard in &self.guards {
+            if guard.verdict() == Verdict::Lost(LostReason::Released) {
+                let what = format!("{} was released under its guard", guard.field());
+                self.tell(Report::Wrong(what));
+            }
+        }
+    }
+
     fn say(&self, line: impl FnOnce() -> String) {
         self.tell(Report::Says(line()));
     }
@@ -126,11 +194,11 @@ impl Runner {
     }
 }
 
-/// Drops `call` where the plan says so; `None` if that came before its end.
+/// Stops polling `call` where the plan says so; `None` if that came before its end.
 async fn cancelled<F: Future>(call: F, cancel: Cancel) -> Option<F::Output> {
     match cancel {
         Cancel::Never => Some(call.await),
-        Cancel::AtPoll(polls) => polled(call, polls).await,
+        Cancel::AtPoll(polls) | Cancel::Left(polls) => polled(call, polls).await,
         Cancel::After(ms) => tokio::time::timeout(Duration::from_millis(ms), call)
             .await
             .ok(),

@@ -45,6 +45,7 @@ pub(super) async fn keep_renewing(core: &Arc<Core>) {
             core.report_lost(hold);
         }
         for hold in &due.untaken {
+            core.clock.gap().await;
             core.abandon(hold);
         }
         if !due.renew.is_empty() {
@@ -105,13 +106,13 @@ async fn renew(
 async fn renew_together(core: &Core, holds: Vec<(Arc<Hold>, Duration)>, lease: Duration) {
     let Asked { sent, answers } = extend(core, &holds, lease).await;
     report_failing(&holds, &answers);
-    let now = core.clock.now();
     for ((hold, asked), answer) in holds.iter().zip(answers) {
         match answer {
             Ok(Renewed::Extended) => {
                 let recovered = core.holds.change(hold, |state| {
                     let was = state.phase;
-                    state.renew(sent, *asked, now);
+                    // Looked at for each hold: one whose deadline passed during the others is lost.
+                    state.renew(sent, *asked, core.clock.now());
                     was == Phase::Jeopardy && state.phase == Phase::Held
                 });
                 if recovered {
@@ -129,7 +130,7 @@ async fn renew_together(core: &Core, holds: Vec<(Arc<Hold>, Duration)>, lease: D
                     state.phase = Phase::Jeopardy;
                 }
                 let retry = (lease / 20).clamp(SOONEST_RETRY, LATEST_RETRY);
-                state.renew_at = state.renew_at.min(now + retry);
+                state.renew_at = state.renew_at.min(core.clock.now() + retry);
             }),
         }
     }

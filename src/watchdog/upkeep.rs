@@ -64,13 +64,13 @@ async fn extend_parts(core: Arc<Core>, extensions: Vec<Extension>) {
         })
         .collect();
     let Asked { sent, answers } = extend(&core, &leases, longest).await;
-    let now = core.clock.now();
     for (extension, answer) in extensions.into_iter().zip(answers) {
         let Extension { hold, lease, .. } = &extension;
         match answer {
+            // The time is looked at for each: a hold whose deadline passed during the others is lost.
             Ok(Renewed::Extended) => core
                 .holds
-                .change(hold, |state| state.renew(sent, *lease, now)),
+                .change(hold, |state| state.renew(sent, *lease, core.clock.now())),
             // Whoever holds it beside the whole is told, too.
             Ok(Renewed::Missing) => core.lose(hold, LostReason::NotOurs),
             Ok(Renewed::Unknown) | Err(_) => {}

@@ -15,6 +15,7 @@ mod network;
 mod outages;
 mod panics;
 mod period;
+mod slow_log;
 
 use std::sync::LazyLock;
 use std::time::Duration;

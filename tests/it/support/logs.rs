@@ -258,5 +258,76 @@ impl Subscriber for Panicking {
     fn exit(&self, _: &Id) {}
 }
 
+/// A user's subscriber that stands still at each `lock lost`, until the test lets it go on.
+#[derive(Debug)]
+pub(crate) struct Slow {
+    reached: std::sync::mpsc::Sender<()>,
+    go_on: Mutex<std::sync::mpsc::Receiver<()>>,
+}
+
+/// The test's side of a [`Slow`] subscriber.
+pub(crate) struct Pace {
+    reached: std::sync::mpsc::Receiver<()>,
+    /// Dropped, the subscriber stands still no more.
+    go_on: std::sync::mpsc::Sender<()>,
+}
+
+impl Slow {
+    /// Hears every thread for ever, so only a test that is `alone` may ask for it.
+    pub(crate) fn of_this_process() -> Pace {
+        let (reaches, reached) = std::sync::mpsc::channel();
+        let (go_on, goes_on) = std::sync::mpsc::channel();
+        let slow = Self {
+            reached: reaches,
+            go_on: Mutex::new(goes_on),
+        };
+        tracing::subscriber::set_global_default(slow).expect("nobody else hears this process");
+        Pace { reached, go_on }
+    }
+}
+
+impl Pace {
+    /// Waits until the subscriber stands still.
+    pub(crate) fn wait_reached(&self) {
+        let limit = Duration::from_secs(30);
+        self.reached
+            .recv_timeout(limit)
+            .expect("the event is written");
+    }
+
+    /// Lets it go on, up to the next such event.
+    pub(crate) fn go_on(&self) {
+        self.go_on.send(()).expect("the subscriber is there");
+    }
+}
+
+impl Subscriber for Slow {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= Level::WARN
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut text = Text(String::new());
+        event.record(&mut text);
+        if text.0.contains("lock lost") {
+            // The test may have ended.
+            let _ = self.reached.send(());
+            let _ = self.go_on.lock().unwrap().recv();
+        }
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
 const RECENT: usize = 5_000;
 const ALONE: &str = "LOCKDOG_TEST_ALONE";

@@ -1,0 +1,55 @@
+//! The log's subscriber is the user's code, and takes as long as it likes.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use lockdog::{Client, Owner};
+
+use crate::support::RedisServer;
+use crate::support::logs::{self, Slow};
+
+/// Design: invariant 9. The watchdog finds a hand-over that nobody takes in and, at the same look, a
+/// lost lock. While it writes of that one, the receiver takes its grant in.
+#[test]
+fn a_grant_taken_in_while_the_watchdog_gives_it_up_stays_with_its_receiver() {
+    logs::alone(
+        "watchdog::slow_log::a_grant_taken_in_while_the_watchdog_gives_it_up_stays_with_its_receiver",
+        async {
+            let pace = Slow::of_this_process();
+            let server = RedisServer::start().await;
+            let redis = server.redis().await;
+            let client = Client::builder().url(server.url()).build().await.unwrap();
+            let (short, long) = (Duration::from_secs(2), Duration::from_secs(60));
+            let _first = client.lock("first").lock().lease(short).await.unwrap();
+            let _second = client.lock("second").lock().lease(short * 3).await.unwrap();
+            // The watchdog stands still, with its list of what is due behind it.
+            pace.wait_reached();
+
+            let lock = client.lock("l");
+            let outer = lock.lock().owner(&Owner::new()).lease(long).await.unwrap();
+            let receiver = Owner::new();
+            let mut waiting = pin!(lock.lock().owner(&receiver).lease(long).into_future());
+            assert!(waiting.as_mut().now_or_never().is_none());
+            outer.unlock().await.unwrap();
+            assert!(redis.exists("l").await, "it was handed over");
+            // By then the second lock is lost, and the receiver has had its time.
+            tokio::time::sleep(short * 2 + Duration::from_secs(1)).await;
+            pace.go_on();
+            // The second one's loss is being written: the watchdog knows what is due.
+            pace.wait_reached();
+            let guard = waiting.await.unwrap();
+            assert!(guard.is_valid());
+            // Nothing stands still any more.
+            drop(pace);
+
+            // Whatever the watchdog does to it, it does within a moment.
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            assert!(guard.is_valid(), "{:?}", guard.verdict());
+            let inner = lock.lock().owner(&receiver).await.unwrap();
+            assert_eq!(inner.hold_count(), 2);
+            inner.unlock().await.unwrap();
+            guard.unlock().await.unwrap();
+        },
+    );
+}
