@@ -168,7 +168,9 @@ impl Caller<'_> {
                 }
             }
         }
-        if let Some(lost) = whole.loss() {
+        if let Some(lost) = whole.loss()
+            && !mutant!("red_lock_reentry_on_lost")
+        {
             return Err(Error::Lost(lost));
         }
         if !is_enough(&whole) {
