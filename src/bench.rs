@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use crate::background::{Background, Thread};
 use crate::clock::{Clock, Moment};
 use crate::guard::Guard;
 use crate::hold::{Bounds, Hold, Holds, Share, State, Terms};
 use crate::key::LockKey;
 use crate::owner::Owner;
 use crate::quorum::{Answer, Event, Quorum, Rules};
-use crate::server::{Address, Server, Source};
+use crate::server::{Address, Context, Server, Source};
 use crate::session::{Claim, Core, Job, Reentry, Session, Settings};
 use crate::wait::{Place, Waiters, Wake, Wish};
 
@@ -122,21 +123,28 @@ impl Rounds {
 pub struct Idle {
     session: Arc<Session>,
     jobs: UnboundedReceiver<Job>,
+    _thread: Thread,
     locks: u64,
 }
 
 impl Default for Idle {
     fn default() -> Self {
         let clock = Clock::default();
+        let (background, thread) = Background::start().expect("there is room for a thread");
+        let context = Context {
+            clock: clock.clone(),
+            background,
+            command_timeout: Duration::from_secs(3),
+        };
         // Nothing is sent, so nobody connects.
         let source = Source::new(
             Some(Address::parse("redis://localhost").expect("it is a URL")),
             None,
             None,
-            &clock,
+            &context,
         )
         .expect("it is a URL");
-        let server = Server::new(source, clock.clone(), Duration::from_secs(3), LEASE);
+        let server = Server::new(source, context, LEASE);
         let settings = Settings {
             watchdog_lease: LEASE,
             poll_cap: Duration::from_secs(1),
@@ -155,6 +163,7 @@ impl Default for Idle {
         Self {
             session: Arc::new(Session::new(Arc::new(core))),
             jobs,
+            _thread: thread,
             locks: 0,
         }
     }

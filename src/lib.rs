@@ -97,6 +97,7 @@
 #[macro_use]
 mod mutant;
 
+mod background;
 #[cfg(lockdog_bench)]
 #[doc(hidden)]
 pub mod bench;

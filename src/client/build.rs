@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Client, ClientBuilder};
+use crate::background::Background;
 use crate::diagnosis::{self, Expected};
 use crate::error::{Error, Result};
 use crate::lease;
-use crate::server::{Address, ReplicaAck, Server};
+use crate::server::{Address, Context, ReplicaAck, Server};
 use crate::session::{Core, Session, Settings};
 use crate::wait::{Backoff, Wake};
 use crate::watchdog;
@@ -47,12 +48,21 @@ impl ClientBuilder {
             quarantine_on_server: self.quarantine_on_server,
             ..Expected::default()
         };
+        // Before anything is connected: what several callers wait for is done there. Until it has its
+        // work, it ends with this future.
+        let (background, thread) = Background::start().map_err(|cause| Error::Unavailable {
+            cause: format!("no thread for the watchdog: {cause}").into(),
+        })?;
+        let context = Context {
+            clock: self.clock.clone(),
+            background,
+            command_timeout: self.command_timeout,
+        };
         let server = Server::at(
             address,
             self.pool,
             self.client_name,
-            &self.clock,
-            self.command_timeout,
+            context,
             lease::whole(self.watchdog_lease),
         )?;
         let ack = self
@@ -91,7 +101,7 @@ impl ClientBuilder {
         };
         let (core, jobs) = Core::new(settings, self.clock, server, self.max_waiters);
         let core = Arc::new(core);
-        let ended = watchdog::start(core.clone(), jobs)?;
+        let ended = watchdog::start(core.clone(), jobs, thread);
         Ok(Client {
             session: Arc::new(Session::new(core)),
             ended,

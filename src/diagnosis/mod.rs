@@ -238,7 +238,7 @@ async fn look(
 /// are, and says in the log what is wrong.
 pub(crate) async fn meet(server: &Server, expected: &Expected, limit: Duration) {
     for node in server.nodes() {
-        let (Some(met), Some(connection)) = (node.unchecked(), node.current()) else {
+        let (Some(met), Some(connection)) = (node.unchecked(), node.any_connection()) else {
             continue;
         };
         let place = node.address();

@@ -1,10 +1,9 @@
-//! One connection, and the single slot that the callers of a client share.
+//! One connection.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use parking_lot::RwLock;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisResult, Value};
 
@@ -313,48 +312,4 @@ impl Wire {
 fn next_number() -> u64 {
     static NUMBER: AtomicU64 = AtomicU64::new(1);
     NUMBER.fetch_add(1, Ordering::Relaxed)
-}
-
-/// Where the current connection is kept; opening one is single flight.
-#[derive(Default)]
-pub(super) struct Slot {
-    current: RwLock<Option<Connection>>,
-    opening: tokio::sync::Mutex<()>,
-}
-
-impl Slot {
-    pub(super) fn current(&self) -> Option<Connection> {
-        let current = self.current.read();
-        current.as_ref().filter(|it| it.is_current()).cloned()
-    }
-
-    /// The current connection, or the one that `open` makes.
-    pub(super) async fn get<F>(&self, open: F) -> Result<Connection, Failure>
-    where
-        F: Future<Output = Result<Connection, Failure>>,
-    {
-        if let Some(current) = self.current() {
-            return Ok(current);
-        }
-        let _single_flight = self.opening.lock().await;
-        if let Some(current) = self.current() {
-            return Ok(current);
-        }
-        let opened = open.await?;
-        *self.current.write() = Some(opened.clone());
-        Ok(opened)
-    }
-
-    /// Takes out whatever is there.
-    pub(super) fn clear(&self) {
-        *self.current.write() = None;
-    }
-
-    /// Takes `connection` out, unless another took its place already.
-    pub(super) fn remove(&self, connection: &Connection) {
-        let mut current = self.current.write();
-        if current.as_ref().is_some_and(|found| found.is(connection)) {
-            *current = None;
-        }
-    }
 }

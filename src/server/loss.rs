@@ -62,7 +62,7 @@ impl Server {
             return Ok(self.lost_at(key));
         };
         if sent.moved || on.identity().doubts().is_some() {
-            let limit = until.since(self.clock.now());
+            let limit = until.since(self.context.clock.now());
             // Boxed: it is rare, and part of every acquire of a quorum's member otherwise.
             let known = Box::pin(self.know(key, on, sent.moved, limit));
             let known = tokio::time::timeout(limit, known).await;
@@ -83,7 +83,7 @@ impl Server {
         if let (Nodes::Cluster(cluster), true) = (&self.nodes, moved) {
             // The slot may have been moved with all that is in it, or taken over without.
             if !mutant!("judged_by_the_map") {
-                cluster.look_since(self.clock.now()).await;
+                cluster.look_since(self.context.clock.now()).await;
                 cluster.has_key_on(key, on)?;
             }
         }

@@ -5,8 +5,10 @@
 mod access;
 mod ack;
 mod address;
+mod callers;
 mod cluster;
 mod connection;
+mod connection_slot;
 mod failure;
 mod health;
 mod identity;
@@ -17,6 +19,7 @@ mod place;
 mod private;
 mod sentinel;
 mod shown;
+mod single_flight;
 mod source;
 mod subscriber;
 mod tls;
@@ -28,6 +31,7 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 use tokio::sync::Notify;
 
+use crate::background::Background;
 use crate::clock::{Clock, Moment};
 
 pub use access::Protocol;
@@ -46,11 +50,31 @@ pub(crate) use source::Source;
 pub(crate) use subscriber::Subscriber;
 pub use tls::TlsSettings;
 
+/// What all servers of a client have in common.
+#[derive(Clone)]
+pub(crate) struct Context {
+    pub(crate) clock: Clock,
+    /// Where it runs what several callers wait for.
+    pub(crate) background: Background,
+    pub(crate) command_timeout: Duration,
+}
+
+impl Context {
+    /// With this runtime as its background.
+    #[cfg(test)]
+    pub(crate) fn here(clock: &Clock) -> Self {
+        Self {
+            clock: clock.clone(),
+            background: Background::here(),
+            command_timeout: Duration::from_secs(3),
+        }
+    }
+}
+
 /// The servers of one client.
 pub(crate) struct Server {
     nodes: Nodes,
-    clock: Clock,
-    command_timeout: Duration,
+    context: Context,
     /// What a lock waits for before it counts as granted.
     ack: ReplicaAck,
     /// A server fell silent.
@@ -128,7 +152,7 @@ impl Server {
                 Ok(value) => return Ok(value),
                 Err(Failure::Refused { code, .. }) if code == "NOSCRIPT" && !whole => {
                     whole = true;
-                    now = self.clock.now();
+                    now = self.context.clock.now();
                     continue;
                 }
                 Err(failure) => failure,
@@ -148,15 +172,15 @@ impl Server {
             sent.moved |= place.as_ref().is_some_and(|place| !place.asking);
             if place.is_some() && hops < HOPS {
                 hops += 1;
-                now = self.clock.now();
+                now = self.context.clock.now();
                 continue;
             }
-            let has_time = until.since(self.clock.now()) > pause * 2;
+            let has_time = until.since(self.context.clock.now()) > pause * 2;
             if has_time {
                 tracing::debug!(?failure, "sending again");
                 tokio::time::sleep(pause).await;
             }
-            now = self.clock.now();
+            now = self.context.clock.now();
             // A sending without time for its answer would only hide why the others failed. A busy
             // machine may have slept for longer.
             if !has_time || until.since(now) <= pause / 2 {
@@ -184,7 +208,7 @@ impl Server {
             Some(current) => current,
             None => {
                 let opened = place.node.connection(self.limit(now, until)).await?;
-                now = self.clock.now();
+                now = self.context.clock.now();
                 opened
             }
         };
@@ -214,18 +238,24 @@ impl Server {
     pub(crate) fn allot(&self, now: Moment) -> Allotted {
         Allotted {
             now,
-            until: now + self.command_timeout,
+            until: now + self.command_timeout(),
         }
     }
 
     pub(crate) fn command_timeout(&self) -> Duration {
-        self.command_timeout
+        self.context.command_timeout
+    }
+
+    /// Where it runs what several callers wait for.
+    #[allow(dead_code, reason = "the driver of quorums is to use it")]
+    pub(crate) fn background(&self) -> &Background {
+        &self.context.background
     }
 
     /// One sending may take the command timeout, and never longer than the whole call.
     fn limit(&self, now: Moment, until: Moment) -> Duration {
         let left = until.since(now);
-        self.command_timeout.min(left).max(SHORTEST_PAUSE)
+        self.command_timeout().min(left).max(SHORTEST_PAUSE)
     }
 }
 

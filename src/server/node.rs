@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
+use super::Context;
 use super::ack::Acker;
-use super::connection::{Connection, Slot};
+use super::callers::Callers;
+use super::connection::Connection;
 use super::failure::Failure;
 use super::health::Health;
 use super::loss::Loss;
@@ -16,9 +19,10 @@ use super::source::Source;
 /// One server: the one of a standalone deployment, whoever the sentinels' master is, or one master of
 /// a cluster.
 pub(crate) struct Node {
-    source: Source,
+    source: Arc<Source>,
+    context: Context,
     /// What callers share.
-    callers: Slot,
+    callers: Callers,
     /// What the watchdog's thread has for itself.
     own: Private,
     /// For what the background sends where nobody waits for it.
@@ -30,18 +34,24 @@ pub(crate) struct Node {
 
 impl Node {
     /// For the renewal of leases of this length. `suspicions` is told when the server falls silent.
-    pub(super) fn new(source: Source, lease: Duration, suspicions: &Arc<Notify>) -> Self {
+    pub(super) fn new(
+        source: Source,
+        lease: Duration,
+        context: &Context,
+        suspicions: &Arc<Notify>,
+    ) -> Self {
         Self {
-            source,
-            callers: Slot::default(),
-            own: Private::new(lease),
+            callers: Callers::new(context, source.runtimes()),
+            source: Arc::new(source),
+            own: Private::new(lease, context),
             room: Semaphore::new(AT_ONCE),
-            acker: Acker::default(),
+            acker: Acker::new(context),
+            context: context.clone(),
             health: Health::new(suspicions.clone()),
         }
     }
 
-    pub(crate) fn source(&self) -> &Source {
+    pub(crate) fn source(&self) -> &Arc<Source> {
         &self.source
     }
 
@@ -54,26 +64,39 @@ impl Node {
         self.source.address()
     }
 
-    /// The callers' connection, opened if there is none, within `limit`.
+    /// A connection for the callers on this runtime, opened if there is none, within `limit`.
     pub(crate) async fn connection(&self, limit: Duration) -> Result<Connection, Failure> {
         if let Some(current) = self.current() {
             return Ok(current);
         }
-        // Boxed: what opens a connection is large, and part of every call otherwise.
-        let opened = self.callers.get(Box::pin(self.source.open(limit)));
-        tokio::time::timeout(limit, opened)
-            .await
-            .unwrap_or_else(|_| Err(Failure::Unsent("no connection in time".into())))
+        let Ok(runtime) = Handle::try_current() else {
+            return Err(Failure::Unsent("called outside of a tokio runtime".into()));
+        };
+        if self.context.background.is(&runtime) {
+            return Box::pin(self.own_connection(limit)).await;
+        }
+        let (source, context) = (&self.source, &self.context);
+        // Boxed: it is rare, and part of every call otherwise.
+        let opened = self.callers.connection(&runtime, source, context, limit);
+        Box::pin(opened).await
     }
 
-    /// The callers' connection, if there is one.
+    /// The connection of the callers on this runtime, if there is one.
     pub(crate) fn current(&self) -> Option<Connection> {
         self.callers.current()
     }
 
-    /// The connection of the watchdog's thread, opened if there is none. For that thread only.
+    /// A connection that is there, whichever runtime drives it.
+    pub(crate) fn any_connection(&self) -> Option<Connection> {
+        let own = || self.own.current();
+        self.current().or_else(own).or_else(|| self.callers.any())
+    }
+
+    /// The connection of the watchdog's thread, opened if there is none.
     pub(crate) async fn own_connection(&self, limit: Duration) -> Result<Connection, Failure> {
-        self.own.connection(&self.source, limit).await
+        self.own
+            .connection(&self.source, &self.context, limit)
+            .await
     }
 
     /// Waits until there is room for another question of the background's, so that a crowd of them
@@ -92,10 +115,11 @@ impl Node {
     /// more. Best effort: it may not be permitted, and its id may not be known. For the watchdog's
     /// thread only.
     pub(crate) async fn kill(&self, old: &Connection, limit: Duration) {
-        self.own.kill(&self.source, old, limit).await;
+        self.own.kill(&self.source, &self.context, old, limit).await;
     }
 
-    /// Closes what callers drive once nobody waits for an answer on it.
+    /// Closes the callers' connections once nobody waits for an answer on them; those to come are
+    /// opened at once.
     pub(super) fn disconnect(&self) {
         self.callers.clear();
         self.acker.disconnect();
@@ -114,6 +138,8 @@ impl Node {
 
     /// The server answered a probe.
     pub(crate) fn answered(&self) {
+        self.callers.hurry();
+        self.acker.hurry();
         if self.health.answered() {
             tracing::debug!(server = self.address(), "the server answers again");
         }

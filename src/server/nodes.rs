@@ -8,7 +8,6 @@ use std::time::Duration;
 use redis::aio::PubSub;
 use tokio::sync::{Notify, watch};
 
-use super::Server;
 use super::ack::ReplicaAck;
 use super::address::Address;
 use super::cluster::{Cluster, Members};
@@ -18,7 +17,8 @@ use super::node::Node;
 use super::place::Place;
 use super::source::Source;
 use super::subscriber::Subscriber;
-use crate::clock::{Clock, Moment};
+use super::{Context, Server};
+use crate::clock::Moment;
 use crate::error::Error;
 use crate::slot::slot;
 
@@ -29,24 +29,18 @@ pub(super) enum Nodes {
         /// It refuses commands for keys of several slots: there is a cluster behind it.
         has_slots: AtomicBool,
     },
-    Cluster(Box<Cluster>),
+    Cluster(Arc<Cluster>),
 }
 
 impl Server {
     /// One server, or one master; its watchdog renews leases of this length.
-    pub(crate) fn new(
-        source: Source,
-        clock: Clock,
-        command_timeout: Duration,
-        lease: Duration,
-    ) -> Self {
+    pub(crate) fn new(source: Source, context: Context, lease: Duration) -> Self {
         let suspicions = Arc::new(Notify::new());
-        let node = Arc::new(Node::new(source, lease, &suspicions));
+        let node = Arc::new(Node::new(source, lease, &context, &suspicions));
         let has_slots = AtomicBool::new(false);
         Self {
             nodes: Nodes::One { node, has_slots },
-            clock,
-            command_timeout,
+            context,
             ack: ReplicaAck::Off,
             suspicions,
         }
@@ -57,13 +51,12 @@ impl Server {
         address: Option<Address>,
         pool: Option<deadpool_redis::Pool>,
         name: Option<String>,
-        clock: &Clock,
-        command_timeout: Duration,
+        context: Context,
         lease: Duration,
     ) -> Result<Self, Error> {
         let Some(Address::Cluster { seeds }) = address else {
-            let source = Source::new(address, pool, name, clock)?;
-            return Ok(Self::new(source, clock.clone(), command_timeout, lease));
+            let source = Source::new(address, pool, name, &context)?;
+            return Ok(Self::new(source, context, lease));
         };
         let suspicions = Arc::new(Notify::new());
         let Some(info) = seeds.first().cloned() else {
@@ -76,11 +69,10 @@ impl Server {
             lease,
             suspicions: suspicions.clone(),
         };
-        let cluster = Cluster::new(seeds, members, clock.clone());
+        let cluster = Cluster::new(seeds, members, context.clone());
         Ok(Self {
-            nodes: Nodes::Cluster(Box::new(cluster)),
-            clock: clock.clone(),
-            command_timeout,
+            nodes: Nodes::Cluster(Arc::new(cluster)),
+            context,
             ack: ReplicaAck::Off,
             suspicions,
         })
@@ -99,10 +91,8 @@ impl Server {
         if let Nodes::Cluster(cluster) = &self.nodes
             && !cluster.is_known()
         {
-            // One asks for all, and whoever waits for that has no more time than before.
-            let learnt = tokio::time::timeout(limit, Box::pin(cluster.learn(limit))).await;
-            learnt
-                .unwrap_or_else(|_| Err(Failure::Unsent("no node told of the cluster".into())))?;
+            // Boxed: it is rare, and part of every call otherwise.
+            Box::pin(cluster.learn(limit)).await?;
         }
         let node = self.node(key)?;
         Ok(Place::plain(node))
@@ -227,7 +217,7 @@ impl Server {
 
     /// Connects, so that a wrong address or password shows before the first lock.
     pub(crate) async fn connect(&self) -> Result<(), Failure> {
-        let limit = self.command_timeout;
+        let limit = self.command_timeout();
         match &self.nodes {
             Nodes::One { node, .. } => node.connection(limit).await.map(drop),
             Nodes::Cluster(cluster) => cluster.learn(limit).await,

@@ -1,58 +1,70 @@
 //! A connection of the background's own, that no caller's runtime drives.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use redis::Value;
 
-use super::connection::{Connection, Slot};
+use super::Context;
+use super::connection::Connection;
+use super::connection_slot::Slot;
 use super::failure::Failure;
 use super::source::Source;
 
 /// A connection that the watchdog's thread opened for itself; reopened when it is given up.
 pub(crate) struct Private {
     slot: Slot,
-    /// Whoever opens it, renewals wait for that: so long at most.
+    /// Whoever needs it waits so long at most: renewals are among them.
     patience: Duration,
-    /// How many attempts to open it failed.
-    failed: AtomicU64,
+    /// How many attempts in a row took all the time that they had.
+    late: Arc<AtomicU32>,
 }
 
 impl Private {
     /// For the renewal of leases of this length.
-    pub(crate) fn new(lease: Duration) -> Self {
+    pub(crate) fn new(lease: Duration, context: &Context) -> Self {
         Self {
-            slot: Slot::default(),
+            slot: Slot::new(&context.clock),
             patience: (lease / 6).max(SHORTEST_PATIENCE),
-            failed: AtomicU64::new(0),
+            late: Arc::default(),
         }
     }
 
+    pub(crate) fn current(&self) -> Option<Connection> {
+        self.slot.current()
+    }
+
     /// The connection, opened if there is none. One attempt is for all who wait for it: hundreds that
-    /// owe something to a silent server shall not try one after the other.
+    /// owe something to a silent server do not try one after the other.
     pub(crate) async fn connection(
         &self,
-        source: &Source,
+        source: &Arc<Source>,
+        context: &Context,
         limit: Duration,
     ) -> Result<Connection, Failure> {
-        let limit = limit.min(self.patience);
-        let failed = self.failed.load(Ordering::Relaxed);
-        let open = async {
-            if self.failed.load(Ordering::Relaxed) != failed {
-                return Err(Failure::Unsent("no connection a moment ago".into()));
-            }
-            let opening = Opening {
-                failed: &self.failed,
+        if let Some(current) = self.slot.current() {
+            return Ok(current);
+        }
+        let late = self.late.clone();
+        // An attempt that hangs must not keep renewals from another one; but a server that is far away
+        // needs more time than short leases leave to the first one.
+        let times = 1 << late.load(Ordering::Relaxed).min(16);
+        let patience = (self.patience * times).min(context.command_timeout.max(SHORTEST_PATIENCE));
+        let source = source.clone();
+        let open = || async move {
+            let opened = tokio::time::timeout(patience, source.open_own(patience)).await;
+            let Ok(opened) = opened else {
+                late.fetch_add(1, Ordering::Relaxed);
+                return Err(Failure::Unsent("no connection in time".into()));
             };
-            let opened = source.open_own(limit).await?;
-            std::mem::forget(opening);
-            Ok(opened)
+            late.store(0, Ordering::Relaxed);
+            opened
         };
-        // Boxed: what opens a connection is large, and part of every call otherwise.
-        let opened = self.slot.get(Box::pin(open));
-        tokio::time::timeout(limit, opened)
-            .await
-            .unwrap_or_else(|_| Err(Failure::Unsent("no connection in time".into())))
+        let limit = limit.min(self.patience);
+        let opened = self.slot.get(context.background.runtime(), limit, open);
+        // Boxed: it is rare, and part of every call otherwise.
+        Box::pin(opened).await
     }
 
     /// Gives up a connection that broke or does not answer: the next one who asks opens another.
@@ -62,9 +74,15 @@ impl Private {
 
     /// Asks the server to close a connection that was given up, so that nothing sent on it runs any
     /// more. Best effort: it may not be permitted, and its id may not be known.
-    pub(crate) async fn kill(&self, source: &Source, old: &Connection, limit: Duration) {
+    pub(crate) async fn kill(
+        &self,
+        source: &Arc<Source>,
+        context: &Context,
+        old: &Connection,
+        limit: Duration,
+    ) {
         let Some(id) = old.client_id() else { return };
-        let Ok(connection) = self.connection(source, limit).await else {
+        let Ok(connection) = self.connection(source, context, limit).await else {
             return;
         };
         // At another server, or after its restart, that id is somebody else's.
@@ -75,17 +93,6 @@ impl Private {
         kill.arg("KILL").arg("ID").arg(id);
         let killed: Result<Value, Failure> = connection.send(&kill, limit).await;
         tracing::debug!(id, ?killed, "closing a connection that was given up");
-    }
-}
-
-/// An attempt under way. Dropped, it has failed.
-struct Opening<'a> {
-    failed: &'a AtomicU64,
-}
-
-impl Drop for Opening<'_> {
-    fn drop(&mut self) {
-        self.failed.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use redis::aio::{MultiplexedConnection, PubSub};
 use tokio::sync::watch;
 
+use super::Context;
 use super::address::Address;
 use super::connection::Connection;
 use super::failure::Failure;
@@ -36,7 +37,7 @@ enum Route {
     Fixed(Box<redis::Client>),
     /// A master of a cluster: nobody any more once it is none.
     Member(Box<redis::ConnectionInfo>),
-    Sentinel(Box<Sentinels>),
+    Sentinel(Arc<Sentinels>),
 }
 
 impl Source {
@@ -46,8 +47,9 @@ impl Source {
         address: Option<Address>,
         pool: Option<deadpool_redis::Pool>,
         name: Option<String>,
-        clock: &Clock,
+        context: &Context,
     ) -> Result<Self, Error> {
+        let clock = &context.clock;
         if address.is_none() && pool.is_none() {
             return Err(Error::invalid(
                 "client",
@@ -72,9 +74,10 @@ impl Source {
             }) => {
                 let clients = sentinels.into_iter().map(client);
                 let clients = clients.collect::<Result<_, _>>()?;
-                let (clock, identity) = (clock.clone(), identity.clone());
-                Route::Sentinel(Box::new(Sentinels::new(
-                    name, clients, master, clock, identity,
+                let identity = identity.clone();
+                let context = context.clone();
+                Route::Sentinel(Arc::new(Sentinels::new(
+                    name, clients, master, context, identity,
                 )))
             }
         };
@@ -113,8 +116,34 @@ impl Source {
         }
     }
 
-    /// A connection for callers' commands. It is driven by the runtime that this is called on.
+    /// How many runtimes may have a connection for callers of their own, beside the one that further
+    /// runtimes share.
+    pub(super) fn runtimes(&self) -> usize {
+        let Some(pool) = &self.pool else {
+            return RUNTIMES;
+        };
+        // Without an address the watchdog, and what waits for replicas, take theirs out of it, too.
+        let others = match &self.route {
+            Route::Unknown => 3,
+            Route::Fixed(_) | Route::Member(_) | Route::Sentinel(_) => 1,
+        };
+        pool.status().max_size.saturating_sub(others).min(RUNTIMES)
+    }
+
+    /// A connection for callers' commands, within `limit`. It is driven by the runtime that this is
+    /// called on.
     pub(crate) async fn open(&self, limit: Duration) -> Result<Connection, Failure> {
+        let opened = tokio::time::timeout(limit, self.open_for_callers(limit)).await;
+        opened.unwrap_or_else(|_| Err(Failure::Unsent("no connection in time".into())))
+    }
+
+    /// As [`Source::open_own`], within `limit` for certain.
+    pub(super) async fn open_own_in_time(&self, limit: Duration) -> Result<Connection, Failure> {
+        let opened = tokio::time::timeout(limit, self.open_own(limit)).await;
+        opened.unwrap_or_else(|_| Err(Failure::Unsent("no connection in time".into())))
+    }
+
+    async fn open_for_callers(&self, limit: Duration) -> Result<Connection, Failure> {
         let Some(pool) = &self.pool else {
             return self.open_own(limit).await;
         };
@@ -136,7 +165,7 @@ impl Source {
         }
         let (client, reign) = self.find(limit).await?;
         let Some(client) = client else {
-            return Box::pin(self.open(limit)).await;
+            return Box::pin(self.open_for_callers(limit)).await;
         };
         let opening = async {
             let multiplexed = open(&client, limit).await?;
@@ -299,6 +328,9 @@ impl fmt::Debug for Source {
             .finish_non_exhaustive()
     }
 }
+
+/// More than a machine has cores, as a rule: services have a runtime for each of them at most.
+const RUNTIMES: usize = 64;
 
 /// Some questions to the sentinels.
 const SOME_SECONDS: Duration = Duration::from_secs(3);

@@ -15,12 +15,13 @@ use super::observer::{KEY, Observer, Seen};
 use super::plan::{Pause, Plan};
 use super::redis::Redis;
 use super::task::{self, Report};
+use crate::background::Background;
 use crate::clock::Clock;
 use crate::guard::Guard;
 use crate::hold::Bounds;
 use crate::lock::Lock;
 use crate::owner::Owner;
-use crate::server::{Server, Source};
+use crate::server::{Context, Server, Source};
 use crate::session::{Core, Reentry, Session, Settings};
 use crate::wait::{Backoff, Wake};
 use crate::watchdog;
@@ -227,12 +228,12 @@ fn client(
     let ms = Duration::from_millis;
     let clock = Clock::simulated(clock);
     let source = Source::simulated(Wiring(network.clone()), &clock);
-    let server = Server::new(
-        source,
-        clock.clone(),
-        ms(plan.command_timeout_ms),
-        ms(plan.watchdog_lease_ms),
-    );
+    let context = Context {
+        clock: clock.clone(),
+        background: Background::here(),
+        command_timeout: ms(plan.command_timeout_ms),
+    };
+    let server = Server::new(source, context, ms(plan.watchdog_lease_ms));
     let settings = Settings {
         watchdog_lease: ms(plan.watchdog_lease_ms),
         poll_cap: ms(plan.poll_cap_ms),

@@ -16,42 +16,26 @@ mod upkeep;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::error::{Error, LostReason};
+use crate::background::Thread;
+use crate::error::LostReason;
 use crate::hold::{Hold, Phase, State};
 use crate::session::{Core, Job, settle};
 
-/// Starts the thread. It ends after `core.ending` is cancelled; the token tells when it has.
+/// Starts the loop on the client's thread, which ends after `core.ending` is cancelled; the token
+/// tells when it has.
 pub(crate) fn start(
     core: Arc<Core>,
     mut jobs: UnboundedReceiver<Job>,
-) -> Result<CancellationToken, Error> {
-    let refused = |cause: std::io::Error| Error::Unavailable {
-        cause: format!("no thread for the watchdog: {cause}").into(),
-    };
-    let runtime = Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(refused)?;
-    let ended = CancellationToken::new();
-    let guard = ended.clone().drop_guard();
-    thread::Builder::new()
-        .name("lockdog".to_owned())
-        .spawn(move || {
-            let _tells_that_it_ended = guard;
-            supervise(&core, &runtime, &mut jobs);
-            // A blocking DNS look-up must not keep the thread.
-            runtime.shutdown_background();
-        })
-        .map_err(refused)?;
-    Ok(ended)
+    thread: Thread,
+) -> CancellationToken {
+    thread.run(move |runtime| supervise(&core, runtime, &mut jobs))
 }
 
 /// Runs the loop again after a panic, but no guard may believe in a lease that nobody watched.
@@ -78,7 +62,8 @@ fn supervise(core: &Arc<Core>, runtime: &Runtime, jobs: &mut UnboundedReceiver<J
                 core.owe(Job::new(hold));
             }
         }
-        thread::sleep(AFTER_A_PANIC);
+        // What others wait for goes on meanwhile.
+        runtime.block_on(async { tokio::time::sleep(AFTER_A_PANIC).await });
     }
 }
 

@@ -49,7 +49,7 @@ impl Server {
                 false => Ok(()),
             };
         };
-        let (ack, clock) = (self.ack, &self.clock);
+        let (ack, clock) = (self.ack, &self.context.clock);
         let acknowledged = node.acknowledge(ack, written, clock, until);
         let ReplicaAck::BestEffort { timeout } = ack else {
             return acknowledged.await.map(drop);

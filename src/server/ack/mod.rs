@@ -18,7 +18,9 @@ use parking_lot::Mutex;
 
 use self::known::{Expected, Known};
 use self::round::{Count, Outcome, Rounds, Touch, Wish};
-use super::connection::{Connection, Slot};
+use super::Context;
+use super::connection::Connection;
+use super::connection_slot::Slot;
 use super::failure::Failure;
 use super::node::Node;
 use crate::clock::{Clock, Moment};
@@ -27,9 +29,10 @@ pub(super) use replicas::Followers;
 pub use setting::{ReplicaAck, Replicas};
 
 /// Asks one server for its replicas' acknowledgements.
-#[derive(Default)]
 pub(super) struct Acker {
+    /// Driven by the background, because callers of all runtimes share the rounds.
     slot: Slot,
+    context: Context,
     rounds: Rounds,
     known: Mutex<Known>,
 }
@@ -78,6 +81,20 @@ impl<'a> Written<'a> {
 }
 
 impl Acker {
+    pub(super) fn new(context: &Context) -> Self {
+        Self {
+            slot: Slot::new(&context.clock),
+            context: context.clone(),
+            rounds: Rounds::default(),
+            known: Mutex::default(),
+        }
+    }
+
+    /// The server answers again: a connection may be opened at once.
+    pub(super) fn hurry(&self) {
+        self.slot.hurry();
+    }
+
     /// Closes the connection once nobody waits for an answer on it.
     pub(super) fn disconnect(&self) {
         self.slot.clear();
@@ -193,9 +210,17 @@ impl Node {
             return Err(Failure::Unsent(SWITCHED.into()));
         }
         for _ in 0..2 {
-            // Boxed: what opens a connection is large.
-            let opening = Box::pin(self.source().open_own(limit));
-            let connection = acker.slot.get(opening).await?;
+            let source = self.source().clone();
+            let Context {
+                background,
+                command_timeout: patience,
+                ..
+            } = &acker.context;
+            let patience = *patience;
+            let open = || async move { source.open_own_in_time(patience).await };
+            // Boxed: it is rare, and part of every acquire otherwise.
+            let opened = Box::pin(acker.slot.get(background.runtime(), limit, open));
+            let connection = opened.await?;
             if connection.leads_where(on) {
                 return Ok(connection);
             }

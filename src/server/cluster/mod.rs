@@ -6,6 +6,7 @@
 
 mod answers;
 mod claim;
+mod learn;
 mod line;
 mod map;
 mod shown;
@@ -21,11 +22,13 @@ use parking_lot::{Mutex, RwLock};
 use redis::{ConnectionAddr, ConnectionInfo};
 use tokio::sync::{Notify, watch};
 
+use super::Context;
 use super::failure::Failure;
 use super::node::Node;
+use super::single_flight::SingleFlight;
 use super::source::Source;
 use super::wire::address_like;
-use crate::clock::{Clock, Moment};
+use crate::clock::Moment;
 use crate::slot::slot;
 use line::{Line, Told};
 use map::{Known, Map};
@@ -36,7 +39,7 @@ pub(super) struct Cluster {
     /// The nodes that the user named.
     seeds: Vec<ConnectionInfo>,
     members: Members,
-    clock: Clock,
+    context: Context,
     map: RwLock<Map<Arc<Node>>>,
     /// Servers that others named, until the next look says what they have.
     strangers: Mutex<Vec<(Moment, Arc<Node>)>>,
@@ -50,7 +53,7 @@ pub(super) struct Cluster {
     /// When the nodes were last asked of which some answered.
     looks: watch::Sender<Moment>,
     /// One look is for all who wait for the first one.
-    learning: tokio::sync::Mutex<()>,
+    learning: SingleFlight<()>,
     /// Messages go to the nodes of one shard only. Nothing until it is known.
     sharded: Mutex<Option<bool>>,
 }
@@ -65,11 +68,12 @@ pub(super) struct Members {
 }
 
 impl Cluster {
-    pub(super) fn new(seeds: Vec<ConnectionInfo>, members: Members, clock: Clock) -> Self {
+    pub(super) fn new(seeds: Vec<ConnectionInfo>, members: Members, context: Context) -> Self {
         Self {
             seeds,
             members,
-            clock,
+            learning: SingleFlight::new(&context.clock),
+            context,
             map: RwLock::new(Map::new()),
             strangers: Mutex::default(),
             known: Mutex::default(),
@@ -77,7 +81,6 @@ impl Cluster {
             switches: watch::Sender::new(0),
             news: Notify::new(),
             looks: watch::Sender::new(Moment(0)),
-            learning: tokio::sync::Mutex::default(),
             sharded: Mutex::default(),
         }
     }
@@ -129,12 +132,12 @@ impl Cluster {
         if let Some((_, node)) = strangers.iter().find(|(_, node)| node.address() == address) {
             return node.clone();
         }
-        let node = self.members.node(host, port, &self.clock);
+        let node = self.members.node(host, port, &self.context);
         if !map.has_master(host, port) {
             // It may have taken over from one that failed.
             node.source().succeed();
         }
-        strangers.push((self.clock.now(), node.clone()));
+        strangers.push((self.context.clock.now(), node.clone()));
         node
     }
 
@@ -162,20 +165,6 @@ impl Cluster {
     /// Messages go to the nodes of one shard only.
     pub(super) fn is_sharded(&self) -> bool {
         self.sharded.lock().unwrap_or_default()
-    }
-
-    /// Learns the cluster from its seeds, unless it is known.
-    pub(super) async fn learn(&self, limit: Duration) -> Result<(), Failure> {
-        let _single_flight = self.learning.lock().await;
-        if self.is_known() {
-            return Ok(());
-        }
-        let mut lines: Vec<Line> = self.seeds.iter().cloned().map(Line::to).collect();
-        self.ask(&mut lines, 1, limit).await?;
-        if !self.is_known() {
-            return Err(Failure::Unsent("no server of the cluster has slots".into()));
-        }
-        Ok(())
     }
 
     /// Asks again and again, this often and when there are news. Never ends.
@@ -222,7 +211,7 @@ impl Cluster {
     /// Asks these nodes, and takes in what they say. Those that answer late are not waited for once so
     /// many others did.
     async fn ask(&self, lines: &mut [Line], enough: usize, limit: Duration) -> Result<(), Failure> {
-        let asked = self.clock.now();
+        let asked = self.context.clock.now();
         let answers = lines.iter_mut().map(|line| line.ask(limit)).collect();
         let told = gather(answers, enough, limit).await?;
         let sharded = told.iter().all(|told| told.sharded);
@@ -258,7 +247,7 @@ impl Cluster {
                 .position(|(_, node)| node.address() == address);
             match known {
                 Some(known) => strangers.swap_remove(known).1,
-                None => self.members.node(&seen.host, seen.port, &self.clock),
+                None => self.members.node(&seen.host, seen.port, &self.context),
             }
         };
         let lost = |node: &Arc<Node>| Known {
@@ -299,9 +288,9 @@ impl Members {
         self.info.clone().set_addr(self.address(host, port))
     }
 
-    fn node(&self, host: &str, port: u16, clock: &Clock) -> Arc<Node> {
-        let source = Source::member(self.info(host, port), self.name.clone(), clock);
-        Arc::new(Node::new(source, self.lease, &self.suspicions))
+    fn node(&self, host: &str, port: u16, context: &Context) -> Arc<Node> {
+        let source = Source::member(self.info(host, port), self.name.clone(), &context.clock);
+        Arc::new(Node::new(source, self.lease, context, &self.suspicions))
     }
 }
 

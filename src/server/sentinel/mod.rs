@@ -16,10 +16,12 @@ use parking_lot::Mutex;
 use redis::{ConnectionInfo, RedisResult};
 use tokio::sync::{Notify, watch};
 
+use super::Context;
 use super::failure::Failure;
 use super::identity::Identity;
+use super::single_flight::SingleFlight;
 use super::wire::{address_like, password};
-use crate::clock::{Clock, Moment};
+use crate::clock::Moment;
 use line::Line;
 
 /// The sentinels of one master.
@@ -29,7 +31,7 @@ pub(crate) struct Sentinels {
     clients: Vec<redis::Client>,
     /// How to connect to the master, wherever it is.
     master: ConnectionInfo,
-    clock: Clock,
+    context: Context,
     identity: Arc<Identity>,
     known: Mutex<Known>,
     /// The last time that the master was named, as a [`Moment`].
@@ -40,8 +42,8 @@ pub(crate) struct Sentinels {
     news: Notify,
     /// Told each time that the sentinels were asked.
     looks: watch::Sender<()>,
-    /// When calls last asked, and what that came to: one question is for all who want to know.
-    asked: tokio::sync::Mutex<Option<(Moment, Result<(), Failure>)>>,
+    /// One question is for all calls that want to know.
+    asking: SingleFlight<()>,
 }
 
 #[derive(Default)]
@@ -70,26 +72,29 @@ impl Sentinels {
         name: String,
         clients: Vec<redis::Client>,
         master: ConnectionInfo,
-        clock: Clock,
+        context: Context,
         identity: Arc<Identity>,
     ) -> Self {
         Self {
             name,
             clients,
             master,
-            clock,
+            asking: SingleFlight::new(&context.clock),
+            context,
             identity,
             known: Mutex::default(),
             named: AtomicU64::new(0),
             sure: AtomicU64::new(0),
             news: Notify::new(),
             looks: watch::Sender::new(()),
-            asked: tokio::sync::Mutex::default(),
         }
     }
 
     /// Asks who the master is: how to connect to it, and its reign.
-    pub(super) async fn master(&self, limit: Duration) -> Result<(redis::Client, u64), Failure> {
+    pub(super) async fn master(
+        self: &Arc<Self>,
+        limit: Duration,
+    ) -> Result<(redis::Client, u64), Failure> {
         self.ask_for_all(limit).await?;
         let (Named { host, port, .. }, reign) = {
             let known = self.known.lock();
@@ -105,19 +110,15 @@ impl Sentinels {
         Ok((client, reign))
     }
 
-    /// Asks, unless somebody else did since this was called, or just found nobody.
-    async fn ask_for_all(&self, limit: Duration) -> Result<(), Failure> {
-        let began = self.clock.now();
-        let mut asked = self.asked.lock().await;
-        if let Some((at, result)) = &*asked {
-            let is_recent = began.since(*at) < BETWEEN_FAILURES;
-            if *at >= began || (result.is_err() && is_recent) {
-                return result.clone();
-            }
-        }
-        let result = self.ask(&mut self.lines(), limit).await;
-        *asked = Some((self.clock.now(), result.clone()));
-        result
+    /// Asks, or waits for the answer to the question that is under way.
+    async fn ask_for_all(self: &Arc<Self>, limit: Duration) -> Result<(), Failure> {
+        let own = self.clone();
+        let ask = || async move {
+            let patience = own.context.command_timeout;
+            own.ask(&mut own.lines(), patience).await
+        };
+        let background = self.context.background.runtime();
+        self.asking.get(background, limit, ask).await
     }
 
     /// When a sentinel last named the master whose connections are in use.
@@ -190,7 +191,7 @@ impl Sentinels {
     /// Asks all, and takes in what more than half of them say, if these agree. One that answers late
     /// is not waited for once another one did.
     async fn ask(&self, lines: &mut [Line<'_>], limit: Duration) -> Result<(), Failure> {
-        let began = self.clock.now();
+        let began = self.context.clock.now();
         let enough = lines.len() / 2 + 1;
         let mut answers: FuturesUnordered<_> = lines
             .iter_mut()
@@ -290,8 +291,6 @@ impl Sentinels {
 const GRACE: Duration = Duration::from_millis(100);
 /// For how long a majority has to name another master, with no larger number, to be believed.
 const DOUBT: Duration = Duration::from_secs(10);
-/// After nobody answered, nobody is asked for this long.
-const BETWEEN_FAILURES: Duration = Duration::from_millis(50);
 const A_MINUTE: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(3);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
@@ -300,6 +299,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
 
     fn named(port: u16, epoch: u64) -> Named {
         let host = "h".to_owned();
@@ -308,11 +308,12 @@ mod tests {
 
     fn three() -> Sentinels {
         let client = redis::Client::open("redis://127.0.0.1:1").unwrap();
-        let clock = Clock::default();
-        let identity = Arc::new(Identity::new(clock.clone(), "orders".to_owned(), true));
+        let context = Context::here(&Clock::default());
+        let identity = Identity::new(context.clock.clone(), "orders".to_owned(), true);
+        let identity = Arc::new(identity);
         let master = client.get_connection_info().clone();
         let clients = vec![client; 3];
-        Sentinels::new("orders".to_owned(), clients, master, clock, identity)
+        Sentinels::new("orders".to_owned(), clients, master, context, identity)
     }
 
     fn master(sentinels: &Sentinels) -> Named {
@@ -323,8 +324,8 @@ mod tests {
         Moment(0) + Duration::from_secs(second)
     }
 
-    #[test]
-    fn a_sentinel_that_was_cut_off_leads_nobody_back() {
+    #[tokio::test]
+    async fn a_sentinel_that_was_cut_off_leads_nobody_back() {
         let sentinels = three();
         sentinels.take_in(&[named(1, 5)], true, at(1));
         assert_eq!((sentinels.identity.reign(), sentinels.named()), (0, at(1)));
@@ -342,8 +343,8 @@ mod tests {
         assert_eq!(sentinels.named(), at(2));
     }
 
-    #[test]
-    fn a_majority_that_counts_anew_is_believed_after_a_while() {
+    #[tokio::test]
+    async fn a_majority_that_counts_anew_is_believed_after_a_while() {
         let sentinels = three();
         sentinels.take_in(&[named(1, 5)], true, at(1));
         let anew = [named(2, 0), named(2, 0)];
@@ -363,8 +364,8 @@ mod tests {
         );
     }
 
-    #[test]
-    fn a_master_that_they_do_not_think_well_is_named_and_not_confirmed() {
+    #[tokio::test]
+    async fn a_master_that_they_do_not_think_well_is_named_and_not_confirmed() {
         let sentinels = three();
         let sure = || sentinels.sure.load(Ordering::Acquire);
         sentinels.take_in(&[named(1, 5)], true, at(1));

@@ -18,7 +18,7 @@ const LAYERS: [&[&str]; 14] = [
     &["hold", "quorum"],
     &["server"],
     &["key", "lease", "owner"],
-    &["clock", "slot"],
+    &["background", "clock", "slot"],
     &["error", "mutant"],
 ];
 

@@ -1,0 +1,131 @@
+//! The client's own thread, and the runtime on it: what others wait for runs there.
+//!
+//! It is there before the first connection is opened, so that no caller's future has to drive what
+//! several callers need (design: invariant 14).
+
+use std::io;
+use std::thread;
+
+use tokio::runtime::{Builder, Handle, Id, Runtime};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// Runs futures on the client's own thread. They end with the thread, and a panic of one of them
+/// ends nothing else.
+#[derive(Clone, Debug)]
+pub(crate) struct Background {
+    runtime: Handle,
+    /// `None` where it shares a runtime with callers.
+    id: Option<Id>,
+}
+
+/// The thread, as its owner holds it. Dropped, it ends the thread and all that was spawned there.
+pub(crate) struct Thread {
+    main: oneshot::Sender<Main>,
+    ended: CancellationToken,
+}
+
+/// What the thread does until its end.
+type Main = Box<dyn FnOnce(&Runtime) + Send>;
+
+impl Background {
+    /// Starts the thread.
+    pub(crate) fn start() -> io::Result<(Self, Thread)> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let background = Self {
+            id: Some(runtime.handle().id()),
+            runtime: runtime.handle().clone(),
+        };
+        let (main, given) = oneshot::channel::<Main>();
+        let ended = CancellationToken::new();
+        let guard = ended.clone().drop_guard();
+        thread::Builder::new()
+            .name("lockdog".to_owned())
+            .spawn(move || {
+                let _tells_that_it_ended = guard;
+                // Spawned futures run meanwhile.
+                if let Ok(main) = runtime.block_on(given) {
+                    main(&runtime);
+                }
+                // A blocking DNS look-up must not keep the thread.
+                runtime.shutdown_background();
+            })?;
+        Ok((background, Thread { main, ended }))
+    }
+
+    /// The runtime that this is called on takes the place of the thread.
+    #[cfg(test)]
+    pub(crate) fn here() -> Self {
+        Self {
+            runtime: Handle::current(),
+            id: None,
+        }
+    }
+
+    /// Runs a future on the thread until it or the thread ends.
+    #[allow(dead_code, reason = "the driver of quorums is to use it")]
+    pub(crate) fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        self.runtime.spawn(future)
+    }
+
+    /// Where its futures run.
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+
+    /// This runtime is that of the thread, and no caller's.
+    pub(crate) fn is(&self, runtime: &Handle) -> bool {
+        self.id == Some(runtime.id())
+    }
+}
+
+impl Thread {
+    /// Has the thread run this, and end after it. The token tells when it has ended.
+    pub(crate) fn run(self, main: impl FnOnce(&Runtime) + Send + 'static) -> CancellationToken {
+        // The thread waits for it, so somebody receives it.
+        let _ = self.main.send(Box::new(main));
+        self.ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is dropped with the thread tells so.
+    async fn until_ended(ended: CancellationToken) {
+        let limit = std::time::Duration::from_secs(30);
+        let ended = tokio::time::timeout(limit, ended.cancelled()).await;
+        ended.expect("the thread ends");
+    }
+
+    #[tokio::test]
+    async fn a_thread_without_an_owner_ends_and_takes_its_tasks_along() {
+        let (background, thread) = Background::start().unwrap();
+        let ended = thread.ended.clone();
+        let task = background.spawn(std::future::pending::<()>());
+        drop(thread);
+        until_ended(ended).await;
+        assert!(task.await.unwrap_err().is_cancelled());
+        let late = background.spawn(async {});
+        assert!(late.await.unwrap_err().is_cancelled());
+    }
+
+    #[tokio::test]
+    async fn a_panic_of_one_task_ends_no_other() {
+        let (background, thread) = Background::start().unwrap();
+        let ended = thread.run(|runtime| runtime.block_on(tokio::task::yield_now()));
+        until_ended(ended).await;
+        drop(background);
+
+        let (background, thread) = Background::start().unwrap();
+        let panicked = background.spawn(async { panic!("a test's panic") });
+        assert!(panicked.await.unwrap_err().is_panic());
+        assert_eq!(background.spawn(async { 1 }).await.unwrap(), 1);
+        drop(thread);
+    }
+}

@@ -1,0 +1,220 @@
+//! The callers' connections to one server: one for each runtime that calls.
+//!
+//! A connection is driven by the runtime that opened it. One that is idle, blocked or ended costs its
+//! own callers only (design: invariant 14), and no command goes from thread to thread on its way.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use tokio::runtime::{Handle, Id};
+use tokio::task::AbortHandle;
+
+use super::Context;
+use super::connection::Connection;
+use super::connection_slot::Slot;
+use super::failure::Failure;
+use super::single_flight::SingleFlight;
+use super::source::Source;
+
+/// What callers share.
+pub(super) struct Callers {
+    inner: Arc<Inner>,
+    /// How many runtimes have a connection of their own.
+    most: usize,
+    /// For the runtimes beyond that; the background drives it.
+    shared: Slot,
+}
+
+struct Inner {
+    /// Read for each command.
+    current: RwLock<Vec<(Id, Connection)>>,
+    /// Locked before `current`.
+    runtimes: Mutex<Vec<Runtime>>,
+}
+
+/// A runtime that calls, while it lives.
+struct Runtime {
+    id: Id,
+    opening: Arc<SingleFlight<Connection>>,
+    /// `None` until it is spawned.
+    keeper: Option<AbortHandle>,
+}
+
+impl Runtime {
+    fn opens_by(&self, opening: &Weak<SingleFlight<Connection>>) -> bool {
+        std::ptr::eq(Arc::as_ptr(&self.opening), opening.as_ptr())
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        if let Some(keeper) = &self.keeper {
+            keeper.abort();
+        }
+    }
+}
+
+impl Callers {
+    pub(super) fn new(context: &Context, most: usize) -> Self {
+        let inner = Inner {
+            current: RwLock::default(),
+            runtimes: Mutex::default(),
+        };
+        Self {
+            inner: Arc::new(inner),
+            most,
+            shared: Slot::new(&context.clock),
+        }
+    }
+
+    /// The connection of the runtime that this is called on, if it has one of its own.
+    pub(super) fn current(&self) -> Option<Connection> {
+        let runtime = Handle::try_current().ok()?.id();
+        let current = self.inner.current.read();
+        let (_, found) = current.iter().find(|(id, _)| *id == runtime)?;
+        found.is_current().then(|| found.clone())
+    }
+
+    /// Any runtime's connection.
+    pub(super) fn any(&self) -> Option<Connection> {
+        let current = self.inner.current.read();
+        let mut found = current.iter().map(|(_, connection)| connection);
+        found.find(|it| it.is_current()).cloned()
+    }
+
+    /// The connection for this runtime, opened if there is none, within `limit`.
+    ///
+    /// # Cancel safety
+    ///
+    /// It is opened all the same, for the next caller.
+    pub(super) async fn connection(
+        &self,
+        runtime: &Handle,
+        source: &Arc<Source>,
+        context: &Context,
+        limit: Duration,
+    ) -> Result<Connection, Failure> {
+        // Not the caller's time: an attempt that ends with an impatient caller never succeeds.
+        let patience = context.command_timeout;
+        let source = source.clone();
+        let Some(opening) = self.opening(runtime, context) else {
+            let background = context.background.runtime();
+            let open = || async move { source.open(patience).await };
+            return self.shared.get(background, limit, open).await;
+        };
+        let inner = Arc::downgrade(&self.inner);
+        let (id, of) = (runtime.id(), Arc::downgrade(&opening));
+        let open = || async move {
+            let opened = source.open(patience).await?;
+            if let Some(inner) = inner.upgrade() {
+                inner.put(id, &of, &opened);
+            }
+            Ok(opened)
+        };
+        opening.get(runtime, limit, open).await
+    }
+
+    /// How this runtime opens its connection; `None` if there are too many runtimes.
+    fn opening(
+        &self,
+        runtime: &Handle,
+        context: &Context,
+    ) -> Option<Arc<SingleFlight<Connection>>> {
+        let id = runtime.id();
+        let mut runtimes = self.inner.runtimes.lock();
+        if let Some(known) = runtimes.iter().find(|known| known.id == id) {
+            return Some(known.opening.clone());
+        }
+        if runtimes.len() >= self.most {
+            return None;
+        }
+        let opening = Arc::new(SingleFlight::new(&context.clock));
+        runtimes.push(Runtime {
+            id,
+            opening: opening.clone(),
+            keeper: None,
+        });
+        drop(runtimes);
+        let leaving = Leaving {
+            inner: Arc::downgrade(&self.inner),
+            of: Arc::downgrade(&opening),
+        };
+        // It ends with the runtime, and takes out the connection that no runtime drives then. A runtime
+        // that has ended drops it here.
+        let keeper = runtime.spawn(async move {
+            let _leaving = leaving;
+            std::future::pending::<()>().await;
+        });
+        let keeper = keeper.abort_handle();
+        let mut runtimes = self.inner.runtimes.lock();
+        let of = Arc::downgrade(&opening);
+        match runtimes.iter_mut().find(|known| known.opens_by(&of)) {
+            Some(known) => known.keeper = Some(keeper),
+            None => keeper.abort(),
+        }
+        Some(opening)
+    }
+
+    /// Takes `connection` out, unless another took its place already.
+    pub(super) fn remove(&self, connection: &Connection) {
+        let mut current = self.inner.current.write();
+        current.retain(|(_, found)| !found.is(connection));
+        drop(current);
+        self.shared.remove(connection);
+    }
+
+    /// Takes out whatever is there, and ends all attempts to open more.
+    pub(super) fn clear(&self) {
+        let mut runtimes = self.inner.runtimes.lock();
+        let gone = std::mem::take(&mut *runtimes);
+        self.inner.current.write().clear();
+        drop(runtimes);
+        for runtime in &gone {
+            runtime.opening.abort();
+        }
+        self.shared.clear();
+    }
+
+    /// The server answers again: connections may be opened at once.
+    pub(super) fn hurry(&self) {
+        for runtime in &*self.inner.runtimes.lock() {
+            runtime.opening.hurry();
+        }
+        self.shared.hurry();
+    }
+}
+
+impl Inner {
+    /// Keeps a connection that this runtime opened so, if the runtime is still known.
+    fn put(&self, id: Id, opening: &Weak<SingleFlight<Connection>>, connection: &Connection) {
+        let runtimes = self.runtimes.lock();
+        if runtimes.iter().any(|known| known.opens_by(opening)) {
+            let mut current = self.current.write();
+            current.retain(|(known, _)| *known != id);
+            current.push((id, connection.clone()));
+        }
+    }
+}
+
+/// Dropped with its runtime.
+struct Leaving {
+    inner: Weak<Inner>,
+    of: Weak<SingleFlight<Connection>>,
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        let Some(inner) = self.inner.upgrade() else {
+            return;
+        };
+        let mut runtimes = inner.runtimes.lock();
+        let Some(at) = runtimes.iter().position(|it| it.opens_by(&self.of)) else {
+            return;
+        };
+        let gone = runtimes.swap_remove(at);
+        inner.current.write().retain(|(id, _)| *id != gone.id);
+        drop(runtimes);
+        gone.opening.abort();
+    }
+}

@@ -1,0 +1,79 @@
+//! Where a connection is kept that the background drives.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use tokio::runtime::Handle;
+
+use super::connection::Connection;
+use super::failure::Failure;
+use super::single_flight::SingleFlight;
+use crate::clock::Clock;
+
+/// Where a connection is kept that the background drives; opening one is single flight.
+pub(super) struct Slot {
+    current: Arc<RwLock<Option<Connection>>>,
+    opening: SingleFlight<Connection>,
+}
+
+impl Slot {
+    pub(super) fn new(clock: &Clock) -> Self {
+        Self {
+            current: Arc::default(),
+            opening: SingleFlight::new(clock),
+        }
+    }
+
+    pub(super) fn current(&self) -> Option<Connection> {
+        let current = self.current.read();
+        current.as_ref().filter(|it| it.is_current()).cloned()
+    }
+
+    /// The current connection, or the one that `open` makes on this runtime, within `limit`.
+    ///
+    /// # Cancel safety
+    ///
+    /// It is opened all the same, for the next caller.
+    pub(super) async fn get<F>(
+        &self,
+        runtime: &Handle,
+        limit: Duration,
+        open: impl FnOnce() -> F,
+    ) -> Result<Connection, Failure>
+    where
+        F: Future<Output = Result<Connection, Failure>> + Send + 'static,
+    {
+        if let Some(current) = self.current() {
+            return Ok(current);
+        }
+        let open = || {
+            let (current, open) = (self.current.clone(), open());
+            async move {
+                let opened = open.await?;
+                *current.write() = Some(opened.clone());
+                Ok(opened)
+            }
+        };
+        self.opening.get(runtime, limit, open).await
+    }
+
+    /// Takes out whatever is there, and ends the attempt to open another.
+    pub(super) fn clear(&self) {
+        self.opening.abort();
+        *self.current.write() = None;
+    }
+
+    /// Takes `connection` out, unless another took its place already.
+    pub(super) fn remove(&self, connection: &Connection) {
+        let mut current = self.current.write();
+        if current.as_ref().is_some_and(|found| found.is(connection)) {
+            *current = None;
+        }
+    }
+
+    /// The server answers again: a connection may be opened at once.
+    pub(super) fn hurry(&self) {
+        self.opening.hurry();
+    }
+}

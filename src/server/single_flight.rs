@@ -1,0 +1,192 @@
+//! One attempt at a time, for all who need what it brings.
+//!
+//! The attempt is a task of its own: a caller awaits its result, and may stop doing so at any time
+//! without any effect on the others (design: invariant 14). Attempts that follow each other closely
+//! wait before they begin, longer each time, with jitter.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::failure::Failure;
+use crate::clock::Clock;
+
+/// Attempts to get one thing. Dropped, it ends the attempt under way.
+pub(crate) struct SingleFlight<T> {
+    shared: Arc<Shared<T>>,
+}
+
+struct Shared<T> {
+    clock: Clock,
+    state: Mutex<State<T>>,
+    /// The next attempt may begin now.
+    hurry: Notify,
+}
+
+struct State<T> {
+    under_way: Option<Attempt<T>>,
+    /// When the last attempt ended.
+    ended: Option<Instant>,
+    backoff: Duration,
+    /// No attempt begins before.
+    not_before: Option<Instant>,
+    /// Why the last attempt failed, if it did.
+    failed: Option<Failure>,
+}
+
+struct Attempt<T> {
+    result: Arc<Outcome<T>>,
+    task: AbortHandle,
+}
+
+/// What an attempt came to. Callers are woken in the order in which they came.
+struct Outcome<T> {
+    result: OnceLock<Result<T, Failure>>,
+    /// Cancelled when the result is there, or never comes.
+    ended: CancellationToken,
+}
+
+impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
+    pub(crate) fn new(clock: &Clock) -> Self {
+        let state = State {
+            under_way: None,
+            ended: None,
+            backoff: Duration::ZERO,
+            not_before: None,
+            failed: None,
+        };
+        Self {
+            shared: Arc::new(Shared {
+                clock: clock.clone(),
+                state: Mutex::new(state),
+                hurry: Notify::new(),
+            }),
+        }
+    }
+
+    /// The result of the attempt under way, or of one that begins now: `work`, which has a time limit
+    /// of its own, on this runtime. `limit` is the caller's: after it the caller gets the cause of the
+    /// last failure.
+    ///
+    /// # Cancel safety
+    ///
+    /// The attempt goes on without the caller.
+    pub(crate) async fn get<F>(
+        &self,
+        runtime: &Handle,
+        limit: Duration,
+        work: impl FnOnce() -> F,
+    ) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, Failure>> + Send + 'static,
+    {
+        let outcome = self.join(runtime, work);
+        if tokio::time::timeout(limit, outcome.ended.cancelled())
+            .await
+            .is_err()
+        {
+            let failed = self.shared.state.lock().failed.clone();
+            return Err(failed.unwrap_or_else(|| Failure::Unsent("no connection in time".into())));
+        }
+        let result = outcome.result.get().cloned();
+        // Its task was aborted, or panicked, or its runtime has ended.
+        result.unwrap_or_else(|| Err(Failure::Unsent(ABORTED.into())))
+    }
+
+    fn join<F>(&self, runtime: &Handle, work: impl FnOnce() -> F) -> Arc<Outcome<T>>
+    where
+        F: Future<Output = Result<T, Failure>> + Send + 'static,
+    {
+        let mut state = self.shared.state.lock();
+        if let Some(attempt) = &state.under_way
+            && !attempt.task.is_finished()
+        {
+            return attempt.result.clone();
+        }
+        let now = Instant::now();
+        let wait = state
+            .not_before
+            .map_or(Duration::ZERO, |at| at.saturating_duration_since(now));
+        let result = Arc::new(Outcome {
+            result: OnceLock::new(),
+            ended: CancellationToken::new(),
+        });
+        let outcome = result.clone();
+        let ended = result.ended.clone().drop_guard();
+        let (shared, work) = (self.shared.clone(), work());
+        let task = runtime.spawn(async move {
+            let _tells_that_it_ended = ended;
+            if !wait.is_zero() {
+                tokio::select! {
+                    // A simulated run is the same each time.
+                    biased;
+                    () = tokio::time::sleep(wait) => {}
+                    () = shared.hurry.notified() => {}
+                }
+            }
+            let came_to = work.await;
+            shared.end(&came_to);
+            outcome.result.get_or_init(|| came_to);
+        });
+        state.under_way = Some(Attempt {
+            result: result.clone(),
+            task: task.abort_handle(),
+        });
+        result
+    }
+
+    /// Ends the attempt under way.
+    pub(crate) fn abort(&self) {
+        if let Some(attempt) = &self.shared.state.lock().under_way {
+            attempt.task.abort();
+        }
+    }
+
+    /// What made attempts fail is over: the next one waits for nothing.
+    pub(crate) fn hurry(&self) {
+        let mut state = self.shared.state.lock();
+        state.ended = None;
+        state.not_before = None;
+        drop(state);
+        self.shared.hurry.notify_waiters();
+    }
+}
+
+impl<T> Shared<T> {
+    /// Whatever it came to: what is opened and breaks at once is as bad as what cannot be opened.
+    fn end(&self, outcome: &Result<T, Failure>) {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        let is_soon = state.ended.is_some_and(|ended| now - ended < CALM);
+        state.backoff = match is_soon {
+            true => (state.backoff * 2).clamp(SHORTEST, LONGEST),
+            false => SHORTEST,
+        };
+        state.ended = Some(now);
+        state.not_before = Some(now + self.clock.sooner(state.backoff));
+        state.failed = outcome.as_ref().err().cloned();
+        state.under_way = None;
+    }
+}
+
+impl<T> Drop for SingleFlight<T> {
+    fn drop(&mut self) {
+        if let Some(attempt) = &self.shared.state.lock().under_way {
+            attempt.task.abort();
+        }
+    }
+}
+
+const ABORTED: &str = "the attempt to connect was aborted: the runtime has ended or has no I/O \
+                       (build it with enable_all()), or another server became the master";
+/// Attempts with longer between them do not delay each other.
+const CALM: Duration = Duration::from_secs(2);
+const SHORTEST: Duration = Duration::from_millis(5);
+/// A caller that comes when the server is back waits no longer than this.
+const LONGEST: Duration = Duration::from_millis(250);
