@@ -83,6 +83,12 @@ impl LockKey {
         }
     }
 
+    /// One of `parts`, the same for the same key in Redis.
+    pub(crate) fn part_of(&self, parts: usize) -> usize {
+        // Not the bits by which a map of the part places it.
+        (self.hash >> 32) as usize % parts
+    }
+
     /// What the user calls the lock.
     pub(crate) fn name(&self) -> &str {
         &self.name

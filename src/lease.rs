@@ -8,6 +8,9 @@ use crate::error::Error;
 /// The shortest lease that can be asked for.
 pub(crate) const SHORTEST: Duration = Duration::from_millis(10);
 
+/// The longest lease that can be asked for: no deadline is further away than clocks can count.
+pub(crate) const LONGEST: Duration = Duration::from_nanos(u64::MAX);
+
 /// Holders are told this long before their deadline, so that they are not told after it.
 pub(crate) const TOLD_EARLY: Duration = Duration::from_millis(2);
 
@@ -22,7 +25,23 @@ pub(crate) fn drift(lease: Duration) -> Duration {
     lease / 100 + Duration::from_millis(2)
 }
 
-/// Checks a lease that a caller asked for, before anything is sent.
+/// Checks the lease of a lock, before anything is sent.
+pub(crate) fn check_lease(
+    what: &'static str,
+    lease: Duration,
+    max_lease: Duration,
+) -> Result<(), Error> {
+    check(what, lease, max_lease)?;
+    if lease > LONGEST {
+        return Err(Error::invalid(
+            what,
+            format!("it must be at most {LONGEST:?}, some 584 years, got={lease:?}"),
+        ));
+    }
+    Ok(())
+}
+
+/// Checks a length of time that a caller gave, before anything is sent.
 pub(crate) fn check(what: &'static str, lease: Duration, longest: Duration) -> Result<(), Error> {
     if lease < SHORTEST {
         return Err(Error::invalid(

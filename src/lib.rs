@@ -56,10 +56,17 @@
 //!   than it takes to tell Redis, while the process goes on. A process that dies, or returns from
 //!   `main` without [`Client::shutdown`], leaves it for one lease.
 //! - Whatever is sent twice, late, or unanswered has the effect of once, or is undone.
-//! - No wait is longer than it was told to be, and no message has to arrive for it to end.
+//! - No wait is longer than it was told to be, and no message has to arrive for it to end. A wait below
+//!   10 ms has 10 ms for its first attempt: see [`TryLockRequest::wait`].
 //! - A [`RedLock`] on several independent servers bears with the loss of fewer than half of them. A
 //!   server that comes back, perhaps without its data, does not count until every lease of before is
 //!   over, as far as the client can see that it came back. [`RedLock::fenced`] brings tokens that grow.
+//!
+//! # In tests
+//!
+//! Under `tokio::time::pause()`, or `#[tokio::test(start_paused = true)]`, every call fails within a
+//! millisecond: while an answer is on its way the runtime has nothing to do, and its clock leaps to the
+//! next timer, which is that call's limit. Let time run in tests that use a lock.
 //!
 //! # What it does not promise
 //!

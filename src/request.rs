@@ -95,7 +95,7 @@ impl Wish {
     /// checked before a command is sent.
     pub(crate) fn terms(&self, settings: &Settings) -> Result<Terms> {
         if let Some(lease) = self.lease {
-            lease::check("lease", lease, settings.max_lease)?;
+            lease::check_lease("lease", lease, settings.max_lease)?;
         }
         if let Some(max_hold) = self.max_hold {
             lease::check("max_hold", max_hold, Duration::MAX)?;
@@ -189,8 +189,15 @@ impl TryLockRequest {
 
     options!();
 
-    /// Waits for the lock at most this long, all included. Zero is one attempt, as without.
-    /// Corresponds to Redisson's `waitTime`.
+    /// Waits for the lock at most this long, all included. Zero is one attempt, as without, within the
+    /// command timeout. Corresponds to Redisson's `waitTime`.
+    ///
+    /// The call is over at the end of the wait, whatever the server does; on an idle machine one or two
+    /// milliseconds later. What the server grants after that is undone in the background. Two things
+    /// take longer: a wait below 10 ms has 10 ms, from the first poll, for its first attempt, since a
+    /// free lock would be a timeout otherwise; and with
+    /// [`ReplicaAck::Require`](crate::ReplicaAck::Require) an acquire that the replicas do not have in
+    /// time may take 100 ms more to be undone.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self

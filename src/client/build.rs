@@ -191,7 +191,7 @@ impl ClientBuilder {
 
     fn check(&self) -> Result<()> {
         lease::check("max_lease", self.max_lease, Duration::MAX)?;
-        lease::check("watchdog_lease", self.watchdog_lease, self.max_lease)?;
+        lease::check_lease("watchdog_lease", self.watchdog_lease, self.max_lease)?;
         lease::check("command_timeout", self.command_timeout, A_DAY)?;
         lease::check("poll_cap", self.poll_cap, A_DAY)?;
         if let (false, Some(pool)) = (self.has_address(), &self.pool)

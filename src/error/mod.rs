@@ -92,7 +92,8 @@ pub enum Error {
         part.as_deref().unwrap_or_default()
     )]
     Timeout {
-        /// How long the call waited for an answer.
+        /// How long the call took, from its first poll; in the report on one part of a lock of
+        /// several, how long that part was asked.
         waited: Duration,
         /// Who did not answer, in words: the lock's name and its server for a part of a lock of
         /// several, the server for a client that could not be built. `None` for a call of a plain
@@ -211,6 +212,14 @@ impl Error {
             | Self::Refused { .. }
             | Self::TooManyWaiters { .. }
             | Self::Unavailable { .. } => self.to_string(),
+        }
+    }
+
+    /// The same failure, of a call that waited so long.
+    pub(crate) fn after(self, waited: Duration) -> Self {
+        match self {
+            Self::Timeout { part, .. } => Self::Timeout { waited, part },
+            other => other,
         }
     }
 

@@ -40,15 +40,19 @@ pub(super) async fn acquire(
         deadline,
     };
     let span = caller.span();
-    let claim = if span.is_disabled() {
+    let outcome = if span.is_disabled() {
         // Nobody looks: without the span the future is half as large.
-        caller.call(wait).await?
+        caller.call(wait).await
     } else {
         let outcome = Box::pin(caller.call(wait)).instrument(span.clone()).await;
         caller.record(&span, &outcome);
-        outcome?
+        outcome
     };
-    Ok(claim.map(Guard::new))
+    match outcome {
+        Ok(claim) => Ok(claim.map(Guard::new)),
+        // What was met last took a part of the call only.
+        Err(error) => Err(error.after(core.clock.now().since(began))),
+    }
 }
 
 /// One call to acquire a lock.
@@ -152,11 +156,19 @@ impl Caller<'_> {
         }
     }
 
-    /// Up to when one attempt may go on. One that began in time gets a moment to be answered.
+    /// Up to when one attempt may go on that begins now.
     pub(super) fn until(&self, now: Moment) -> Moment {
         let patience = now + self.core().server.command_timeout();
-        let deadline = self.deadline.map(|deadline| deadline.max(now + GRACE));
-        deadline.map_or(patience, |deadline| deadline.min(patience))
+        let ends = self
+            .deadline
+            .map(|deadline| deadline.max(self.began + FIRST_ATTEMPT));
+        ends.map_or(patience, |ends| ends.min(patience))
+    }
+
+    /// An attempt that began then had a whole command timeout. One that had less says that its caller
+    /// had no more time, not that the server does not answer.
+    pub(super) fn was_patient(&self, then: Moment) -> bool {
+        self.until(then).since(then) >= self.core().server.command_timeout()
     }
 
     pub(super) fn too_late(&self) -> Error {
@@ -194,7 +206,8 @@ pub(crate) async fn released(
     Ok(())
 }
 
-/// An attempt that begins within the caller's wait may take this long, even if the wait ends before.
-pub(super) const GRACE: Duration = Duration::from_millis(100);
+/// A call whose wait is shorter has this long for its first attempt: with less, a free lock would be
+/// a timeout.
+pub(super) const FIRST_ATTEMPT: Duration = Duration::from_millis(10);
 
 const RELEASED_SOON: Duration = Duration::from_millis(10);

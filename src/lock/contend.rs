@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::acquire::{Caller, GRACE};
+use super::acquire::Caller;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::hold::Outlook;
@@ -70,14 +70,8 @@ impl Caller<'_> {
                 own = core.holds.outlook(self.key);
                 now = core.clock.now();
             }
-            // What was asked for in time gets a moment to be answered.
-            let grace = if expected.is_some() {
-                GRACE
-            } else {
-                Duration::ZERO
-            };
-            let deadline = self.deadline.map(|deadline| deadline + grace);
-            if contest.looked && deadline.is_some_and(|deadline| now >= deadline) {
+            // A hand-over that is under way is not waited for either: what it grants is undone.
+            if contest.looked && self.deadline.is_some_and(|deadline| now >= deadline) {
                 return self.give_up(&seat.place, &contest);
             }
             contest.looked = true;
@@ -90,7 +84,9 @@ impl Caller<'_> {
                 Step::Again => continue,
                 Step::Wait(until) => until,
             };
-            let until = deadline.map_or(look_again, |deadline| deadline.min(look_again));
+            let until = self
+                .deadline
+                .map_or(look_again, |deadline| deadline.min(look_again));
             seat.place.wait(until).await?;
         }
     }
@@ -137,16 +133,21 @@ impl Caller<'_> {
                         core.abandon(&hold);
                     }
                 }
-                None => return Ok(Step::Wait(later())),
+                None => {
+                    contest.is_busy = true;
+                    return Ok(Step::Wait(later()));
+                }
             }
         }
         // While this client keeps the lock, its waiters send nothing.
         if let Some(kept) = own.kept_until {
+            contest.is_busy = true;
             return Ok(Step::Wait(kept.min(later())));
         }
         // Nor while it gives the lock back, unless that takes long.
         if contest.release_awaited.is_none() && own.releasing {
             contest.release_awaited = Some(now);
+            contest.is_busy = true;
             return Ok(Step::Wait(later()));
         }
         contest.release_awaited = None;
@@ -162,6 +163,13 @@ impl Caller<'_> {
                 return Ok(Step::Again);
             }
             return Ok(Step::Wait(retreat.until));
+        }
+        if contest.is_busy
+            && let Some(deadline) = self.deadline
+            && deadline.since(now) < SHORTEST_ATTEMPT
+        {
+            // Its answer would come too late, and what it grants would have to be undone.
+            return Ok(Step::Wait(deadline));
         }
 
         let mut acquiring = match contest.spare.take() {
@@ -181,9 +189,10 @@ impl Caller<'_> {
                 let claim = self.weigh(place, contest, attempt)?;
                 return Ok(claim.map_or(Step::Again, Step::Acquired));
             }
-            Err(error) => return self.meet(place, error),
+            Err(error) => return self.meet(place, contest, error, now),
         };
         place.note_outage(None);
+        contest.is_busy = true;
         contest.too_late = false;
         contest.spare = Some(acquiring);
         self.next_look(place, contest, ttl, view.is_listening).await
@@ -192,11 +201,12 @@ impl Caller<'_> {
     /// Takes in what another owner of this client handed over, if it is a grant still.
     async fn take_in(&self, place: &Place, contest: &mut Contest, handed: Handed) -> Result<Step> {
         let mut acquiring = Acquiring::handed(self.session, handed);
-        let until = self.until(self.core().clock.now());
+        let now = self.core().clock.now();
+        let until = self.until(now);
         self.promise(place, until);
         if let Err(error) = acquiring.acknowledged_by_hand(until).await {
             contest.looked = true;
-            return self.meet(place, error);
+            return self.meet(place, contest, error, now);
         }
         let attempt = acquiring.take_in(self.terms)?;
         let claim = self.weigh(place, contest, attempt)?;
@@ -231,17 +241,30 @@ impl Caller<'_> {
         Ok(None)
     }
 
-    /// A caller with time left goes on trying in an outage; one without a deadline is told, and so
-    /// are the others of its kind.
-    fn meet(&self, place: &Place, error: Error) -> Result<Step> {
+    /// What comes of an attempt that began at `then` and failed. A caller with time left goes on trying
+    /// in an outage; one without a deadline returns the error, and so do the others of its kind.
+    fn meet(&self, place: &Place, contest: &Contest, error: Error, then: Moment) -> Result<Step> {
         if !error.is_retriable() {
             return Err(error);
         }
-        place.note_outage(Some(&error));
+        let now = self.core().clock.now();
+        if self.was_patient(then) {
+            place.note_outage(Some(&error));
+        } else if contest.is_busy && error.is_timeout() && now.since(then) < SILENCE {
+            // The end of the wait came between the question and its answer: what was known before is
+            // the last that is known.
+            return Ok(Step::Again);
+        } else {
+            // Those behind it have more patience, and find out for themselves.
+            place.remember_outage(Some(&error));
+        }
         let Some(deadline) = self.deadline else {
             return Err(error);
         };
-        let again = self.core().clock.now() + AFTER_AN_OUTAGE;
+        if now >= deadline {
+            return Ok(Step::Again);
+        }
+        let again = now + AFTER_AN_OUTAGE;
         // A last attempt without time for its answer would only hide what this one met.
         let in_time = deadline.since(again) > AFTER_AN_OUTAGE;
         Ok(Step::Wait(if in_time { again } else { deadline }))
@@ -329,6 +352,8 @@ enum Step {
 struct Contest {
     /// It has had its look, however short its wait is.
     looked: bool,
+    /// When this call last knew, somebody else had the lock or was before it in the queue.
+    is_busy: bool,
     /// An acquire that was answered with a clear no, to be sent again.
     spare: Option<Acquiring>,
     /// A subscription could not be had.
@@ -342,5 +367,8 @@ struct Contest {
 
 /// A question without an answer for this long is more than a busy server.
 const SILENCE: Duration = Duration::from_millis(50);
+
+/// With less time than this left, one who knows the lock as busy asks no more.
+const SHORTEST_ATTEMPT: Duration = Duration::from_millis(1);
 
 const AFTER_AN_OUTAGE: Duration = Duration::from_millis(20);

@@ -75,7 +75,8 @@ impl<'a> Call<'a> {
                 Err(_) => "failed",
             },
         );
-        outcome
+        // What was met last took a part of the call only.
+        outcome.map_err(|error| error.after(waited))
     }
 
     async fn attempts(&self) -> Result<Option<Vec<Claim>>> {
@@ -156,8 +157,18 @@ impl<'a> Call<'a> {
     /// Up to when, on the clock of this client, one attempt may go on that begins now.
     pub(super) fn until(&self, core: &Arc<Core>, now: Moment) -> Moment {
         let patience = core.server.command_timeout();
-        let left = self.left().map(|left| left.max(GRACE));
+        let ends = self
+            .deadline
+            .map(|deadline| deadline.max(self.began + FIRST_ATTEMPT));
+        let left = ends.map(|ends| ends.since(self.now()));
         now + left.map_or(patience, |left| left.min(patience))
+    }
+
+    /// An attempt at this client that began at `now` and may go on `until` then has a whole command
+    /// timeout. One that has less says that its caller has no more time, not that the server does not
+    /// answer.
+    pub(super) fn is_patient(core: &Core, now: Moment, until: Moment) -> bool {
+        until.since(now) >= core.server.command_timeout()
     }
 
     pub(super) fn too_late(&self) -> Error {
@@ -165,5 +176,6 @@ impl<'a> Call<'a> {
     }
 }
 
-/// An attempt that begins within the caller's wait may take this long, even if the wait ends before.
-const GRACE: Duration = Duration::from_millis(100);
+/// A call whose wait is shorter has this long for its first attempt: with less, a free lock would be
+/// a timeout.
+const FIRST_ATTEMPT: Duration = Duration::from_millis(10);

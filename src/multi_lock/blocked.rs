@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::acquire::Call;
 use super::round::{Blocked, Trouble};
-use super::wait::{Course, Step};
+use super::wait::{Course, SILENCE, Step};
 use crate::error::Result;
 use crate::hold::Standing;
 use crate::wait::Wake;
@@ -106,16 +106,32 @@ impl Call<'_> {
         core.clock.some_of(most.min(LONGEST_PAUSE))
     }
 
-    /// A caller with time left goes on trying in an outage; one without a deadline is told.
-    pub(super) fn meet(&self, course: &mut Course, trouble: Trouble) -> Result<Step> {
+    /// A caller with time left goes on trying in an outage; one without a deadline returns the error.
+    /// `took` is how long the round took that met it.
+    pub(super) fn meet(
+        &self,
+        course: &mut Course,
+        trouble: Trouble,
+        took: Duration,
+    ) -> Result<Step> {
         if !trouble.error.is_retriable() {
             return Err(self.named(trouble));
         }
         let group = self.members.group_of(trouble.about.start);
         course.lead = Some(group);
+        let was_patient = trouble.was_patient;
+        let was_cut_off = !was_patient && trouble.error.is_timeout() && took < SILENCE;
         match &course.seat {
+            // The end of the wait came between the question and its answer: what was known before is
+            // the last that is known.
+            Some(_) if was_cut_off => return Ok(Step::Wait(Duration::ZERO)),
             Some(seat) if self.members.group_of(seat.member) == group => {
-                seat.place.note_outage(Some(&trouble.error));
+                if was_patient {
+                    seat.place.note_outage(Some(&trouble.error));
+                } else {
+                    // Those behind it have more patience, and find out for themselves.
+                    seat.place.remember_outage(Some(&trouble.error));
+                }
             }
             // Nobody shall wait behind it for another server.
             _ => course.seat = None,

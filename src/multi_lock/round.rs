@@ -38,6 +38,8 @@ pub(super) struct Blocked {
 pub(super) struct Trouble {
     pub(super) about: Range<usize>,
     pub(super) error: Error,
+    /// The server had a whole command timeout.
+    pub(super) was_patient: bool,
 }
 
 impl Call<'_> {
@@ -112,6 +114,7 @@ impl Call<'_> {
                     return Err(Trouble {
                         about: self.members.groups()[group].clone(),
                         error: Error::Lost(lost),
+                        was_patient: false,
                     });
                 }
             }
@@ -138,8 +141,12 @@ impl Call<'_> {
                 }
                 Ok(Begun::Asking(acquiring)) => acquiring,
                 Err(error) => {
-                    let about = place..place + 1;
-                    return Err(Trouble { about, error });
+                    // What it waited for, if for anything, is a command of its own owner's.
+                    return Err(Trouble {
+                        about: place..place + 1,
+                        error,
+                        was_patient: false,
+                    });
                 }
             };
             if let Some(seat) = seat
@@ -194,7 +201,11 @@ impl Call<'_> {
         let taken = together.attempt(self.terms[group].lease, now, until).await;
         let taken = taken.map_err(|(which, error)| {
             let about = which.map_or(range, |which| places[which]..places[which] + 1);
-            Trouble { about, error }
+            Trouble {
+                about,
+                error,
+                was_patient: Self::is_patient(core, now, until),
+            }
         });
         (group, places, taken)
     }

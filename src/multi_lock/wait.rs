@@ -57,7 +57,13 @@ impl Call<'_> {
             if course.looked && self.left().is_some_and(|left| left.is_zero()) {
                 return self.give_up(&course);
             }
+            let left = self.left();
+            let is_over = course.seat.is_some()
+                && left.is_some_and(|left| left < SHORTEST_ATTEMPT)
+                && course.looked;
             let step = match self.turn(&course) {
+                // Its answer would come too late, and what it grants would have to be undone.
+                _ if is_over => Step::Wait(left.unwrap_or_default()),
                 Some(pause) => Step::Wait(pause),
                 None => self.look(&mut course).await?,
             };
@@ -153,7 +159,10 @@ impl Call<'_> {
         }
         let round = match round {
             Ok(round) => round,
-            Err(trouble) => return self.meet(course, trouble),
+            Err(trouble) => {
+                let took = self.now().since(began);
+                return self.meet(course, trouble, took);
+            }
         };
         course.outage = None;
         course.too_late = false;
@@ -227,4 +236,7 @@ impl Call<'_> {
 }
 
 /// A question without an answer for this long is more than a busy server.
-const SILENCE: Duration = Duration::from_millis(50);
+pub(super) const SILENCE: Duration = Duration::from_millis(50);
+
+/// With less time than this left, one who knows a member as busy asks no more.
+const SHORTEST_ATTEMPT: Duration = Duration::from_millis(1);

@@ -53,6 +53,7 @@ impl Inner {
             lock: self,
             owner,
             terms: &terms,
+            began,
             deadline: match wait {
                 Wait::ForEver | Wait::Not => None,
                 Wait::AtMost(wait) => Some(began + wait),
@@ -76,7 +77,8 @@ impl Inner {
                 Err(_) => "failed",
             },
         );
-        outcome
+        // What was met last took a part of the call only.
+        outcome.map_err(|error| error.after(waited))
     }
 }
 
@@ -85,6 +87,7 @@ pub(super) struct Caller<'a> {
     pub(super) lock: &'a Arc<Inner>,
     pub(super) owner: Owner,
     pub(super) terms: &'a Terms,
+    began: Moment,
     /// When the wait has to be over.
     pub(super) deadline: Option<Moment>,
 }
@@ -193,8 +196,7 @@ impl Caller<'_> {
             };
             // Nothing of it was begun yet.
             drop(begun);
-            let until = self.deadline.map(|deadline| deadline.max(now + GRACE));
-            if !other.decided(until.unwrap_or(Moment::NEVER)).await {
+            if !other.decided(self.ends().unwrap_or(Moment::NEVER)).await {
                 return Ok(Round::Elsewhere);
             }
             if let Some(guard) = self.reenter().await? {
@@ -203,8 +205,7 @@ impl Caller<'_> {
         };
         let attempt = Attempt { whole: &whole };
         let mut orders = Orders::new(&whole, orders);
-        // An attempt that began in time gets a moment to be answered.
-        let hurry = self.deadline.map(|deadline| deadline.max(now + GRACE));
+        let hurry = self.ends();
         loop {
             let (phase, wake_at) = whole.see(|state, _| {
                 if let Some(ends) = hurry {
@@ -246,6 +247,12 @@ impl Caller<'_> {
         drop(attempt);
         whole.tell_round_lost();
         Ok(Round::Lost(whole))
+    }
+
+    /// When the last round has to be over.
+    fn ends(&self) -> Option<Moment> {
+        self.deadline
+            .map(|deadline| deadline.max(self.began + FIRST_ROUND))
     }
 
     /// Has nobody ask those anything more who were silent for the whole round. Known here and now: the
@@ -311,7 +318,7 @@ impl Whole {
             if !is_undecided {
                 return true;
             }
-            let is_left = ends + GRACE;
+            let is_left = ends + OVERDUE;
             tokio::select! {
                 biased;
                 () = changed => {}
@@ -352,5 +359,9 @@ impl State {
     }
 }
 
-/// An attempt that begins within the caller's wait may take this long, even if the wait ends before.
-const GRACE: Duration = Duration::from_millis(100);
+/// A call whose wait is shorter has this long for its first round: with less, a free lock would be an
+/// error.
+const FIRST_ROUND: Duration = Duration::from_millis(10);
+
+/// An attempt of another call that is not over so long after its end is one that nobody polls.
+const OVERDUE: Duration = Duration::from_millis(100);

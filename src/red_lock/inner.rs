@@ -162,7 +162,7 @@ impl Inner {
             let why = format!("it must be at most RedLock::max_lease={most:?}, got={got:?}");
             return Err(Error::invalid("watchdog_lease", why));
         }
-        lease::check("lease", terms.lease, self.max_lease)?;
+        lease::check_lease("lease", terms.lease, self.max_lease)?;
         let gone = self.min_validity.saturating_add(lease::drift(terms.lease));
         if gone >= terms.lease {
             let why = format!(

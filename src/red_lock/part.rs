@@ -78,7 +78,10 @@ impl Part {
     ///
     /// Whatever it did is undone in the background.
     pub(super) async fn take(&self, taking: &Taking) -> Told {
+        let clock = &self.core().clock;
+        let began = clock.now();
         self.try_take(taking).await.unwrap_or_else(|error| {
+            let error = error.after(clock.now().since(began));
             self.suspect(&error);
             Told::failed(error)
         })

@@ -31,6 +31,8 @@ pub(super) struct Waiting<'a> {
     rounds: u32,
     /// Up to when what an instance says does not count.
     quarantined: Vec<Moment>,
+    /// When this call last knew, others had the lock or were before it in the queue.
+    is_busy: bool,
     /// Since when too few instances can be asked.
     outage: Option<Moment>,
 }
@@ -58,6 +60,7 @@ impl<'a> Waiting<'a> {
             listens: false,
             rounds: 0,
             quarantined: vec![Moment(0); members],
+            is_busy: false,
             outage: None,
         })
     }
@@ -78,15 +81,25 @@ impl<'a> Waiting<'a> {
             looked = true;
             let cap = now + clock.sooner(self.home.core().settings.poll_cap);
             if !self.is_contender(now) {
+                self.is_busy = true;
                 self.told(cap).await?;
                 continue;
             }
             // While this process keeps a quorum of it, its waiters send nothing.
             if let Some(kept) = self.kept(now) {
+                self.is_busy = true;
                 // What ended before somebody heard of it has to be looked at again.
                 if !self.listen_in() {
                     self.told(kept.min(cap)).await?;
                 }
+                continue;
+            }
+            if self.is_busy
+                && let Some(deadline) = caller.deadline
+                && deadline.since(now) < SHORTEST_ROUND
+            {
+                // Its answers would come too late, and what they grant would have to be undone.
+                self.told(deadline).await?;
                 continue;
             }
             self.place.promise(now + LONGEST_ROUND);
@@ -180,10 +193,18 @@ impl<'a> Waiting<'a> {
             self.patience.was_held();
         }
         let Some(error) = self.caller.no_quorum(whole) else {
+            self.is_busy = true;
             self.outage = None;
             self.place.note_outage(None);
             return Ok(());
         };
+        let began = whole.see(|state, _| state.quorum.began());
+        let is_over = self.caller.deadline.is_some_and(|end| now >= end);
+        if is_over && self.is_busy && now.since(began) < SILENCE {
+            // The end of the wait came between the questions and their answers: what was known before
+            // is the last that is known.
+            return Ok(());
+        }
         let since = *self.outage.get_or_insert(now);
         let is_long = now.since(since) >= self.home.core().server.command_timeout();
         if is_long && self.caller.deadline.is_none() {
@@ -304,6 +325,12 @@ fn enter<'a>(caller: &Caller<'a>) -> Result<(&'a Part, Place)> {
 
 /// A round and what follows from it take no longer: two looks of half a second, if there is a token.
 const LONGEST_ROUND: Duration = Duration::from_secs(1);
+
+/// With less time than this left, one who knows the lock as busy begins no round.
+const SHORTEST_ROUND: Duration = Duration::from_millis(1);
+
+/// A round without an answer for this long is more than busy servers.
+const SILENCE: Duration = Duration::from_millis(50);
 
 /// A subscription takes a round trip, or a connection to be opened.
 const LISTENING_SOON: Duration = Duration::from_millis(500);

@@ -228,7 +228,8 @@ impl Ending {
             // Counted here; the final unlock deletes the field whatever its count is.
             Err(failure) if failure.is_out_of_memory() && self.target > 0 => Ok(kept),
             Err(failure) => {
-                let cause = Some(failure.into());
+                let waited = self.claim.session.core().clock.now().since(self.began);
+                let cause = Some(Error::from(failure).after(waited));
                 Err(UnlockUnconfirmed::new(self.claim.hold.key().name(), cause).into())
             }
         }

@@ -27,10 +27,7 @@ impl Waiters {
         key: &Arc<LockKey>,
         owner: Owner,
     ) -> Result<Ear, Error> {
-        let mut queues = self.queues.lock();
-        if queues.closed {
-            return Err(Error::Closed);
-        }
+        let mut queues = self.queues_of(key)?;
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let wish = Wish {
             owner,
@@ -38,8 +35,9 @@ impl Waiters {
             deadline: None,
         };
         let ticket = Arc::new(Ticket::new(id, wish, self.clock.now()));
-        let queue = queues.by_key.entry(key.clone()).or_default();
+        let queue = queues.entry(key.clone()).or_default();
         queue.listen_in(ticket.clone());
+        drop(queues);
         Ok(Ear {
             waiters: self.clone(),
             key: key.clone(),
@@ -62,8 +60,8 @@ impl Waiters {
             self.messages.begin(self)
         };
         let subscription = {
-            let mut queues = self.queues.lock();
-            let Some(queue) = queues.by_key.get_mut(&**key) else {
+            let mut queues = self.shard(key);
+            let Some(queue) = queues.get_mut(&**key) else {
                 return;
             };
             queue.subscription(|| self.subscriptions.subscribe(key))
@@ -94,13 +92,13 @@ impl Ear {
 
 impl Drop for Ear {
     fn drop(&mut self) {
-        let mut queues = self.waiters.queues.lock();
-        let Some(queue) = queues.by_key.get_mut(&*self.key) else {
+        let mut queues = self.waiters.shard(&self.key);
+        let Some(queue) = queues.get_mut(&*self.key) else {
             return;
         };
         queue.listen_no_more(&self.ticket);
         if queue.is_empty() {
-            queues.by_key.remove(&*self.key);
+            queues.remove(&*self.key);
         }
     }
 }

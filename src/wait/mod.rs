@@ -12,10 +12,10 @@ mod subscriptions;
 mod ticket;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::clock::{Clock, Moment};
 use crate::error::Error;
@@ -38,17 +38,14 @@ pub(crate) struct Waiters {
     poll_cap: Duration,
     limit: usize,
     next_id: AtomicU64,
-    queues: Mutex<Queues>,
+    /// Waiters of different locks share no lock, or rarely.
+    shards: [Mutex<ByKey<Queue>>; SHARDS],
+    waiting: AtomicUsize,
+    /// Set once, by the client's shutdown, before it looks at each shard: whoever enters one sees it,
+    /// or is seen there.
+    closed: AtomicBool,
     subscriptions: Arc<Subscriptions>,
     messages: Messages,
-}
-
-#[derive(Default)]
-struct Queues {
-    by_key: ByKey<Queue>,
-    waiting: usize,
-    /// Set once, by the client's shutdown.
-    closed: bool,
 }
 
 impl Waiters {
@@ -58,7 +55,9 @@ impl Waiters {
             poll_cap,
             limit,
             next_id: AtomicU64::new(1),
-            queues: Mutex::default(),
+            shards: std::array::from_fn(|_| Mutex::default()),
+            waiting: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
             subscriptions: Arc::default(),
             messages: Messages::default(),
         }
@@ -79,21 +78,16 @@ impl Waiters {
         wish: Wish,
         now: Moment,
     ) -> Result<Place, Error> {
-        let mut queues = self.queues.lock();
-        if queues.closed {
-            return Err(Error::Closed);
-        }
-        if queues.waiting >= self.limit {
+        let mut queues = self.queues_of(key)?;
+        if self.waiting.fetch_add(1, Ordering::Relaxed) >= self.limit {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
             return Err(Error::TooManyWaiters { limit: self.limit });
         }
-        queues.waiting += 1;
+        // Counted with the shard locked, so that the ids of one queue grow.
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let ticket = Arc::new(Ticket::new(id, wish, now));
-        queues
-            .by_key
-            .entry(key.clone())
-            .or_default()
-            .push(ticket.clone());
+        queues.entry(key.clone()).or_default().push(ticket.clone());
+        drop(queues);
         Ok(Place {
             waiters: self.clone(),
             key: key.clone(),
@@ -102,29 +96,44 @@ impl Waiters {
         })
     }
 
+    /// The queues that this lock's is among.
+    fn shard(&self, key: &LockKey) -> MutexGuard<'_, ByKey<Queue>> {
+        self.shards[key.part_of(SHARDS)].lock()
+    }
+
+    /// As [`Waiters::shard`], for somebody who enters the queue.
+    fn queues_of(&self, key: &LockKey) -> Result<MutexGuard<'_, ByKey<Queue>>, Error> {
+        let queues = self.shard(key);
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
+        Ok(queues)
+    }
+
     /// Whether anybody of this client waits for the lock.
     pub(crate) fn is_awaited(&self, key: &LockKey) -> bool {
-        let queues = self.queues.lock();
-        queues.by_key.get(key).is_some_and(Queue::is_awaited)
+        self.shard(key).get(key).is_some_and(Queue::is_awaited)
     }
 
     /// Lets the lock's contender try: it may have become free.
     pub(crate) fn wake(&self, key: &LockKey) {
-        if let Some(queue) = self.queues.lock().by_key.get(key) {
+        if let Some(queue) = self.shard(key).get(key) {
             queue.wake_contender();
         }
     }
 
     /// Lets the contender of every lock try.
     pub(crate) fn wake_all(&self) {
-        for queue in self.queues.lock().by_key.values() {
-            queue.wake_contender();
+        for shard in &self.shards {
+            for queue in shard.lock().values() {
+                queue.wake_contender();
+            }
         }
     }
 
     /// Lets the lock's contender try, unless this message is one that it leaves to other clients.
     pub(crate) fn hear(&self, key: &LockKey) {
-        if let Some(queue) = self.queues.lock().by_key.get_mut(key) {
+        if let Some(queue) = self.shard(key).get_mut(key) {
             queue.hear(self.clock.now());
         }
     }
@@ -133,8 +142,8 @@ impl Waiters {
     /// take it.
     pub(crate) fn receiver(&self, key: &LockKey, now: Moment) -> Option<Receiver> {
         let overdue = now.minus(self.poll_cap);
-        let mut queues = self.queues.lock();
-        let queue = queues.by_key.get_mut(key)?;
+        let mut queues = self.shard(key);
+        let queue = queues.get_mut(key)?;
         let ticket = queue.receiver(now, overdue, now + self.answer_time())?;
         Some(Receiver::new(ticket))
     }
@@ -142,15 +151,14 @@ impl Waiters {
     /// Leaves a lock that is about to be released to other clients, so many if their number is known:
     /// until they had it, or for a moment.
     pub(crate) fn stay_out(&self, key: &LockKey, others: Option<u32>, now: Moment) {
-        if let Some(queue) = self.queues.lock().by_key.get_mut(key) {
+        if let Some(queue) = self.shard(key).get_mut(key) {
             queue.stay_out(others, now + LONGEST_RETREAT);
         }
     }
 
     /// Whether this client hears the lock's messages.
     pub(crate) fn is_listening(&self, key: &LockKey) -> bool {
-        let queues = self.queues.lock();
-        queues.by_key.get(key).is_some_and(Queue::is_listening)
+        self.shard(key).get(key).is_some_and(Queue::is_listening)
     }
 
     /// An answer may take this long before an acquire counts as left.
@@ -160,7 +168,7 @@ impl Waiters {
 
     /// Lets all waiters of `owner` look: it holds the lock now, so they re-enter.
     pub(crate) fn wake_owner(&self, key: &LockKey, owner: Owner) {
-        if let Some(queue) = self.queues.lock().by_key.get(key) {
+        if let Some(queue) = self.shard(key).get(key) {
             queue.wake_owner(owner);
         }
     }
@@ -168,20 +176,26 @@ impl Waiters {
     /// A line for each queue, up to a hundred: the hash of its lock's name, and how its contender is.
     pub(crate) fn shown(&self) -> Vec<String> {
         let now = self.clock.now();
-        let queues = self.queues.lock();
-        let queues = queues.by_key.iter().take(MOST_SHOWN);
-        let shown =
-            queues.map(|(key, queue)| format!("{} {}", key.fingerprint(), queue.shown(now)));
-        shown.collect()
+        let mut shown = Vec::new();
+        for shard in &self.shards {
+            let queues = shard.lock();
+            let left = MOST_SHOWN - shown.len();
+            let queues = queues.iter().take(left);
+            shown.extend(
+                queues.map(|(key, queue)| format!("{} {}", key.fingerprint(), queue.shown(now))),
+            );
+        }
+        shown
     }
 
     /// Ends every wait, and every later one, with `Closed`.
     pub(crate) fn close(&self) {
         self.messages.close();
-        let mut queues = self.queues.lock();
-        queues.closed = true;
-        for queue in queues.by_key.values() {
-            queue.fail(&Error::Closed);
+        self.closed.store(true, Ordering::Release);
+        for shard in &self.shards {
+            for queue in shard.lock().values() {
+                queue.fail(&Error::Closed);
+            }
         }
     }
 }
@@ -208,8 +222,8 @@ pub(crate) struct Place {
 impl Place {
     /// Looks at the queue, which counts as a sign of life.
     pub(crate) fn look(&self, now: Moment) -> View {
-        let mut queues = self.waiters.queues.lock();
-        let Some(queue) = queues.by_key.get_mut(&*self.key) else {
+        let mut queues = self.waiters.shard(&self.key);
+        let Some(queue) = queues.get_mut(&*self.key) else {
             return View::default();
         };
         View {
@@ -249,8 +263,8 @@ impl Place {
     /// was polled once and left. Returns that one's acquire, if one is under way.
     pub(crate) fn take_over(&self, now: Moment) -> Option<Option<Arc<Hold>>> {
         let overdue = now.minus(self.waiters.poll_cap);
-        let mut queues = self.waiters.queues.lock();
-        let queue = queues.by_key.get_mut(&*self.key)?;
+        let mut queues = self.waiters.shard(&self.key);
+        let queue = queues.get_mut(&*self.key)?;
         queue.take_over(&self.ticket, overdue)
     }
 
@@ -268,31 +282,31 @@ impl Place {
 
     /// How long the contender has waited for an answer by `now`, if it does.
     pub(crate) fn unanswered_for(&self, now: Moment) -> Option<Duration> {
-        let queues = self.waiters.queues.lock();
-        queues.by_key.get(&*self.key)?.unanswered_for(now)
+        let queues = self.waiters.shard(&self.key);
+        queues.get(&*self.key)?.unanswered_for(now)
     }
 
     /// Tells the queue what became of the contender's question: an outage ends the waits without a
     /// deadline, so that they are not told one after another, each after an outage of its own.
     pub(crate) fn note_outage(&self, outage: Option<&Error>) {
-        let mut queues = self.waiters.queues.lock();
-        if let Some(queue) = queues.by_key.get_mut(&*self.key) {
+        let mut queues = self.waiters.shard(&self.key);
+        if let Some(queue) = queues.get_mut(&*self.key) {
             queue.note_outage(outage);
         }
     }
 
     /// As [`Place::note_outage`], but ends no wait yet.
     pub(crate) fn remember_outage(&self, outage: Option<&Error>) {
-        let mut queues = self.waiters.queues.lock();
-        if let Some(queue) = queues.by_key.get_mut(&*self.key) {
+        let mut queues = self.waiters.shard(&self.key);
+        if let Some(queue) = queues.get_mut(&*self.key) {
             queue.remember_outage(outage);
         }
     }
 
     /// What kept the contender from asking when it last tried.
     pub(crate) fn outage(&self) -> Option<Error> {
-        let queues = self.waiters.queues.lock();
-        queues.by_key.get(&*self.key)?.outage()
+        let queues = self.waiters.shard(&self.key);
+        queues.get(&*self.key)?.outage()
     }
 
     /// Whether every message of the lock is heard.
@@ -313,17 +327,20 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut queues = self.waiters.queues.lock();
-        queues.waiting -= 1;
-        let Some(queue) = queues.by_key.get_mut(&*self.key) else {
+        let mut queues = self.waiters.shard(&self.key);
+        self.waiters.waiting.fetch_sub(1, Ordering::Relaxed);
+        let Some(queue) = queues.get_mut(&*self.key) else {
             return;
         };
         queue.leave(&self.ticket, *self.has_lock.get_mut());
         if queue.is_empty() {
-            queues.by_key.remove(&*self.key);
+            queues.remove(&*self.key);
         }
     }
 }
+
+/// Far more than threads that could meet at one.
+const SHARDS: usize = 64;
 
 /// An answer may take this long before an acquire counts as left: with a poll cap below the round
 /// trip, waiters would take each other's acquires away and none would ever get the lock.
@@ -340,7 +357,7 @@ mod tests {
     use crate::hold::Terms;
 
     fn waiting() -> (Arc<Waiters>, Arc<LockKey>, Place) {
-        let waiters = Waiters::new(Clock::default(), Duration::from_secs(60), 10);
+        let waiters = Waiters::new(Clock::default(), Duration::from_secs(60), 1_000);
         let waiters = Arc::new(waiters);
         let key = Arc::new(LockKey::new("l", None).unwrap());
         let terms = Terms {
@@ -367,6 +384,100 @@ mod tests {
         assert!(place.decline().is_none());
         assert!(waiters.receiver(&key, now).is_none());
         drop(place);
+    }
+
+    #[cfg(target_os = "linux")]
+    /// How long it takes until so many waiters of one lock have left, the last one first.
+    fn leaving(waiting: usize) -> Duration {
+        let clock = Clock::default();
+        let waiters = Waiters::new(clock.clone(), Duration::from_secs(60), waiting);
+        let waiters = Arc::new(waiters);
+        let key = Arc::new(LockKey::new("l", None).unwrap());
+        let enter = |_| {
+            let wish = Wish {
+                owner: Owner::new(),
+                terms: None,
+                deadline: None,
+            };
+            waiters.enter(&key, wish, clock.now()).unwrap()
+        };
+        let mut places: Vec<Place> = (0..waiting).map(enter).collect();
+        let began = worked();
+        while places.pop().is_some() {}
+        worked() - began
+    }
+
+    #[cfg(target_os = "linux")]
+    /// How long this thread has worked: what others do on a busy machine does not count.
+    fn worked() -> Duration {
+        let worked = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        Duration::new(worked.tv_sec as u64, worked.tv_nsec as u32)
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_crowd_that_leaves_takes_as_long_as_it_is_large_and_no_longer() {
+        // The quickest of three: the first one pays for the memory.
+        let quickest = |waiting| (0..3).map(|_| leaving(waiting)).min().unwrap();
+        let [few, many] = [2_000, 20_000].map(quickest);
+        println!("2,000 left in {few:?}, 20,000 in {many:?}");
+        // Ten times as many take ten times as long; it was a hundred times when each leave went
+        // through all that waited.
+        assert!(many < few * 35, "{few:?} and {many:?}");
+    }
+
+    #[test]
+    fn the_role_of_one_who_is_absent_goes_on_and_comes_back_when_it_looks() {
+        let (waiters, key, first) = waiting();
+        let wish = |owner| Wish {
+            owner,
+            terms: None,
+            deadline: None,
+        };
+        let now = waiters.clock.now();
+        let second = waiters.enter(&key, wish(Owner::new()), now).unwrap();
+        let later = now + Duration::from_secs(120);
+        assert!(second.take_over(later).is_some());
+        assert!(!first.look(later).is_contender && second.look(later).is_contender);
+        drop(second);
+        assert!(first.look(later).is_contender);
+        let third = waiters.enter(&key, wish(Owner::new()), now).unwrap();
+        assert!(third.take_over(later).is_some());
+        drop(first);
+        assert!(third.look(later).is_contender);
+        drop(third);
+        assert!(!waiters.is_awaited(&key));
+        assert!(waiters.shard(&key).is_empty());
+    }
+
+    #[test]
+    fn a_grant_wakes_all_waiters_of_its_owner_in_a_crowd_too() {
+        let (waiters, key, _first) = waiting();
+        let now = waiters.clock.now();
+        let owners: Vec<Owner> = (0..50).map(|_| Owner::new()).collect();
+        let enter = |number: usize| {
+            let wish = Wish {
+                owner: owners[number % 50],
+                terms: None,
+                deadline: None,
+            };
+            waiters.enter(&key, wish, now).unwrap()
+        };
+        let places: Vec<Place> = (0..100).map(enter).collect();
+        waiters.wake_owner(&key, owners[7]);
+        let is_told = |place: &Place| {
+            let until = now + Duration::from_secs(60);
+            let mut wait = std::pin::pin!(place.wait(until));
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            wait.as_mut().poll(&mut context).is_ready()
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
+        let _entered = runtime.enter();
+        let told: Vec<usize> = (0..100).filter(|it| is_told(&places[*it])).collect();
+        assert_eq!(told, [7, 57]);
     }
 
     #[test]

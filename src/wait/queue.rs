@@ -1,6 +1,6 @@
 //! One lock's queue, and who in it has the contender's role.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,13 +12,21 @@ use crate::hold::Hold;
 use crate::owner::Owner;
 
 /// The waiters of one lock, in the order of their arrival.
+///
+/// Each arrival and each leave costs O(log n), so that a crowd whose time is over together is told
+/// together.
 #[derive(Default)]
 pub(super) struct Queue {
-    waiting: VecDeque<Arc<Ticket>>,
+    /// By their ids, which grow with each arrival. Without those who are absent.
+    waiting: BTreeMap<u64, Arc<Ticket>>,
+    /// Those who broke a promise to look and have not looked since.
+    absent: BTreeMap<u64, Arc<Ticket>>,
+    /// The ids of each owner's waiters, once there are too many waiters to look at all of them.
+    by_owner: Option<HashMap<Owner, BTreeSet<u64>>>,
     /// Those who hear of the lock without waiting for it.
-    listening_in: Vec<Arc<Ticket>>,
-    /// The id of the one that may talk to Redis.
-    contender: Option<u64>,
+    listening_in: BTreeMap<u64, Arc<Ticket>>,
+    /// The one that may talk to Redis.
+    contender: Option<Arc<Ticket>>,
     subscription: Option<Subscription>,
     /// What kept the contender from asking when it last tried.
     outage: Option<Error>,
@@ -39,68 +47,112 @@ pub(crate) struct Retreat {
 impl Queue {
     pub(super) fn push(&mut self, ticket: Arc<Ticket>) {
         if self.contender.is_none() {
-            self.contender = Some(ticket.id);
+            self.contender = Some(ticket.clone());
         }
-        self.waiting.push_back(ticket);
+        if let Some(by_owner) = &mut self.by_owner {
+            let ids = by_owner.entry(ticket.wish.owner).or_default();
+            ids.insert(ticket.id);
+        }
+        self.waiting.insert(ticket.id, ticket);
+        if self.by_owner.is_none() && self.waiting.len() > FEW {
+            self.by_owner = Some(self.owners());
+        }
+    }
+
+    fn owners(&self) -> HashMap<Owner, BTreeSet<u64>> {
+        let mut by_owner: HashMap<Owner, BTreeSet<u64>> = HashMap::new();
+        for ticket in self.all() {
+            let ids = by_owner.entry(ticket.wish.owner).or_default();
+            ids.insert(ticket.id);
+        }
+        by_owner
+    }
+
+    /// Everybody who waits, absent or not.
+    fn all(&self) -> impl Iterator<Item = &Arc<Ticket>> {
+        self.waiting.values().chain(self.absent.values())
     }
 
     pub(super) fn listen_in(&mut self, ticket: Arc<Ticket>) {
-        self.listening_in.push(ticket);
+        self.listening_in.insert(ticket.id, ticket);
     }
 
     pub(super) fn listen_no_more(&mut self, ticket: &Ticket) {
-        self.listening_in.retain(|other| other.id != ticket.id);
+        self.listening_in.remove(&ticket.id);
     }
 
     /// One who leaves with the lock has met no outage, and lets its owner's other requests re-enter.
     pub(super) fn leave(&mut self, ticket: &Ticket, with_lock: bool) {
-        match self.waiting.front() {
-            // The usual one to leave.
-            Some(first) if first.id == ticket.id => drop(self.waiting.pop_front()),
-            _ => self.waiting.retain(|other| other.id != ticket.id),
+        if self.waiting.remove(&ticket.id).is_none() {
+            self.absent.remove(&ticket.id);
+        }
+        if let Some(by_owner) = &mut self.by_owner {
+            if let Some(ids) = by_owner.get_mut(&ticket.wish.owner) {
+                ids.remove(&ticket.id);
+                if ids.is_empty() {
+                    by_owner.remove(&ticket.wish.owner);
+                }
+            }
+            if by_owner.is_empty() {
+                self.by_owner = None;
+            }
         }
         if with_lock {
             self.outage = None;
             self.wake_owner(ticket.wish.owner);
         }
-        if self.contender == Some(ticket.id) {
+        if self.is_its_role(ticket) {
             self.pass_on(!with_lock);
         }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.listening_in.is_empty()
+        !self.is_awaited() && self.listening_in.is_empty()
     }
 
     pub(super) fn is_awaited(&self) -> bool {
-        !self.waiting.is_empty()
+        !(self.waiting.is_empty() && self.absent.is_empty())
     }
 
-    pub(super) fn is_contender(&self, ticket: &Ticket) -> bool {
+    /// Whether it has the role; to look at that is a sign of life.
+    pub(super) fn is_contender(&mut self, ticket: &Ticket) -> bool {
         ticket.appear();
-        self.contender == Some(ticket.id)
+        if let Some(back) = self.absent.remove(&ticket.id) {
+            self.waiting.insert(back.id, back);
+        }
+        self.is_its_role(ticket)
+    }
+
+    fn is_its_role(&self, ticket: &Ticket) -> bool {
+        self.contender
+            .as_ref()
+            .is_some_and(|contender| contender.id == ticket.id)
     }
 
     pub(super) fn wake_contender(&self) {
         self.tell_listeners();
-        if let Some(ticket) = self.contender() {
+        if let Some(ticket) = &self.contender {
             ticket.tell();
         }
     }
 
     fn tell_listeners(&self) {
-        for ticket in &self.listening_in {
+        for ticket in self.listening_in.values() {
             ticket.tell();
         }
     }
 
     pub(super) fn wake_owner(&self, owner: Owner) {
-        for ticket in self
-            .waiting
-            .iter()
-            .filter(|ticket| ticket.wish.owner == owner)
-        {
-            ticket.tell();
+        let Some(by_owner) = &self.by_owner else {
+            for ticket in self.all().filter(|ticket| ticket.wish.owner == owner) {
+                ticket.tell();
+            }
+            return;
+        };
+        for id in by_owner.get(&owner).into_iter().flatten() {
+            if let Some(ticket) = self.waiting.get(id).or_else(|| self.absent.get(id)) {
+                ticket.tell();
+            }
         }
     }
 
@@ -117,7 +169,7 @@ impl Queue {
     pub(super) fn note_outage(&mut self, outage: Option<&Error>) {
         self.remember_outage(outage);
         if let Some(error) = outage {
-            for ticket in self.waiting.iter().filter(|ticket| ticket.is_patient()) {
+            for ticket in self.all().filter(|ticket| ticket.is_patient()) {
                 ticket.fail(error);
             }
         }
@@ -128,22 +180,24 @@ impl Queue {
     }
 
     pub(super) fn fail(&self, error: &Error) {
-        for ticket in self.waiting.iter().chain(&self.listening_in) {
+        for ticket in self.all().chain(self.listening_in.values()) {
             ticket.fail(error);
         }
     }
 
     pub(super) fn take_over(
         &mut self,
-        ticket: &Ticket,
+        ticket: &Arc<Ticket>,
         overdue: Moment,
     ) -> Option<Option<Arc<Hold>>> {
-        let contender = self.contender()?;
+        let contender = self.contender.clone()?;
         if contender.id == ticket.id {
             return None;
         }
         let acquire = contender.replace(overdue)?;
-        self.contender = Some(ticket.id);
+        self.waiting.remove(&contender.id);
+        self.absent.insert(contender.id, contender);
+        self.contender = Some(ticket.clone());
         Some(acquire)
     }
 
@@ -155,7 +209,7 @@ impl Queue {
         overdue: Moment,
         until: Moment,
     ) -> Option<Arc<Ticket>> {
-        let contender = self.contender()?;
+        let contender = self.contender.as_ref()?;
         if !self.listening_in.is_empty() {
             // It has to be free for a moment to be had together with others.
             return None;
@@ -171,9 +225,9 @@ impl Queue {
         let can_take = |ticket: &&Arc<Ticket>| ticket.expect(now, overdue, until);
         let next = Some(contender)
             .filter(can_take)
-            .or_else(|| self.waiting.iter().find(can_take))?
+            .or_else(|| self.waiting.values().find(can_take))?
             .clone();
-        self.contender = Some(next.id);
+        self.contender = Some(next.clone());
         Some(next)
     }
 
@@ -210,7 +264,7 @@ impl Queue {
     }
 
     pub(super) fn unanswered_for(&self, now: Moment) -> Option<Duration> {
-        let since = self.contender()?.unanswered_since()?;
+        let since = self.contender.as_ref()?.unanswered_since()?;
         Some(now.since(since))
     }
 
@@ -226,33 +280,30 @@ impl Queue {
 
     /// How many wait, and how the contender is.
     pub(super) fn shown(&self, now: Moment) -> String {
-        let contender = match self.contender() {
+        let contender = match &self.contender {
             Some(ticket) => ticket.shown(now),
             None => "missing".to_owned(),
         };
         format!(
             "waiting={} listening={} outage={} retreat={} contender={contender}",
-            self.waiting.len(),
+            self.waiting.len() + self.absent.len(),
             self.is_listening(),
             self.outage.is_some(),
             self.retreat.is_some(),
         )
     }
 
-    fn contender(&self) -> Option<&Arc<Ticket>> {
-        let id = self.contender?;
-        self.waiting.iter().find(|ticket| ticket.id == id)
-    }
-
     /// Gives the role to the first who is there, with the wake-up that its last bearer may have had.
     fn pass_on(&mut self, wake: bool) {
+        // Those that are about to leave are few, and pass nothing on that they got too late.
         let present = |ticket: &&Arc<Ticket>| !ticket.is_absent();
         let next = self
             .waiting
-            .iter()
+            .values()
             .find(present)
-            .or_else(|| self.waiting.front());
-        self.contender = next.map(|ticket| ticket.id);
+            .or_else(|| self.waiting.values().next())
+            .or_else(|| self.absent.values().next());
+        self.contender = next.cloned();
         if let Some(ticket) = next
             && wake
             && !mutant!("swallowed_wake")
@@ -261,3 +312,6 @@ impl Queue {
         }
     }
 }
+
+/// So many waiters are looked at one by one.
+const FEW: usize = 16;

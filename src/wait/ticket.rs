@@ -189,7 +189,10 @@ impl Ticket {
 
     /// Lets it expect the lock, if it wants it, is there, and has no command of its own under way.
     pub(super) fn expect(&self, now: Moment, overdue: Moment, until: Moment) -> bool {
-        let in_time = self.wish.deadline.is_none_or(|deadline| deadline > now);
+        // A hand-over takes a round trip. One that comes after the receiver's deadline is undone, and
+        // nobody has the lock meanwhile.
+        let in_time = |deadline| deadline > now + HAND_OVER_TIME;
+        let in_time = self.wish.deadline.is_none_or(in_time);
         if self.wish.terms.is_none() || !in_time {
             return false;
         }
@@ -317,3 +320,6 @@ impl Drop for Receiver {
 
 /// No wait is shorter: a TTL of nothing must not become a busy loop.
 const SHORTEST: Duration = Duration::from_millis(1);
+
+/// A lock is handed to no waiter whose deadline comes sooner.
+const HAND_OVER_TIME: Duration = Duration::from_millis(5);

@@ -9,6 +9,7 @@ mod deployment;
 mod exclusion;
 mod forgotten;
 mod input;
+mod limits;
 mod load;
 mod logs;
 mod names;

@@ -119,3 +119,29 @@ async fn a_waiter_gets_the_lock_of_a_server_that_lost_its_data() {
     assert!(!redis.exists(NAME).await);
     redis.assert_clean().await;
 }
+
+/// The timeout of a short wait says that this wait is over, not that the server does not answer.
+#[tokio::test]
+async fn a_short_wait_that_ends_while_the_server_pauses_ends_no_patient_wait_behind_it() {
+    let stand = Stand::start().await;
+    take(&stand.lock()).await.unlock().await.unwrap();
+    let asked = stand.proxy.count(acquire());
+    stand.server.pause();
+    let short = stand.lock().try_lock().wait(Duration::from_millis(10));
+    let short = tokio::spawn(short.owner(&Owner::new()).into_future());
+    // It is at the head of the queue: its question is under way, and the others come after it.
+    stand.proxy.wait_for(acquire(), asked + 1).await;
+    let mut patient = tokio::task::JoinSet::new();
+    for _ in 0..5 {
+        let request = stand.lock().lock().owner(&Owner::new());
+        patient.spawn(async move { request.await?.unlock().await });
+    }
+    let error = short.await.unwrap().expect_err("the server is stopped");
+    assert!(error.is_timeout(), "{error}");
+    tokio::time::sleep(PATIENCE).await;
+    stand.server.resume();
+    while let Some(ended) = patient.join_next().await {
+        ended.unwrap().expect("it had time left");
+    }
+    stand.assert_recovered().await;
+}

@@ -18,7 +18,11 @@ async fn a_wait_that_times_out_is_none_and_not_before_its_time() {
         for wait in [1, 50, 300].map(ms) {
             let start = Instant::now();
             let answer = lock.try_lock().wait(wait).owner(&Owner::new()).await;
-            assert!(answer.unwrap().is_none());
+            match answer {
+                Ok(guard) => assert!(guard.is_none()),
+                // A busy machine's answer may take longer than that.
+                Err(error) => assert!(wait < ms(300) && error.is_timeout(), "{error}"),
+            }
             assert!(start.elapsed() >= wait, "{:?} of {wait:?}", start.elapsed());
         }
     }

@@ -316,11 +316,14 @@ async fn restless(lock: MultiLock, cell: Cell, number: u64) -> i64 {
         let patience = Duration::from_millis((round * 7 + number * 3) % 20);
         let guard = match round % 4 {
             0 => lock.try_lock().await.expect("nothing is wrong"),
-            1 => lock
-                .try_lock()
-                .wait(patience)
-                .await
-                .expect("nothing is wrong"),
+            1 => match lock.try_lock().wait(patience).await {
+                Ok(guard) => guard,
+                // A busy machine's answer may take longer than that.
+                Err(error) => {
+                    assert!(error.is_timeout(), "{error}");
+                    None
+                }
+            },
             2 => {
                 let request = lock.lock().into_future();
                 match tokio::time::timeout(patience, request).await {

@@ -217,6 +217,37 @@ async fn a_wait_on_a_frozen_server_ends_in_time_with_an_error() {
     test.assert_clean().await;
 }
 
+/// The timeout of a short wait says that this wait is over, not that the server does not answer.
+#[tokio::test]
+async fn a_short_wait_that_ends_while_the_server_pauses_ends_no_patient_wait_behind_it() {
+    let test = Fixture::start(2).await;
+    let held = test.others().await[1].lock("c").lock().await.unwrap();
+    let lock = test.multi(&MEMBERS);
+    let plain = test.clients[1].lock("c");
+    // It takes its place in the queue of the member that is held, and is the first there.
+    let short = lock.try_lock().wait(ms(300)).owner(&Owner::new());
+    let short = tokio::spawn(short.into_future());
+    eventually(SOON, "the short wait listens", async || {
+        !test.redis[1].channels().await.is_empty()
+    })
+    .await;
+    let mut patient = tokio::task::JoinSet::new();
+    for request in [lock.lock(), plain.lock()] {
+        let request = request.owner(&Owner::new());
+        patient.spawn(async move { request.await?.unlock().await });
+    }
+    test.servers[1].pause();
+    let told = short.await.unwrap();
+    tokio::time::sleep(ms(400)).await;
+    test.servers[1].resume();
+    assert!(!matches!(told, Ok(Some(_))), "the server was stopped");
+    held.unlock().await.unwrap();
+    while let Some(ended) = patient.join_next().await {
+        ended.unwrap().expect("it had time left");
+    }
+    test.assert_clean().await;
+}
+
 /// A key of another type under one member: an error that names it, and the others stay free.
 #[tokio::test]
 async fn a_key_of_another_type_is_an_error_that_names_the_member() {

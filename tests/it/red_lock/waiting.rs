@@ -119,7 +119,11 @@ async fn a_wait_ends_in_time_and_one_of_nothing_is_one_attempt() {
     for wait in [1, 50, 400] {
         let attempt = lock.try_lock().wait(ms(wait)).into_future();
         let (guard, took) = timed(tokio::time::timeout(SOON, attempt)).await;
-        assert!(guard.expect("it ends").unwrap().is_none());
+        match guard.expect("it ends") {
+            Ok(guard) => assert!(guard.is_none()),
+            // A busy machine's answers may take longer than that.
+            Err(error) => assert!(wait < 400 && error.is_retriable(), "{error}"),
+        }
         assert!(took >= ms(wait), "{took:?}");
     }
     for view in &servers.views {
