@@ -325,3 +325,7 @@ where
         Err(error) => Err(error),
     }
 }
+
+/// A call whose wait is shorter has this long for its first attempt: with less, a free lock would be a
+/// timeout.
+pub(crate) const FIRST_ATTEMPT: Duration = Duration::from_millis(10);

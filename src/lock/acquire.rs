@@ -11,7 +11,7 @@ use crate::guard::Guard;
 use crate::hold::{Hold, Standing, Terms};
 use crate::key::LockKey;
 use crate::owner::Owner;
-use crate::request::Wait;
+use crate::request::{FIRST_ATTEMPT, Wait};
 use crate::session::{Acquiring, Attempt, Claim, Core, Session};
 use crate::wait::Wish;
 
@@ -205,9 +205,5 @@ pub(crate) async fn released(
     }
     Ok(())
 }
-
-/// A call whose wait is shorter has this long for its first attempt: with less, a free lock would be
-/// a timeout.
-pub(super) const FIRST_ATTEMPT: Duration = Duration::from_millis(10);
 
 const RELEASED_SOON: Duration = Duration::from_millis(10);

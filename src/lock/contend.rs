@@ -1,13 +1,13 @@
 //! The wait for a lock: try, subscribe, try again, then wait for a message, a hand-over or a timer.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::acquire::Caller;
+use super::contest::{Contest, Seat, Step};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::hold::Outlook;
-use crate::session::{Acquiring, Attempt, Claim, Session};
+use crate::session::{Acquiring, Attempt, Claim};
 use crate::wait::{Found, Handed, Place, Wake, Wish};
 
 impl Caller<'_> {
@@ -321,48 +321,6 @@ impl Caller<'_> {
             }
         }
     }
-}
-
-/// A place in the queue. Left while the lock is being handed to it, it gives that back.
-struct Seat<'a> {
-    session: &'a Arc<Session>,
-    place: Place,
-}
-
-impl Drop for Seat<'_> {
-    fn drop(&mut self) {
-        if let Some(handed) = self.place.decline()
-            && !mutant!("declined_grant_stays")
-        {
-            drop(Acquiring::handed(self.session, handed));
-        }
-    }
-}
-
-/// What a look at the lock came to.
-enum Step {
-    Acquired(Claim),
-    Again,
-    /// Look again at this moment, or when told.
-    Wait(Moment),
-}
-
-/// What a waiter remembers from one look to the next.
-#[derive(Default)]
-struct Contest {
-    /// It has had its look, however short its wait is.
-    looked: bool,
-    /// When this call last knew, somebody else had the lock or was before it in the queue.
-    is_busy: bool,
-    /// An acquire that was answered with a clear no, to be sent again.
-    spare: Option<Acquiring>,
-    /// A subscription could not be had.
-    is_deaf: bool,
-    attempts: u32,
-    /// Since when a release by this client itself is waited for.
-    release_awaited: Option<Moment>,
-    /// The last attempt was granted after its own deadline.
-    too_late: bool,
 }
 
 /// A question without an answer for this long is more than a busy server.

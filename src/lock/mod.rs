@@ -2,6 +2,7 @@
 
 mod acquire;
 mod contend;
+mod contest;
 mod query;
 mod request;
 mod unlock;

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::hold::{Standing, Terms};
 use crate::lock::released;
 use crate::owner::Owner;
-use crate::request::{Wait, Wish};
+use crate::request::{FIRST_ATTEMPT, Wait, Wish};
 use crate::session::{Claim, Core};
 
 /// One call to acquire a multi lock.
@@ -175,7 +175,3 @@ impl<'a> Call<'a> {
         Error::timeout(self.now().since(self.began))
     }
 }
-
-/// A call whose wait is shorter has this long for its first attempt: with less, a free lock would be
-/// a timeout.
-const FIRST_ATTEMPT: Duration = Duration::from_millis(10);

@@ -16,7 +16,7 @@ use crate::guard::Guard;
 use crate::hold::Terms;
 use crate::owner::Owner;
 use crate::quorum::{Event, Outcome, Phase, Rules};
-use crate::request::{Acquire, Boxed, Wait, Wish};
+use crate::request::{Acquire, Boxed, FIRST_ATTEMPT, Wait, Wish};
 use crate::session::Unlocked;
 
 impl Acquire for Inner {
@@ -49,15 +49,16 @@ impl Inner {
         let owner = wish.owner();
         let terms = self.terms(&wish)?;
         let began = self.clock().now();
+        let deadline = match wait {
+            Wait::ForEver | Wait::Not => None,
+            Wait::AtMost(wait) => Some(began + wait),
+        };
         let caller = Caller {
             lock: self,
             owner,
             terms: &terms,
-            began,
-            deadline: match wait {
-                Wait::ForEver | Wait::Not => None,
-                Wait::AtMost(wait) => Some(began + wait),
-            },
+            deadline,
+            ends: deadline.map(|deadline| deadline.max(began + FIRST_ATTEMPT)),
         };
         let span = tracing::debug_span!(
             "acquire",
@@ -87,9 +88,10 @@ pub(super) struct Caller<'a> {
     pub(super) lock: &'a Arc<Inner>,
     pub(super) owner: Owner,
     pub(super) terms: &'a Terms,
-    began: Moment,
     /// When the wait has to be over.
     pub(super) deadline: Option<Moment>,
+    /// When the last round has to be over.
+    ends: Option<Moment>,
 }
 
 /// What one round came to.
@@ -196,7 +198,7 @@ impl Caller<'_> {
             };
             // Nothing of it was begun yet.
             drop(begun);
-            if !other.decided(self.ends().unwrap_or(Moment::NEVER)).await {
+            if !other.decided(self.ends.unwrap_or(Moment::NEVER)).await {
                 return Ok(Round::Elsewhere);
             }
             if let Some(guard) = self.reenter().await? {
@@ -205,7 +207,7 @@ impl Caller<'_> {
         };
         let attempt = Attempt { whole: &whole };
         let mut orders = Orders::new(&whole, orders);
-        let hurry = self.ends();
+        let hurry = self.ends;
         loop {
             let (phase, wake_at) = whole.see(|state, _| {
                 if let Some(ends) = hurry {
@@ -247,12 +249,6 @@ impl Caller<'_> {
         drop(attempt);
         whole.tell_round_lost();
         Ok(Round::Lost(whole))
-    }
-
-    /// When the last round has to be over.
-    fn ends(&self) -> Option<Moment> {
-        self.deadline
-            .map(|deadline| deadline.max(self.began + FIRST_ROUND))
     }
 
     /// Has nobody ask those anything more who were silent for the whole round. Known here and now: the
@@ -358,10 +354,6 @@ impl State {
         self.count == 0 && !is_over
     }
 }
-
-/// A call whose wait is shorter has this long for its first round: with less, a free lock would be an
-/// error.
-const FIRST_ROUND: Duration = Duration::from_millis(10);
 
 /// An attempt of another call that is not over so long after its end is one that nobody polls.
 const OVERDUE: Duration = Duration::from_millis(100);

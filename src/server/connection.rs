@@ -274,6 +274,11 @@ impl Connection {
         self.inner.client_id.get().copied()
     }
 
+    /// Tells one connection of this process from the next.
+    pub(crate) fn number(&self) -> u64 {
+        self.inner.number
+    }
+
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.inner.number == other.inner.number
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+use tokio::sync::Notify;
 
 use super::Context;
 use super::ack::Acker;
@@ -25,8 +25,6 @@ pub(crate) struct Node {
     callers: Callers,
     /// What the watchdog's thread has for itself.
     own: Private,
-    /// For what the background sends where nobody waits for it.
-    room: Semaphore,
     /// What waits for its replicas.
     acker: Acker,
     health: Health,
@@ -44,7 +42,6 @@ impl Node {
             callers: Callers::new(context, source.runtimes()),
             source: Arc::new(source),
             own: Private::new(lease, context),
-            room: Semaphore::new(AT_ONCE),
             acker: Acker::new(context),
             context: context.clone(),
             health: Health::new(suspicions.clone()),
@@ -97,12 +94,6 @@ impl Node {
         self.own
             .connection(&self.source, &self.context, limit)
             .await
-    }
-
-    /// Waits until there is room for another question of the background's, so that a crowd of them
-    /// does not pile up at a server that is silent, nor keep other servers waiting. Never nothing.
-    pub(super) async fn room(&self) -> Option<SemaphorePermit<'_>> {
-        self.room.acquire().await.ok()
     }
 
     /// Gives up a connection that broke or does not answer: the next one who asks opens another.
@@ -187,6 +178,3 @@ impl Node {
         self.source.identity().trust(who);
     }
 }
-
-/// So many questions at once are enough to fill a connection.
-const AT_ONCE: usize = 256;

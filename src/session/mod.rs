@@ -30,7 +30,7 @@ pub(crate) use acquire::{Acquiring, Attempt};
 pub use reentry::Reentry;
 pub use release::Unlocked;
 pub(crate) use release::{Claim, warn_elsewhere};
-pub(crate) use settle::{Job, settle};
+pub(crate) use settle::{Job, Lane, Unsettled, settle};
 pub(crate) use together::{AllTaken, Together};
 pub(crate) use upkeep::{Extension, Kept, Turn, Upkeep, Work};
 
@@ -66,7 +66,8 @@ pub(crate) struct Core {
     pub(crate) holds: Holds,
     pub(crate) waiters: Arc<Waiters>,
     pub(crate) upkeep: Upkeep,
-    /// Bounded by what it serves: each job is owed by one guard or request, which took more room.
+    /// Bounded by what it serves: each job is owed by one guard or request, which took more room. The
+    /// watchdog gives a task to some hundreds of them at a time.
     jobs: mpsc::UnboundedSender<Job>,
     closed: AtomicBool,
     /// Nobody holds on to the session any more: finish what is owed and end.

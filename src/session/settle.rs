@@ -19,6 +19,30 @@ pub(crate) struct Job {
     on: Option<Connection>,
     /// Told whether Redis answered.
     answer: Option<oneshot::Sender<bool>>,
+    /// Where the server sent the last try.
+    sent_to: Option<Place>,
+    /// How many tries failed.
+    failed: u32,
+}
+
+/// Where a job's next command goes. What is silent there keeps only jobs of its own waiting.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) enum Lane {
+    /// The connection with this number, on which a command was sent that nobody saw the answer to.
+    Connection(u64),
+    /// The watchdog's connection to the server at this address in memory.
+    Server(usize),
+    /// No server is known that has the key.
+    Nowhere,
+}
+
+/// A job that one try did not end.
+pub(crate) struct Unsettled {
+    pub(crate) job: Job,
+    /// How long to wait before the next try.
+    pub(crate) pause: Duration,
+    /// The try went on a connection that does not answer, and that was given up.
+    pub(crate) gave_up: bool,
 }
 
 /// Whose turn it is to send a command for the hold.
@@ -38,6 +62,8 @@ impl Job {
             turn: Turn::Later,
             on: None,
             answer: None,
+            sent_to: None,
+            failed: 0,
         }
     }
 
@@ -49,6 +75,37 @@ impl Job {
             ..Self::new(hold)
         };
         (job, answered)
+    }
+
+    /// Takes its turn if no other command for the hold is under way. False if there is one.
+    pub(crate) fn try_turn(&mut self) -> bool {
+        if matches!(self.turn, Turn::Later) {
+            match self.hold.try_command() {
+                Some(command) => self.turn = Turn::Mine(command),
+                None => return false,
+            }
+        }
+        true
+    }
+
+    /// Where its next try goes.
+    pub(crate) fn lane(&self, core: &Core) -> Lane {
+        if let Some(on) = &self.on {
+            return Lane::Connection(on.number());
+        }
+        let place = match &self.sent_to {
+            Some(place) => Some(place.address_in_memory()),
+            None => {
+                let node = core.server.node(self.hold.key().key());
+                node.map(|node| Place::plain(node).address_in_memory()).ok()
+            }
+        };
+        place.map_or(Lane::Nowhere, Lane::Server)
+    }
+
+    /// The connection of its last command was given up.
+    pub(crate) fn leave_connection(&mut self) {
+        self.on = None;
     }
 
     /// Waits until no other command for the hold is under way.
@@ -90,81 +147,92 @@ impl Job {
     }
 }
 
-/// Does a job on the background's own connection, or where the job's last command went. Every error
-/// is tried again until the hold's lease is over (design: invariant 6). Room at the server is taken for
-/// each try only, so that what cannot succeed keeps nothing else waiting.
-pub(crate) async fn settle(core: &Core, mut job: Job) {
-    let hold = &job.hold;
+/// Tries once to do a job, on the background's own connection or where the job's last command went.
+/// Every error is tried again until the hold's lease is over (design: invariant 6); until then a job has
+/// no task, so that jobs which wait for an outage to end keep nothing else waiting.
+pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
+    let hold = job.hold.clone();
     let limit = core.server.command_timeout();
-    let mut pause = SHORTEST_PAUSE;
-    let mut place: Option<Place> = None;
-    let answered = loop {
-        let there = match place.take() {
-            Some(place) => Ok(place),
-            None => core.server.node(hold.key().key()).map(Place::plain),
-        };
-        let trying = match &there {
-            Ok(place) => place.room().await,
-            Err(_) => None,
-        };
-        let connection = match (&there, &job.on) {
-            (_, Some(connection)) => Ok(connection.clone()),
-            (Ok(place), None) => place.own_connection(limit).await,
-            (Err(failure), None) => Err(failure.clone()),
-        };
-        let target = hold.state().target();
-        let settled = match &connection {
-            Ok(connection) => {
-                let field = core.field(hold);
-                let publishes = core.server.publishes();
-                script::settle(connection, publishes, hold.key(), &field, target, limit).await
-            }
-            Err(failure) => Err(failure.clone()),
-        };
-        let failure = match settled {
-            Ok(settled) => {
-                // The last command may come yet, and what it does is for whoever sent it to undo.
-                let is_last = !matches!(job.turn, Turn::Regardless);
-                core.settled(hold, target, &settled, is_last);
-                break true;
-            }
-            // A server out of memory lowers no count; the final unlock deletes the field whatever
-            // its count is, and must not wait for this.
-            Err(Failure::Refused { code, .. }) if code == "OOM" && target > 0 => break true,
-            Err(failure) => failure,
-        };
-        drop(trying);
-        if core.clock.now() >= hold.state().remains_until {
-            break false;
-        }
-        hold.state().unsettled = true;
-        tracing::debug!(lock.hash = %hold.key().fingerprint(), ?failure, "settling again");
-        place = core.server.redirected(&failure, connection.as_ref().ok());
-        if place.is_some() {
-            // The server runs nothing more for this key.
-            job.on = None;
-        } else if let Some(old) = job.on.take() {
-            // It does not answer, so what was sent on it may run at any later time.
-            core.server.abandon(&old);
-            core.server.kill(&old, limit).await;
-        } else if let (Ok(connection), true) = (&connection, failure.is_ambiguous()) {
-            core.server.abandon(connection);
-        }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+    let there = match job.sent_to.take() {
+        Some(place) => Ok(place),
+        None => core.server.node(hold.key().key()).map(Place::plain),
     };
-    if mutant!("late_drop") && hold.state().target() == 0 {
-        core.holds.change(hold, State::end);
+    let connection = match (&there, &job.on) {
+        (_, Some(connection)) => Ok(connection.clone()),
+        (Ok(place), None) => place.own_connection(limit).await,
+        (Err(failure), None) => Err(failure.clone()),
+    };
+    let target = hold.state().target();
+    let settled = match &connection {
+        Ok(connection) => {
+            let field = core.field(&hold);
+            let publishes = core.server.publishes();
+            script::settle(connection, publishes, hold.key(), &field, target, limit).await
+        }
+        Err(failure) => Err(failure.clone()),
+    };
+    let failure = match settled {
+        Ok(settled) => {
+            // The last command may come yet, and what it does is for whoever sent it to undo.
+            let is_last = !matches!(job.turn, Turn::Regardless);
+            core.settled(&hold, target, &settled, is_last);
+            job.end(core, true);
+            return None;
+        }
+        // A server out of memory lowers no count; the final unlock deletes the field whatever its
+        // count is, and must not wait for this.
+        Err(Failure::Refused { code, .. }) if code == "OOM" && target > 0 => {
+            job.end(core, true);
+            return None;
+        }
+        Err(failure) => failure,
+    };
+    if core.clock.now() >= hold.state().remains_until {
+        job.end(core, false);
+        return None;
     }
-    if hold.state().phase == Phase::Ended {
-        // The master that answered may have been replaced already by one that has the field: an
-        // unanswered acquire can be replicated before its settlement is lost.
-        hold.state().granted = true;
-        core.forget(hold);
+    hold.state().unsettled = true;
+    tracing::debug!(lock.hash = %hold.key().fingerprint(), ?failure, "settling again");
+    job.sent_to = core.server.redirected(&failure, connection.as_ref().ok());
+    let mut gave_up = false;
+    if job.sent_to.is_some() {
+        // The server runs nothing more for this key.
+        job.on = None;
+    } else if let Some(old) = job.on.take() {
+        // It does not answer, so what was sent on it may run at any later time.
+        core.server.abandon(&old);
+        core.server.kill(&old, limit).await;
+        gave_up = true;
+    } else if let (Ok(connection), true) = (&connection, failure.is_ambiguous()) {
+        core.server.abandon(connection);
     }
-    if let Some(answer) = job.answer {
-        // Whoever asked may have lost patience.
-        let _ = answer.send(answered);
+    // Doubled until it is longer than the longest.
+    let pause = SHORTEST_PAUSE * (1 << job.failed.min(MOST_DOUBLINGS));
+    job.failed = job.failed.saturating_add(1);
+    Some(Unsettled {
+        job,
+        pause: pause.min(LONGEST_PAUSE),
+        gave_up,
+    })
+}
+
+impl Job {
+    /// Takes the hold off the list, and tells whoever waits whether Redis answered.
+    fn end(self, core: &Core, answered: bool) {
+        let hold = &self.hold;
+        if mutant!("late_drop") && hold.state().target() == 0 {
+            core.holds.change(hold, State::end);
+        }
+        if hold.state().phase == Phase::Ended {
+            // The master that answered may have been replaced already by one that has the field: an
+            // unanswered acquire can be replicated before its settlement is lost.
+            hold.state().granted = true;
+            core.forget(hold);
+        }
+        if let Some(answer) = self.answer {
+            // Whoever asked may have lost patience.
+            let _ = answer.send(answered);
+        }
     }
 }
 
@@ -184,3 +252,4 @@ impl Core {
 
 const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const MOST_DOUBLINGS: u32 = 8;

@@ -10,6 +10,7 @@ mod extend;
 mod listen;
 mod probe;
 mod renew;
+mod settling;
 mod switch;
 mod upkeep;
 
@@ -20,13 +21,14 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 
 use crate::background::Thread;
 use crate::error::LostReason;
-use crate::hold::{Hold, Phase, State};
-use crate::session::{Core, Job, settle};
+use crate::hold::{Hold, Phase};
+use crate::session::{Core, Job};
+use settling::Settling;
 
 /// Starts the loop on the client's thread, which ends after `core.ending` is cancelled; the token
 /// tells when it has.
@@ -87,7 +89,7 @@ pub(crate) async fn watch(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
                 () = &mut following => {}
                 () = &mut checking => {}
                 Some(job) = jobs.recv() => settling.begin(job),
-                Some(done) = settling.tasks.join_next() => pass_on_panic(done),
+                () = settling.go_on() => {}
             }
         }
     }
@@ -96,47 +98,6 @@ pub(crate) async fn watch(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
     let finish = settling.finish(jobs);
     if tokio::time::timeout(patience, finish).await.is_err() {
         tracing::warn!("the client ended before every lock was released; leases will end the rest");
-    }
-}
-
-/// Settlements under way.
-struct Settling<'a> {
-    core: &'a Arc<Core>,
-    tasks: JoinSet<()>,
-}
-
-impl<'a> Settling<'a> {
-    fn new(core: &'a Arc<Core>) -> Self {
-        Self {
-            core,
-            tasks: JoinSet::new(),
-        }
-    }
-
-    fn begin(&mut self, mut job: Job) {
-        let core = self.core.clone();
-        self.tasks.spawn(async move {
-            job.turn().await;
-            settle(&core, job).await;
-        });
-    }
-
-    /// Releases what is still held or being acquired, and waits for all that is owed.
-    async fn finish(mut self, jobs: &mut UnboundedReceiver<Job>) {
-        for hold in self.core.holds.all() {
-            let phase = hold.state().phase;
-            if matches!(phase, Phase::Pending | Phase::Held | Phase::Jeopardy) {
-                self.core.holds.change(&hold, State::end);
-                self.begin(Job::new(hold));
-            }
-        }
-        jobs.close();
-        while let Some(job) = jobs.recv().await {
-            self.begin(job);
-        }
-        while let Some(done) = self.tasks.join_next().await {
-            pass_on_panic(done);
-        }
     }
 }
 

@@ -1,0 +1,281 @@
+//! What dropped guards and cancelled calls left to do: by few tasks at a time, and nothing behind what is
+//! silent.
+
+use std::cmp::Ordering;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Instant, sleep_until};
+
+use super::pass_on_panic;
+use crate::hold::{Phase, State};
+use crate::session::{Core, Job, Lane, Unsettled, settle};
+
+/// Settlements under way. A job has a task while its command is under way, and while it waits for its
+/// turn behind another command of its hold; otherwise it is in a line or in the heap.
+pub(super) struct Settling<'a> {
+    core: &'a Arc<Core>,
+    tasks: JoinSet<Done>,
+    /// A bound for each lane by itself: what is silent takes no other lane's places.
+    lanes: HashMap<Lane, Line>,
+    /// What is to be tried again, the earliest first.
+    later: BinaryHeap<Later>,
+    /// How many were put there so far.
+    put_off: u64,
+}
+
+/// The jobs whose next command goes the same way.
+#[derive(Default)]
+struct Line {
+    running: usize,
+    waiting: VecDeque<Job>,
+}
+
+/// A job that waits for its next try.
+struct Later {
+    at: Instant,
+    /// Of those of one moment, the first put there comes first.
+    number: u64,
+    job: Job,
+}
+
+/// What a task did.
+enum Done {
+    /// It is the job's turn.
+    Turn(Job),
+    Tried(Lane, Option<Unsettled>),
+}
+
+impl<'a> Settling<'a> {
+    pub(super) fn new(core: &'a Arc<Core>) -> Self {
+        Self {
+            core,
+            tasks: JoinSet::new(),
+            lanes: HashMap::new(),
+            later: BinaryHeap::new(),
+            put_off: 0,
+        }
+    }
+
+    pub(super) fn begin(&mut self, mut job: Job) {
+        if job.try_turn() {
+            return self.line_up(job);
+        }
+        self.tasks.spawn(async move {
+            job.turn().await;
+            Done::Turn(job)
+        });
+    }
+
+    /// Goes on with what is to be done next; pending while that is nothing.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost.
+    pub(super) async fn go_on(&mut self) {
+        let next = self.later.peek().map(|next| next.at);
+        let next_try = async {
+            match next {
+                Some(at) => sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            Some(done) = self.tasks.join_next() => self.take_in(done),
+            () = next_try => {
+                if let Some(next) = self.later.pop() {
+                    self.line_up(next.job);
+                }
+            }
+        }
+    }
+
+    /// Releases what is still held or being acquired, and waits for all that is owed.
+    pub(super) async fn finish(mut self, jobs: &mut UnboundedReceiver<Job>) {
+        for hold in self.core.holds.all() {
+            let phase = hold.state().phase;
+            if matches!(phase, Phase::Pending | Phase::Held | Phase::Jeopardy) {
+                self.core.holds.change(&hold, State::end);
+                self.begin(Job::new(hold));
+            }
+        }
+        jobs.close();
+        while let Some(job) = jobs.recv().await {
+            self.begin(job);
+        }
+        while !self.is_idle() {
+            self.go_on().await;
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.tasks.is_empty() && self.later.is_empty() && self.lanes.is_empty()
+    }
+
+    /// Tries the job, or puts it behind others that go the same way.
+    fn line_up(&mut self, job: Job) {
+        let lane = job.lane(self.core);
+        let line = self.lanes.entry(lane).or_default();
+        if line.running >= AT_ONCE {
+            line.waiting.push_back(job);
+            return;
+        }
+        line.running += 1;
+        let core = self.core.clone();
+        self.tasks
+            .spawn(async move { Done::Tried(lane, settle(&core, job).await) });
+    }
+
+    fn take_in(&mut self, done: Result<Done, JoinError>) {
+        let done = match done {
+            Ok(done) => done,
+            Err(error) => return pass_on_panic(Err(error)),
+        };
+        let (lane, unsettled) = match done {
+            Done::Turn(job) => return self.line_up(job),
+            Done::Tried(lane, unsettled) => (lane, unsettled),
+        };
+        let mut gave_up = false;
+        if let Some(unsettled) = unsettled {
+            gave_up = unsettled.gave_up;
+            self.put_off += 1;
+            self.later.push(Later {
+                at: Instant::now() + unsettled.pause,
+                number: self.put_off,
+                job: unsettled.job,
+            });
+        }
+        self.end_try(lane, gave_up);
+    }
+
+    /// A place in the lane is free.
+    fn end_try(&mut self, lane: Lane, gave_up: bool) {
+        let Some(line) = self.lanes.get_mut(&lane) else {
+            return;
+        };
+        line.running -= 1;
+        let mut next = VecDeque::new();
+        if gave_up {
+            // The connection was given up, and the server asked to close it: the rest goes elsewhere.
+            next = std::mem::take(&mut line.waiting);
+            next.iter_mut().for_each(Job::leave_connection);
+        } else if let Some(job) = line.waiting.pop_front() {
+            next.push_back(job);
+        }
+        if line.running == 0 && line.waiting.is_empty() {
+            self.lanes.remove(&lane);
+        }
+        for job in next {
+            self.line_up(job);
+        }
+    }
+
+    /// How many tasks there are.
+    #[cfg(test)]
+    pub(crate) fn tasks(&self) -> usize {
+        self.tasks.len()
+    }
+}
+
+impl Ord for Later {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // The largest of a heap comes first.
+        let key = |later: &Self| (later.at, later.number);
+        key(other).cmp(&key(self))
+    }
+}
+
+impl PartialOrd for Later {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Eq for Later {}
+
+impl PartialEq for Later {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+/// So many commands at once are enough to fill a connection.
+const AT_ONCE: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::Client;
+    use crate::hold::Hold;
+    use crate::key::LockKey;
+    use crate::owner::Owner;
+    use crate::support::{RedisServer, eventually};
+    use std::time::Duration;
+
+    const SOON: Duration = Duration::from_secs(30);
+
+    /// A client of this server, whose background opens connections, and what the test settles for.
+    async fn client(server: &RedisServer) -> (Client, Arc<Core>) {
+        let client = Client::connect(server.url()).await.unwrap();
+        let core = client.lock("l").session().core().clone();
+        (client, core)
+    }
+
+    fn ended(core: &Core, number: usize) -> Arc<Hold> {
+        let key = LockKey::new(&format!("l{number}"), None).unwrap();
+        let hold = core.holds.enter(&Arc::new(key), Owner::new());
+        let now = core.clock.now();
+        hold.state().sending(now, Duration::from_secs(300));
+        core.holds.change(&hold, State::end);
+        hold
+    }
+
+    #[tokio::test]
+    async fn a_crowd_of_jobs_has_some_hundred_tasks_and_all_are_done() {
+        let server = RedisServer::start().await;
+        let (_client, core) = client(&server).await;
+        let mut settling = Settling::new(&core);
+        for number in 0..20_000 {
+            settling.begin(Job::new(ended(&core, number)));
+            assert!(settling.tasks() <= AT_ONCE, "{} tasks", settling.tasks());
+        }
+        while !settling.is_idle() {
+            settling.go_on().await;
+            assert!(settling.tasks() <= AT_ONCE, "{} tasks", settling.tasks());
+        }
+        assert!(core.holds.all().is_empty());
+    }
+
+    #[tokio::test]
+    async fn jobs_that_wait_for_a_silent_connection_keep_no_other_waiting() {
+        let [server, silent] = [RedisServer::start().await, RedisServer::start().await];
+        let (_client, core) = client(&server).await;
+        let (_other, others) = client(&silent).await;
+        let node = others.server.node("").unwrap();
+        let dead = node.connection(SOON).await.unwrap();
+        silent.pause();
+        let mut settling = Settling::new(&core);
+        for number in 0..2 * AT_ONCE {
+            let hold = ended(&core, number);
+            settling.begin(Job::after(hold, None, Some(dead.clone())));
+        }
+        // Of a silent connection no job comes back before a command timeout has passed.
+        settling.begin(Job::new(ended(&core, 2 * AT_ONCE)));
+        let mut ended = 0;
+        eventually(SOON, "the other lock is released", async || {
+            settling.go_on().await;
+            ended += 1;
+            core.holds.all().len() == 2 * AT_ONCE
+        })
+        .await;
+        assert_eq!(ended, 1, "others were waited for");
+        silent.resume();
+        while !settling.is_idle() {
+            settling.go_on().await;
+        }
+        assert!(core.holds.all().is_empty());
+    }
+}
