@@ -11,7 +11,7 @@ use super::is_acquire;
 use super::stand::{Stand, take};
 use crate::faults::poll::poll_n_times;
 use crate::red_lock::{SOON, lock_of, ms};
-use crate::support::{Action, Gate, Proxy, eventually, named};
+use crate::support::{Action, Gate, Proxy, eventually};
 
 use super::NAME;
 
@@ -78,15 +78,17 @@ async fn a_runtime_that_stands_still_after_a_busy_try_lock_leaves_no_instance_lo
 #[tokio::test]
 async fn an_acquire_that_nobody_polls_any_more_keeps_no_one_out() {
     let stand = Stand::proxied(3).await;
+    know_the_script(&stand).await;
     let mine = stand.clients_with(|it| it.watchdog_lease(LONG)).await;
     let (mine, yours) = (lock_of(&mine, NAME), stand.direct_lock().await);
-    let evals = |args: &[String]| named("EVALSHA")(args) || named("EVAL")(args);
+    let replies: Vec<Gate> = stand.proxies.iter().map(hold_reply).collect();
     let mut left = Box::pin(mine.try_lock().into_future());
     assert!(poll_n_times(&mut left, 1, ms(0)).await.is_none());
-    for proxy in &stand.proxies {
-        proxy.wait_for(evals, 1).await;
+    for gate in replies {
+        // The server has granted it.
+        gate.wait_reached().await;
+        gate.open();
     }
-    stand.await_taken(3).await;
     let guard = take(&yours).await;
     guard.unlock().await.unwrap();
     // Polled again, it finds that it was given up.
