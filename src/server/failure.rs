@@ -99,6 +99,16 @@ impl Failure {
         })
     }
 
+    /// The same, as one that came at this server.
+    pub(super) fn at(self, server: &str) -> Self {
+        let named = |cause: Arc<str>| format!("{server}: {cause}").into();
+        match self {
+            Self::Broken(cause) => Self::Broken(named(cause)),
+            Self::Unsent(cause) => Self::Unsent(named(cause)),
+            failure @ (Self::Refused { .. } | Self::Silent(_)) => failure,
+        }
+    }
+
     /// The command may have run, or may run yet.
     pub(crate) fn is_ambiguous(&self) -> bool {
         matches!(self, Self::Broken(_) | Self::Silent(_))

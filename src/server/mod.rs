@@ -12,6 +12,7 @@ mod connection_slot;
 mod failure;
 mod health;
 mod identity;
+mod kin;
 mod loss;
 mod node;
 mod nodes;
@@ -141,12 +142,12 @@ impl Server {
                     self.find(key, limit).await
                 }
             };
-            let answer = match there {
+            let answer = match &there {
                 Ok(there) => {
                     let script = |on: &Connection| script(whole, on);
-                    self.call_once(&there, script, now, until, sent).await
+                    self.call_once(there, script, now, until, sent).await
                 }
-                Err(failure) => Err(failure),
+                Err(failure) => Err(failure.clone()),
             };
             let failure = match answer {
                 Ok(value) => return Ok(value),
@@ -158,7 +159,7 @@ impl Server {
                 Err(failure) => failure,
             };
             match failure.remedy() {
-                Remedy::GiveUp => return Err(failure),
+                Remedy::GiveUp => return Err(self.named(failure, there.as_ref().ok())),
                 Remedy::Reconnect => {
                     // What could not be sent says nothing of the connection of the sending before.
                     let is_its = !matches!(failure, Failure::Unsent(_));
@@ -186,7 +187,7 @@ impl Server {
             if !has_time || until.since(now) <= pause / 2 {
                 return Err(match (failure, refusal) {
                     (Failure::Unsent(_), Some(refusal)) => refusal,
-                    (failure, _) => failure,
+                    (failure, _) => self.named(failure, there.as_ref().ok()),
                 });
             }
             if matches!(failure, Failure::Refused { .. }) {
@@ -224,6 +225,14 @@ impl Server {
         let answer = on.send(&command, limit).await;
         sent.unanswered = answer.as_ref().is_err_and(Failure::is_ambiguous);
         answer
+    }
+
+    /// On a cluster, a failure says at which of the servers it came.
+    fn named(&self, failure: Failure, place: Option<&Place>) -> Failure {
+        match place {
+            Some(place) if self.is_cluster() => failure.at(&place.node.address()),
+            _ => failure,
+        }
     }
 
     /// Gives up the connection of a call that was not answered and that nobody settles: it may be

@@ -184,6 +184,12 @@ impl Server {
         }
     }
 
+    /// The same of the server that has this key, as far as is known.
+    pub(crate) fn address_of(&self, key: &str) -> String {
+        let node = self.node(key);
+        node.map_or_else(|_| self.address(), |node| node.address())
+    }
+
     /// Says that the server of this key does not answer: see [`Node::suspect`].
     pub(crate) fn suspect(&self, key: &str, failure: &Failure) {
         if let Ok(node) = self.node(key) {

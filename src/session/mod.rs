@@ -190,6 +190,7 @@ impl Core {
                 reason = ?lost.reason(),
                 held_ms = lost.held_for().as_millis() as u64,
                 since_renewal_ms = lost.since_renewal().as_millis() as u64,
+                server = self.server.address_of(hold.key().key()),
                 "lock lost"
             );
         }

@@ -105,7 +105,7 @@ async fn renew(
 /// Renews holds whose keys may be in one command.
 async fn renew_together(core: &Core, holds: Vec<(Arc<Hold>, Duration)>, lease: Duration) {
     let Asked { sent, answers } = extend(core, &holds, lease).await;
-    report_failing(&holds, &answers);
+    report_failing(core, &holds, &answers);
     for ((hold, asked), answer) in holds.iter().zip(answers) {
         match answer {
             Ok(Renewed::Extended) => {
@@ -137,20 +137,24 @@ async fn renew_together(core: &Core, holds: Vec<(Arc<Hold>, Duration)>, lease: D
 }
 
 /// Warns of the first failure in a row; the others are for those who look closely.
-fn report_failing(holds: &Leases, answers: &[Result<Renewed, Failure>]) {
+fn report_failing(core: &Core, holds: &Leases, answers: &[Result<Renewed, Failure>]) {
     let failing = || {
         holds
             .iter()
             .zip(answers)
             .filter(|(_, answer)| answer.is_err())
     };
-    let Some((_, Err(failure))) = failing().next() else {
+    let Some(((hold, _), Err(failure))) = failing().next() else {
         return;
     };
+    let server = core.server.address_of(hold.key().key());
     let is_news = |((hold, _), _): &(&(Arc<Hold>, Duration), _)| hold.state().phase == Phase::Held;
     match failing().filter(is_news).count() {
-        0 => tracing::debug!(holds = failing().count(), ?failure, "renewal still failing"),
-        news => tracing::warn!(holds = news, ?failure, "renewal failing"),
+        0 => {
+            let holds = failing().count();
+            tracing::debug!(server, holds, ?failure, "renewal still failing");
+        }
+        news => tracing::warn!(server, holds = news, ?failure, "renewal failing"),
     }
 }
 

@@ -4,6 +4,7 @@ mod basics;
 mod connect;
 mod down;
 mod failover;
+mod foreign;
 mod hand_over;
 mod many;
 mod migration;

@@ -3,6 +3,7 @@
 mod acceptance;
 mod connect;
 mod failover;
+mod foreign;
 mod red_lock;
 mod redisson;
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Cluster;
+use super::ask::SOON;
 use super::line::Line;
 use crate::server::failure::Failure;
 
@@ -17,7 +18,11 @@ impl Cluster {
         let own = self.clone();
         let learn = || async move {
             let mut lines: Vec<Line> = own.seeds.iter().cloned().map(Line::to).collect();
-            own.ask(&mut lines, 1, own.context.command_timeout).await?;
+            // Most of them, if they answer soon after the first one: one may be another cluster's.
+            let enough = lines.len() / 2 + 1;
+            let limit = own.context.command_timeout;
+            own.ask(&mut lines, enough, SOON.min(limit / 4), limit)
+                .await?;
             if !own.is_known() {
                 return Err(Failure::Unsent("no server of the cluster has slots".into()));
             }

@@ -19,6 +19,8 @@ pub(super) struct Line {
 
 /// What a node told.
 pub(super) struct Told {
+    /// Where it was asked.
+    pub(super) by: ConnectionAddr,
     pub(super) view: View,
     /// It knows messages that go to one shard only.
     pub(super) sharded: bool,
@@ -80,6 +82,7 @@ impl Line {
             _ => "",
         };
         Ok(Told {
+            by: self.info.addr().clone(),
             view: View::new(nodes, slots.ok().as_ref(), host),
             sharded: sharded.is_ok(),
         })

@@ -5,6 +5,7 @@
 //! for the one command that it says so of.
 
 mod answers;
+mod ask;
 mod claim;
 mod learn;
 mod line;
@@ -16,21 +17,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
 use parking_lot::{Mutex, RwLock};
 use redis::{ConnectionAddr, ConnectionInfo};
 use tokio::sync::{Notify, watch};
 
 use super::Context;
 use super::failure::Failure;
+use super::kin::Kin;
 use super::node::Node;
 use super::single_flight::SingleFlight;
 use super::source::Source;
 use super::wire::address_like;
 use crate::clock::Moment;
 use crate::slot::slot;
-use line::{Line, Told};
+use line::Line;
 use map::{Known, Map};
 use view::{Seen, View};
 
@@ -43,6 +43,8 @@ pub(super) struct Cluster {
     map: RwLock<Map<Arc<Node>>>,
     /// Servers that others named, until the next look says what they have.
     strangers: Mutex<Vec<(Moment, Arc<Node>)>>,
+    /// Whose views are believed.
+    kin: Mutex<Kin>,
     /// The addresses of all nodes that live.
     known: Mutex<Vec<(String, u16)>>,
     /// Counts the choices of nodes that are asked, so that others come to it.
@@ -76,6 +78,7 @@ impl Cluster {
             context,
             map: RwLock::new(Map::new()),
             strangers: Mutex::default(),
+            kin: Mutex::default(),
             known: Mutex::default(),
             chosen: AtomicUsize::new(0),
             switches: watch::Sender::new(0),
@@ -172,7 +175,7 @@ impl Cluster {
         let mut lines: Vec<Line> = Vec::new();
         loop {
             self.choose(&mut lines);
-            if let Err(failure) = self.ask(&mut lines, ENOUGH, PATIENCE).await {
+            if let Err(failure) = self.ask(&mut lines, ENOUGH, PATIENCE, PATIENCE).await {
                 tracing::debug!(?failure, "no node tells of the cluster");
             }
             // Those that did not answer leave their places to others.
@@ -206,28 +209,6 @@ impl Cluster {
                 lines.push(Line::to(candidate.clone()));
             }
         }
-    }
-
-    /// Asks these nodes, and takes in what they say. Those that answer late are not waited for once so
-    /// many others did.
-    async fn ask(&self, lines: &mut [Line], enough: usize, limit: Duration) -> Result<(), Failure> {
-        let asked = self.context.clock.now();
-        let answers = lines.iter_mut().map(|line| line.ask(limit)).collect();
-        let told = gather(answers, enough, limit).await?;
-        let sharded = told.iter().all(|told| told.sharded);
-        let views: Vec<View> = told.into_iter().map(|told| told.view).collect();
-        self.sharded.lock().get_or_insert(sharded);
-        let givers = self.map.read().givers(&views, asked);
-        let mut looked = Vec::new();
-        // One at a time: there is one, as a rule, and then only.
-        for giver in givers {
-            if giver.look(LOOK).await.is_ok() {
-                looked.push(giver);
-            }
-        }
-        self.take_in(&views, asked, &looked);
-        self.looks.send_replace(asked);
-        Ok(())
     }
 
     fn take_in(&self, views: &[View], asked: Moment, looked: &[Arc<Node>]) {
@@ -294,83 +275,11 @@ impl Members {
     }
 }
 
-/// What nodes answer: all, or those that do so soon after the first ones, one at least.
-async fn gather<A>(
-    mut answers: FuturesUnordered<A>,
-    enough: usize,
-    limit: Duration,
-) -> Result<Vec<Told>, Failure>
-where
-    A: Future<Output = Result<Told, Failure>>,
-{
-    let mut told = Vec::new();
-    let mut failed = Failure::Unsent("the cluster has no node to be asked".into());
-    let mut patience = std::pin::pin!(tokio::time::sleep(limit));
-    loop {
-        tokio::select! {
-            answer = answers.next() => match answer {
-                Some(Ok(answer)) => {
-                    told.push(answer);
-                    if told.len() == enough {
-                        let soon = tokio::time::Instant::now() + GRACE.min(limit / 4);
-                        patience.as_mut().reset(soon);
-                    }
-                }
-                // A refusal says more than that somebody else is not there.
-                Some(Err(failure)) => if !matches!(failed, Failure::Refused { .. }) {
-                    failed = failure;
-                },
-                None => break,
-            },
-            () = &mut patience => break,
-        }
-    }
-    if told.is_empty() {
-        return Err(failed);
-    }
-    Ok(told)
-}
-
 /// So long a server is known that others named, and that has no slots.
 const STRANGE: Duration = Duration::from_secs(10);
 /// So many nodes are asked at a time.
 const ASKED: usize = 5;
 /// So many answers are waited for while there is time: what a master says of itself does not make it one.
 const ENOUGH: usize = 2;
-/// How long others are waited for after those.
-const GRACE: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long a master is asked who it is that gives slots away.
-const LOOK: Duration = Duration::from_millis(500);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The nearest node to a client may be the master that the others have to name.
-    #[tokio::test]
-    async fn another_node_is_waited_for_that_is_further_away_than_the_first() {
-        let late = PATIENCE / 4;
-        let answers = |late: &[Duration]| -> FuturesUnordered<_> {
-            let answer = |late: &Duration| {
-                let (view, sharded, late) = (View::default(), true, *late);
-                async move {
-                    tokio::time::sleep(late).await;
-                    Ok(Told { view, sharded })
-                }
-            };
-            late.iter().map(answer).collect()
-        };
-        for (lates, enough, expected) in [
-            (vec![Duration::ZERO, late], ENOUGH, 2),
-            (vec![Duration::ZERO, late], 1, 1),
-            (vec![Duration::ZERO, Duration::ZERO, late], ENOUGH, 2),
-            (vec![Duration::ZERO, PATIENCE * 9], ENOUGH, 1),
-            (vec![PATIENCE * 9; 2], ENOUGH, 0),
-        ] {
-            let told = gather(answers(&lates), enough, PATIENCE).await;
-            assert_eq!(told.map_or(0, |told| told.len()), expected, "{lates:?}");
-        }
-    }
-}

@@ -10,6 +10,15 @@ use super::Named;
 use crate::server::failure::Failure;
 use crate::server::wire::open;
 
+/// What a sentinel told.
+pub(super) struct Told {
+    pub(super) named: Named,
+    /// It thinks that one well: neither down nor being replaced.
+    pub(super) is_well: bool,
+    /// Its own id, and those of the other sentinels of this master that it knows.
+    pub(super) ids: Vec<String>,
+}
+
 /// One sentinel, and the connection to it that is kept for the next question.
 pub(super) struct Line<'a> {
     client: &'a redis::Client,
@@ -22,12 +31,8 @@ impl<'a> Line<'a> {
         Self { client, kept }
     }
 
-    /// Whom it names, and whether it thinks that one well: neither down nor being replaced.
-    pub(super) async fn ask(
-        &mut self,
-        name: &str,
-        limit: Duration,
-    ) -> Result<(Named, bool), Failure> {
+    /// Whom it names, what it thinks of that one, and which sentinels it knows.
+    pub(super) async fn ask(&mut self, name: &str, limit: Duration) -> Result<Told, Failure> {
         let answer = tokio::time::timeout(limit, self.ask_now(name, limit)).await;
         let answer = answer.unwrap_or(Err(Failure::Silent(limit)));
         answer.map_err(|failure| {
@@ -44,21 +49,38 @@ impl<'a> Line<'a> {
         })
     }
 
-    async fn ask_now(&mut self, name: &str, limit: Duration) -> Result<(Named, bool), Failure> {
+    async fn ask_now(&mut self, name: &str, limit: Duration) -> Result<Told, Failure> {
         let connection = match &self.kept {
             Some(kept) => kept.clone(),
             None => self.kept.insert(open(self.client, limit).await?).clone(),
         };
         // The number before the address: read the other way round, an old master could go with a new
         // number. A sentinel that is just switching names the new one in the second answer only.
-        let (fields, address) = tokio::join!(
-            question(&connection, "MASTER", name, limit),
-            question(&connection, "GET-MASTER-ADDR-BY-NAME", name, limit)
+        let words = [
+            &["MASTER", name][..],
+            &["GET-MASTER-ADDR-BY-NAME", name],
+            &["MYID"],
+            &["SENTINELS", name],
+        ];
+        let (fields, address, own, others) = tokio::join!(
+            question(&connection, words[0], limit),
+            question(&connection, words[1], limit),
+            question(&connection, words[2], limit),
+            question(&connection, words[3], limit)
         );
         let fields: HashMap<String, String> = fields?;
         let address: Option<(String, u16)> = address?;
         let named = address.and_then(|(host, port)| read(&fields, host, port));
-        named.ok_or_else(|| Failure::Unsent("it names no master".into()))
+        let (named, is_well) = named.ok_or_else(|| Failure::Unsent("it names no master".into()))?;
+        // Where these are refused, nobody can tell whose sentinel it is.
+        let own: Option<String> = own.ok();
+        let others: Vec<HashMap<String, String>> = others.unwrap_or_default();
+        let others = others.into_iter().filter_map(|mut it| it.remove("runid"));
+        Ok(Told {
+            named,
+            is_well,
+            ids: own.into_iter().chain(others).collect(),
+        })
     }
 }
 
@@ -75,12 +97,11 @@ fn read(fields: &HashMap<String, String>, host: String, port: u16) -> Option<(Na
 
 async fn question<T: FromRedisValue>(
     connection: &MultiplexedConnection,
-    what: &str,
-    name: &str,
+    words: &[&str],
     limit: Duration,
 ) -> Result<T, Failure> {
     let mut question = redis::cmd("SENTINEL");
-    question.arg(what).arg(name);
+    question.arg(words);
     let answer = question.query_async(&mut connection.clone()).await;
     answer.map_err(|error| Failure::of_command(error, limit))
 }

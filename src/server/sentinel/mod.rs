@@ -19,10 +19,11 @@ use tokio::sync::{Notify, watch};
 use super::Context;
 use super::failure::Failure;
 use super::identity::Identity;
+use super::kin::{Kin, Witness};
 use super::single_flight::SingleFlight;
 use super::wire::{address_like, password};
 use crate::clock::Moment;
-use line::Line;
+use line::{Line, Told};
 
 /// The sentinels of one master.
 pub(crate) struct Sentinels {
@@ -33,6 +34,8 @@ pub(crate) struct Sentinels {
     master: ConnectionInfo,
     context: Context,
     identity: Arc<Identity>,
+    /// Which of them are believed.
+    kin: Mutex<Kin>,
     known: Mutex<Known>,
     /// The last time that the master was named, as a [`Moment`].
     named: AtomicU64,
@@ -82,6 +85,7 @@ impl Sentinels {
             asking: SingleFlight::new(&context.clock),
             context,
             identity,
+            kin: Mutex::default(),
             known: Mutex::default(),
             named: AtomicU64::new(0),
             sure: AtomicU64::new(0),
@@ -197,20 +201,23 @@ impl Sentinels {
             .iter_mut()
             .map(|line| line.ask(&self.name, limit))
             .collect();
-        let mut heard: Vec<Named> = Vec::new();
-        let mut doubts = 0;
+        let mut told: Vec<Told> = Vec::new();
         let mut failed = Failure::Unsent("no sentinel answers".into());
         let mut patience = std::pin::pin!(tokio::time::sleep(limit));
-        while heard.len() < enough + doubts || heard.iter().any(|named| *named != heard[0]) {
+        let is_enough = |told: &[Told]| {
+            let doubts = told.iter().filter(|it| !it.is_well).count();
+            let agree = told.iter().all(|it| it.named == told[0].named);
+            agree && told.len() >= enough + doubts
+        };
+        while !is_enough(&told) {
             tokio::select! {
                 answer = answers.next() => match answer {
-                    Some(Ok((named, is_well))) => {
-                        if heard.is_empty() {
+                    Some(Ok(answer)) => {
+                        if told.is_empty() {
                             let soon = tokio::time::Instant::now() + GRACE.min(limit / 4);
                             patience.as_mut().reset(soon);
                         }
-                        heard.push(named);
-                        doubts += usize::from(!is_well);
+                        told.push(answer);
                     }
                     Some(Err(failure)) => failed = failure,
                     None => break,
@@ -219,12 +226,43 @@ impl Sentinels {
             }
         }
         drop(answers);
-        let is_well = doubts * 2 < heard.len();
-        self.take_in(&heard, is_well, began);
-        if heard.is_empty() {
+        if told.is_empty() {
+            self.take_in(&[], false, began);
             return Err(failed);
         }
+        let told = self.of_ours(told, began).inspect_err(|_| {
+            self.take_in(&[], false, began);
+        })?;
+        let doubts = told.iter().filter(|it| !it.is_well).count();
+        let is_well = doubts * 2 < told.len();
+        let heard: Vec<Named> = told.into_iter().map(|it| it.named).collect();
+        self.take_in(&heard, is_well, began);
         Ok(())
+    }
+
+    /// Leaves out what sentinels of other masters said that have the same name.
+    fn of_ours(&self, told: Vec<Told>, asked: Moment) -> Result<Vec<Told>, Failure> {
+        let witnesses: Vec<_> = told
+            .iter()
+            .map(|told| Witness {
+                ids: told.ids.clone(),
+                also: Some(format!("master {}:{}", told.named.host, told.named.port)),
+                is_seed: true,
+                claims: true,
+            })
+            .collect();
+        let seeds = self.clients.len();
+        let believed = self.kin.lock().choose(&witnesses, seeds, asked)?;
+        if believed.is_news {
+            tracing::warn!(
+                master = self.name,
+                "a sentinel of another master with this name answers, and is not believed"
+            );
+        }
+        let told = told.into_iter().zip(believed.is_kin);
+        Ok(told
+            .filter_map(|(told, is_kin)| is_kin.then_some(told))
+            .collect())
     }
 
     /// `is_well` if most of them think so of the master.

@@ -151,10 +151,15 @@ pub(crate) async fn is_master(server: &RedisServer) -> Option<bool> {
 }
 
 impl Sentinel {
-    /// Another process can take a port between our look and its bind; then the next one is tried.
     async fn start(master: u16) -> Self {
+        Self::start_at(master, 0).await
+    }
+
+    /// As one that knows of so many switches. Another process can take a port between our look and its
+    /// bind; then the next one is tried.
+    pub(crate) async fn start_at(master: u16, epoch: u64) -> Self {
         for _ in 0..PORT_ATTEMPTS {
-            let sentinel = Self::launch(master);
+            let sentinel = Self::launch(master, epoch);
             let mut log = String::new();
             eventually(SOON, "the sentinel runs or has ended", async || {
                 log = sentinel.log();
@@ -169,14 +174,15 @@ impl Sentinel {
         panic!("{PORT_ATTEMPTS} ports in a row were taken by others");
     }
 
-    fn launch(master: u16) -> Self {
+    fn launch(master: u16, epoch: u64) -> Self {
         let folder = TempDir::with_prefix("lockdog-").expect("a temporary folder can be made");
         let port = free_port();
         let config = folder.path().join("sentinel.conf");
         let text = format!(
             "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor {MASTER} 127.0.0.1 {master} 2\n\
              sentinel down-after-milliseconds {MASTER} 2000\n\
-             sentinel failover-timeout {MASTER} 5000\n",
+             sentinel failover-timeout {MASTER} 5000\nsentinel config-epoch {MASTER} {epoch}\n\
+             sentinel current-epoch {epoch}\n",
             folder.path().display()
         );
         fs::write(&config, text).expect("the folder can be written to");

@@ -50,8 +50,13 @@ impl Proxy {
 
     /// Leads to another server from now on; connections that are open stay where they are.
     pub(crate) fn aim(&mut self, server: &RedisServer) {
-        self.shared.target.store(server.port(), Ordering::Relaxed);
+        self.aim_at(server.port());
         self.url = server.url_at(self.port);
+    }
+
+    /// As [`Proxy::aim`], to anything that listens on this machine.
+    pub(crate) fn aim_at(&self, target: u16) {
+        self.shared.target.store(target, Ordering::Relaxed);
     }
 
     /// A proxy in front of anything that listens on this machine and speaks RESP.

@@ -1,0 +1,174 @@
+//! One look at the cluster: some nodes are asked, and those that belong to it are believed.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+
+use super::ASKED;
+use super::Cluster;
+use super::line::{Line, Told};
+use super::view::View;
+use crate::clock::Moment;
+use crate::server::failure::Failure;
+use crate::server::kin::Witness;
+
+impl Cluster {
+    /// Asks these nodes, and takes in what those of this cluster say. Those that answer late are not
+    /// waited for once so many others did, nor for longer than that after the first one.
+    pub(super) async fn ask(
+        &self,
+        lines: &mut [Line],
+        enough: usize,
+        soon: Duration,
+        limit: Duration,
+    ) -> Result<(), Failure> {
+        let asked = self.context.clock.now();
+        let answers = lines.iter_mut().map(|line| line.ask(limit)).collect();
+        let told = gather(answers, enough, soon, limit).await?;
+        let told = self.of_ours(told, lines, asked)?;
+        let sharded = told.iter().all(|told| told.sharded);
+        let views: Vec<View> = told.into_iter().map(|told| told.view).collect();
+        self.sharded.lock().get_or_insert(sharded);
+        let givers = self.map.read().givers(&views, asked);
+        let mut looked = Vec::new();
+        // One at a time: there is one, as a rule, and then only.
+        for giver in givers {
+            if giver.look(LOOK).await.is_ok() {
+                looked.push(giver);
+            }
+        }
+        self.take_in(&views, asked, &looked);
+        self.looks.send_replace(asked);
+        Ok(())
+    }
+
+    /// Leaves out what nodes of other clusters said, and asks others in their places.
+    fn of_ours(
+        &self,
+        told: Vec<Told>,
+        lines: &mut [Line],
+        asked: Moment,
+    ) -> Result<Vec<Told>, Failure> {
+        let is_seed = |told: &Told| self.seeds.iter().any(|seed| *seed.addr() == told.by);
+        let witnesses: Vec<_> = told
+            .iter()
+            .map(|told| Witness {
+                ids: told.view.nodes.iter().map(|node| node.id.clone()).collect(),
+                also: None,
+                is_seed: is_seed(told),
+                claims: told.view.masters().any(|node| !node.slots.is_empty()),
+            })
+            .collect();
+        let seeds = self.seeds.len().min(ASKED);
+        let believed = self.kin.lock().choose(&witnesses, seeds, asked);
+        let is_kin = match &believed {
+            Ok(believed) => believed.is_kin.clone(),
+            Err(_) => vec![false; told.len()],
+        };
+        let mut ours = Vec::new();
+        for (told, is_kin) in told.into_iter().zip(is_kin) {
+            if is_kin {
+                ours.push(told);
+                continue;
+            }
+            let mut lines = lines.iter_mut();
+            if let Some(line) = lines.find(|line| *line.info.addr() == told.by) {
+                line.answered = false;
+            }
+            if believed.as_ref().is_ok_and(|believed| believed.is_news) {
+                tracing::warn!(
+                    cluster = self.address(),
+                    server = told.by.to_string(),
+                    "a node of another cluster answers at a node's address, and is not believed"
+                );
+            }
+        }
+        believed.map(|_| ours)
+    }
+}
+
+/// What nodes answer: all, or those that do so soon after the first ones, one at least.
+async fn gather<A>(
+    mut answers: FuturesUnordered<A>,
+    enough: usize,
+    soon: Duration,
+    limit: Duration,
+) -> Result<Vec<Told>, Failure>
+where
+    A: Future<Output = Result<Told, Failure>>,
+{
+    let mut told = Vec::new();
+    let mut failed = Failure::Unsent("the cluster has no node to be asked".into());
+    let mut patience = std::pin::pin!(tokio::time::sleep(limit));
+    loop {
+        tokio::select! {
+            answer = answers.next() => match answer {
+                Some(Ok(answer)) => {
+                    told.push(answer);
+                    if told.len() == 1 {
+                        let soon = tokio::time::Instant::now() + soon;
+                        let soon = soon.min(patience.deadline());
+                        patience.as_mut().reset(soon);
+                    }
+                    if told.len() == enough {
+                        let soon = tokio::time::Instant::now() + GRACE.min(limit / 4);
+                        patience.as_mut().reset(soon);
+                    }
+                }
+                // A refusal says more than that somebody else is not there.
+                Some(Err(failure)) => if !matches!(failed, Failure::Refused { .. }) {
+                    failed = failure;
+                },
+                None => break,
+            },
+            () = &mut patience => break,
+        }
+    }
+    if told.is_empty() {
+        return Err(failed);
+    }
+    Ok(told)
+}
+
+/// How long most of the seeds are waited for after the first one.
+pub(super) const SOON: Duration = Duration::from_millis(500);
+/// How long others are waited for after those.
+const GRACE: Duration = Duration::from_millis(100);
+/// How long a master is asked who it is that gives slots away.
+const LOOK: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use redis::ConnectionAddr;
+
+    use super::*;
+    use crate::server::cluster::{ENOUGH, PATIENCE};
+
+    /// The nearest node to a client may be the master that the others have to name.
+    #[tokio::test]
+    async fn another_node_is_waited_for_that_is_further_away_than_the_first() {
+        let late = PATIENCE / 4;
+        let answers = |late: &[Duration]| -> FuturesUnordered<_> {
+            let answer = |late: &Duration| {
+                let (view, sharded, late) = (View::default(), true, *late);
+                let by = ConnectionAddr::Tcp(String::new(), 0);
+                async move {
+                    tokio::time::sleep(late).await;
+                    Ok(Told { by, view, sharded })
+                }
+            };
+            late.iter().map(answer).collect()
+        };
+        for (lates, enough, expected) in [
+            (vec![Duration::ZERO, late], ENOUGH, 2),
+            (vec![Duration::ZERO, late], 1, 1),
+            (vec![Duration::ZERO, Duration::ZERO, late], ENOUGH, 2),
+            (vec![Duration::ZERO, PATIENCE * 9], ENOUGH, 1),
+            (vec![PATIENCE * 9; 2], ENOUGH, 0),
+        ] {
+            let told = gather(answers(&lates), enough, PATIENCE, PATIENCE).await;
+            assert_eq!(told.map_or(0, |told| told.len()), expected, "{lates:?}");
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Who belongs to the cluster, or to the sentinels of one master, by the ids that they know of each
+//! other.
+//!
+//! An address may be another's by the time it is asked: a node of another cluster, or a sentinel of
+//! another master with the same name. Its numbers say nothing here, however large they are.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use super::failure::Failure;
+use crate::clock::Moment;
+
+/// What one of them said of who belongs to them.
+pub(super) struct Witness {
+    /// Its own id, and those of all others that it knows.
+    pub(super) ids: Vec<String>,
+    /// What all agree on that belong together, although they may not know each other yet.
+    pub(super) also: Option<String>,
+    /// It is at an address that the user named.
+    pub(super) is_seed: bool,
+    /// It says something that could be believed.
+    pub(super) claims: bool,
+}
+
+/// Who belongs together, as far as is known.
+#[derive(Default)]
+pub(super) struct Kin {
+    known: HashSet<String>,
+    /// Since when only others have answered.
+    strange: Option<Moment>,
+    /// It was said that others answered, too.
+    told: bool,
+}
+
+/// Who is to be believed of those that answered.
+pub(super) struct Believed {
+    /// For each of them.
+    pub(super) is_kin: Vec<bool>,
+    /// Some of them are not, for the first time in a row.
+    pub(super) is_news: bool,
+}
+
+impl Kin {
+    /// Chooses among those that answered. At first most of them are believed; after that those that know
+    /// more than half of who was known before. `seeds` is how many the user named of those that are
+    /// asked: where these have been others for long, and nobody of ours answered, all was set up anew.
+    pub(super) fn choose(
+        &mut self,
+        witnesses: &[Witness],
+        seeds: usize,
+        asked: Moment,
+    ) -> Result<Believed, Failure> {
+        let is_kin: Vec<bool> = if self.known.is_empty() {
+            largest(witnesses)?
+        } else {
+            let is_kin: Vec<bool> = witnesses.iter().map(|it| self.knows(it)).collect();
+            if is_kin.contains(&true) {
+                is_kin
+            } else {
+                self.set_up_anew(witnesses, seeds, asked)?
+            }
+        };
+        self.strange = None;
+        let kin = || witnesses.iter().zip(&is_kin).filter(|(_, is_kin)| **is_kin);
+        self.known = kin().flat_map(|(it, _)| it.ids.iter().cloned()).collect();
+        let has_others = is_kin.contains(&false);
+        let is_news = has_others && !self.told;
+        self.told = has_others;
+        Ok(Believed { is_kin, is_news })
+    }
+
+    fn knows(&self, witness: &Witness) -> bool {
+        let ids: HashSet<&String> = witness.ids.iter().collect();
+        let shared = ids.iter().filter(|id| self.known.contains(**id)).count();
+        shared * 2 > self.known.len()
+    }
+
+    /// Whether others than before are to be believed, since they answer at most of the seeds' addresses
+    /// and have been alone for long enough.
+    fn set_up_anew(
+        &mut self,
+        witnesses: &[Witness],
+        seeds: usize,
+        asked: Moment,
+    ) -> Result<Vec<bool>, Failure> {
+        let since = *self.strange.get_or_insert(asked);
+        if asked.since(since) > DOUBT {
+            let is_kin = largest(witnesses)?;
+            let at_seeds = witnesses.iter().zip(&is_kin);
+            let at_seeds = at_seeds.filter(|(it, is_kin)| it.is_seed && **is_kin);
+            if at_seeds.count() * 2 > seeds {
+                return Ok(is_kin);
+            }
+        }
+        let cause = "those that answer know none of those that were there before";
+        Err(Failure::Unsent(cause.into()))
+    }
+}
+
+/// The largest group of those that know each other, of those that claim anything.
+fn largest(witnesses: &[Witness]) -> Result<Vec<bool>, Failure> {
+    let has_claims = witnesses.iter().any(|it| it.claims);
+    let mut groups: Vec<(HashSet<&str>, Vec<usize>)> = Vec::new();
+    for (number, witness) in witnesses.iter().enumerate() {
+        if has_claims && !witness.claims {
+            continue;
+        }
+        let ids = witness.ids.iter().chain(&witness.also);
+        let mut group: (HashSet<&str>, Vec<usize>) =
+            (ids.map(String::as_str).collect(), vec![number]);
+        // Nobody can tell those apart that say nothing.
+        let is_one = |other: &(HashSet<&str>, Vec<usize>)| {
+            !other.0.is_disjoint(&group.0) || (other.0.is_empty() && group.0.is_empty())
+        };
+        let (same, others): (Vec<_>, Vec<_>) = groups.into_iter().partition(is_one);
+        for (ids, members) in same {
+            group.0.extend(ids);
+            group.1.extend(members);
+        }
+        groups = others;
+        groups.push(group);
+    }
+    let most = groups.iter().map(|(_, members)| members.len()).max();
+    let mut largest = groups.iter().filter(|(_, it)| Some(it.len()) == most);
+    match (largest.next(), largest.next()) {
+        (Some((_, members)), None) => {
+            let is_in = (0..witnesses.len()).map(|number| members.contains(&number));
+            Ok(is_in.collect())
+        }
+        (None, _) => Ok(vec![true; witnesses.len()]),
+        (Some(_), Some(_)) => {
+            let cause = "the addresses lead to servers that do not belong together";
+            Err(Failure::Unsent(cause.into()))
+        }
+    }
+}
+
+/// For so long nobody of ours has to have answered before others are believed.
+const DOUBT: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn witness(ids: &str) -> Witness {
+        Witness {
+            ids: ids.chars().map(String::from).collect(),
+            also: None,
+            is_seed: true,
+            claims: true,
+        }
+    }
+
+    fn choose(kin: &mut Kin, ids: &[&str], second: u64) -> Option<Vec<bool>> {
+        let witnesses: Vec<_> = ids.iter().map(|ids| witness(ids)).collect();
+        let asked = Moment(0) + Duration::from_secs(second);
+        let chosen = kin.choose(&witnesses, 3, asked);
+        chosen.ok().map(|chosen| chosen.is_kin)
+    }
+
+    #[test]
+    fn most_of_the_seeds_are_believed_at_first_and_half_of_them_are_not() {
+        let chosen = |ids: &[&str]| choose(&mut Kin::default(), ids, 0);
+        assert_eq!(chosen(&["abc"]), Some(vec![true]));
+        assert_eq!(chosen(&["abc", "xyz", "ab"]), Some(vec![true, false, true]));
+        assert_eq!(chosen(&["abc", "xyz"]), None);
+        // Whoever claims nothing is none of two.
+        let mut idle = witness("x");
+        idle.claims = false;
+        let both = [witness("abc"), idle];
+        let chosen = Kin::default().choose(&both, 2, Moment(0));
+        assert_eq!(chosen.unwrap().is_kin, [true, false]);
+        // They do not know each other yet, and name the same.
+        let named = |ids| Witness {
+            also: Some("m".to_owned()),
+            ..witness(ids)
+        };
+        let chosen = Kin::default().choose(&[named("a"), named("b")], 2, Moment(0));
+        assert_eq!(chosen.unwrap().is_kin, [true, true]);
+    }
+
+    #[test]
+    fn who_knows_less_than_half_of_those_that_were_known_is_a_stranger() {
+        let mut kin = Kin::default();
+        assert_eq!(choose(&mut kin, &["abcd"], 0), Some(vec![true]));
+        // One of ours went over to others.
+        assert_eq!(
+            choose(&mut kin, &["axyz", "bcd", "abcde"], 1),
+            Some(vec![false, true, true])
+        );
+        assert_eq!(choose(&mut kin, &["axyz"], 2), None);
+        // One after the other is replaced.
+        for (second, ids) in [(3, "bcde"), (4, "cdef"), (5, "defg"), (6, "efgh")] {
+            assert_eq!(choose(&mut kin, &[ids], second), Some(vec![true]), "{ids}");
+        }
+        assert_eq!(choose(&mut kin, &["abcd"], 7), None);
+    }
+
+    #[test]
+    fn others_at_most_of_the_seeds_are_believed_when_nobody_else_answered_for_long() {
+        let mut kin = Kin::default();
+        choose(&mut kin, &["abc"], 0);
+        for second in 1..=11 {
+            assert_eq!(choose(&mut kin, &["xyz", "xy"], second), None);
+        }
+        // One seed is not most of them.
+        assert_eq!(choose(&mut kin, &["xyz"], 12), None);
+        assert_eq!(choose(&mut kin, &["xyz", "xy"], 13), Some(vec![true; 2]));
+        assert_eq!(choose(&mut kin, &["abc"], 14), None);
+        // Anybody of ours ends the while.
+        for second in 15..=24 {
+            assert_eq!(choose(&mut kin, &["abc", "ab"], second), None);
+        }
+        assert!(choose(&mut kin, &["xyz", "abc"], 25).is_some());
+        assert_eq!(choose(&mut kin, &["abc", "ab"], 26), None);
+    }
+
+    #[test]
+    fn that_strangers_answer_is_news_once() {
+        let mut kin = Kin::default();
+        let mut look = |ids: &[&str]| {
+            let witnesses: Vec<_> = ids.iter().map(|ids| witness(ids)).collect();
+            kin.choose(&witnesses, 3, Moment(0)).unwrap().is_news
+        };
+        assert!(!look(&["abc"]));
+        assert!(look(&["abc", "x"]) && !look(&["abc", "x"]));
+        assert!(!look(&["abc"]) && look(&["abc", "x"]));
+    }
+}

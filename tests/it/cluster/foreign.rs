@@ -1,0 +1,64 @@
+//! A node of another cluster at an address that was one of ours.
+
+use lockdog::{Client, Owner};
+
+use super::{LONG, SOON, ms};
+use crate::support::{Cluster, Proxy, eventually};
+
+/// Its number is larger than any of ours, and it says that all slots are its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_of_another_cluster_at_a_seeds_address_takes_no_slots() {
+    let (ours, other) = tokio::join!(Cluster::start(3, 0), Cluster::start(1, 0));
+    let stranger = &other.nodes[0];
+    for _ in 0..9 {
+        let _bumped: Option<String> = stranger.try_ask("CLUSTER BUMPEPOCH").await;
+    }
+    let mut seed = Proxy::start(&ours.nodes[0].server).await;
+    let url = format!("{},127.0.0.1:{}", ours.url(), seed.port());
+    let [first, second] = [&url, &url].map(|url| Client::connect(url.as_str()));
+    let (first, second) = (first.await.unwrap(), second.await.unwrap());
+    let guard = first.lock("l").lock().lease(LONG).await.unwrap();
+    seed.wait_for(|args| args[0] == "CLUSTER", 1).await;
+    seed.aim(&stranger.server);
+    seed.cut_all();
+    let redis = stranger.redis().await;
+    redis.reset_stats().await;
+    eventually(SOON, "the stranger is asked", async || {
+        let stats = redis.commandstats().await;
+        stats.keys().any(|command| command.starts_with("cluster"))
+    })
+    .await;
+    for _ in 0..30 {
+        let had = second.lock("l").try_lock().owner(&Owner::new()).await;
+        assert!(matches!(had, Ok(None)), "{had:?}");
+        tokio::time::sleep(ms(50)).await;
+    }
+    let free = second.lock("free").lock().await.unwrap();
+    assert!(!redis.exists("free").await && !redis.exists("l").await);
+    free.unlock().await.unwrap();
+    guard.unlock().await.unwrap();
+    for client in [first, second] {
+        client.shutdown().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_seeds_of_two_clusters_most_are_believed_and_half_are_an_error() {
+    let (ours, other) = tokio::join!(Cluster::start(3, 0), Cluster::start(1, 0));
+    let stranger = format!("127.0.0.1:{}", other.nodes[0].port());
+    let client = Client::connect(format!("{},{stranger}", ours.url())).await;
+    let client = client.unwrap();
+    let guard = client.lock("l").lock().await.unwrap();
+    assert!(ours.owner_of("l").await.redis().await.exists("l").await);
+    guard.unlock().await.unwrap();
+    client.shutdown().await;
+    let both = format!(
+        "redis+cluster://{stranger},127.0.0.1:{}",
+        ours.nodes[0].port()
+    );
+    let error = Client::connect(both).await.unwrap_err();
+    assert!(
+        error.to_string().contains("do not belong together"),
+        "{error}"
+    );
+}

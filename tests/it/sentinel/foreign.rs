@@ -1,0 +1,61 @@
+//! A sentinel of another master with the same name, at an address that was one of ours.
+
+use std::time::Duration;
+
+use lockdog::{Client, Owner};
+
+use super::{SOON, ms};
+use crate::support::sentinels::{MASTER, Sentinel};
+use crate::support::{Proxy, RedisServer, Sentinels, eventually};
+
+/// Its number is larger than any of ours.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sentinel_of_another_master_with_the_same_name_leads_nobody_away() {
+    let (all, elsewhere) = tokio::join!(Sentinels::start(), RedisServer::start());
+    let stranger = Sentinel::start_at(elsewhere.port(), 50).await;
+    let line = Proxy::to_port(all.sentinels[0].port()).await;
+    let hosts = [
+        line.port(),
+        all.sentinels[1].port(),
+        all.sentinels[2].port(),
+    ];
+    let hosts = hosts.map(|port| format!("127.0.0.1:{port}")).join(",");
+    let url = format!("redis+sentinel://{hosts}/{MASTER}");
+    let [first, second] = [&url, &url].map(|url| Client::connect(url.as_str()));
+    let (first, second) = (first.await.unwrap(), second.await.unwrap());
+    let guard = first.lock("l").lock().lease(LEASE).await.unwrap();
+    line.wait_for(|args| args[0] == "SENTINEL", 4).await;
+    let before = line.commands().len();
+    line.aim_at(stranger.port());
+    line.cut_all();
+    let asked = |args: &[String]| args.first().is_some_and(|it| it == "SENTINEL");
+    eventually(SOON, "the stranger is asked", async || {
+        let since = &line.commands()[before..];
+        since.iter().filter(|seen| asked(&seen.args)).count() >= 12
+    })
+    .await;
+    for _ in 0..30 {
+        let had = second.lock("l").try_lock().owner(&Owner::new()).await;
+        assert!(matches!(had, Ok(None)), "{had:?}");
+        tokio::time::sleep(ms(50)).await;
+    }
+    let free = second.lock("free").lock().await.unwrap();
+    assert!(elsewhere.redis().await.keys().await.is_empty());
+    free.unlock().await.unwrap();
+    // A switch of ours is believed as before.
+    let new = all.failover().await;
+    eventually(SOON, "the new master is used", async || {
+        let lock = second.lock("after");
+        let guard = lock.lock().owner(&Owner::new()).await;
+        let Ok(guard) = guard else { return false };
+        let is_there = new.redis().await.exists("after").await;
+        guard.unlock().await.is_ok() && is_there
+    })
+    .await;
+    drop(guard);
+    for client in [first, second] {
+        client.shutdown().await;
+    }
+}
+
+const LEASE: Duration = Duration::from_secs(120);
