@@ -6,6 +6,7 @@ mod down;
 mod failover;
 mod foreign;
 mod hand_over;
+mod logs;
 mod many;
 mod migration;
 mod nemesis;
