@@ -20,6 +20,7 @@ mod red_lock;
 mod redisson_driver;
 mod regressions;
 mod replicas;
+mod runtimes;
 mod sentinel;
 mod settings;
 mod support;

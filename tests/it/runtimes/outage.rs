@@ -1,0 +1,133 @@
+//! Many callers and one server that cannot be reached.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use lockdog::{Client, Error};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use super::{SOON, ms};
+use crate::support::{Data, Proxy, RedisServer, Sentinels, eventually, timed};
+
+/// Issue 12, C10.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_callers_connect_as_one_and_each_hears_the_real_cause() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(&server).await;
+    let client = Client::connect(proxy.url()).await.unwrap();
+    client
+        .lock("l")
+        .lock()
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+    proxy.refuse();
+    assert!(proxy.cut_all() >= 1);
+    let mut calls = JoinSet::new();
+    for number in 0..1000 {
+        let lock = client.lock(format!("l{number}"));
+        calls.spawn(async move { lock.lock().await.map(drop) });
+    }
+    let mut failed = 0;
+    let (said, took) = timed(async {
+        let mut said = Vec::new();
+        while let Some(call) = calls.join_next().await {
+            let error = call.unwrap().unwrap_err();
+            failed += 1;
+            said.push(error.to_string());
+        }
+        said
+    })
+    .await;
+    assert_eq!(failed, 1000);
+    let hides = |text: &&String| text.contains("a moment ago") || text.contains("in time");
+    let hidden: Vec<_> = said.iter().filter(hides).collect();
+    assert!(hidden.is_empty(), "{} hide it: {}", hidden.len(), hidden[0]);
+    // Callers, watchdog and probe: each has a backoff of its own, of a fifth of a second soon.
+    let refused = proxy.counts().refused as f64;
+    let each_second = refused / took.as_secs_f64();
+    assert!((1.0..60.0).contains(&each_second), "{each_second} a second");
+    proxy.heal();
+    client
+        .lock("l")
+        .lock()
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+    client.shutdown().await;
+}
+
+/// Issue 12, B15: a proxy that accepts, and says at once that it has nothing more to say.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_proxy_that_half_closes_every_connection_is_not_stormed() {
+    let server = RedisServer::start().await;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let client = Client::builder().url(server.url_at(port)).lazy(true);
+    let client = client.build().await.unwrap();
+    let accepted = Arc::new(AtomicUsize::new(0));
+    let counted = accepted.clone();
+    let half_closes = tokio::spawn(async move {
+        let mut open = JoinSet::new();
+        loop {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            counted.fetch_add(1, Ordering::Relaxed);
+            open.spawn(async move {
+                let _ = socket.shutdown().await;
+                let mut buffer = [0; 1024];
+                while matches!(socket.read(&mut buffer).await, Ok(1..)) {}
+            });
+        }
+    });
+    let mut calls = JoinSet::new();
+    for number in 0..20 {
+        let lock = client.lock(format!("l{number}"));
+        calls.spawn(async move {
+            let until = tokio::time::Instant::now() + OUTAGE;
+            while tokio::time::Instant::now() < until {
+                let error = lock.try_lock().wait(ms(500)).await.unwrap_err();
+                assert!(error.is_retriable(), "{error}");
+            }
+        });
+    }
+    while let Some(call) = calls.join_next().await {
+        call.unwrap();
+    }
+    let accepted = accepted.load(Ordering::Relaxed);
+    assert!((3..200).contains(&accepted), "{accepted} connections");
+    half_closes.abort();
+    client.shutdown().await;
+}
+
+/// Issue 12, C13.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lazy_client_begins_while_the_sentinels_master_is_dead() {
+    let all = Sentinels::start().await;
+    for replica in &all.servers[1..] {
+        // Nobody takes over.
+        let redis = replica.redis().await;
+        redis.cmd(&["CONFIG", "SET", "replica-priority", "0"]).await;
+    }
+    all.servers[0].kill();
+    let client = Client::builder().url(all.url()).lazy(true);
+    let client = client.build().await.expect("nothing is connected yet");
+    let error = client.lock("l").try_lock().wait(ms(500)).await.unwrap_err();
+    assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+    all.servers[0].restart(Data::Lost).await;
+    eventually(SOON, "the client finds the master", async || {
+        let got = client.lock("l").try_lock().wait(ms(500)).await;
+        matches!(got, Ok(Some(_)))
+    })
+    .await;
+    client.shutdown().await;
+}
+
+const OUTAGE: Duration = Duration::from_secs(4);

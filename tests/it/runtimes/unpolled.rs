@@ -1,0 +1,158 @@
+//! A future that is polled a while and then left.
+
+use std::pin::pin;
+use std::thread;
+use std::time::Duration;
+
+use lockdog::{Client, Guard};
+
+use super::{SOON, ms, poll_until};
+use crate::support::sentinels::MASTER;
+use crate::support::{Direction, Proxy, RedisServer, Sentinels, eventually, timed};
+
+/// Issue 12, B3.
+#[tokio::test]
+async fn a_branch_that_stands_still_while_it_connects_keeps_no_other_call_from_it() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(&server).await;
+    let client = Client::connect(proxy.url()).await.unwrap();
+    proxy.delay(Direction::ToClient, ms(100));
+    assert!(proxy.cut_all() >= 1);
+    eventually(SOON, "all are gone", async || proxy.connections() == 0).await;
+    let (one, other) = (client.lock("a"), client.lock("b"));
+    let mut stands_still = pin!(one.lock().into_future());
+    poll_until(stands_still.as_mut(), || proxy.connections() > 0).await;
+    let guard = other.lock().await.expect("the other call connects");
+    guard.unlock().await.unwrap();
+    // And it goes on when it is polled again.
+    stands_still.await.unwrap().unlock().await.unwrap();
+    client.shutdown().await;
+}
+
+/// A client of sentinels that answer late, with a lock that its watchdog keeps.
+struct Kept {
+    all: Sentinels,
+    proxies: Vec<Proxy>,
+    client: Client,
+    guard: Guard,
+}
+
+impl Kept {
+    async fn new() -> Self {
+        let all = Sentinels::start().await;
+        let mut proxies = Vec::new();
+        for sentinel in &all.sentinels {
+            proxies.push(Proxy::to_port(sentinel.port()).await);
+        }
+        let hosts = proxies.iter().map(|it| format!("127.0.0.1:{}", it.port()));
+        let hosts: Vec<_> = hosts.collect();
+        let url = format!("redis+sentinel://{}/{MASTER}", hosts.join(","));
+        let client = Client::builder().url(url).watchdog_lease(LEASE);
+        let client = client.build().await.unwrap();
+        let guard = client.lock("kept").lock().await.unwrap();
+        for proxy in &proxies {
+            proxy.delay(Direction::ToClient, ms(200));
+        }
+        Self {
+            all,
+            proxies,
+            client,
+            guard,
+        }
+    }
+
+    /// Breaks the connections to the master.
+    async fn break_all(&self) {
+        let redis = self.all.servers[0].redis().await;
+        let killed: i64 = redis.ask(&["CLIENT", "KILL", "TYPE", "normal"]).await;
+        assert!(killed >= 2, "{killed} connections were broken");
+    }
+
+    /// How many connections the sentinels have seen so far, by their first command.
+    fn greetings(&self) -> usize {
+        let greets = |command: &[String]| command[0].eq_ignore_ascii_case("client");
+        self.proxies.iter().map(|proxy| proxy.count(greets)).sum()
+    }
+
+    async fn outlives_three_leases(self) {
+        tokio::time::sleep(LEASE * 3).await;
+        assert!(self.guard.is_valid(), "{:?}", self.guard.verdict());
+        let unlocked = self.guard.unlock().await;
+        unlocked.expect("it is held");
+        self.client.shutdown().await;
+    }
+}
+
+/// Issue 12, B2.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_left_while_it_asks_the_sentinels_loses_no_lock() {
+    let kept = Kept::new().await;
+    kept.break_all().await;
+    let before = kept.greetings();
+    let other = kept.client.lock("other");
+    let mut left = pin!(other.lock().into_future());
+    poll_until(left.as_mut(), || kept.greetings() > before).await;
+    kept.outlives_three_leases().await;
+    // The client is shut down.
+    assert!(left.await.is_err());
+}
+
+/// Issue 12, B2.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_runtime_that_blocks_while_it_asks_the_sentinels_loses_no_lock() {
+    let kept = Kept::new().await;
+    kept.break_all().await;
+    let client = kept.client.clone();
+    let (unblock, blocked) = std::sync::mpsc::channel::<()>();
+    let blocks = thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let other = client.lock("other");
+            let mut left = pin!(other.lock().into_future());
+            // Long enough to ask, and shorter than an answer takes.
+            let asked = tokio::time::timeout(ms(100), left.as_mut()).await;
+            assert!(asked.is_err(), "it ended before");
+            let _sender_gone = blocked.recv();
+        });
+    });
+    kept.outlives_three_leases().await;
+    drop(unblock);
+    blocks.join().unwrap();
+}
+
+/// Issue 12, B4.
+#[tokio::test]
+async fn a_wait_shorter_than_it_takes_to_connect_connects_all_the_same() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(&server).await;
+    let client = Client::connect(proxy.url()).await.unwrap();
+    for direction in [Direction::ToClient, Direction::ToServer] {
+        proxy.delay(direction, ms(30));
+    }
+    let lock = client.lock("l");
+    let ((), round_trip) = timed(async {
+        lock.is_locked().await.unwrap();
+    })
+    .await;
+    assert!(round_trip >= ms(60), "{round_trip:?}");
+    assert!(proxy.cut_all() >= 1);
+    eventually(SOON, "all are gone", async || proxy.connections() == 0).await;
+    let mut failed = 0;
+    loop {
+        match lock.try_lock().wait(ms(50)).await {
+            Ok(Some(guard)) => break guard.unlock().await.map(drop).unwrap(),
+            Ok(None) => {}
+            Err(error) if failed < 100 => {
+                assert!(error.is_retriable(), "{error}");
+                failed += 1;
+            }
+            Err(error) => panic!("it never connects again: {error}"),
+        }
+    }
+    client.shutdown().await;
+}
+
+const LEASE: Duration = Duration::from_secs(2);
