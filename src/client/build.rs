@@ -26,8 +26,8 @@ impl ClientBuilder {
     ///
     /// # Panics
     ///
-    /// If the runtime that this is awaited on has no I/O or no timers: build it with `enable_all()`.
-    /// So do the other calls, for the same reason.
+    /// If the runtime that this is awaited on has no timers; without I/O it cannot connect. Build it
+    /// with `enable_all()`. It is the same with the other calls.
     ///
     /// # Cancel safety
     ///

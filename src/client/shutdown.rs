@@ -16,8 +16,8 @@ use crate::session::{Core, Job};
 pub struct ShutdownReport {
     /// Holds that Redis confirmed to be released.
     pub released: usize,
-    /// Holds that may be left in Redis until their leases are over, because it did not answer: those
-    /// still held at the shutdown, and those that were being released.
+    /// Holds that may be left in Redis until their leases are over, because it did not answer or
+    /// refused the release: those still held at the shutdown, and those that were being released.
     pub unconfirmed: usize,
 }
 
@@ -51,7 +51,7 @@ pub(super) async fn release_all(core: &Arc<Core>) -> ShutdownReport {
             report.unconfirmed += 1;
         }
     }
-    report.unconfirmed += still_releasing(core, patience).await;
+    report.unconfirmed += still_releasing(core, patience).await + core.unreleased();
     report
 }
 

@@ -27,7 +27,8 @@ pub use unlock::ForceUnlockRequest;
 ///
 /// # Panics
 ///
-/// Every call panics on a runtime without I/O or timers: build it with `enable_all()`.
+/// On a runtime without timers every call panics, and on one without I/O it cannot connect: build it
+/// with `enable_all()`.
 ///
 /// # Examples
 ///

@@ -11,7 +11,7 @@ mod upkeep;
 
 use std::fmt::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -70,6 +70,8 @@ pub(crate) struct Core {
     /// watchdog gives a task to some hundreds of them at a time.
     jobs: mpsc::UnboundedSender<Job>,
     closed: AtomicBool,
+    /// How many releases were given up because the server refused them.
+    unreleased: AtomicUsize,
     /// Nobody holds on to the session any more: finish what is owed and end.
     pub(crate) ending: CancellationToken,
 }
@@ -112,6 +114,7 @@ impl Core {
             server,
             jobs,
             closed: AtomicBool::new(false),
+            unreleased: AtomicUsize::new(0),
             ending: CancellationToken::new(),
         };
         (core, owed)
@@ -141,8 +144,12 @@ impl Core {
         self.waiters.close();
     }
 
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
     pub(crate) fn open(&self) -> Result<(), Error> {
-        if self.closed.load(Ordering::Acquire) {
+        if self.is_closed() {
             return Err(Error::Closed);
         }
         Ok(())

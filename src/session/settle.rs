@@ -1,11 +1,13 @@
 //! Making the count in Redis what it is here, when nobody waits for it or nobody saw the answer.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
 use super::Core;
+use crate::clock::Moment;
 use crate::error::LostReason;
 use crate::hold::{Command, Hold, Phase, State};
 use crate::script::{self, Settled};
@@ -23,6 +25,8 @@ pub(crate) struct Job {
     sent_to: Option<Place>,
     /// How many tries failed.
     failed: u32,
+    /// Since when the server refuses it at the end of the client.
+    refused_since: Option<Moment>,
 }
 
 /// Where a job's next command goes. What is silent there keeps only jobs of its own waiting.
@@ -64,6 +68,7 @@ impl Job {
             answer: None,
             sent_to: None,
             failed: 0,
+            refused_since: None,
         }
     }
 
@@ -187,9 +192,20 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
         }
         Err(failure) => failure,
     };
-    if core.clock.now() >= hold.state().remains_until {
+    let now = core.clock.now();
+    if now >= hold.state().remains_until {
         job.end(core, false);
         return None;
+    }
+    if core.is_closed() && matches!(failure, Failure::Refused { .. }) {
+        // The server answers, and does not do it: a client that ends waits for a moment only, in which
+        // a state that passes may pass.
+        let since = *job.refused_since.get_or_insert(now);
+        if !failure.passes() || now.since(since) >= A_SECOND {
+            core.give_up_release(&hold);
+            job.end(core, false);
+            return None;
+        }
     }
     hold.state().unsettled = true;
     tracing::debug!(lock.hash = %hold.key().fingerprint(), ?failure, "settling again");
@@ -237,6 +253,19 @@ impl Job {
 }
 
 impl Core {
+    /// Nobody asks the server again: the end of the lease releases it.
+    fn give_up_release(&self, hold: &Hold) {
+        // Whoever lost it waits for the answer, and counts it then.
+        if hold.state().phase == Phase::Ended {
+            self.unreleased.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// How many releases were given up because the server refused them.
+    pub(crate) fn unreleased(&self) -> usize {
+        self.unreleased.load(Ordering::Acquire)
+    }
+
     /// `is_last` if no earlier command for the hold is on its way.
     fn settled(&self, hold: &Arc<Hold>, target: u32, settled: &Settled, is_last: bool) {
         if target == 0 {
@@ -253,3 +282,4 @@ impl Core {
 const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const MOST_DOUBLINGS: u32 = 8;
+const A_SECOND: Duration = Duration::from_secs(1);

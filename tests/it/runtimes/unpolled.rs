@@ -142,7 +142,8 @@ async fn a_wait_shorter_than_it_takes_to_connect_connects_all_the_same() {
     eventually(SOON, "all are gone", async || proxy.connections() == 0).await;
     let mut failed = 0;
     loop {
-        match lock.try_lock().wait(ms(50)).await {
+        // Longer than a round trip, and shorter than the two of which connecting consists.
+        match lock.try_lock().wait(ms(100)).await {
             Ok(Some(guard)) => break guard.unlock().await.map(drop).unwrap(),
             Ok(None) => {}
             Err(error) if failed < 100 => {

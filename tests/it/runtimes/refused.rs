@@ -1,0 +1,60 @@
+//! The end of a client whose server refuses what it asks.
+
+use std::time::Duration;
+
+use lockdog::{Client, Error};
+
+use super::{SOON, ms};
+use crate::support::{Proxy, RedisServer, eventually, timed};
+
+/// Issue 12, C13.
+#[tokio::test]
+async fn a_client_that_was_refused_for_want_of_replicas_ends_soon() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let client = Client::connect(server.url()).await.unwrap();
+    let guard = client.lock("held").lock().await.unwrap();
+    redis
+        .cmd(&["CONFIG", "SET", "min-replicas-to-write", "1"])
+        .await;
+    let error = client.lock("l").try_lock().wait(ms(300)).await.unwrap_err();
+    assert!(
+        matches!(&error, Error::Refused { code, .. } if code == "NOREPLICAS"),
+        "{error}"
+    );
+    let (report, took) = timed(client.shutdown()).await;
+    // `held` is still there, and nothing of `l`.
+    assert_eq!((report.released, report.unconfirmed), (0, 1));
+    assert!(redis.exists("held").await && !redis.exists("l").await);
+    assert!(took < PATIENCE, "{took:?}");
+    drop(guard);
+}
+
+/// Issue 12, C13.
+#[tokio::test]
+async fn a_client_whose_password_is_no_longer_good_ends_soon() {
+    let server = RedisServer::builder().password("before").start().await;
+    let redis = server.redis().await;
+    let proxy = Proxy::start(&server).await;
+    let client = Client::connect(proxy.url()).await.unwrap();
+    let guard = client.lock("held").lock().await.unwrap();
+    redis.cmd(&["CONFIG", "SET", "requirepass", "after"]).await;
+    assert!(proxy.cut_all() >= 1);
+    eventually(SOON, "all are gone", async || proxy.connections() == 0).await;
+    let error = client.lock("l").try_lock().wait(ms(300)).await.unwrap_err();
+    assert!(
+        matches!(&error, Error::Refused { code, .. } if code == "WRONGPASS"),
+        "{error}"
+    );
+    let (report, took) = timed(client.shutdown()).await;
+    // `held`, and `l` if its acquire left on the connection that was cut.
+    assert!(
+        report.released == 0 && matches!(report.unconfirmed, 1 | 2),
+        "{report:?}"
+    );
+    assert!(took < PATIENCE, "{took:?}");
+    drop(guard);
+}
+
+/// Two command timeouts: it waits so long for a server that does not answer.
+const PATIENCE: Duration = Duration::from_secs(6);
