@@ -222,8 +222,10 @@ async fn a_wait_on_a_frozen_server_ends_in_time_with_an_error() {
 async fn a_short_wait_that_ends_while_the_server_pauses_ends_no_patient_wait_behind_it() {
     let test = Fixture::start(2).await;
     let held = test.others().await[1].lock("c").lock().await.unwrap();
-    let lock = test.multi(&MEMBERS);
-    let plain = test.clients[1].lock("c");
+    // They ask often, so that a question is open when the wait ends.
+    let clients = clients(&test.servers, |client| client.poll_cap(ms(50))).await;
+    let lock = multi(&clients, &MEMBERS);
+    let plain = clients[1].lock("c");
     // It takes its place in the queue of the member that is held, and is the first there.
     let short = lock.try_lock().wait(ms(300)).owner(&Owner::new());
     let short = tokio::spawn(short.into_future());
