@@ -3,6 +3,7 @@
 use lockdog::{Client, Owner};
 
 use super::{LONG, SOON, ms};
+use crate::support::cluster::take_slots;
 use crate::support::{Cluster, Proxy, eventually};
 
 /// Its number is larger than any of ours, and it says that all slots are its own.
@@ -10,9 +11,15 @@ use crate::support::{Cluster, Proxy, eventually};
 async fn a_node_of_another_cluster_at_a_seeds_address_takes_no_slots() {
     let (ours, other) = tokio::join!(Cluster::start(3, 0), Cluster::start(1, 0));
     let stranger = &other.nodes[0];
-    for _ in 0..9 {
-        let _bumped: Option<String> = stranger.try_ask("CLUSTER BUMPEPOCH").await;
-    }
+    // A node takes a number of its own only while it has none.
+    stranger.cmd("CLUSTER RESET HARD").await;
+    stranger.cmd("CLUSTER SET-CONFIG-EPOCH 50").await;
+    take_slots(stranger, 0, 16383).await;
+    eventually(SOON, "the stranger is well", async || {
+        let info: Option<String> = stranger.try_ask("CLUSTER INFO").await;
+        info.is_some_and(|it| it.contains("cluster_state:ok"))
+    })
+    .await;
     let mut seed = Proxy::start(&ours.nodes[0].server).await;
     let url = format!("{},127.0.0.1:{}", ours.url(), seed.port());
     let [first, second] = [&url, &url].map(|url| Client::connect(url.as_str()));
