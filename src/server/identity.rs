@@ -169,10 +169,13 @@ impl Identity {
     /// Counts them, by what the server says in the section `replication`.
     pub(super) fn count_replicas(&self, replication: &Value) {
         if let Some(followers) = Followers::read(replication) {
-            self.replicas
-                .lock()
-                .count(followers.following, self.clock.now());
+            self.count(followers);
         }
+    }
+
+    pub(super) fn count(&self, followers: Followers) {
+        let now = self.clock.now();
+        self.replicas.lock().count(followers.following, now);
     }
 
     /// It had more replicas a while ago, or nobody knows: one of them may be the master now.

@@ -51,14 +51,26 @@ impl Server {
         };
         let (ack, clock) = (self.ack, &self.context.clock);
         let acknowledged = node.acknowledge(ack, written, clock, until);
-        let ReplicaAck::BestEffort { timeout } = ack else {
-            return acknowledged.await.map(drop);
+        let (timeout, is_required) = match ack {
+            ReplicaAck::Off => return Ok(()),
+            ReplicaAck::BestEffort { timeout } => (timeout, false),
+            ReplicaAck::Require { timeout, .. } | ReplicaAck::RequireAof { timeout, .. } => {
+                (timeout, true)
+            }
         };
         let answered = clock.now();
         let confirm = || {
             let limit = timeout.min(until.since(clock.now()));
             self.confirm(&node, answered, limit)
         };
+        if is_required {
+            // A replica of a master that was replaced acknowledges until it follows the new one, so
+            // what it says is worth nothing while others are gone.
+            return match acknowledged.await? || confirm().await {
+                true => Ok(()),
+                false => Err(Unacknowledged::unconfirmed()),
+            };
+        }
         // Boxed: its type is part of every acquire otherwise, and deeper than the compiler looks.
         let mut acknowledged = acknowledged.boxed();
         if let Ok(is_shared) = tokio::time::timeout(SOON, &mut acknowledged).await {
@@ -73,7 +85,7 @@ impl Server {
             is_shared = &mut acknowledged => if !is_shared? {
                 confirmed.await;
             },
-            () = &mut confirmed => {
+            _ = &mut confirmed => {
                 acknowledged.await?;
             }
         }
@@ -81,21 +93,21 @@ impl Server {
     }
 
     /// Waits until others said, asked after this moment, who the master is. One of before that stood
-    /// still grants what it reads first, and its connections are not current once that is known.
-    async fn confirm(&self, node: &Arc<Node>, since: Moment, limit: Duration) {
+    /// still grants what it reads first, and its connections are not current once that is known. Answers
+    /// whether they said so in time.
+    async fn confirm(&self, node: &Arc<Node>, since: Moment, limit: Duration) -> bool {
         let confirmed = async {
             match &self.nodes {
                 Nodes::One { node, .. } => node.source().confirm(since).await,
                 Nodes::Cluster(cluster) => cluster.confirm(node, since).await,
             }
         };
-        if tokio::time::timeout(limit, confirmed).await.is_err() {
+        let is_confirmed = tokio::time::timeout(limit, confirmed).await.is_ok();
+        if !is_confirmed {
             let server = node.address();
-            tracing::debug!(
-                server,
-                "nobody else says who the master is; the lock is granted all the same"
-            );
+            tracing::debug!(server, "no other server says who the master is");
         }
+        is_confirmed
     }
 }
 

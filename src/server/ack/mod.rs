@@ -51,6 +51,15 @@ pub(crate) enum Unacknowledged {
 }
 
 impl Unacknowledged {
+    /// Replicas have it, and others are gone: one of these may be the master now.
+    pub(super) fn unconfirmed() -> Self {
+        Self::TooFew {
+            acknowledged: 0,
+            required: 1,
+            cause: Some(UNCONFIRMED.to_owned()),
+        }
+    }
+
     /// The server is no part of the deployment any more.
     pub(super) fn left() -> Self {
         Self::TooFew {
@@ -146,6 +155,7 @@ impl Node {
             replicas,
             disk,
             timeout,
+            followers: ack.is_required() && self.source().is_switched(),
         };
         let limit = timeout.min(until.since(clock.now()));
         let asked = tokio::time::timeout(limit, self.ask(&written, wish, clock, limit)).await;
@@ -161,7 +171,9 @@ impl Node {
             self.note_unknown(written.on, failure);
         }
         if ack.is_required() {
-            return judge(outcome, replicas).map(|()| true);
+            let followers = outcome.as_ref().ok().and_then(|count| count.followers);
+            judge(outcome, replicas)?;
+            return Ok(!wish.followers || self.has_all(followers, clock.now()));
         }
         // A caller with less time than that does not know whether they are slow.
         if limit >= timeout || !matches!(outcome, Err(Failure::Silent(_))) {
@@ -170,6 +182,16 @@ impl Node {
         // The round may have been begun by somebody who expected fewer.
         let is_enough = outcome.is_ok_and(|count| count.acknowledged >= expected.count);
         Ok(is_enough && !expected.others)
+    }
+
+    /// As many replicas follow as ever did, by what the master said right after they acknowledged.
+    fn has_all(&self, followers: Option<Followers>, now: Moment) -> bool {
+        let Some(followers) = followers else {
+            return false;
+        };
+        let identity = self.source().identity();
+        identity.count(followers);
+        !identity.lost_replicas(now)
     }
 
     async fn ask(
@@ -239,6 +261,7 @@ fn judge(outcome: Outcome, replicas: Replicas) -> Result<(), Unacknowledged> {
             acknowledged,
             required,
             is_off_disk,
+            ..
         }) => Err(Unacknowledged::TooFew {
             acknowledged,
             required,
@@ -269,6 +292,8 @@ fn is_unknown_command(failure: &Failure) -> bool {
     code == "ERR" && (says("unknown") || says("unsupported") || says("not supported"))
 }
 
+const UNCONFIRMED: &str =
+    "fewer replicas follow than before, and no other server confirms who the master is";
 const SWITCHED: &str = "another server has become the master";
 /// Servers look at the end of a `WAIT` ten times a second.
 const SLACK: Duration = Duration::from_millis(500);

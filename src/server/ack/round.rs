@@ -42,6 +42,8 @@ pub(super) struct Wish {
     /// On disk, and the master's own too if that is true.
     pub(super) disk: Option<bool>,
     pub(super) timeout: Duration,
+    /// Who follows is asked, too.
+    pub(super) followers: bool,
 }
 
 /// Who acknowledged.
@@ -51,6 +53,8 @@ pub(super) struct Count {
     pub(super) required: u32,
     /// The master's own disk was waited for, and has it not.
     pub(super) is_off_disk: bool,
+    /// Who followed right after that, if it was asked.
+    pub(super) followers: Option<Followers>,
 }
 
 impl Count {
@@ -147,9 +151,10 @@ async fn run(connection: &Connection, touches: &[Weak<Touch>], wish: Wish) -> Ou
     // In this order: commands of one connection are executed as they were sent.
     let (mut touched, required, mut answer) = match wish.replicas {
         Replicas::Count(count) => {
-            let wait = wait(count, wish);
-            let (touched, answer) =
-                tokio::join!(first.send(connection, limit), connection.ask(&wait, limit));
+            let (touched, answer) = tokio::join!(
+                first.send(connection, limit),
+                wait_on(connection, count, wish)
+            );
             (touched, count, Some(answer))
         }
         share => {
@@ -163,6 +168,7 @@ async fn run(connection: &Connection, touches: &[Weak<Touch>], wish: Wish) -> Ou
                     acknowledged: 0,
                     required: share.of(0),
                     is_off_disk: false,
+                    followers,
                 });
             }
             (touched, share.of(connected), None)
@@ -177,11 +183,11 @@ async fn run(connection: &Connection, touches: &[Weak<Touch>], wish: Wish) -> Ou
         };
         touched = next.send(connection, limit).await;
     }
-    let answer = match answer {
+    let (answer, followers) = match answer {
         Some(answer) => answer?,
-        None => connection.ask(&wait(required, wish), limit).await?,
+        None => wait_on(connection, required, wish).await?,
     };
-    read(&answer, required, wish).ok_or_else(|| {
+    read(&answer, followers, required, wish).ok_or_else(|| {
         let text: String = format!("{answer:?}").chars().take(100).collect();
         Failure::Broken(format!("unexpected answer: {text}").into())
     })
@@ -193,6 +199,22 @@ fn has_written(touched: &Result<Value, Failure>) -> bool {
 
 fn gone() -> Failure {
     Failure::Unsent("the lock is gone already".into())
+}
+
+/// Waits for so many replicas. The question who follows is sent together with the `WAIT`, and the server
+/// answers it after the `WAIT`: it costs no further round trip.
+async fn wait_on(
+    connection: &Connection,
+    replicas: u32,
+    wish: Wish,
+) -> Result<(Value, Option<Followers>), Failure> {
+    let (wait, limit) = (wait(replicas, wish), wish.timeout);
+    if !wish.followers {
+        return Ok((connection.ask(&wait, limit).await?, None));
+    }
+    let info = replicas::question();
+    let (answer, info) = tokio::join!(connection.ask(&wait, limit), connection.ask(&info, limit));
+    Ok((answer?, info.ok().as_ref().and_then(Followers::read)))
 }
 
 fn wait(replicas: u32, wish: Wish) -> Cmd {
@@ -211,7 +233,7 @@ fn wait(replicas: u32, wish: Wish) -> Cmd {
     wait
 }
 
-fn read(answer: &Value, required: u32, wish: Wish) -> Option<Count> {
+fn read(answer: &Value, followers: Option<Followers>, required: u32, wish: Wish) -> Option<Count> {
     let number = |value: &Value| match value {
         Value::Int(number) => u32::try_from(*number).ok(),
         _ => None,
@@ -228,6 +250,7 @@ fn read(answer: &Value, required: u32, wish: Wish) -> Option<Count> {
         acknowledged,
         required,
         is_off_disk: wish.disk == Some(true) && local == 0,
+        followers,
     })
 }
 

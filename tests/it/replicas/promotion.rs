@@ -146,3 +146,42 @@ async fn an_acknowledged_lock_is_on_the_master_that_sentinels_promote() {
     next.unlock().await.unwrap();
     guard.unlock().await.unwrap();
 }
+
+/// One replica of two has become a master, and the other one still follows the old master: it
+/// acknowledges what the new master never gets.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_of_a_master_that_may_be_replaced_meets_no_requirement() {
+    let all = Sentinels::start().await;
+    let client = build(Client::builder().url(all.url()).replica_ack(REQUIRED)).await;
+    let lock = client.lock("l");
+    turn(&lock).await;
+    for sentinel in &all.sentinels {
+        sentinel.pause();
+    }
+    let promoted = all.servers[1].redis().await;
+    promoted.cmd(&["REPLICAOF", "NO", "ONE"]).await;
+    let old = all.servers[0].redis().await;
+    eventually(SOON, "one replica is left", async || {
+        let info: String = old.ask(&["INFO", "replication"]).await;
+        info.contains("connected_slaves:1")
+    })
+    .await;
+    let failed = not_replicated(lock.try_lock().await);
+    assert!(failed.to_string().contains("fewer replicas"), "{failed}");
+    assert!(failed.is_undone() && !old.exists("l").await);
+    // The sentinels name the master again, with one replica or with two.
+    for sentinel in &all.sentinels {
+        sentinel.resume();
+    }
+    eventually(SOON, "locks are granted again", async || {
+        match lock.try_lock().await {
+            Ok(guard) => guard.expect("it is free").unlock().await.is_ok(),
+            Err(error) => {
+                assert!(error.is_retriable(), "{error:?}");
+                false
+            }
+        }
+    })
+    .await;
+    client.shutdown().await;
+}

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::support::binary::Binary;
 use crate::support::port::free_port;
-use crate::support::process::Process;
+use crate::support::process::{Process, pause, resume};
 use crate::support::redis::Redis;
 use crate::support::server::RedisServer;
 use crate::support::wait::eventually;
@@ -234,6 +234,15 @@ impl Sentinel {
     /// Ends the process as a crash does.
     pub(crate) fn kill(&self) {
         self.process.kill();
+    }
+
+    /// Stops the process where it stands.
+    pub(crate) fn pause(&self) {
+        self.process.with(pause);
+    }
+
+    pub(crate) fn resume(&self) {
+        self.process.with(resume);
     }
 
     fn log(&self) -> String {
