@@ -170,6 +170,7 @@ impl Acquiring {
         // Looked at after the hold was entered: the end of the client misses neither.
         core.open()?;
         core.can_be_acknowledged(self.hold.key().key())?;
+        self.is_vouched_for(terms.lease, now)?;
         let Some(target) = self.target(terms.lease, now, until) else {
             return Ok(self.gone());
         };
@@ -209,6 +210,7 @@ impl Acquiring {
         let core = self.session.core();
         core.open()?;
         core.can_be_acknowledged(self.hold.key().key())?;
+        self.is_vouched_for(terms.lease, now)?;
         let Some(target) = self.target(terms.lease, now, until) else {
             return Ok(self.gone().into());
         };
@@ -293,8 +295,9 @@ impl Acquiring {
         };
         let was_first = self.hold.state().phase == Phase::Pending;
         let on = self.sent.on.as_ref();
-        if was_first && on.is_some_and(|on| !on.is_current()) {
-            // While replicas, or its owner, were waited for, another server has become the master.
+        if on.is_some_and(|on| !on.is_current()) {
+            // While replicas, or its owner, were waited for, another server has become the master. That
+            // one may know neither the lock nor, of a re-entry, the longer lease.
             return Ok(Attempt::Ended);
         }
         let granted = core

@@ -4,11 +4,15 @@
 //! (design: invariant 3). A claim that is counted here never changes it, so it waits for no command.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use super::acquire::Acquiring;
 use super::{Claim, Session};
+use crate::clock::Moment;
 use crate::hold::{Share, Terms};
 use crate::key::LockKey;
 use crate::owner::Owner;
+use crate::server::Failure;
 
 /// Who counts an owner's further acquires of a lock that it holds.
 ///
@@ -88,5 +92,17 @@ impl Claim {
             .change(hold, |state| state.drop_locally(share, now));
         self.ended = left.is_some();
         left
+    }
+}
+
+impl Acquiring {
+    /// Refuses a re-entry that lengthens its hold at a server that others have not named as the master
+    /// for a lease: the master in its place may not know the longer lease.
+    pub(super) fn is_vouched_for(&self, lease: Duration, now: Moment) -> Result<(), Failure> {
+        if self.first || self.hold.remaining(now) >= lease {
+            return Ok(());
+        }
+        let server = &self.session.core().server;
+        server.vouch(self.hold.key().key(), now, lease)
     }
 }

@@ -211,3 +211,43 @@ async fn scripts_run_at(server: &RedisServer) -> u64 {
 
 /// Issue 6: "waiters proceed within 5 s after the switch".
 const WITHIN: Duration = Duration::from_secs(5);
+
+/// The master may be replaced by then, and the one in its place does not know the longer lease.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reentry_does_not_lengthen_a_hold_at_a_master_that_no_sentinel_named_for_long() {
+    let all = Sentinels::start().await;
+    let client = Client::connect(all.url()).await.unwrap();
+    let lock = client.lock("l");
+    let first = Duration::from_secs(16);
+    let guard = lock.lock().lease(first).await.unwrap();
+    for sentinel in &all.sentinels {
+        sentinel.pause();
+    }
+    let left = Duration::from_secs(5);
+    eventually(SOON, "the lease is nearly over", async || {
+        guard.remaining() < left
+    })
+    .await;
+    let longer = Duration::from_secs(8);
+    let nested = lock.try_lock().lease(longer).await;
+    let error = nested.expect_err("no sentinel has named the master for longer than the lease");
+    assert!(error.is_retriable(), "{error:?}");
+    assert!(guard.remaining() < left && guard.is_valid());
+    // One that ends before the hold lengthens nothing.
+    let short = Duration::from_secs(1);
+    let nested = lock.try_lock().lease(short).await.unwrap().unwrap();
+    assert!(guard.remaining() < left);
+    nested.unlock().await.unwrap();
+    for sentinel in &all.sentinels {
+        sentinel.resume();
+    }
+    eventually(SOON, "the sentinels name it again", async || {
+        lock.try_lock()
+            .lease(longer)
+            .await
+            .is_ok_and(|nested| nested.is_some())
+    })
+    .await;
+    drop(guard);
+    client.shutdown().await;
+}
