@@ -5,6 +5,7 @@
 //! after it.
 
 mod backoff;
+mod channels;
 mod ear;
 mod messages;
 mod queue;
@@ -25,6 +26,7 @@ use crate::owner::Owner;
 use crate::server::Server;
 
 pub use backoff::{Backoff, Wake};
+pub(crate) use channels::ChannelList;
 pub(crate) use ear::Ear;
 pub(crate) use messages::{Line, Messages, open as open_messages};
 use queue::{Queue, Retreat};

@@ -2,19 +2,17 @@
 //!
 //! The watchdog's thread keeps the connection and makes the server's list equal to this one.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
+use super::channels::ChannelList;
 use crate::key::LockKey;
 
 /// The channels that are wanted. No queue: a list of what shall be, bounded by the waiters.
 #[derive(Default)]
 pub(crate) struct Subscriptions {
-    wanted: Mutex<HashMap<String, Arc<Channel>>>,
-    changed: Notify,
+    list: ChannelList,
 }
 
 /// One lock's channel, wanted while its queue has waiters.
@@ -47,12 +45,8 @@ struct Share {
 
 impl Subscriptions {
     pub(crate) fn subscribe(self: &Arc<Self>, key: &Arc<LockKey>) -> Subscription {
-        let channel = Arc::new(Channel {
-            key: key.clone(),
-            heard: watch::Sender::new(Heard::Asked),
-        });
-        self.wanted.lock().insert(key.channel(), channel.clone());
-        self.changed.notify_one();
+        let channel = Arc::new(Channel::new(key));
+        self.list.insert(key.channel(), channel.clone());
         Subscription {
             share: Arc::new(Share {
                 channel,
@@ -61,31 +55,26 @@ impl Subscriptions {
         }
     }
 
-    /// The channels that are wanted now.
-    pub(crate) fn wanted(&self) -> HashMap<String, Arc<Channel>> {
-        self.wanted.lock().clone()
+    /// The channels that are wanted now. The watchdog's thread alone looks at their changes.
+    pub(crate) fn list(&self) -> &ChannelList {
+        &self.list
     }
 
     /// The lock whose channel this is, if it is wanted.
     pub(crate) fn key_of(&self, channel: &str) -> Option<Arc<LockKey>> {
-        let wanted = self.wanted.lock();
-        wanted.get(channel).map(|channel| channel.key.clone())
-    }
-
-    /// Ends when the list may have changed since the last look.
-    pub(crate) async fn changed(&self) {
-        self.changed.notified().await;
-    }
-
-    /// Notes what became of every wish at once.
-    pub(crate) fn set_all(&self, heard: Heard) {
-        for channel in self.wanted.lock().values() {
-            channel.set(heard);
-        }
+        let channel = self.list.get(channel)?;
+        Some(channel.key.clone())
     }
 }
 
 impl Channel {
+    pub(super) fn new(key: &Arc<LockKey>) -> Self {
+        Self {
+            key: key.clone(),
+            heard: watch::Sender::new(Heard::Asked),
+        }
+    }
+
     pub(crate) fn key(&self) -> &LockKey {
         &self.key
     }
@@ -118,16 +107,8 @@ impl Drop for Share {
         let Some(subscriptions) = self.subscriptions.upgrade() else {
             return;
         };
-        let mut wanted = subscriptions.wanted.lock();
         // A newer queue of the same lock may have asked for the channel again.
         let name = self.channel.key.channel();
-        if wanted
-            .get(&name)
-            .is_some_and(|found| Arc::ptr_eq(found, &self.channel))
-        {
-            wanted.remove(&name);
-        }
-        drop(wanted);
-        subscriptions.changed.notify_one();
+        subscriptions.list.remove_this(&name, &self.channel);
     }
 }

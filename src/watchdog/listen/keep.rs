@@ -1,25 +1,14 @@
 //! Making a server's list of channels what this client wants to hear.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::time::Duration;
 
 use redis::aio::PubSubSink;
+use tokio::time::Instant;
 
 use crate::server::{Failure, Subscriber};
 use crate::session::Core;
-use crate::wait::{Channel, Heard, Subscriptions};
-
-/// Channels by their names.
-pub(super) type Wanted = HashMap<String, Arc<Channel>>;
-
-/// Which channels are to be heard on one connection.
-pub(super) trait Wishes {
-    fn wanted(&mut self) -> Wanted;
-
-    /// Ends when they may have changed since the last look.
-    async fn changed(&mut self);
-}
+use crate::wait::{ChannelList, Heard, Waiters};
 
 /// One connection for messages. What does not answer is gone: `None`, or false.
 pub(super) trait Line {
@@ -34,83 +23,93 @@ pub(super) trait Line {
     async fn ended(&mut self) -> Vec<String>;
 }
 
-/// Makes the server's list what is wanted, again and again, until the connection is gone.
-pub(super) async fn keep_subscribed(core: &Core, mut wishes: impl Wishes, mut line: impl Line) {
+/// Makes the server's list what is wanted, again and again, until the connection is gone. After the
+/// first look, a change costs as much as it changes, not as much as there is.
+pub(super) async fn keep_subscribed(waiters: &Waiters, list: &ChannelList, mut line: impl Line) {
     let mut listening: HashSet<String> = HashSet::new();
     let mut refused: HashSet<String> = HashSet::new();
+    // The server knows nothing of a new connection's wishes.
+    let mut look = list.look_at_all();
+    // Changes do not put it off: they may come all the time.
+    let mut ping_at = Instant::now() + PING_EVERY;
     loop {
-        let wanted = wishes.wanted();
-        refused.retain(|name| wanted.contains_key(name));
-        let is_new = |name: &&String| !listening.contains(*name) && !refused.contains(*name);
-        let new: Vec<String> = wanted.keys().filter(is_new).cloned().collect();
-        let old: Vec<String> = listening
-            .iter()
-            .filter(|name| !wanted.contains_key(*name))
-            .cloned()
-            .collect();
+        let (mut new, mut new_channels) = (Vec::new(), Vec::new());
+        let mut old = Vec::new();
+        let mut settled = Vec::new();
+        for (name, channel) in look {
+            match channel {
+                // A newer queue of a lock whose channel is heard already.
+                Some(channel) if listening.contains(&name) => {
+                    settled.push((name, channel, Heard::Listening));
+                }
+                Some(channel) if refused.contains(&name) => {
+                    settled.push((name, channel, Heard::Deaf));
+                }
+                Some(channel) => {
+                    new.push(name);
+                    new_channels.push(channel);
+                }
+                None => {
+                    refused.remove(&name);
+                    if listening.remove(&name) {
+                        old.push(name);
+                    }
+                }
+            }
+        }
         if !new.is_empty() {
             let Some(heard) = line.subscribe(&new).await else {
                 return;
             };
-            for (name, heard) in new.into_iter().zip(heard) {
-                if heard {
-                    listening.insert(name);
+            for ((name, channel), heard) in new.into_iter().zip(new_channels).zip(heard) {
+                let (names, heard) = if heard {
+                    (&mut listening, Heard::Listening)
                 } else {
-                    refused.insert(name);
-                }
+                    (&mut refused, Heard::Deaf)
+                };
+                names.insert(name.clone());
+                settled.push((name, channel, heard));
             }
         }
-        if !old.is_empty() {
-            if !line.unsubscribe(&old).await {
-                return;
-            }
-            listening.retain(|name| !old.contains(name));
+        if !old.is_empty() && !line.unsubscribe(&old).await {
+            return;
         }
-        for (name, channel) in &wanted {
-            let heard = if listening.contains(name) {
-                Heard::Listening
-            } else {
-                Heard::Deaf
-            };
+        for (name, channel, heard) in settled {
+            // Another connection may have got it meanwhile, and answers for it.
+            if !list.has(&name, &channel) {
+                continue;
+            }
             // Messages may have been missed while nobody listened.
             if channel.set(heard) == Heard::Deaf && heard == Heard::Listening {
-                core.waiters.wake(channel.key());
+                waiters.wake(channel.key());
             }
         }
-        let pause = if refused.is_empty() {
-            PING_EVERY
-        } else {
-            ASK_AGAIN
-        };
+        if !refused.is_empty() {
+            ping_at = ping_at.min(Instant::now() + ASK_AGAIN);
+        }
         tokio::select! {
-            () = wishes.changed() => {}
+            () = list.changed() => {
+                look = list.look(|| listening.iter().chain(&refused).cloned().collect());
+            }
             ended = line.ended() => {
-                for name in ended {
-                    listening.remove(&name);
-                    if let Some(channel) = wanted.get(&name) {
-                        channel.set(Heard::Deaf);
-                    }
+                for name in &ended {
+                    listening.remove(name);
+                }
+                look = list.look_at(ended);
+                for channel in look.iter().filter_map(|(_, channel)| channel.as_ref()) {
+                    channel.set(Heard::Deaf);
                 }
             }
-            () = tokio::time::sleep(pause) => {
+            () = tokio::time::sleep_until(ping_at) => {
                 // A connection that is half open would be silent for ever.
                 if !line.ping().await {
                     return;
                 }
+                ping_at = Instant::now() + PING_EVERY;
                 // A permission may have been given meanwhile, or a slot have come back.
-                refused.clear();
+                look = list.look_at(refused.drain());
             }
         }
-    }
-}
-
-impl Wishes for Arc<Subscriptions> {
-    fn wanted(&mut self) -> Wanted {
-        Subscriptions::wanted(self)
-    }
-
-    async fn changed(&mut self) {
-        Subscriptions::changed(self).await;
     }
 }
 
@@ -204,3 +203,81 @@ impl Line for OfShard<'_> {
 
 const PING_EVERY: Duration = Duration::from_secs(10);
 const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::key::LockKey;
+    use crate::wait::Subscription;
+
+    /// A server's list of channels.
+    #[derive(Clone, Default)]
+    struct Heeding(Arc<Mutex<HashSet<String>>>);
+
+    impl Line for Heeding {
+        async fn subscribe(&mut self, names: &[String]) -> Option<Vec<bool>> {
+            self.0.lock().extend(names.iter().cloned());
+            Some(vec![true; names.len()])
+        }
+
+        async fn unsubscribe(&mut self, names: &[String]) -> bool {
+            self.0.lock().retain(|name| !names.contains(name));
+            true
+        }
+
+        async fn ping(&mut self) -> bool {
+            true
+        }
+
+        async fn ended(&mut self) -> Vec<String> {
+            std::future::pending().await
+        }
+    }
+
+    fn subscribe(waiters: &Waiters, number: usize) -> Subscription {
+        let key = Arc::new(LockKey::new(&number.to_string(), None).unwrap());
+        waiters.subscriptions().subscribe(&key)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_costs_the_work_for_what_changed_and_a_connection_for_all() {
+        let waiters = Waiters::new(Clock::default(), Duration::from_secs(60), 10_000);
+        let many: Vec<_> = (0..MANY)
+            .map(|number| subscribe(&waiters, number))
+            .collect();
+        let list = waiters.subscriptions().list();
+        for _connection in 0..2 {
+            list.set_all(Heard::Deaf);
+            let before = list.looked_at();
+            let line = Heeding::default();
+            let names = line.0.clone();
+            let changes = async {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                assert_eq!(names.lock().len(), MANY);
+                assert!(many.iter().all(Subscription::is_listening));
+                assert_eq!(list.looked_at() - before, MANY);
+                for number in MANY..MANY + CHANGES {
+                    let one = subscribe(&waiters, number);
+                    one.settled().await;
+                    assert!(one.is_listening() && names.lock().len() == MANY + 1);
+                    drop(one);
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    assert_eq!(names.lock().len(), MANY);
+                }
+                assert_eq!(list.looked_at() - before, MANY + 2 * CHANGES);
+            };
+            tokio::select! {
+                () = keep_subscribed(&waiters, list, line) => panic!("it ends with its line"),
+                () = changes => {}
+            }
+        }
+    }
+
+    const MANY: usize = 5_000;
+    const CHANGES: usize = 20;
+}

@@ -12,7 +12,7 @@ use std::time::Duration;
 use redis::aio::{PubSub, PubSubSink};
 
 use crate::session::Core;
-use crate::wait::{Heard, Line, Subscriptions, open_messages};
+use crate::wait::{ChannelList, Heard, Line, open_messages};
 use keep::{Plain, keep_subscribed};
 
 /// Keeps one connection, from the first wish to hear something on.
@@ -20,11 +20,11 @@ pub(super) async fn keep_listening(core: &Arc<Core>) {
     if core.server.is_cluster() {
         return shards::keep_listening(core).await;
     }
-    let subscriptions = core.waiters.subscriptions();
+    let list = list(core);
     let mut pause = SHORTEST_PAUSE;
     loop {
-        if subscriptions.wanted().is_empty() {
-            subscriptions.changed().await;
+        if list.is_empty() {
+            list.changed().await;
             continue;
         }
         let limit = core.server.command_timeout();
@@ -39,7 +39,7 @@ pub(super) async fn keep_listening(core: &Arc<Core>) {
             hear_here(core, connection, switched).await;
         }
         messages.gone();
-        subscriptions.set_all(Heard::Deaf);
+        list.set_all(Heard::Deaf);
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
@@ -50,7 +50,7 @@ async fn hear<T>(core: &Core, line: Line, switched: impl Future<Output = T>) {
     tokio::select! {
         () = line.ended.cancelled() => {}
         _ = switched => {}
-        () = keep_subscribed(core, subscriptions(core), plain(core, line.sink.clone())) => {}
+        () = keep_subscribed(&core.waiters, list(core), plain(core, line.sink.clone())) => {}
     }
     tracing::debug!("the connection for messages is gone");
 }
@@ -61,13 +61,13 @@ async fn hear_here<T>(core: &Core, connection: PubSub, switched: impl Future<Out
     tokio::select! {
         () = core.waiters.hand_on(stream) => {}
         _ = switched => {}
-        () = keep_subscribed(core, subscriptions(core), plain(core, sink)) => {}
+        () = keep_subscribed(&core.waiters, list(core), plain(core, sink)) => {}
     }
     tracing::debug!("the connection for messages is gone");
 }
 
-fn subscriptions(core: &Core) -> Arc<Subscriptions> {
-    core.waiters.subscriptions().clone()
+fn list(core: &Core) -> &ChannelList {
+    core.waiters.subscriptions().list()
 }
 
 fn plain(core: &Core, sink: PubSubSink) -> Plain {

@@ -1,89 +1,132 @@
 //! Hearing the messages of a cluster: on one connection to each server whose locks are waited for.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::keep::{OfShard, Wanted, Wishes, keep_subscribed};
+use super::keep::{OfShard, keep_subscribed};
 use super::{LONGEST_PAUSE, SHORTEST_PAUSE};
 use crate::server::Node;
 use crate::session::Core;
-use crate::wait::{Heard, Subscriptions};
+use crate::wait::{ChannelList, Heard};
 
 /// What is to be heard of one server.
 struct Listener {
     node: Arc<Node>,
+    wanted: Arc<ChannelList>,
     /// Dropped, nobody listens there any more.
-    wanted: watch::Sender<Wanted>,
+    _stops_listening: DropGuard,
 }
 
 /// Gives every channel to the server that has it, for ever.
 pub(super) async fn keep_listening(core: &Arc<Core>) {
-    let subscriptions: &Subscriptions = core.waiters.subscriptions();
+    let list = core.waiters.subscriptions().list();
     let mut switches = core.server.switches();
     let mut listeners: Vec<Listener> = Vec::new();
     let mut listening = FuturesUnordered::new();
+    // Channels whose server is not known.
+    let mut unknown: HashSet<String> = HashSet::new();
+    let mut ask_at = Instant::now();
+    let mut look = list.look_at_all();
     loop {
-        switches.mark_unchanged();
-        let mut unknown = false;
-        let mut parts: Vec<(Arc<Node>, Wanted)> = Vec::new();
-        for (name, channel) in subscriptions.wanted() {
-            let Ok(node) = core.server.node(channel.key().key()) else {
-                channel.set(Heard::Deaf);
-                unknown = true;
-                continue;
-            };
-            let is_there = |(other, _): &&mut (Arc<Node>, Wanted)| Arc::ptr_eq(other, &node);
-            match parts.iter_mut().find(is_there) {
-                Some((_, part)) => {
-                    part.insert(name, channel);
-                }
-                None => parts.push((node, Wanted::from([(name, channel)]))),
+        // Nobody hears what a server heard that has no slots any more.
+        listeners.retain(|listener| {
+            let stays = core.server.has(&listener.node);
+            if !stays {
+                let left = listener.wanted.remove_all();
+                left.values()
+                    .for_each(|channel| _ = channel.set(Heard::Deaf));
+                look.extend(list.look_at(left.into_keys()));
             }
-        }
-        // Nobody else hears what a server heard that lost its slot.
-        for listener in &listeners {
-            let here = parts
-                .iter()
-                .find(|(node, _)| Arc::ptr_eq(node, &listener.node));
-            for (name, channel) in listener.wanted.borrow().iter() {
-                if here.is_none_or(|(_, part)| !part.contains_key(name)) {
+            stays
+        });
+        for (name, channel) in look {
+            let key = channel.as_ref().map(|channel| channel.key().key());
+            let node = key.and_then(|key| core.server.node(key).ok());
+            for listener in &listeners {
+                if !node.as_ref().is_some_and(|node| listener.is_of(node)) {
+                    // Nor what a server heard that lost its slot.
+                    if let Some(channel) = listener.wanted.remove(&name) {
+                        channel.set(Heard::Deaf);
+                    }
+                }
+            }
+            unknown.remove(&name);
+            match (channel, node) {
+                (Some(channel), Some(node)) => {
+                    let found = listeners.iter().position(|listener| listener.is_of(&node));
+                    let at = found.unwrap_or_else(|| {
+                        let (listener, stopped) = Listener::new(&node);
+                        listening.push(listen(core, node, listener.wanted.clone(), stopped));
+                        listeners.push(listener);
+                        listeners.len() - 1
+                    });
+                    listeners[at].wanted.insert(name, channel);
+                }
+                (Some(channel), None) => {
                     channel.set(Heard::Deaf);
+                    unknown.insert(name);
                 }
+                (None, _) => {}
             }
         }
-        listeners.retain(|listener| core.server.has(&listener.node));
-        for listener in &listeners {
-            let here = parts
+        let known = || {
+            let names = listeners
                 .iter()
-                .position(|(node, _)| Arc::ptr_eq(node, &listener.node));
-            let part = here.map(|here| parts.swap_remove(here).1);
-            listener.wanted.send_replace(part.unwrap_or_default());
-        }
-        for (node, part) in parts {
-            let (wanted, wishes) = watch::channel(part);
-            listening.push(listen(core, node.clone(), wishes));
-            listeners.push(Listener { node, wanted });
-        }
+                .flat_map(|listener| listener.wanted.names());
+            names.chain(unknown.iter().cloned()).collect()
+        };
         tokio::select! {
-            () = subscriptions.changed() => {}
-            _ = switches.changed() => {}
-            Some(()) = listening.next() => {}
-            () = tokio::time::sleep(LONGEST_PAUSE), if unknown => {}
+            () = list.changed() => look = list.look(known),
+            _ = switches.changed() => {
+                // Any channel's server may be another one.
+                list.note_all();
+                look = list.look(known);
+            }
+            Some(()) = listening.next() => look = Vec::new(),
+            () = tokio::time::sleep_until(ask_at), if !unknown.is_empty() => {
+                ask_at = Instant::now() + LONGEST_PAUSE;
+                look = list.look_at(unknown.drain());
+            }
         }
     }
 }
 
+impl Listener {
+    /// And what is cancelled with it.
+    fn new(node: &Arc<Node>) -> (Self, CancellationToken) {
+        let stopped = CancellationToken::new();
+        let listener = Self {
+            node: node.clone(),
+            wanted: Arc::default(),
+            _stops_listening: stopped.clone().drop_guard(),
+        };
+        (listener, stopped)
+    }
+
+    fn is_of(&self, node: &Arc<Node>) -> bool {
+        Arc::ptr_eq(&self.node, node)
+    }
+}
+
 /// Keeps a connection to one server while there is something to hear, and the server has slots.
-async fn listen(core: &Arc<Core>, node: Arc<Node>, mut wishes: watch::Receiver<Wanted>) {
+async fn listen(
+    core: &Arc<Core>,
+    node: Arc<Node>,
+    wanted: Arc<ChannelList>,
+    stopped: CancellationToken,
+) {
     let limit = core.server.command_timeout();
     let mut pause = SHORTEST_PAUSE;
-    while wishes.has_changed().is_ok() {
-        if wishes.borrow_and_update().is_empty() {
-            if wishes.changed().await.is_err() {
-                return;
+    while !stopped.is_cancelled() {
+        if wanted.is_empty() {
+            tokio::select! {
+                () = wanted.changed() => {}
+                () = stopped.cancelled() => {}
             }
             continue;
         }
@@ -101,7 +144,8 @@ async fn listen(core: &Arc<Core>, node: Arc<Node>, mut wishes: watch::Receiver<W
                     subscriber: &subscriber,
                 };
                 tokio::select! {
-                    () = keep_subscribed(core, wishes.clone(), line) => {}
+                    () = keep_subscribed(&core.waiters, &wanted, line) => {}
+                    () = stopped.cancelled() => {}
                     () = subscriber.gone() => {}
                     () = node.until_left() => {}
                 }
@@ -118,23 +162,8 @@ async fn listen(core: &Arc<Core>, node: Arc<Node>, mut wishes: watch::Receiver<W
                 );
             }
         }
-        for channel in wishes.borrow().values() {
-            channel.set(Heard::Deaf);
-        }
+        wanted.set_all(Heard::Deaf);
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
-    }
-}
-
-impl Wishes for watch::Receiver<Wanted> {
-    fn wanted(&mut self) -> Wanted {
-        self.borrow_and_update().clone()
-    }
-
-    async fn changed(&mut self) {
-        if Self::changed(self).await.is_err() {
-            // Whoever waits for this is about to end.
-            std::future::pending().await
-        }
     }
 }

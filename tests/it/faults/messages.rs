@@ -133,6 +133,49 @@ async fn a_message_that_is_missed_between_two_connections_is_made_good() {
     stand.assert_recovered().await;
 }
 
+/// Only what changed is looked at, and a new connection knows nothing.
+#[tokio::test]
+async fn a_new_connection_hears_all_channels_and_then_follows_each_change() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    // No timer wakes them.
+    let mine = Client::builder().url(server.url()).poll_cap(SOON * 4);
+    let mine = mine.build().await.unwrap();
+    let others = Client::connect(server.url()).await.unwrap();
+    let mut held = Vec::new();
+    let mut waiting = Vec::new();
+    for number in 0..MANY {
+        held.push(take(&others.lock(format!("many-{number}"))).await);
+        waiting.push(wait_for(&mine.lock(format!("many-{number}"))));
+    }
+    let heard = async |number: usize| {
+        eventually(SOON, "all channels are heard", async || {
+            redis.channels().await.len() == number
+        })
+        .await;
+    };
+    heard(MANY).await;
+    let kill = ["CLIENT", "KILL", "TYPE", "pubsub"];
+    let killed: u64 = redis.ask(&kill).await;
+    assert_eq!(killed, 1);
+    heard(MANY).await;
+    for left in (0..MANY).rev() {
+        let (guard, waiter) = (held.pop().unwrap(), waiting.pop().unwrap());
+        if left % 2 == 0 {
+            waiter.abort();
+        } else {
+            guard.unlock().await.unwrap();
+            let woken = tokio::time::timeout(SOON, waiter).await;
+            drop(woken.unwrap().unwrap());
+        }
+        if left % 10 == 0 {
+            heard(left).await;
+        }
+    }
+    mine.shutdown().await;
+    others.shutdown().await;
+}
+
 /// Design: invariant 8. The connection looks alive and brings nothing.
 #[tokio::test]
 async fn messages_lost_on_a_half_open_connection_make_waits_slower_only() {
@@ -212,4 +255,5 @@ async fn take_within(lock: &Lock) -> Guard {
         .expect("the lock came free")
 }
 
+const MANY: usize = 100;
 const CAP: Duration = Duration::from_millis(150);

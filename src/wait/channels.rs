@@ -1,0 +1,228 @@
+//! A list of channels that remembers which of its names changed since its consumer looked.
+//!
+//! The watchdog's thread renews leases too. A change of one channel must cost it the work for one
+//! channel, however many there are.
+
+use std::collections::{HashMap, HashSet};
+use std::mem;
+use std::sync::Arc;
+#[cfg(test)]
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::{Channel, Heard};
+
+/// Channels by their names, for one consumer.
+#[derive(Default)]
+pub(crate) struct ChannelList {
+    listed: Mutex<Listed>,
+    changed: Notify,
+    /// So many names the consumer was given to look at.
+    #[cfg(test)]
+    looked_at: AtomicUsize,
+}
+
+/// Names, and the channel that is listed under each now; `None` where none is.
+pub(crate) type Look = Vec<(String, Option<Arc<Channel>>)>;
+
+#[derive(Default)]
+struct Listed {
+    channels: HashMap<String, Arc<Channel>>,
+    changes: Changes,
+}
+
+/// What changed since the last look.
+enum Changes {
+    Names(HashSet<String>),
+    /// Any name may have.
+    All,
+}
+
+impl ChannelList {
+    pub(crate) fn insert(&self, name: String, channel: Arc<Channel>) {
+        let mut listed = self.listed.lock();
+        if listed.has(&name, &channel) {
+            return;
+        }
+        listed.channels.insert(name.clone(), channel);
+        listed.note(name);
+        drop(listed);
+        self.changed.notify_one();
+    }
+
+    pub(crate) fn remove(&self, name: &str) -> Option<Arc<Channel>> {
+        let mut listed = self.listed.lock();
+        let (name, channel) = listed.channels.remove_entry(name)?;
+        listed.note(name);
+        drop(listed);
+        self.changed.notify_one();
+        Some(channel)
+    }
+
+    /// Removes the name if this channel is listed under it.
+    pub(crate) fn remove_this(&self, name: &str, channel: &Arc<Channel>) {
+        let mut listed = self.listed.lock();
+        if !listed.has(name, channel) {
+            return;
+        }
+        if let Some((name, _)) = listed.channels.remove_entry(name) {
+            listed.note(name);
+        }
+        drop(listed);
+        self.changed.notify_one();
+    }
+
+    /// Removes every name and returns what was listed.
+    pub(crate) fn remove_all(&self) -> HashMap<String, Arc<Channel>> {
+        let mut listed = self.listed.lock();
+        listed.changes = Changes::All;
+        let removed = mem::take(&mut listed.channels);
+        drop(listed);
+        self.changed.notify_one();
+        removed
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<Channel>> {
+        self.listed.lock().channels.get(name).cloned()
+    }
+
+    /// This channel is listed under the name.
+    pub(crate) fn has(&self, name: &str, channel: &Arc<Channel>) -> bool {
+        self.listed.lock().has(name, channel)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.listed.lock().channels.is_empty()
+    }
+
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.listed.lock().channels.keys().cloned().collect()
+    }
+
+    /// What changed since the last look. Where any name may have: all that are listed, and those of
+    /// the consumer's `known` names that are not.
+    pub(crate) fn look(&self, known: impl FnOnce() -> Vec<String>) -> Look {
+        let mut listed = self.listed.lock();
+        let look = match mem::take(&mut listed.changes) {
+            Changes::Names(names) => listed.at(names),
+            Changes::All => {
+                let mut look = listed.at(known());
+                look.retain(|(_, channel)| channel.is_none());
+                let all = listed.channels.iter();
+                look.extend(all.map(|(name, channel)| (name.clone(), Some(channel.clone()))));
+                look
+            }
+        };
+        drop(listed);
+        self.count(&look);
+        look
+    }
+
+    /// Every name, as for a consumer that knows none.
+    pub(crate) fn look_at_all(&self) -> Look {
+        self.note_all();
+        self.look(Vec::new)
+    }
+
+    /// These names, changed or not.
+    pub(crate) fn look_at(&self, names: impl IntoIterator<Item = String>) -> Look {
+        let look = self.listed.lock().at(names);
+        self.count(&look);
+        look
+    }
+
+    /// Makes the next look one at every name.
+    pub(crate) fn note_all(&self) {
+        self.listed.lock().changes = Changes::All;
+    }
+
+    /// Ends when the list may have changed since the last look.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// Notes what became of every wish at once.
+    pub(crate) fn set_all(&self, heard: Heard) {
+        for channel in self.listed.lock().channels.values() {
+            channel.set(heard);
+        }
+    }
+
+    #[cfg_attr(not(test), expect(clippy::unused_self, reason = "tests count"))]
+    fn count(&self, look: &Look) {
+        #[cfg(test)]
+        self.looked_at.fetch_add(look.len(), Ordering::Relaxed);
+        let _ = look;
+    }
+
+    #[cfg(test)]
+    pub(crate) fn looked_at(&self) -> usize {
+        self.looked_at.load(Ordering::Relaxed)
+    }
+}
+
+impl Listed {
+    fn has(&self, name: &str, channel: &Arc<Channel>) -> bool {
+        let found = self.channels.get(name);
+        found.is_some_and(|found| Arc::ptr_eq(found, channel))
+    }
+
+    fn at(&self, names: impl IntoIterator<Item = String>) -> Look {
+        let found = |name: String| {
+            let channel = self.channels.get(&name).cloned();
+            (name, channel)
+        };
+        names.into_iter().map(found).collect()
+    }
+
+    /// Without a connection nobody looks. A look at everything is not dearer than one at as many
+    /// changes as there are channels, so no more are remembered.
+    fn note(&mut self, name: String) {
+        if let Changes::Names(names) = &mut self.changes {
+            names.insert(name);
+            if names.len() > self.channels.len().max(FEW) {
+                self.changes = Changes::All;
+            }
+        }
+    }
+}
+
+impl Default for Changes {
+    fn default() -> Self {
+        Self::Names(HashSet::new())
+    }
+}
+
+const FEW: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::LockKey;
+
+    fn channel() -> Arc<Channel> {
+        Arc::new(Channel::new(&Arc::new(LockKey::new("l", None).unwrap())))
+    }
+
+    #[test]
+    fn changes_that_nobody_looks_at_are_bounded_and_then_everything_is_looked_at() {
+        let list = ChannelList::default();
+        list.insert("kept".to_owned(), channel());
+        list.look(Vec::new);
+        for number in 0..FEW * 10 {
+            list.insert(number.to_string(), channel());
+            list.remove(&number.to_string());
+            if let Changes::Names(names) = &list.listed.lock().changes {
+                assert!(names.len() <= FEW);
+            }
+        }
+        let known = || vec!["kept".to_owned(), "gone".to_owned()];
+        let mut look = list.look(known);
+        look.sort_by(|a, b| a.0.cmp(&b.0));
+        assert!(look.len() == 2 && look[0].0 == "gone" && look[1].0 == "kept");
+        assert!(look[0].1.is_none() && look[1].1.is_some());
+        assert!(list.look(known).is_empty());
+    }
+}
