@@ -143,9 +143,11 @@ async fn a_wait_shorter_than_it_takes_to_connect_connects_all_the_same() {
     let mut failed = 0;
     loop {
         // Longer than a round trip, and shorter than the two of which connecting consists.
+        // Another lock each time: what an earlier call left without an answer is being released.
+        let lock = client.lock(format!("l{failed}"));
         match lock.try_lock().wait(ms(100)).await {
             Ok(Some(guard)) => break guard.unlock().await.map(drop).unwrap(),
-            Ok(None) => {}
+            Ok(None) => failed += 1,
             Err(error) if failed < 100 => {
                 assert!(error.is_retriable(), "{error}");
                 failed += 1;
