@@ -11,6 +11,7 @@ use super::failure::Failure;
 use crate::clock::Moment;
 
 /// What one of them said of who belongs to them.
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct Witness {
     /// Its own id, and those of all others that it knows.
     pub(super) ids: Vec<String>,
@@ -42,8 +43,9 @@ pub(super) struct Believed {
 
 impl Kin {
     /// Chooses among those that answered. At first most of them are believed; after that those that know
-    /// more than half of who was known before. `seeds` is how many the user named of those that are
-    /// asked: where these have been others for long, and nobody of ours answered, all was set up anew.
+    /// more than half of who was known before, or else those that remain of who was known. `seeds` is
+    /// how many the user named of those that are asked: where these have been others for long, and
+    /// nobody of ours answered, all was set up anew.
     pub(super) fn choose(
         &mut self,
         witnesses: &[Witness],
@@ -54,10 +56,15 @@ impl Kin {
             largest(witnesses)?
         } else {
             let is_kin: Vec<bool> = witnesses.iter().map(|it| self.knows(it)).collect();
+            let since = self.strange.unwrap_or(asked);
+            let is_long = asked.since(since) > DOUBT;
             if is_kin.contains(&true) {
                 is_kin
+            } else if let Some(is_kin) = self.remaining(witnesses, is_long) {
+                is_kin
             } else {
-                self.set_up_anew(witnesses, seeds, asked)?
+                self.strange = Some(since);
+                set_up_anew(witnesses, seeds, is_long)?
             }
         };
         self.strange = None;
@@ -75,34 +82,51 @@ impl Kin {
         shared * 2 > self.known.len()
     }
 
-    /// Whether others than before are to be believed, since they answer at most of the seeds' addresses
-    /// and have been alone for long enough.
-    fn set_up_anew(
-        &mut self,
-        witnesses: &[Witness],
-        seeds: usize,
-        asked: Moment,
-    ) -> Result<Vec<bool>, Failure> {
-        let since = *self.strange.get_or_insert(asked);
-        if asked.since(since) > DOUBT {
-            let is_kin = largest(witnesses)?;
-            let at_seeds = witnesses.iter().zip(&is_kin);
-            let at_seeds = at_seeds.filter(|(it, is_kin)| it.is_seed && **is_kin);
-            if at_seeds.count() * 2 > seeds {
-                return Ok(is_kin);
-            }
-        }
-        let cause = "those that answer know none of those that were there before";
-        Err(Failure::Unsent(cause.into()))
+    /// Those that remain where half of who was known, or more, were removed between two looks: most of
+    /// those that they know were known, and they know no less than half of who was. With less than
+    /// that, `is_long` has to be true: none of the majority has answered for long. Where a cluster was
+    /// divided into two, and both answer, none of the two remains more than the other.
+    fn remaining(&self, witnesses: &[Witness], is_long: bool) -> Option<Vec<bool>> {
+        let shared =
+            |ids: &HashSet<&String>| ids.iter().filter(|id| self.known.contains(**id)).count();
+        let remains = |witness: &Witness| {
+            let ids: HashSet<&String> = witness.ids.iter().collect();
+            witness.claims && shared(&ids) * 2 > ids.len()
+        };
+        let groups = groups(witnesses, remains);
+        let [(_, members)] = &groups[..] else {
+            return None;
+        };
+        let ids = members.iter().flat_map(|member| &witnesses[*member].ids);
+        let is_half = shared(&ids.collect()) * 2 >= self.known.len();
+        let is_in = (0..witnesses.len()).map(|number| members.contains(&number));
+        (is_half || is_long).then(|| is_in.collect())
     }
 }
 
-/// The largest group of those that know each other, of those that claim anything.
-fn largest(witnesses: &[Witness]) -> Result<Vec<bool>, Failure> {
-    let has_claims = witnesses.iter().any(|it| it.claims);
+/// Whether others than before are to be believed, since they answer at most of the seeds' addresses
+/// and have been alone for long enough.
+fn set_up_anew(witnesses: &[Witness], seeds: usize, is_long: bool) -> Result<Vec<bool>, Failure> {
+    if is_long {
+        let is_kin = largest(witnesses)?;
+        let at_seeds = witnesses.iter().zip(&is_kin);
+        let at_seeds = at_seeds.filter(|(it, is_kin)| it.is_seed && **is_kin);
+        if at_seeds.count() * 2 > seeds {
+            return Ok(is_kin);
+        }
+    }
+    let cause = "those that answer know none of those that were there before";
+    Err(Failure::Unsent(cause.into()))
+}
+
+/// Those that know each other, by what they know and their numbers, of those that `counts` names.
+fn groups(
+    witnesses: &[Witness],
+    counts: impl Fn(&Witness) -> bool,
+) -> Vec<(HashSet<&str>, Vec<usize>)> {
     let mut groups: Vec<(HashSet<&str>, Vec<usize>)> = Vec::new();
     for (number, witness) in witnesses.iter().enumerate() {
-        if has_claims && !witness.claims {
+        if !counts(witness) {
             continue;
         }
         let ids = witness.ids.iter().chain(&witness.also);
@@ -120,6 +144,13 @@ fn largest(witnesses: &[Witness]) -> Result<Vec<bool>, Failure> {
         groups = others;
         groups.push(group);
     }
+    groups
+}
+
+/// The largest group of those that know each other, of those that claim anything.
+fn largest(witnesses: &[Witness]) -> Result<Vec<bool>, Failure> {
+    let has_claims = witnesses.iter().any(|it| it.claims);
+    let groups = groups(witnesses, |it| it.claims || !has_claims);
     let most = groups.iter().map(|(_, members)| members.len()).max();
     let mut largest = groups.iter().filter(|(_, it)| Some(it.len()) == most);
     match (largest.next(), largest.next()) {
@@ -213,6 +244,63 @@ mod tests {
         }
         assert!(choose(&mut kin, &["xyz", "abc"], 25).is_some());
         assert_eq!(choose(&mut kin, &["abc", "ab"], 26), None);
+    }
+
+    #[test]
+    fn those_that_remain_of_a_cluster_are_believed_however_many_were_removed_at_once() {
+        let mut kin = Kin::default();
+        choose(&mut kin, &["abc"], 0);
+        choose(&mut kin, &["abcdef"], 1);
+        // All that the user named are gone.
+        assert_eq!(choose(&mut kin, &["def", "def"], 2), Some(vec![true; 2]));
+        assert_eq!(
+            choose(&mut kin, &["def", "abc"], 3),
+            Some(vec![true, false])
+        );
+        // Two of three are gone: that is believed when none of the others has answered for long.
+        for second in 4..=14 {
+            assert_eq!(choose(&mut kin, &["d"], second), None, "{second}");
+        }
+        assert_eq!(choose(&mut kin, &["d", "xyz"], 15), Some(vec![true, false]));
+    }
+
+    #[test]
+    fn those_that_went_over_to_others_do_not_remain() {
+        let mut kin = Kin::default();
+        choose(&mut kin, &["abcdef"], 0);
+        // As many others as ours.
+        for second in 1..=20 {
+            assert_eq!(choose(&mut kin, &["abcxyz"], second), None);
+        }
+        // The cluster was divided.
+        for second in 21..=40 {
+            assert_eq!(choose(&mut kin, &["abc", "def"], second), None);
+        }
+        assert_eq!(
+            choose(&mut kin, &["a", "bcdef"], 41),
+            Some(vec![false, true])
+        );
+        // One that was removed claims nothing.
+        let mut alone = witness("b");
+        alone.claims = false;
+        let later = Moment(0) + Duration::from_secs(100);
+        for asked in [Moment(0), later] {
+            assert!(kin.choose(&[alone.clone()], 9, asked).is_err());
+        }
+    }
+
+    #[test]
+    fn sentinels_that_forgot_each_other_remain_by_the_master_that_they_name() {
+        let named = |ids, master: &str| Witness {
+            also: Some(master.to_owned()),
+            ..witness(ids)
+        };
+        let mut kin = Kin::default();
+        choose(&mut kin, &["abc"], 0);
+        let alone = kin.choose(&[named("a", "other")], 3, Moment(0));
+        assert!(alone.is_err());
+        let all = ["a", "b", "c"].map(|id| named(id, "m"));
+        assert_eq!(kin.choose(&all, 3, Moment(0)).unwrap().is_kin, [true; 3]);
     }
 
     #[test]
