@@ -239,7 +239,7 @@ impl Identity {
         }
         let who = parts.map(Option::unwrap_or_default).join(":");
         let mut known = self.known.lock();
-        match &*known {
+        let is_another = match &*known {
             Some(known) if *known == who => return,
             Some(_) => {
                 let now = self.clock.now();
@@ -247,15 +247,20 @@ impl Identity {
                 let since = time.map_or(FOR_EVER, |time: u64| time / 1000 + 1);
                 self.reborn_since.store(since, Ordering::Release);
                 self.reborn.store(now.0, Ordering::Release);
-                tracing::warn!(
-                    server = self.address,
-                    "the server is another than before: it may have lost its data"
-                );
+                true
             }
-            None => {}
-        }
+            None => false,
+        };
         *known = Some(who);
         self.met.fetch_add(1, Ordering::AcqRel);
+        // The user's subscriber may block, and the client's own thread needs the lock to reconnect.
+        drop(known);
+        if is_another {
+            tracing::warn!(
+                server = self.address,
+                "the server is another than before: it may have lost its data"
+            );
+        }
     }
 
     /// A server answered whose set-up nobody has looked at: how many answered so far.
@@ -298,6 +303,8 @@ const FOR_EVER: u64 = 1 << 52;
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+
     use super::*;
 
     #[test]
@@ -321,6 +328,65 @@ mod tests {
         assert!(counted.lost(at(9)) && counted.lost(at(60)));
         counted.count(2, at(69));
         assert!(!counted.lost(at(70)) && counted.lost(at(80)));
+    }
+
+    /// A subscriber that says that it was called, and then blocks until its sender is gone.
+    struct Blocks {
+        called: mpsc::Sender<()>,
+        until: Mutex<mpsc::Receiver<()>>,
+    }
+
+    impl tracing::Subscriber for Blocks {
+        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+            true
+        }
+
+        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+            tracing::span::Id::from_u64(1)
+        }
+
+        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+        fn event(&self, _: &tracing::Event<'_>) {
+            let _ = self.called.send(());
+            let _sender_gone = self.until.lock().recv();
+        }
+
+        fn enter(&self, _: &tracing::span::Id) {}
+
+        fn exit(&self, _: &tracing::span::Id) {}
+    }
+
+    #[test]
+    fn a_subscriber_that_blocks_on_one_thread_keeps_no_other_from_the_identity() {
+        let identity = Identity::new(Clock::default(), "server".to_owned(), false);
+        let hear = |id: &str| {
+            let info = Value::SimpleString(format!("run_id:{id}"));
+            identity.hear(Ok(info.clone()), Ok(info)).unwrap();
+        };
+        hear("a");
+        let (called, calls) = mpsc::channel();
+        let (unblock, until) = mpsc::channel();
+        let (done, others) = mpsc::channel();
+        let soon = Duration::from_secs(10);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let until = Mutex::new(until);
+                let subscriber = Blocks { called, until };
+                tracing::subscriber::with_default(subscriber, || hear("b"));
+            });
+            calls.recv().expect("it logs that the server is another");
+            scope.spawn(|| {
+                hear("b");
+                done.send(()).unwrap();
+            });
+            let other = others.recv_timeout(soon);
+            drop(unblock);
+            other.expect("the other thread sees the identity");
+        });
+        assert!(identity.reborn().is_some());
     }
 
     #[test]
