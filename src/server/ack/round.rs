@@ -69,9 +69,12 @@ pub(super) type Outcome = Result<Count, Failure>;
 #[derive(Default)]
 pub(super) struct Rounds {
     last: Mutex<Option<Round>>,
-    /// Since when the latest round waits for its answer.
-    asked: Arc<Mutex<Option<Moment>>>,
+    /// Since when the latest round waits for its answer. Another one after each
+    /// [`Rounds::clear`], because rounds of before that may still write theirs.
+    asked: Mutex<Asked>,
 }
+
+type Asked = Arc<Mutex<Option<Moment>>>;
 
 /// A round, as those who wait for it share it.
 #[derive(Clone)]
@@ -107,7 +110,7 @@ impl Rounds {
         let touches = Arc::new(Mutex::new(Some(vec![Arc::downgrade(touch)])));
         let outcome = {
             let (connection, touches) = (connection.clone(), touches.clone());
-            let (asked, clock) = (self.asked.clone(), clock.clone());
+            let (asked, clock) = (self.asked.lock().clone(), clock.clone());
             async move {
                 if let Some(before) = before {
                     // Driven by us, if nobody is left who waits for it.
@@ -131,14 +134,16 @@ impl Rounds {
 
     /// Whether the round that is under way has had no answer for longer than this.
     pub(super) fn is_silent(&self, now: Moment, limit: Duration) -> bool {
-        self.asked
-            .lock()
-            .is_some_and(|since| now.since(since) > limit)
+        let asked = self.asked.lock().clone();
+        let since = *asked.lock();
+        since.is_some_and(|since| now.since(since) > limit)
     }
 
-    /// Lets go of the connection.
+    /// Lets go of the connection. Nothing is asked any more: the next caller that is impatient does
+    /// not end the attempt to connect that comes after this.
     pub(super) fn clear(&self) {
         *self.last.lock() = None;
+        *self.asked.lock() = Asked::default();
     }
 }
 
@@ -255,3 +260,22 @@ fn read(answer: &Value, followers: Option<Followers>, required: u32, wish: Wish)
 }
 
 const MARGIN: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn once_the_connection_is_let_go_of_no_round_is_silent() {
+        let rounds = Rounds::default();
+        let before = rounds.asked.lock().clone();
+        let later = Moment(0) + Duration::from_secs(10);
+        *before.lock() = Some(Moment(0));
+        assert!(rounds.is_silent(later, Duration::from_secs(1)));
+        rounds.clear();
+        assert!(!rounds.is_silent(later, Duration::from_secs(1)));
+        // A round of before goes on.
+        *before.lock() = Some(Moment(0));
+        assert!(!rounds.is_silent(later, Duration::from_secs(1)));
+    }
+}
