@@ -155,6 +155,10 @@ impl ClientBuilder {
     ///
     /// A pool cannot be asked for connections that hear messages. Give the URL too; with a pool
     /// alone, waits poll ([`Wake::Poll`]) and the watchdog takes a second connection from the pool.
+    ///
+    /// A pool's connections queue 50 commands each. Once more calls than that are begun on one
+    /// runtime and not polled again, the other calls of that runtime time out. Connections that the
+    /// client opens itself have no such limit.
     pub fn pool(mut self, pool: deadpool_redis::Pool) -> Self {
         self.pool = Some(pool);
         self

@@ -312,9 +312,8 @@ impl Caller<'_> {
     /// True if it was told to look before: the lock may have been handed to it.
     async fn listen(&self, place: &Place, until: Moment) -> Result<bool> {
         let core = self.core();
-        let limit = core.server.command_timeout();
         tokio::select! {
-            () = place.subscribed(&core.server, limit) => Ok(false),
+            () = place.subscribed(&core.server) => Ok(false),
             told = place.wait(until) => {
                 told?;
                 Ok(core.clock.now() < until)

@@ -73,9 +73,8 @@ impl Call<'_> {
             return Ok(Step::Wait(pause));
         }
         let until = core.clock.now() + self.left().map_or(pause, |left| left.min(pause));
-        let limit = core.server.command_timeout();
         let told = tokio::select! {
-            () = seat.place.subscribed(&core.server, limit) => false,
+            () = seat.place.subscribed(&core.server) => false,
             told = seat.place.wait(until) => {
                 told.map_err(|error| self.about(seat, error))?;
                 core.clock.now() < until

@@ -248,7 +248,7 @@ impl<'a> Waiting<'a> {
             .iter()
             .map(|(member, ear)| (caller.lock.parts()[*member].core(), ear))
             .filter(|(core, _)| matches!(core.settings.wake, Wake::PubSub))
-            .map(|(core, ear)| ear.subscribed(&core.server, core.server.command_timeout()))
+            .map(|(core, ear)| ear.subscribed(&core.server))
             .collect();
         // An instance that does not answer is not waited for.
         let limit = caller.deadline.map_or(LISTENING_SOON, |deadline| {

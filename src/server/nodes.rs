@@ -276,10 +276,19 @@ impl Server {
     }
 
     /// A connection for messages of a deployment of one server, where an address is known.
-    pub(crate) async fn open_pubsub(&self, limit: Duration) -> Result<PubSub, Failure> {
-        match &self.nodes {
-            Nodes::One { node, .. } => node.source().open_pubsub(limit).await,
-            Nodes::Cluster(_) => Err(Failure::Unsent("each server has its own messages".into())),
+    pub(crate) fn open_pubsub(
+        &self,
+        limit: Duration,
+    ) -> impl Future<Output = Result<PubSub, Failure>> + Send + use<> {
+        let source = match &self.nodes {
+            Nodes::One { node, .. } => Some(node.source().clone()),
+            Nodes::Cluster(_) => None,
+        };
+        async move {
+            match source {
+                Some(source) => source.open_pubsub(limit).await,
+                None => Err(Failure::Unsent("each server has its own messages".into())),
+            }
         }
     }
 

@@ -14,11 +14,17 @@ pub(super) async fn open(
 ) -> Result<MultiplexedConnection, Failure> {
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(limit))
-        .set_response_timeout(None);
+        .set_response_timeout(None)
+        .set_pipeline_buffer_size(QUEUED);
     let opened = client.get_multiplexed_async_connection_with_config(&config);
     let refused = |error| Failure::of_connect(&error, password(client.get_connection_info()));
     opened.await.map_err(refused)
 }
+
+/// A connection queues so many commands before it makes callers wait for a place. It never comes to
+/// that: a free place goes to the caller that has waited longest, and one whose future is not polled
+/// would keep it from all others (design: invariant 14). Memory is taken as commands come.
+const QUEUED: usize = 1 << 20;
 
 /// The password that the server is to be told.
 pub(super) fn password(info: &ConnectionInfo) -> Option<&str> {

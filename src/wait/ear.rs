@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use super::Waiters;
 use super::ticket::{Ticket, Wish};
@@ -46,12 +45,7 @@ impl Waiters {
     }
 
     /// See [`Place::subscribed`](super::Place::subscribed).
-    pub(super) async fn subscribed(
-        self: &Arc<Self>,
-        key: &Arc<LockKey>,
-        server: &Server,
-        limit: Duration,
-    ) {
+    pub(super) async fn subscribed(self: &Arc<Self>, key: &Arc<LockKey>, server: &Server) {
         // Before the wish can be seen: who sees it and finds nobody at it opens a connection.
         let opening = if server.is_cluster() {
             // The client's own thread has a connection to each of its servers.
@@ -67,7 +61,7 @@ impl Waiters {
             queue.subscription(|| self.subscriptions.subscribe(key))
         };
         if let Some(opening) = opening {
-            opening.open(server, limit).await;
+            opening.begin(server);
         }
         subscription.settled().await;
     }
@@ -84,9 +78,9 @@ impl Ear {
     ///
     /// # Cancel safety
     ///
-    /// The subscription stays; a connection that was being opened is opened elsewhere.
-    pub(crate) async fn subscribed(&self, server: &Server, limit: Duration) {
-        self.waiters.subscribed(&self.key, server, limit).await;
+    /// The subscription stays, and a connection that is being opened is opened all the same.
+    pub(crate) async fn subscribed(&self, server: &Server) {
+        self.waiters.subscribed(&self.key, server).await;
     }
 }
 

@@ -2,9 +2,9 @@
 //!
 //! A message has to wake a waiter. Read on the waiter's own runtime, it does so without a hop from
 //! one thread to another, which is a fifth of the way from an unlock to the next acquire. So a
-//! waiter opens the connection where it runs, and the watchdog's thread takes it over: it keeps the
-//! list of channels, and opens a connection itself where no waiter does. A runtime of one thread is
-//! left alone: it may be driven now and then only, and would keep messages from everybody else.
+//! waiter has the connection opened where it runs, by a task, so that no other waiter depends on its
+//! future (design: invariant 14). The watchdog's thread takes it over: it keeps the list of channels,
+//! and opens a connection itself where no waiter does. A runtime of one thread is left alone: it may be driven now and then only, and would keep messages from everybody else.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,8 +31,8 @@ enum Stage {
     /// There is none.
     #[default]
     Nothing,
-    /// A waiter opens it.
-    Opening,
+    /// A waiter's task opens it, and stops when this is dropped.
+    Opening { _stops: DropGuard },
     /// A waiter opened it; the watchdog's thread is to take it.
     Open(Line),
     /// The watchdog's thread has it, or opens it.
@@ -50,6 +50,8 @@ pub(crate) struct Line {
 /// A waiter's right to open the connection. Dropped unused, somebody else has to.
 pub(super) struct Opening {
     waiters: Arc<Waiters>,
+    /// Cancelled once the stage is another.
+    stop: CancellationToken,
 }
 
 impl Messages {
@@ -67,12 +69,12 @@ impl Messages {
         }
         match std::mem::replace(&mut *self.stage.lock(), Stage::Kept) {
             Stage::Open(line) => Some(line),
-            Stage::Nothing | Stage::Opening | Stage::Kept => None,
+            Stage::Nothing | Stage::Opening { .. } | Stage::Kept => None,
         }
     }
 
     fn is_opening(&self) -> bool {
-        matches!(*self.stage.lock(), Stage::Opening)
+        matches!(*self.stage.lock(), Stage::Opening { .. })
     }
 
     /// The connection is gone: the next waiter may open one.
@@ -97,19 +99,33 @@ impl Messages {
         if !matches!(*stage, Stage::Nothing) {
             return None;
         }
-        *stage = Stage::Opening;
+        let stop = CancellationToken::new();
+        *stage = Stage::Opening {
+            _stops: stop.clone().drop_guard(),
+        };
         Some(Opening {
             waiters: waiters.clone(),
+            stop,
         })
     }
 }
 
 impl Opening {
-    /// Opens the connection and reads it, on the runtime that this is called on.
-    pub(super) async fn open(self, server: &Server, limit: Duration) {
-        if let Some(connection) = open(server, limit).await {
-            self.hand_over(connection);
-        }
+    /// Has the connection opened and read, on the runtime that this is called on, whatever becomes of
+    /// the caller.
+    pub(super) fn begin(self, server: &Server) {
+        let open = open(server, server.command_timeout());
+        let stop = self.stop.clone();
+        let opening = async move {
+            if let Some(connection) = open.await {
+                self.hand_over(connection);
+            }
+        };
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the stage and a time limit stop it"
+        )]
+        tokio::spawn(async move { stop.run_until_cancelled(opening).await });
     }
 
     fn hand_over(&self, connection: PubSub) {
@@ -130,7 +146,7 @@ impl Opening {
             stop.run_until_cancelled(waiters.hand_on(stream)).await;
         });
         let mut stage = self.waiters.messages.stage.lock();
-        if matches!(*stage, Stage::Opening) {
+        if !self.stop.is_cancelled() {
             *stage = Stage::Open(line);
         }
     }
@@ -140,7 +156,7 @@ impl Drop for Opening {
     fn drop(&mut self) {
         let messages = &self.waiters.messages;
         let mut stage = messages.stage.lock();
-        if matches!(*stage, Stage::Opening) {
+        if !self.stop.is_cancelled() {
             *stage = Stage::Nothing;
         }
         drop(stage);
@@ -149,14 +165,19 @@ impl Drop for Opening {
 }
 
 /// Opens a connection for messages; `None` if there is none within `limit`.
-pub(crate) async fn open(server: &Server, limit: Duration) -> Option<PubSub> {
-    // Boxed: it is large, and part of every acquire otherwise.
-    match tokio::time::timeout(limit, Box::pin(server.open_pubsub(limit))).await {
-        Ok(Ok(connection)) => return Some(connection),
-        Ok(Err(failure)) => tracing::debug!(?failure, "no connection for messages"),
-        Err(_) => tracing::debug!("no connection for messages in time"),
+pub(crate) fn open(
+    server: &Server,
+    limit: Duration,
+) -> impl Future<Output = Option<PubSub>> + Send + use<> {
+    let opened = server.open_pubsub(limit);
+    async move {
+        match tokio::time::timeout(limit, opened).await {
+            Ok(Ok(connection)) => return Some(connection),
+            Ok(Err(failure)) => tracing::debug!(?failure, "no connection for messages"),
+            Err(_) => tracing::debug!("no connection for messages in time"),
+        }
+        None
     }
-    None
 }
 
 impl Waiters {

@@ -321,9 +321,9 @@ impl Place {
     ///
     /// # Cancel safety
     ///
-    /// The subscription stays; a connection that was being opened is opened elsewhere.
-    pub(crate) async fn subscribed(&self, server: &Server, limit: Duration) {
-        self.waiters.subscribed(&self.key, server, limit).await;
+    /// The subscription stays, and a connection that is being opened is opened all the same.
+    pub(crate) async fn subscribed(&self, server: &Server) {
+        self.waiters.subscribed(&self.key, server).await;
     }
 }
 

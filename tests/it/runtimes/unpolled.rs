@@ -1,6 +1,7 @@
 //! A future that is polled a while and then left.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
 
@@ -156,6 +157,76 @@ async fn a_wait_shorter_than_it_takes_to_connect_connects_all_the_same() {
         }
     }
     client.shutdown().await;
+}
+
+/// What a connection queues has a bound, and redis-rs gives each free place in the queue to the call
+/// that has waited longest, polled or not.
+#[tokio::test]
+async fn a_crowd_of_calls_that_is_polled_once_keeps_no_other_call_from_its_connection() {
+    let server = RedisServer::start().await;
+    let client = Client::connect(server.url()).await.unwrap();
+    let held = client.lock("held").lock().await.unwrap();
+    let locks: Vec<_> = (0..400).map(|it| client.lock(format!("{it}"))).collect();
+    let crowd = locks.iter().map(|lock| lock.try_lock().into_future());
+    let mut crowd: Vec<_> = crowd.map(Box::pin).collect();
+    // All in one poll of this task, so that the connection's task does not run between them.
+    let poll = |context: &mut Context<'_>| {
+        let pending = |call: &mut _| poll_once(call, context).is_pending();
+        Poll::Ready(crowd.iter_mut().map(pending).filter(|it| *it).count())
+    };
+    assert_eq!(std::future::poll_fn(poll).await, 400);
+    let other = client.lock("other").lock().await;
+    let other = other.expect("the other call is answered");
+    other.unlock().await.unwrap();
+    held.unlock().await.expect("the unlock is answered");
+    drop(crowd);
+    client.shutdown().await;
+}
+
+fn poll_once<F: Future>(call: &mut Pin<Box<F>>, context: &mut Context<'_>) -> Poll<F::Output> {
+    call.as_mut().poll(context)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_left_while_it_connects_for_messages_keeps_no_other_waiter_from_them() {
+    let server = RedisServer::start().await;
+    let holder = Client::connect(server.url()).await.unwrap();
+    let held = |name| holder.lock(name).lock().lease(SOON * 20).into_future();
+    let (_first, second) = (held("a").await.unwrap(), held("b").await.unwrap());
+    let proxy = Proxy::start(&server).await;
+    // Nothing but a message wakes a waiter in time.
+    let client = Client::builder().url(proxy.url()).poll_cap(SOON * 20);
+    let client = client.command_timeout(SOON * 4).build().await.unwrap();
+    client
+        .lock("warm")
+        .lock()
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+    let before = proxy.connections();
+    proxy.delay(Direction::ToClient, ms(100));
+    let waits = client.lock("a");
+    let mut left = pin!(waits.lock().into_future());
+    poll_until(left.as_mut(), || proxy.connections() > before).await;
+    let other = client.lock("b");
+    let waiting = tokio::spawn(async move { other.lock().await });
+    let channels = async || -> usize {
+        let channels: Vec<String> = server.redis().await.ask(&["PUBSUB", "CHANNELS"]).await;
+        channels.len()
+    };
+    eventually(SOON, "both locks' channels are heard", async || {
+        channels().await == 2
+    })
+    .await;
+    second.unlock().await.unwrap();
+    let guard = tokio::time::timeout(SOON, waiting).await;
+    let guard = guard.expect("a message wakes it").unwrap().unwrap();
+    guard.unlock().await.unwrap();
+    client.shutdown().await;
+    assert!(left.await.is_err());
+    holder.shutdown().await;
 }
 
 const LEASE: Duration = Duration::from_secs(2);
