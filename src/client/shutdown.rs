@@ -7,8 +7,8 @@ use tokio::sync::oneshot;
 
 use crate::clock::Moment;
 use crate::error::LostReason;
-use crate::hold::{Hold, Phase};
-use crate::session::{Core, Job};
+use crate::hold::{Phase, State};
+use crate::session::{Core, Job, Outcome};
 
 /// What a shutdown came to.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -25,34 +25,41 @@ pub struct ShutdownReport {
 pub(super) async fn release_all(core: &Arc<Core>) -> ShutdownReport {
     core.close();
     let patience = core.clock.now() + core.server.command_timeout() * 2;
-    let lost: Vec<Arc<Hold>> = core
-        .holds
-        .all()
-        .into_iter()
-        .filter(|hold| core.lose_quietly(hold, LostReason::ShutDown))
-        .collect();
     let mut report = ShutdownReport::default();
-    let answers: Vec<oneshot::Receiver<bool>> = lost
-        .into_iter()
-        .map(|hold| {
+    let (mut held, mut under_way) = (Vec::new(), Vec::new());
+    for hold in core.holds.all() {
+        if core.lose_quietly(&hold, LostReason::ShutDown) {
             let (job, answer) = Job::answering(hold);
             core.owe(job);
-            answer
-        })
-        .collect();
-    for answer in answers {
-        let released = tokio::select! {
-            answer = answer => answer.unwrap_or(false),
-            () = core.clock.sleep_until(patience) => false,
-        };
-        if released {
-            report.released += 1;
-        } else {
-            report.unconfirmed += 1;
+            held.push(answer);
+        } else if hold.is_with_caller() {
+            // Its call may be polled no more. What it asked for is undone without it.
+            core.holds.change(&hold, State::end_pending);
+            let (job, answer) = Job::if_listed(hold);
+            core.owe(job);
+            under_way.push(answer);
         }
+    }
+    for answer in held {
+        match outcome(core, answer, patience).await {
+            Outcome::Unanswered => report.unconfirmed += 1,
+            Outcome::Done | Outcome::Nothing => report.released += 1,
+        }
+    }
+    for answer in under_way {
+        // One that was granted was a hold; one without an answer is counted below.
+        let outcome = outcome(core, answer, patience).await;
+        report.released += usize::from(outcome == Outcome::Done);
     }
     report.unconfirmed += still_releasing(core, patience).await + core.unreleased();
     report
+}
+
+async fn outcome(core: &Core, answer: oneshot::Receiver<Outcome>, patience: Moment) -> Outcome {
+    tokio::select! {
+        answer = answer => answer.unwrap_or(Outcome::Unanswered),
+        () = core.clock.sleep_until(patience) => Outcome::Unanswered,
+    }
 }
 
 /// Waits for the releases that were under way already; how many are so at the end of patience.

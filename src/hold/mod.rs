@@ -6,13 +6,13 @@ mod row;
 mod schedule;
 mod state;
 mod table;
+mod turn;
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use std::{mem, ptr};
 
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Moment;
@@ -23,6 +23,7 @@ use crate::owner::Owner;
 pub(crate) use row::{Bounds, Row, Turn};
 pub(crate) use state::{Dropped, Phase, Share, State, Terms};
 pub(crate) use table::{Holds, Outlook, Standing};
+pub(crate) use turn::{Command, PATIENCE};
 
 /// One owner's claim on one lock, from its first acquire to its last unlock.
 ///
@@ -34,8 +35,7 @@ pub(crate) struct Hold {
     number: u64,
     state: Mutex<State>,
     slot: schedule::Slot,
-    /// One permit: who has it may send a command for this hold (design: invariant 3).
-    command: Semaphore,
+    turns: turn::Turns,
     /// Made when somebody first wants to hear of its loss.
     audience: Mutex<Option<Box<Audience>>>,
 }
@@ -64,7 +64,7 @@ impl Hold {
             number,
             state: Mutex::new(State::pending(now)),
             slot: schedule::Slot::default(),
-            command: Semaphore::new(1),
+            turns: turn::Turns::default(),
             audience: Mutex::new(None),
         }
     }
@@ -84,22 +84,6 @@ impl Hold {
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
-    }
-
-    /// The right to send a command for this hold; first come, first served. May take as long as a
-    /// lease where the command under way is settled in an outage.
-    pub(crate) async fn command(self: &Arc<Self>) -> Command {
-        // Nobody closes the semaphore, so there is always a permit to come.
-        if let Ok(permit) = self.command.acquire().await {
-            permit.forget();
-        }
-        Command { hold: self.clone() }
-    }
-
-    /// The right to send a command, if nobody has it.
-    pub(crate) fn try_command(self: &Arc<Self>) -> Option<Command> {
-        self.command.try_acquire().ok()?.forget();
-        Some(Command { hold: self.clone() })
     }
 
     /// Cancelled when the hold is lost; already so if it is lost now.
@@ -196,16 +180,5 @@ impl Hold {
         } else {
             Duration::ZERO
         }
-    }
-}
-
-/// The right to send a command for one hold; given back when dropped.
-pub(crate) struct Command {
-    hold: Arc<Hold>,
-}
-
-impl Drop for Command {
-    fn drop(&mut self) {
-        self.hold.command.add_permits(1);
     }
 }

@@ -8,7 +8,7 @@ use tracing::{Instrument, Span};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
-use crate::hold::{Hold, Standing, Terms};
+use crate::hold::{Hold, PATIENCE, Standing, Terms};
 use crate::key::LockKey;
 use crate::owner::Owner;
 use crate::request::{FIRST_ATTEMPT, Wait};
@@ -184,7 +184,7 @@ impl Caller<'_> {
 /// Waits until what a client gave up on a lock is settled, or the deadline has come.
 pub(crate) async fn released(
     core: &Core,
-    releasing: &Hold,
+    releasing: &Arc<Hold>,
     owner: Owner,
     deadline: Option<Moment>,
     now: Moment,
@@ -196,10 +196,15 @@ pub(crate) async fn released(
         deadline,
     };
     let place = core.waiters.enter(key, wish, now)?;
+    let mut hastens_at = now + PATIENCE;
     while core.holds.numbered(key, releasing.number()).is_some() {
         let now = core.clock.now();
         if deadline.is_some_and(|deadline| now >= deadline) {
             break;
+        }
+        if now >= hastens_at {
+            core.hasten(releasing);
+            hastens_at = Moment::NEVER;
         }
         place.wait(now + RELEASED_SOON).await?;
     }

@@ -6,7 +6,7 @@ use super::acquire::Caller;
 use super::contest::{Contest, Seat, Step};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
-use crate::hold::Outlook;
+use crate::hold::{Outlook, PATIENCE};
 use crate::session::{Acquiring, Attempt, Claim};
 use crate::wait::{Found, Handed, Place, Wake, Wish};
 
@@ -96,7 +96,7 @@ impl Caller<'_> {
         let core = self.core();
         let now = core.clock.now();
         let waited = now.since(self.began);
-        if core.holds.outlook(self.key).kept_until.is_some() {
+        if contest.beside.is_busy() || core.holds.outlook(self.key).kept_until.is_some() {
             // It is busy for certain. What the contender met before says nothing of that.
             return Ok(None);
         }
@@ -135,7 +135,7 @@ impl Caller<'_> {
                 }
                 None => {
                     contest.is_busy = true;
-                    return Ok(Step::Wait(later()));
+                    return self.stand_by(place, contest, now, later()).await;
                 }
             }
         }
@@ -148,7 +148,12 @@ impl Caller<'_> {
         if contest.release_awaited.is_none() && own.releasing {
             contest.release_awaited = Some(now);
             contest.is_busy = true;
-            return Ok(Step::Wait(later()));
+            return Ok(Step::Wait(later().min(now + PATIENCE)));
+        }
+        if own.releasing
+            && let Some(releasing) = core.holds.releasing(self.key)
+        {
+            core.hasten(&releasing);
         }
         contest.release_awaited = None;
         // One whose time is over before asks all the same: nobody else may want the lock.
@@ -323,7 +328,7 @@ impl Caller<'_> {
 }
 
 /// A question without an answer for this long is more than a busy server.
-const SILENCE: Duration = Duration::from_millis(50);
+pub(super) const SILENCE: Duration = Duration::from_millis(50);
 
 /// With less time than this left, one who knows the lock as busy asks no more.
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(1);

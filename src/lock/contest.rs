@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::beside::Beside;
 use crate::clock::Moment;
 use crate::session::{Acquiring, Claim, Session};
 use crate::wait::Place;
@@ -44,6 +45,7 @@ pub(super) struct Contest {
     pub(super) attempts: u32,
     /// Since when a release by this client itself is waited for.
     pub(super) release_awaited: Option<Moment>,
+    pub(super) beside: Beside,
     /// The last attempt was granted after its own deadline.
     pub(super) too_late: bool,
 }

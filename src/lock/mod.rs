@@ -1,6 +1,7 @@
 //! The lock on a server, and the wait for it.
 
 mod acquire;
+mod beside;
 mod contend;
 mod contest;
 mod query;

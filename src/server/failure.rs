@@ -109,6 +109,14 @@ impl Failure {
         }
     }
 
+    /// Somebody else has the right to send the command by now.
+    pub(super) fn taken_over() -> Self {
+        Self::Refused {
+            code: "TAKENOVER".to_owned(),
+            message: "the call was not polled, and others went on without it".to_owned(),
+        }
+    }
+
     /// The command may have run, or may run yet.
     pub(crate) fn is_ambiguous(&self) -> bool {
         matches!(self, Self::Broken(_) | Self::Silent(_))

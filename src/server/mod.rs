@@ -16,6 +16,7 @@ mod kin;
 mod loss;
 mod node;
 mod nodes;
+mod permit;
 mod place;
 mod private;
 mod sentinel;
@@ -30,6 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{Cmd, Value};
+use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use crate::background::Background;
@@ -45,6 +47,7 @@ use failure::Remedy;
 pub(crate) use loss::Loss;
 pub(crate) use node::Node;
 use nodes::Nodes;
+pub(crate) use permit::{Permit, Permits};
 pub(crate) use place::Place;
 #[cfg(any(test, lockdog_bench))]
 pub(crate) use source::Source;
@@ -102,9 +105,24 @@ pub(crate) struct Sent {
     pub(crate) repeated: bool,
     /// Another server named the one that the last sending went to (`MOVED`), not the map of slots.
     pub(crate) moved: bool,
+    /// Asked for before each sending.
+    permits: SmallVec<[Permit; 1]>,
 }
 
 impl Sent {
+    /// Nothing yet, and nothing without these permits.
+    pub(crate) fn with(permits: impl IntoIterator<Item = Permit>) -> Self {
+        Self {
+            permits: permits.into_iter().collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Each further sending needs this permit, too.
+    pub(crate) fn needs(&mut self, permit: Permit) {
+        self.permits.push(permit);
+    }
+
     /// The answer is that of the only sending: what it says is all that happened. A refused
     /// reconnect says nothing of the sending before it.
     pub(crate) fn is_answered(&self) -> bool {
@@ -214,13 +232,17 @@ impl Server {
             }
         };
         let limit = self.limit(now, until);
+        let on = place.on(connection);
+        if !sent.permits.iter().all(|permit| permit.leaves(&on)) {
+            return Err(Failure::taken_over());
+        }
         sent.repeated |= sent.unanswered;
         if mutant!("deadline_from_repetition") {
             sent.first = None;
         }
         sent.first = sent.first.or(Some(now));
         sent.unanswered = true;
-        let on = sent.on.insert(place.on(connection));
+        let on = sent.on.insert(on);
         let command = command(on);
         let answer = on.send(&command, limit).await;
         sent.unanswered = answer.as_ref().is_err_and(Failure::is_ambiguous);

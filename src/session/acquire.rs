@@ -1,5 +1,6 @@
 //! One attempt to acquire: a command, its answer, and what is owed if nobody waits for the answer.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,7 +87,7 @@ impl Acquiring {
             Some(command) => command,
             None => {
                 let waited = until.since(now);
-                let command = tokio::time::timeout(waited, hold.command()).await;
+                let command = tokio::time::timeout(waited, session.core().turn(&hold)).await;
                 command.map_err(|_| Error::timeout(waited))?
             }
         };
@@ -174,18 +175,27 @@ impl Acquiring {
         let Some(target) = self.target(terms.lease, now, until) else {
             return Ok(self.gone());
         };
-        self.sent = Sent::default();
+        let Some(command) = &self.command else {
+            return Ok(self.gone());
+        };
+        self.sent = Sent::with([command.permit()]);
         self.refused = false;
-        let acquired = script::acquire(
-            &core.server,
-            self.hold.key(),
-            &core.field(&self.hold),
-            target,
-            terms.lease,
-            Allotted { now, until },
-            &mut self.sent,
-        )
-        .await;
+        let field = core.field(&self.hold);
+        let acquired = {
+            let sending = pin!(script::acquire(
+                &core.server,
+                self.hold.key(),
+                &field,
+                target,
+                terms.lease,
+                Allotted { now, until },
+                &mut self.sent,
+            ));
+            Command::attend(&[command], sending).await
+        };
+        let Some(acquired) = acquired else {
+            return Ok(self.gone());
+        };
         if matches!(acquired, Ok(Acquired::Granted)) {
             self.acknowledged(until, is_member).await?;
         }
@@ -214,19 +224,28 @@ impl Acquiring {
         let Some(target) = self.target(terms.lease, now, until) else {
             return Ok(self.gone().into());
         };
-        self.sent = Sent::default();
+        let Some(command) = &self.command else {
+            return Ok(self.gone().into());
+        };
+        self.sent = Sent::with([command.permit()]);
         self.refused = false;
-        let taken = script::acquire_member(
-            &core.server,
-            self.hold.key(),
-            &core.field(&self.hold),
-            target,
-            terms.lease,
-            guards,
-            Allotted { now, until },
-            &mut self.sent,
-        )
-        .await;
+        let field = core.field(&self.hold);
+        let taken = {
+            let sending = pin!(script::acquire_member(
+                &core.server,
+                self.hold.key(),
+                &field,
+                target,
+                terms.lease,
+                guards,
+                Allotted { now, until },
+                &mut self.sent,
+            ));
+            Command::attend(&[command], sending).await
+        };
+        let Some(taken) = taken else {
+            return Ok(self.gone().into());
+        };
         let asked_since = taken.as_ref().map_or(0, |taken| taken.asked_since);
         let (acquired, quarantined, register) = match taken {
             Ok(taken) => (Ok(taken.acquired), taken.quarantined, taken.register),
@@ -300,11 +319,13 @@ impl Acquiring {
             // one may know neither the lock nor, of a re-entry, the longer lease.
             return Ok(Attempt::Ended);
         }
-        let granted = core
-            .holds
-            .change(&self.hold, |state| state.grant(sent, terms, now));
+        // Looked at under the hold's lock: whoever takes the turn over reads the count after that, and
+        // finds this claim or ends without it.
+        let granted = core.holds.change(&self.hold, |state| {
+            !self.is_taken_over() && state.grant(sent, terms, now)
+        });
         if !granted {
-            let is_late = self.hold.state().phase == Phase::Pending;
+            let is_late = self.hold.state().phase == Phase::Pending && !self.is_taken_over();
             return Ok(if is_late {
                 Attempt::TooLate
             } else {
@@ -329,6 +350,17 @@ impl Acquiring {
         Ok(Attempt::Granted(claim))
     }
 
+    /// The turn to send is somebody else's by now, who sees to what was sent.
+    fn is_taken_over(&self) -> bool {
+        let command = self.command.as_ref();
+        command.is_some_and(|command| !command.is_valid())
+    }
+
+    /// The right to send, for a command that acquires several holds.
+    pub(super) fn command(&self) -> Option<&Command> {
+        self.command.as_ref()
+    }
+
     pub(super) fn gone(&self) -> Attempt {
         let now = self.session.core().clock.now();
         if self.hold.state().phase == Phase::Ended {
@@ -340,7 +372,7 @@ impl Acquiring {
 
 impl Drop for Acquiring {
     fn drop(&mut self) {
-        if self.granted {
+        if self.granted || self.is_taken_over() {
             return;
         }
         let core = self.session.core();

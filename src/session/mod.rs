@@ -30,7 +30,7 @@ pub(crate) use acquire::{Acquiring, Attempt};
 pub use reentry::Reentry;
 pub use release::Unlocked;
 pub(crate) use release::{Claim, warn_elsewhere};
-pub(crate) use settle::{Job, Lane, Unsettled, settle};
+pub(crate) use settle::{Job, Lane, Outcome, Unsettled, settle};
 pub(crate) use together::{AllTaken, Together};
 pub(crate) use upkeep::{Extension, Kept, Turn, Upkeep, Work};
 

@@ -1,5 +1,6 @@
 //! A claim on a hold, and the ways to end it.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use super::settle::Job;
@@ -7,7 +8,7 @@ use super::transfer::Transfer;
 use super::{Core, Session};
 use crate::clock::Moment;
 use crate::error::{Error, LostReason, UnlockUnconfirmed};
-use crate::hold::{Command, Dropped, Hold, Share, State, Terms};
+use crate::hold::{Command, Dropped, Hold, Phase, Share, State, Terms};
 use crate::key::LockKey;
 use crate::owner::Owner;
 use crate::script::{self, Transferred, Unlocked as Answer};
@@ -123,7 +124,8 @@ impl Claim {
     async fn turn(&self) -> Result<Command, Error> {
         // Its settling takes one command timeout to find out that it is needed.
         let waited = self.session.core().server.command_timeout() * 2;
-        let command = tokio::time::timeout(waited, self.hold.command()).await;
+        let turn = self.session.core().turn(&self.hold);
+        let command = tokio::time::timeout(waited, turn).await;
         command.map_err(|_| {
             // The drop puts this unlock behind it.
             let cause = Some(Error::timeout(waited));
@@ -206,8 +208,8 @@ impl Ending {
         claim.ended = true;
         Ok(Self {
             claim,
+            sent: Sent::with([command.permit()]),
             command: Some(command),
-            sent: Sent::default(),
             began: now,
             target,
             left,
@@ -218,7 +220,9 @@ impl Ending {
     }
 
     async fn finish(mut self) -> Result<Unlocked, Error> {
-        let answer = self.send().await;
+        let Some(answer) = self.send().await else {
+            return self.taken_over();
+        };
         let kept = Unlocked::StillHeld { count: self.left };
         self.answered = answer.is_ok();
         match answer {
@@ -235,8 +239,9 @@ impl Ending {
         }
     }
 
-    /// Sends the unlock, or the hand-over in its place.
-    async fn send(&mut self) -> Result<Answer, Failure> {
+    /// Sends the unlock, or the hand-over in its place. `None` if its turn was taken over.
+    async fn send(&mut self) -> Option<Result<Answer, Failure>> {
+        let turn = self.command.as_ref()?;
         let Claim { session, hold, .. } = &self.claim;
         let core = session.core();
         let time = core.server.allot(self.began);
@@ -246,14 +251,43 @@ impl Ending {
         let sent = &mut self.sent;
         let Some(transfer) = &mut self.transfer else {
             let (key, field, target) = (hold.key(), core.field(hold), self.target);
-            return script::unlock(&core.server, key, &field, target, time, sent).await;
+            let sending = pin!(script::unlock(
+                &core.server,
+                key,
+                &field,
+                target,
+                time,
+                sent
+            ));
+            return Command::attend(&[turn], sending).await;
         };
-        let answer = transfer.send(core, hold, time, sent).await;
+        let answer = {
+            let sending = pin!(transfer.send(core, hold, time, sent));
+            Command::attend(&[turn], sending).await?
+        };
         self.handed_on = transfer.finish(session, hold, &answer, sent);
-        Ok(match answer? {
+        Some(answer.map(|transferred| match transferred {
             Transferred::Handed(_) | Transferred::Freed => Answer::Released,
             Transferred::Missing => Answer::Missing,
-        })
+        }))
+    }
+
+    /// This call stood still, and others went on without it: they tell Redis of the count that is left.
+    fn taken_over(&self) -> Result<Unlocked, Error> {
+        let hold = &self.claim.hold;
+        let core = self.claim.session.core();
+        let now = core.clock.now();
+        let (phase, deadline, remains_until) = {
+            let state = hold.state();
+            (state.phase, state.deadline, state.remains_until)
+        };
+        match phase {
+            Phase::Lost(reason) => Err(Error::Lost(hold.lost_as(reason, now))),
+            _ if self.target > 0 => Ok(Unlocked::StillHeld { count: self.left }),
+            // Redis said that nothing of it is left, at a time when only this unlock could end it.
+            _ if remains_until <= now && now < deadline => Ok(Unlocked::Released),
+            _ => Err(UnlockUnconfirmed::new(hold.key().name(), None).into()),
+        }
     }
 
     /// The field was not there: lost, unless an earlier sending of this unlock deleted it.
@@ -261,6 +295,10 @@ impl Ending {
         let core = self.claim.session.core();
         let now = core.clock.now();
         if self.target > 0 {
+            if self.claim.hold.state().phase == Phase::Ended {
+                // The last claim ended meanwhile, and this one before it.
+                return Ok(Unlocked::StillHeld { count: self.left });
+            }
             core.lose(&self.claim.hold, LostReason::NotOurs);
             return Err(self.claim.hold.loss(now).map_or(Error::Closed, Error::Lost));
         }
@@ -281,6 +319,10 @@ impl Drop for Ending {
         let core = self.claim.session.core();
         if let Some(transfer) = &mut self.transfer {
             transfer.abandon(&self.claim.hold, &self.sent);
+        }
+        if self.command.as_ref().is_some_and(|turn| !turn.is_valid()) {
+            // Whoever took the turn over sees to it.
+            return;
         }
         if !self.answered {
             let job = Job::after(
@@ -320,7 +362,25 @@ impl Core {
             state.end_pending()
         };
         if self.holds.change(hold, ends) {
-            self.owe(Job::regardless(hold.clone()));
+            self.owe(Job::new(hold.clone()));
+        }
+    }
+
+    /// The right to send a command for a hold. What one that stands still has sent is settled before.
+    pub(super) async fn turn(&self, hold: &Arc<Hold>) -> Command {
+        loop {
+            let (command, on) = hold.command().await;
+            if on.is_none() {
+                return command;
+            }
+            self.owe(Job::after(hold.clone(), Some(command), on));
+        }
+    }
+
+    /// Sees to the release of a hold that takes long: the future that releases it may stand still.
+    pub(crate) fn hasten(&self, hold: &Arc<Hold>) {
+        if hold.is_with_caller() {
+            self.owe(Job::if_listed(hold.clone()).0);
         }
     }
 

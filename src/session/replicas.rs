@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Core;
 use super::acquire::Acquiring;
-use super::settle::Job;
+use super::settle::{Job, Outcome};
 use crate::clock::Moment;
 use crate::error::{Error, NotReplicated};
 use crate::hold::{Phase, State};
@@ -56,7 +56,7 @@ impl Acquiring {
     }
 
     /// Leaves what was granted to the background, which tells when it is undone.
-    fn give_up(&mut self) -> tokio::sync::oneshot::Receiver<bool> {
+    fn give_up(&mut self) -> tokio::sync::oneshot::Receiver<Outcome> {
         let core = self.session.core();
         if self.first {
             core.holds.change(&self.hold, State::end);
@@ -99,7 +99,8 @@ pub(super) async fn acknowledge(
     let undoing: Vec<_> = granted.iter_mut().map(|it| it.give_up()).collect();
     let patience = until.since(core.clock.now()).max(TO_UNDO);
     let undone = tokio::time::timeout(patience, futures_util::future::join_all(undoing)).await;
-    let undone = undone.is_ok_and(|all| all.into_iter().all(|it| it == Ok(true)));
+    let undone =
+        undone.is_ok_and(|all| all.into_iter().all(|it| it.is_ok_and(Outcome::is_answered)));
     Err(match unacknowledged {
         Unacknowledged::Refused(failure) => failure.into(),
         Unacknowledged::TooFew {

@@ -19,8 +19,10 @@ pub(crate) struct Job {
     turn: Turn,
     /// Where a command without an answer was sent: settling there comes after it for certain.
     on: Option<Connection>,
-    /// Told whether Redis answered.
-    answer: Option<oneshot::Sender<bool>>,
+    /// Told what it came to.
+    answer: Option<oneshot::Sender<Outcome>>,
+    /// There is nothing to do once the hold is listed no more.
+    only_if_listed: bool,
     /// Where the server sent the last try.
     sent_to: Option<Place>,
     /// How many tries failed.
@@ -49,6 +51,23 @@ pub(crate) struct Unsettled {
     pub(crate) gave_up: bool,
 }
 
+/// What a job came to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Outcome {
+    /// Redis had the hold, and has made its count what it is here.
+    Done,
+    /// Redis has nothing of it.
+    Nothing,
+    /// Redis did not answer.
+    Unanswered,
+}
+
+impl Outcome {
+    pub(crate) fn is_answered(self) -> bool {
+        self != Self::Unanswered
+    }
+}
+
 /// Whose turn it is to send a command for the hold.
 enum Turn {
     /// To be waited for.
@@ -69,11 +88,19 @@ impl Job {
             sent_to: None,
             failed: 0,
             refused_since: None,
+            only_if_listed: false,
         }
     }
 
+    /// A job for a hold that its sender may end meanwhile, and whose end may be waited for.
+    pub(crate) fn if_listed(hold: Arc<Hold>) -> (Self, oneshot::Receiver<Outcome>) {
+        let (mut job, answered) = Self::answering(hold);
+        job.only_if_listed = true;
+        (job, answered)
+    }
+
     /// A job whose end is waited for.
-    pub(crate) fn answering(hold: Arc<Hold>) -> (Self, oneshot::Receiver<bool>) {
+    pub(crate) fn answering(hold: Arc<Hold>) -> (Self, oneshot::Receiver<Outcome>) {
         let (answer, answered) = oneshot::channel();
         let job = Self {
             answer: Some(answer),
@@ -86,7 +113,7 @@ impl Job {
     pub(crate) fn try_turn(&mut self) -> bool {
         if matches!(self.turn, Turn::Later) {
             match self.hold.try_command() {
-                Some(command) => self.turn = Turn::Mine(command),
+                Some(command) => self.turn = Turn::Mine(command.into_background()),
                 None => return false,
             }
         }
@@ -113,10 +140,13 @@ impl Job {
         self.on = None;
     }
 
-    /// Waits until no other command for the hold is under way.
+    /// Waits until no other command for the hold is under way, or takes the turn of one whose sender
+    /// stands still: what that one sent is settled behind it.
     pub(crate) async fn turn(&mut self) {
         if matches!(self.turn, Turn::Later) {
-            self.turn = Turn::Mine(self.hold.command().await);
+            let (command, on) = self.hold.command().await;
+            self.turn = Turn::Mine(command.into_background());
+            self.on = self.on.take().or(on);
         }
     }
 
@@ -133,7 +163,7 @@ impl Job {
         hold: Arc<Hold>,
         command: Option<Command>,
         on: Option<Connection>,
-    ) -> (Self, oneshot::Receiver<bool>) {
+    ) -> (Self, oneshot::Receiver<Outcome>) {
         let (answer, answered) = oneshot::channel();
         let job = Self {
             answer: Some(answer),
@@ -145,7 +175,7 @@ impl Job {
     /// After a command whose answer nobody saw.
     pub(crate) fn after(hold: Arc<Hold>, command: Option<Command>, on: Option<Connection>) -> Self {
         Self {
-            turn: command.map_or(Turn::Later, Turn::Mine),
+            turn: command.map_or(Turn::Later, |it| Turn::Mine(it.into_background())),
             on,
             ..Self::new(hold)
         }
@@ -157,6 +187,9 @@ impl Job {
 /// no task, so that jobs which wait for an outage to end keep nothing else waiting.
 pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
     let hold = job.hold.clone();
+    if job.only_if_listed && core.holds.numbered(hold.key(), hold.number()).is_none() {
+        return None;
+    }
     let limit = core.server.command_timeout();
     let there = match job.sent_to.take() {
         Some(place) => Ok(place),
@@ -181,20 +214,26 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
             // The last command may come yet, and what it does is for whoever sent it to undo.
             let is_last = !matches!(job.turn, Turn::Regardless);
             core.settled(&hold, target, &settled, is_last);
-            job.end(core, true);
+            job.end(
+                core,
+                match settled {
+                    Settled::Done => Outcome::Done,
+                    Settled::Missing => Outcome::Nothing,
+                },
+            );
             return None;
         }
         // A server out of memory lowers no count; the final unlock deletes the field whatever its
         // count is, and must not wait for this.
         Err(Failure::Refused { code, .. }) if code == "OOM" && target > 0 => {
-            job.end(core, true);
+            job.end(core, Outcome::Done);
             return None;
         }
         Err(failure) => failure,
     };
     let now = core.clock.now();
     if now >= hold.state().remains_until {
-        job.end(core, false);
+        job.end(core, Outcome::Unanswered);
         return None;
     }
     if core.is_closed() && matches!(failure, Failure::Refused { .. }) {
@@ -203,7 +242,7 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
         let since = *job.refused_since.get_or_insert(now);
         if !failure.passes() || now.since(since) >= A_SECOND {
             core.give_up_release(&hold);
-            job.end(core, false);
+            job.end(core, Outcome::Unanswered);
             return None;
         }
     }
@@ -233,8 +272,8 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
 }
 
 impl Job {
-    /// Takes the hold off the list, and tells whoever waits whether Redis answered.
-    fn end(self, core: &Core, answered: bool) {
+    /// Takes the hold off the list, and tells whoever waits what it came to.
+    fn end(self, core: &Core, outcome: Outcome) {
         let hold = &self.hold;
         if mutant!("late_drop") && hold.state().target() == 0 {
             core.holds.change(hold, State::end);
@@ -247,7 +286,7 @@ impl Job {
         }
         if let Some(answer) = self.answer {
             // Whoever asked may have lost patience.
-            let _ = answer.send(answered);
+            let _ = answer.send(outcome);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Acquiring several locks of one client by one command: all of them, or none.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use super::replicas::acknowledge;
 use super::{Claim, Core, Session};
 use crate::clock::Moment;
 use crate::error::{Error, Lost, LostReason};
-use crate::hold::Terms;
+use crate::hold::{Command, Terms};
 use crate::script::{self, AllAcquired, Wanted};
 use crate::server::{Allotted, Failure, Sent};
 
@@ -78,9 +79,10 @@ impl Together {
                 None => return Ok(gone(part)),
             }
         }
-        let acquired = self
-            .send(core, &targets, lease, Allotted { now, until })
-            .await;
+        let time = Allotted { now, until };
+        let Some(acquired) = self.send(core, &targets, lease, time).await else {
+            return Ok(AllTaken::Ended);
+        };
         let is_no = matches!(
             &acquired,
             Ok(AllAcquired::Busy(..) | AllAcquired::Gone(_)) | Err((_, Failure::Refused { .. }))
@@ -117,7 +119,9 @@ impl Together {
         targets: &[u32],
         lease: Duration,
         time: Allotted,
-    ) -> Result<AllAcquired, (Option<usize>, Failure)> {
+    ) -> Option<Result<AllAcquired, (Option<usize>, Failure)>> {
+        let turns: Vec<&Command> = self.parts.iter().filter_map(Acquiring::command).collect();
+        self.sent = Sent::with(turns.iter().map(|turn| turn.permit()));
         let wanted: Vec<Wanted<'_>> = self
             .parts
             .iter()
@@ -128,7 +132,8 @@ impl Together {
                 target: *target,
             })
             .collect();
-        script::acquire_all(&core.server, &wanted, lease, time, &mut self.sent).await
+        let sending = script::acquire_all(&core.server, &wanted, lease, time, &mut self.sent);
+        Command::attend(&turns, pin!(sending)).await
     }
 
     fn note(&mut self, refused: bool) {

@@ -71,6 +71,9 @@ impl Transfer {
         sent: &mut Sent,
     ) -> Result<Transferred, Failure> {
         let (from, to) = (core.field(hold), core.field(self.next.hold()));
+        if let Some(turn) = self.next.command() {
+            sent.needs(turn.permit());
+        }
         script::transfer(
             &core.server,
             hold.key(),

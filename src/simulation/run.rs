@@ -134,7 +134,7 @@ async fn story(
     for task in &plan.tasks {
         let lock = clients[task.client].lock.clone();
         let alone = plan.tasks.iter().filter(|other| other.owner == task.owner);
-        let nature = [alone.count() == 1, false];
+        let nature = [alone.count() == 1, without_faults];
         let work = task::run(task.clone(), nature, lock, reports.clone());
         tasks.push(tokio::spawn(work));
     }

@@ -288,6 +288,12 @@ impl Place {
         queues.get(&*self.key)?.unanswered_for(now)
     }
 
+    /// The contender's hold, and how long its question will have had no answer by `then`.
+    pub(crate) fn silent_contender(&self, then: Moment) -> Option<(Duration, Arc<Hold>)> {
+        let queues = self.waiters.shard(&self.key);
+        queues.get(&*self.key)?.silent_contender(then)
+    }
+
     /// Tells the queue what became of the contender's question: an outage ends the waits without a
     /// deadline, so that they are not told one after another, each after an outage of its own.
     pub(crate) fn note_outage(&self, outage: Option<&Error>) {

@@ -268,6 +268,11 @@ impl Queue {
         Some(now.since(since))
     }
 
+    pub(super) fn silent_contender(&self, then: Moment) -> Option<(Duration, Arc<Hold>)> {
+        let (since, hold) = self.contender.as_ref()?.unanswered()?;
+        Some((then.since(since), hold))
+    }
+
     pub(super) fn is_listening(&self) -> bool {
         self.subscription
             .as_ref()

@@ -134,6 +134,12 @@ impl Ticket {
         outlook.acquire.is_some().then_some(outlook.asked)
     }
 
+    /// Since when its acquire is under way, and which hold that is.
+    pub(super) fn unanswered(&self) -> Option<(Moment, Arc<Hold>)> {
+        let outlook = self.outlook.lock();
+        Some((outlook.asked, outlook.acquire.clone()?))
+    }
+
     /// What it waits for, and since when or how long.
     pub(super) fn shown(&self, now: Moment) -> String {
         let outlook = self.outlook.lock();

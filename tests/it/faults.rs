@@ -16,6 +16,7 @@ mod relock;
 mod repeated;
 pub(crate) mod scripts;
 mod stand;
+mod standing;
 mod too_late;
 mod unheard;
 mod waits;

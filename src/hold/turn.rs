@@ -1,0 +1,244 @@
+//! Whose turn it is to send a command for a hold, and how a turn ends whose bearer stands still.
+//!
+//! A caller's future may be polled once and left. Others who need a turn ask for a sign of life then:
+//! they wake the future, and one that is not polled for a moment loses its turn (design: invariant 14).
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::Hold;
+use crate::server::{Connection, Permit, Permits};
+
+/// The turns of one hold, one at a time (design: invariant 3).
+#[derive(Default)]
+pub(super) struct Turns {
+    turn: Mutex<Turn>,
+    freed: Notify,
+}
+
+#[derive(Default)]
+struct Turn {
+    /// How many there were: tells the present one from those that were taken over.
+    number: u64,
+    bearer: Bearer,
+}
+
+#[derive(Default)]
+enum Bearer {
+    #[default]
+    Nobody,
+    /// It is driven by somebody else than this client.
+    Caller {
+        /// Where a command without an answer was sent.
+        on: Option<Connection>,
+        /// Wakes the future that waits for the answer.
+        waker: Option<Waker>,
+        /// The future was polled since somebody last asked for a sign of life.
+        polled: bool,
+    },
+    /// The client's own thread, which never stands still.
+    Background,
+}
+
+/// The right to send a command for one hold; given back when dropped.
+pub(crate) struct Command {
+    hold: Arc<Hold>,
+    number: u64,
+}
+
+impl Hold {
+    /// The right to send a command, if nobody has it.
+    pub(crate) fn try_command(self: &Arc<Self>) -> Option<Command> {
+        let mut turn = self.turns.turn.lock();
+        if !matches!(turn.bearer, Bearer::Nobody) {
+            return None;
+        }
+        Some(self.give(&mut turn))
+    }
+
+    /// The right to send a command for this hold, when nobody else has it. A caller whose future
+    /// stands still loses it to this one: then with the connection on which that one's command was
+    /// sent, if one is without an answer. That command is to be settled.
+    ///
+    /// May take as long as a lease where the command under way is settled in an outage.
+    pub(crate) async fn command(self: &Arc<Self>) -> (Command, Option<Connection>) {
+        loop {
+            let mut freed = pin!(self.turns.freed.notified());
+            // From here on no end of a turn is missed.
+            freed.as_mut().enable();
+            if let Some(command) = self.try_command() {
+                return (command, None);
+            }
+            let Some(number) = self.ask_for_a_sign() else {
+                freed.await;
+                continue;
+            };
+            let is_over = tokio::time::timeout(PATIENCE, freed).await.is_ok();
+            if !is_over && let Some(taken) = self.take_over(number) {
+                return taken;
+            }
+        }
+    }
+
+    /// A caller's future has the right to send its commands, and may stand still.
+    pub(crate) fn is_with_caller(&self) -> bool {
+        matches!(self.turns.turn.lock().bearer, Bearer::Caller { .. })
+    }
+
+    fn give(self: &Arc<Self>, turn: &mut Turn) -> Command {
+        turn.number += 1;
+        turn.bearer = Bearer::Caller {
+            on: None,
+            waker: None,
+            polled: false,
+        };
+        Command {
+            hold: self.clone(),
+            number: turn.number,
+        }
+    }
+
+    /// Wakes the future whose turn it is, to see whether it is polled; `None` if it is no future of a
+    /// caller's.
+    pub(crate) fn ask_for_a_sign(&self) -> Option<u64> {
+        let (number, waker) = {
+            let mut turn = self.turns.turn.lock();
+            let number = turn.number;
+            let Bearer::Caller { waker, polled, .. } = &mut turn.bearer else {
+                return None;
+            };
+            *polled = false;
+            (number, waker.clone())
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        Some(number)
+    }
+
+    /// The future was polled since, or its turn is over.
+    pub(crate) fn gave_a_sign(&self, number: u64) -> bool {
+        let turn = self.turns.turn.lock();
+        let is_same = turn.number == number;
+        !is_same || !matches!(turn.bearer, Bearer::Caller { polled: false, .. })
+    }
+
+    /// Takes this turn from a future that has given no sign of life.
+    fn take_over(self: &Arc<Self>, number: u64) -> Option<(Command, Option<Connection>)> {
+        let mut turn = self.turns.turn.lock();
+        let is_same = turn.number == number;
+        let on = match &mut turn.bearer {
+            Bearer::Caller {
+                on, polled: false, ..
+            } if is_same => on.take(),
+            _ => return None,
+        };
+        Some((self.give(&mut turn), on))
+    }
+}
+
+impl Command {
+    /// It was not taken over.
+    pub(crate) fn is_valid(&self) -> bool {
+        self.hold.turns.turn.lock().number == self.number
+    }
+
+    /// Lets a command be sent while it is valid, and no longer.
+    pub(crate) fn permit(&self) -> Permit {
+        Permit::new(self.hold.clone(), self.number)
+    }
+
+    /// From now on the client's own thread drives what it is for.
+    pub(crate) fn into_background(self) -> Self {
+        let mut turn = self.hold.turns.turn.lock();
+        if turn.number == self.number {
+            turn.bearer = Bearer::Background;
+        }
+        drop(turn);
+        self
+    }
+
+    /// Drives the sending of a command to its answer; `None` if one of the turns that it is sent in was
+    /// taken over.
+    pub(crate) async fn attend<F: Future>(
+        turns: &[&Self],
+        mut sending: Pin<&mut F>,
+    ) -> Option<F::Output> {
+        let answer = poll_fn(|context| {
+            if !turns.iter().all(|turn| turn.is_polled(context.waker())) {
+                return Poll::Ready(None);
+            }
+            sending.as_mut().poll(context).map(Some)
+        })
+        .await?;
+        // Each of them: nothing is under way any more.
+        let is_over = turns.iter().filter(|turn| !turn.is_answered()).count();
+        (is_over == 0).then_some(answer)
+    }
+
+    /// Notes a sign of life. False if it came too late.
+    fn is_polled(&self, by: &Waker) -> bool {
+        let mut turn = self.hold.turns.turn.lock();
+        if turn.number != self.number {
+            return false;
+        }
+        if let Bearer::Caller { waker, polled, .. } = &mut turn.bearer {
+            *polled = true;
+            match waker {
+                Some(waker) => waker.clone_from(by),
+                None => *waker = Some(by.clone()),
+            }
+        }
+        true
+    }
+
+    /// Notes that no command is under way. False if it was taken over.
+    fn is_answered(&self) -> bool {
+        let mut turn = self.hold.turns.turn.lock();
+        if turn.number != self.number {
+            return false;
+        }
+        if let Bearer::Caller { on, waker, .. } = &mut turn.bearer {
+            (*on, *waker) = (None, None);
+        }
+        true
+    }
+}
+
+impl Permits for Hold {
+    fn leaves(&self, number: u64, connection: &Connection) -> bool {
+        let mut turn = self.turns.turn.lock();
+        if turn.number != number {
+            return false;
+        }
+        if let Bearer::Caller { on, .. } = &mut turn.bearer {
+            *on = Some(connection.clone());
+        }
+        true
+    }
+}
+
+impl Drop for Command {
+    fn drop(&mut self) {
+        let turns = &self.hold.turns;
+        let mut turn = turns.turn.lock();
+        if turn.number != self.number {
+            return;
+        }
+        let bearer = std::mem::take(&mut turn.bearer);
+        drop(turn);
+        // Not under the lock: the connection may be the last handle.
+        drop(bearer);
+        turns.freed.notify_waiters();
+    }
+}
+
+/// A future that was woken is polled within this time, unless nobody drives it or its runtime is
+/// blocked. One that is taken over all the same asks again: it costs a command.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(50);

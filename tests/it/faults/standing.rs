@@ -1,0 +1,162 @@
+//! A call that is polled once and left, but not dropped, costs others nothing.
+
+use std::pin::pin;
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt;
+use lockdog::{Client, Error, Lock, Owner, Unlocked};
+
+use crate::faults::SOON;
+use crate::support::{Redis, RedisServer, eventually};
+
+/// Whoever waits for this waits for something that stands still.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Design: invariants 3 and 14.
+#[tokio::test]
+async fn an_unlock_waits_for_no_nested_call_that_stands_still() {
+    let (_server, redis, client) = start().await;
+    let owner = Owner::new();
+    let lock = client.lock("l");
+    let guard = lock.lock().owner(&owner).await.unwrap();
+    let mut nested = pin!(lock.lock().owner(&owner).into_future());
+    assert!(nested.as_mut().now_or_never().is_none());
+    counts(&redis, "2").await;
+    let began = Instant::now();
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    assert!(!redis.exists("l").await);
+    let others = lock.try_lock().owner(&Owner::new()).await.unwrap();
+    let others = others.expect("it is free");
+    assert!(began.elapsed() < TIMEOUT, "{:?}", began.elapsed());
+    // Gone on with, the nested call asks for what its owner does not hold any more.
+    assert!(nested.as_mut().now_or_never().is_none());
+    others.unlock().await.unwrap();
+    assert_eq!(nested.await.unwrap().hold_count(), 1);
+}
+
+/// Design: invariants 3 and 14. The hold goes on, and so do its other calls.
+#[tokio::test]
+async fn a_nested_call_and_its_unlock_wait_for_no_other_that_stands_still() {
+    let (_server, redis, client) = start().await;
+    let owner = Owner::new();
+    let lock = client.lock("l");
+    let guard = lock.lock().owner(&owner).await.unwrap();
+    let mut left = pin!(lock.lock().owner(&owner).into_future());
+    assert!(left.as_mut().now_or_never().is_none());
+    counts(&redis, "2").await;
+    let began = Instant::now();
+    let nested = lock.lock().owner(&owner).await.unwrap();
+    assert_eq!(nested.hold_count(), 2);
+    counts(&redis, "2").await;
+    let unlocked = nested.unlock().await.unwrap();
+    assert_eq!(unlocked, Unlocked::StillHeld { count: 1 });
+    counts(&redis, "1").await;
+    assert!(began.elapsed() < TIMEOUT, "{:?}", began.elapsed());
+    let left = left.await.unwrap();
+    assert_eq!(left.hold_count(), 2);
+    counts(&redis, "2").await;
+    left.unlock().await.unwrap();
+    guard.unlock().await.unwrap();
+    assert!(!redis.exists("l").await);
+}
+
+/// Design: invariant 14.
+#[tokio::test]
+async fn a_dropped_guard_is_released_though_a_nested_call_stands_still() {
+    let (_server, redis, client) = start().await;
+    let owner = Owner::new();
+    let lock = client.lock("l");
+    let guard = lock.lock().owner(&owner).await.unwrap();
+    let mut nested = pin!(lock.lock().owner(&owner).into_future());
+    assert!(nested.as_mut().now_or_never().is_none());
+    counts(&redis, "2").await;
+    let began = Instant::now();
+    drop(guard);
+    free(&redis).await;
+    assert!(began.elapsed() < TIMEOUT, "{:?}", began.elapsed());
+}
+
+/// Design: invariant 14. What it asked for was granted, which nobody knows.
+#[tokio::test]
+async fn a_shutdown_undoes_an_acquire_that_stands_still() {
+    let (_server, redis, client) = start().await;
+    // From now on there is a connection, so that one poll sends the command.
+    client
+        .lock("l")
+        .lock()
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+    let mut left = pin!(client.lock("l").lock().into_future());
+    assert!(left.as_mut().now_or_never().is_none());
+    counts(&redis, "1").await;
+    let began = Instant::now();
+    let report = client.shutdown().await;
+    assert!(began.elapsed() < TIMEOUT, "{:?}", began.elapsed());
+    assert_eq!((report.released, report.unconfirmed), (1, 0));
+    assert!(!redis.exists("l").await);
+    let error = left.await.unwrap_err();
+    assert!(matches!(error, Error::Closed), "{error}");
+}
+
+/// Design: invariant 14.
+#[tokio::test]
+async fn a_shutdown_waits_for_no_unlock_and_no_nested_call_that_stand_still() {
+    let (_server, redis, client) = start().await;
+    let guard = client.lock("other").lock().await.unwrap();
+    let mut unlock = pin!(guard.unlock());
+    assert!(unlock.as_mut().now_or_never().is_none());
+    let lock: Lock = client.lock("l");
+    let owner = Owner::new();
+    let guard = lock.lock().owner(&owner).await.unwrap();
+    let mut nested = pin!(lock.lock().owner(&owner).into_future());
+    assert!(nested.as_mut().now_or_never().is_none());
+    counts(&redis, "2").await;
+    let began = Instant::now();
+    let report = client.shutdown().await;
+    assert!(began.elapsed() < TIMEOUT, "{:?}", began.elapsed());
+    assert_eq!(report.unconfirmed, 0, "{report:?}");
+    assert!(!redis.exists("l").await && !redis.exists("other").await);
+    assert_eq!(unlock.await.unwrap(), Unlocked::Released);
+    assert!(nested.await.is_err());
+    assert!(!guard.is_valid());
+}
+
+/// The contender has its answer, and does not look at it: the server is well.
+#[tokio::test]
+async fn a_waiter_blames_no_server_for_a_contender_that_stands_still() {
+    let (server, _redis, client) = start().await;
+    let others = Client::connect(server.url()).await.unwrap();
+    let _others = others.lock("l").lock().await.unwrap();
+    let lock = client.lock("l");
+    let mut contender = pin!(lock.lock().owner(&Owner::new()).into_future());
+    assert!(contender.as_mut().now_or_never().is_none());
+    let wait = Duration::from_secs(4);
+    let busy = lock.try_lock().owner(&Owner::new()).wait(wait).await;
+    assert!(matches!(busy, Ok(None)), "{busy:?}");
+}
+
+async fn start() -> (RedisServer, Redis, Client) {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let client = Client::builder().url(server.url()).command_timeout(TIMEOUT);
+    (server, redis, client.build().await.unwrap())
+}
+
+/// Waits until the lock's holder is counted so.
+async fn counts(redis: &Redis, count: &str) {
+    eventually(SOON, "it is counted", async || {
+        let counts: Vec<String> = redis.ask(&["HVALS", "l"]).await;
+        counts == [count]
+    })
+    .await;
+}
+
+async fn free(redis: &Redis) {
+    eventually(TIMEOUT, "the lock is free", async || {
+        !redis.exists("l").await
+    })
+    .await;
+}
