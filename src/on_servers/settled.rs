@@ -2,14 +2,14 @@
 
 use super::{Member, PLAIN, ms};
 use crate::error::LostReason;
-use crate::hold::{Phase, Share};
+use crate::hold::{Phase, Share, State};
 use crate::owner::Owner;
 use crate::session::Job;
 use crate::support::eventually;
 use crate::wait::Wish;
 
-/// Somebody gives up an acquire that is still on its way, and the server says that there is nothing to
-/// undo. It arrives after that, and whoever sent it meets a connection that broke.
+/// A hold is settled by a job that does not wait for its last command, and the server says that there is
+/// nothing to undo. The acquire arrives after that, and its sender meets a connection that broke.
 #[tokio::test]
 async fn an_acquire_that_comes_after_it_was_given_up_is_undone_though_it_takes_two_attempts() {
     let member = Member::start().await;
@@ -18,7 +18,8 @@ async fn an_acquire_that_comes_after_it_was_given_up_is_undone_though_it_takes_t
     hold.state().sending(core.clock.now(), ms(60_000));
     let node = core.server.node("").unwrap();
     let on = node.source().open_own(ms(3000)).await.unwrap();
-    core.abandon(&hold);
+    core.holds.change(&hold, State::end_pending);
+    core.owe(Job::regardless(hold.clone()));
     eventually(ms(5000), "there is nothing to undo", async || {
         core.holds.numbered(hold.key(), hold.number()).is_none()
     })
@@ -81,7 +82,7 @@ async fn an_unlock_after_the_deadline_tells_of_a_loss_though_a_renewal_comes_in(
     let error = guard.unlock().await.unwrap_err();
     assert!(matches!(error, crate::Error::Lost(_)), "{error}");
     // The answer of the renewal, with the time at which it was read.
-    let renew = |state: &mut crate::hold::State| state.renew(now, ms(30_000), now.minus(ms(1)));
+    let renew = |state: &mut State| state.renew(now, ms(30_000), now.minus(ms(1)));
     member.core.holds.change(&hold, renew);
     assert!(!hold.state().is_living());
 }
@@ -101,7 +102,7 @@ async fn a_hold_is_listed_until_its_release_is_settled_whoever_else_drops_a_guar
         local: false,
         part: false,
     };
-    let drops = |state: &mut crate::hold::State| state.drop_claim(share, now);
+    let drops = |state: &mut State| state.drop_claim(share, now);
     let first = member.core.holds.change(&hold, drops);
     let second = member.core.holds.change(&hold, drops);
     // What each has to do was decided with its own change.
