@@ -12,7 +12,7 @@ use crate::error::{Error, Lost, LostReason};
 use crate::hold::{Command, Hold, Phase, Share, State, Terms};
 use crate::key::LockKey;
 use crate::owner::Owner;
-use crate::script::{self, Acquired, Guards, Register};
+use crate::script::{self, Acquired};
 use crate::server::{Allotted, Failure, Sent};
 use crate::wait::Handed;
 
@@ -28,7 +28,7 @@ pub(crate) struct Acquiring {
     /// It was granted, and a claim stands for it now; or somebody else sees to it.
     pub(super) granted: bool,
     /// The server said no, to the only sending there was: nothing is owed.
-    refused: bool,
+    pub(super) refused: bool,
 }
 
 /// What one attempt came to.
@@ -43,28 +43,6 @@ pub(crate) enum Attempt {
     Ended,
     /// It was granted, and answered after its own deadline: this is no grant.
     TooLate,
-}
-
-/// What one attempt for a member of a quorum came to.
-pub(crate) struct Looked {
-    /// `Busy` in quarantine.
-    pub(crate) attempt: Attempt,
-    /// The server may have lost its data, and grants nothing for so long.
-    pub(crate) quarantined: Option<Duration>,
-    pub(crate) register: Option<Register>,
-    /// Since when its data may have been lost, as the server was told, by its clock in milliseconds.
-    pub(crate) asked_since: u64,
-}
-
-impl From<Attempt> for Looked {
-    fn from(attempt: Attempt) -> Self {
-        Self {
-            attempt,
-            quarantined: None,
-            register: None,
-            asked_since: 0,
-        }
-    }
 }
 
 impl Acquiring {
@@ -160,7 +138,7 @@ impl Acquiring {
         self.attempt_for(terms, now, until, false).await
     }
 
-    async fn attempt_for(
+    pub(super) async fn attempt_for(
         &mut self,
         terms: &Terms,
         now: Moment,
@@ -202,68 +180,8 @@ impl Acquiring {
         self.answered(acquired, terms)
     }
 
-    /// As [`Acquiring::attempt`], for a member of a quorum: what it found beside the lock goes along.
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`Acquiring::attempt`].
-    pub(crate) async fn attempt_as_member(
-        &mut self,
-        terms: &Terms,
-        guards: Guards,
-        now: Moment,
-        until: Moment,
-    ) -> Result<Looked, Error> {
-        if guards.is_none() {
-            return Ok(self.attempt_for(terms, now, until, true).await?.into());
-        }
-        let core = self.session.core();
-        core.open()?;
-        core.can_be_acknowledged(self.hold.key().key())?;
-        self.is_vouched_for(terms.lease, now)?;
-        let Some(target) = self.target(terms.lease, now, until) else {
-            return Ok(self.gone().into());
-        };
-        let Some(command) = &self.command else {
-            return Ok(self.gone().into());
-        };
-        self.sent = Sent::with([command.permit()]);
-        self.refused = false;
-        let field = core.field(&self.hold);
-        let taken = {
-            let sending = pin!(script::acquire_member(
-                &core.server,
-                self.hold.key(),
-                &field,
-                target,
-                terms.lease,
-                guards,
-                Allotted { now, until },
-                &mut self.sent,
-            ));
-            Command::attend(&[command], sending).await
-        };
-        let Some(taken) = taken else {
-            return Ok(self.gone().into());
-        };
-        let asked_since = taken.as_ref().map_or(0, |taken| taken.asked_since);
-        let (acquired, quarantined, register) = match taken {
-            Ok(taken) => (Ok(taken.acquired), taken.quarantined, taken.register),
-            Err(failure) => (Err(failure), None, None),
-        };
-        if matches!(acquired, Ok(Acquired::Granted)) {
-            self.acknowledged(until, true).await?;
-        }
-        Ok(Looked {
-            attempt: self.answered(acquired, terms)?,
-            quarantined,
-            register,
-            asked_since,
-        })
-    }
-
     /// Takes in what the server answered.
-    fn answered(
+    pub(super) fn answered(
         &mut self,
         acquired: Result<Acquired, Failure>,
         terms: &Terms,

@@ -1,6 +1,8 @@
 //! What the locks and guards of one client share, and the commands they send.
 
 mod acquire;
+mod member;
+mod owed;
 mod reentry;
 mod release;
 mod replicas;

@@ -284,8 +284,7 @@ impl Place {
 
     /// How long the contender has waited for an answer by `now`, if it does.
     pub(crate) fn unanswered_for(&self, now: Moment) -> Option<Duration> {
-        let queues = self.waiters.shard(&self.key);
-        queues.get(&*self.key)?.unanswered_for(now)
+        self.silent_contender(now).map(|(silence, _)| silence)
     }
 
     /// The contender's hold, and how long its question will have had no answer by `then`.

@@ -214,7 +214,7 @@ impl Queue {
             // It has to be free for a moment to be had together with others.
             return None;
         }
-        if contender.unanswered_since().is_some() {
+        if contender.unanswered().is_some() {
             // It asks Redis already, and may get the lock by that.
             return None;
         }
@@ -261,11 +261,6 @@ impl Queue {
             self.retreat = None;
         }
         self.wake_contender();
-    }
-
-    pub(super) fn unanswered_for(&self, now: Moment) -> Option<Duration> {
-        let since = self.contender.as_ref()?.unanswered_since()?;
-        Some(now.since(since))
     }
 
     pub(super) fn silent_contender(&self, then: Moment) -> Option<(Duration, Arc<Hold>)> {

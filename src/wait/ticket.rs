@@ -129,11 +129,6 @@ impl Ticket {
         self.outlook.lock().acquire = None;
     }
 
-    pub(super) fn unanswered_since(&self) -> Option<Moment> {
-        let outlook = self.outlook.lock();
-        outlook.acquire.is_some().then_some(outlook.asked)
-    }
-
     /// Since when its acquire is under way, and which hold that is.
     pub(super) fn unanswered(&self) -> Option<(Moment, Arc<Hold>)> {
         let outlook = self.outlook.lock();

@@ -1,0 +1,95 @@
+//! One attempt to acquire a lock that is a member of a quorum.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use super::acquire::{Acquiring, Attempt};
+use crate::clock::Moment;
+use crate::error::Error;
+use crate::hold::{Command, Terms};
+use crate::script::{self, Acquired, Guards, Register};
+use crate::server::{Allotted, Sent};
+
+/// What one attempt for a member of a quorum came to.
+pub(crate) struct Looked {
+    /// `Busy` in quarantine.
+    pub(crate) attempt: Attempt,
+    /// The server may have lost its data, and grants nothing for so long.
+    pub(crate) quarantined: Option<Duration>,
+    pub(crate) register: Option<Register>,
+    /// Since when its data may have been lost, as the server was told, by its clock in milliseconds.
+    pub(crate) asked_since: u64,
+}
+
+impl From<Attempt> for Looked {
+    fn from(attempt: Attempt) -> Self {
+        Self {
+            attempt,
+            quarantined: None,
+            register: None,
+            asked_since: 0,
+        }
+    }
+}
+
+impl Acquiring {
+    /// As [`Acquiring::attempt`], for a member of a quorum: what it found beside the lock goes along.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Acquiring::attempt`].
+    pub(crate) async fn attempt_as_member(
+        &mut self,
+        terms: &Terms,
+        guards: Guards,
+        now: Moment,
+        until: Moment,
+    ) -> Result<Looked, Error> {
+        if guards.is_none() {
+            return Ok(self.attempt_for(terms, now, until, true).await?.into());
+        }
+        let core = self.session.core();
+        core.open()?;
+        core.can_be_acknowledged(self.hold.key().key())?;
+        self.is_vouched_for(terms.lease, now)?;
+        let Some(target) = self.target(terms.lease, now, until) else {
+            return Ok(self.gone().into());
+        };
+        let Some(command) = &self.command else {
+            return Ok(self.gone().into());
+        };
+        self.sent = Sent::with([command.permit()]);
+        self.refused = false;
+        let field = core.field(&self.hold);
+        let taken = {
+            let sending = pin!(script::acquire_member(
+                &core.server,
+                self.hold.key(),
+                &field,
+                target,
+                terms.lease,
+                guards,
+                Allotted { now, until },
+                &mut self.sent,
+            ));
+            Command::attend(&[command], sending).await
+        };
+        let Some(taken) = taken else {
+            return Ok(self.gone().into());
+        };
+        let asked_since = taken.as_ref().map_or(0, |taken| taken.asked_since);
+        let (acquired, quarantined, register) = match taken {
+            Ok(taken) => (Ok(taken.acquired), taken.quarantined, taken.register),
+            Err(failure) => (Err(failure), None, None),
+        };
+        if matches!(acquired, Ok(Acquired::Granted)) {
+            self.acknowledged(until, true).await?;
+        }
+        Ok(Looked {
+            attempt: self.answered(acquired, terms)?,
+            quarantined,
+            register,
+            asked_since,
+        })
+    }
+}

@@ -1,0 +1,59 @@
+//! Whose turn it is to send for a hold, and what is owed where its sender goes or stands still.
+
+use std::sync::Arc;
+
+use super::release::Claim;
+use super::settle::Job;
+use super::{Core, Session};
+use crate::hold::{Command, Dropped, Hold, State};
+
+impl Core {
+    /// Sees to what a dropped claim asks for.
+    pub(crate) fn after_drop(&self, hold: &Arc<Hold>, dropped: Dropped) {
+        match dropped {
+            Dropped::Settle => self.owe(Job::new(hold.clone())),
+            Dropped::Forget => self.forget(hold),
+            Dropped::Nothing => {}
+        }
+    }
+
+    /// Gives up an acquire whose future is not polled: whatever it does is undone. The future may
+    /// take its grant in between the caller's decision and this call: then the hold has an owner, and
+    /// stays.
+    pub(crate) fn abandon(&self, hold: &Arc<Hold>) {
+        let ends = |state: &mut State| {
+            if mutant!("taken_in_and_abandoned") {
+                state.end();
+                return true;
+            }
+            state.end_pending()
+        };
+        if self.holds.change(hold, ends) {
+            self.owe(Job::new(hold.clone()));
+        }
+    }
+
+    /// The right to send a command for a hold. What one that stands still has sent is settled before.
+    pub(super) async fn turn(&self, hold: &Arc<Hold>) -> Command {
+        loop {
+            let (command, on) = hold.command().await;
+            if on.is_none() {
+                return command;
+            }
+            self.owe(Job::after(hold.clone(), Some(command), on));
+        }
+    }
+
+    /// Sees to the release of a hold that takes long: the future that releases it may stand still.
+    pub(crate) fn hasten(&self, hold: &Arc<Hold>) {
+        if hold.is_with_caller() {
+            self.owe(Job::if_listed(hold.clone()).0);
+        }
+    }
+
+    /// Ends the newest forgotten claim of a hold: ported code's unlock.
+    pub(crate) fn take_forgotten(&self, session: &Arc<Session>, hold: &Arc<Hold>) -> Option<Claim> {
+        let share = self.holds.change(hold, |state| state.forgotten.pop())?;
+        Some(Claim::new(session.clone(), hold.clone(), share))
+    }
+}
