@@ -207,6 +207,22 @@ impl Quorum {
         round >= self.members[member].taken_in
     }
 
+    /// The answer to what this instance was asked in this round may still change something.
+    pub(crate) fn awaits(&self, member: usize, round: u32) -> bool {
+        let member = &self.members[member];
+        let is_over = matches!(self.phase, Phase::Failed | Phase::Lost(_) | Phase::Ended);
+        let is_wanted = match member.stand {
+            Stand::Asked => member.taken_in == round,
+            // Of an earlier round it would not count.
+            Stand::Held => {
+                let is_current = member.asked_in == round && round == self.round.number;
+                is_current && member.answered_in != round
+            }
+            Stand::Nothing | Stand::Gone => false,
+        };
+        !is_over && is_wanted
+    }
+
     /// What became of one instance.
     pub(crate) fn outcome(&self, member: usize) -> Outcome {
         self.members[member].outcome

@@ -1,33 +1,45 @@
 //! An order under way, and who polls it.
 //!
-//! Its caller does, as long as that goes on. The client's background takes over what a caller has
-//! stopped polling (design: invariant 14).
+//! Its caller does, as long as that goes on. What a caller has stopped polling, the client's background
+//! ends, and asks again where the answer is still wanted (design: invariant 14). The background never
+//! polls the caller's future: its timers belong to the caller's runtime, and one that has ended panics.
 
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::order::{Done, Order, execute};
+use super::order::{Asking, Done, Order};
 use super::whole::{State, Whole};
 use crate::clock::Moment;
 use crate::quorum::Rules;
 
 pub(super) type Doing = Pin<Box<dyn Future<Output = Done> + Send>>;
 
-/// One order under way, which either its caller or the background polls.
+/// One order under way, which its caller polls.
 pub(super) struct Execution {
-    member: usize,
+    /// Code of the user may run while the caller has this locked: its wakers, and the subscriber of
+    /// its log. So the background never waits for it.
     inner: Mutex<Shared>,
 }
 
+#[derive(Default)]
 struct Shared {
     /// None once it has ended, or the background has taken it over.
-    doing: Option<Doing>,
+    under_way: Option<UnderWay>,
     /// Of the caller.
     waker: Option<Waker>,
+}
+
+struct UnderWay {
+    // Dropped in this order: what it did is settled before the quorum is told that no answer comes.
+    doing: Doing,
+    /// None if it asks for nothing.
+    asking: Option<Asking>,
 }
 
 /// An execution as its caller polls it. Dropped, it ends; none as its output says that the background
@@ -36,12 +48,22 @@ pub(super) struct Polled(Arc<Execution>);
 
 impl Polled {
     pub(super) fn new(whole: &Arc<Whole>, order: Order) -> Self {
-        let (Order::Ask { member, .. } | Order::GiveBack(member, _)) = order;
-        let doing = Some(execute(whole.clone(), order));
-        let waker = None;
+        let under_way = match order {
+            Order::GiveBack(member, claim) => UnderWay {
+                doing: Box::pin(async move { Done::GivenBack(member, claim.unlock().await) }),
+                asking: None,
+            },
+            Order::Ask { asked, until } => UnderWay {
+                doing: asked.ask(whole, until),
+                asking: Some(Asking::new(whole, asked)),
+            },
+        };
+        let inner = Shared {
+            under_way: Some(under_way),
+            waker: None,
+        };
         Self(Arc::new(Execution {
-            member,
-            inner: Mutex::new(Shared { doing, waker }),
+            inner: Mutex::new(inner),
         }))
     }
 
@@ -55,17 +77,20 @@ impl Future for Polled {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Done>> {
         let mut inner = self.0.inner.lock();
-        let Some(doing) = &mut inner.doing else {
+        let Some(under_way) = &mut inner.under_way else {
             return Poll::Ready(None);
         };
-        let Poll::Ready(done) = doing.as_mut().poll(cx) else {
+        let Poll::Ready(done) = under_way.doing.as_mut().poll(cx) else {
             let known = inner.waker.as_ref();
             if !known.is_some_and(|waker| waker.will_wake(cx.waker())) {
                 inner.waker = Some(cx.waker().clone());
             }
             return Poll::Pending;
         };
-        let ended = inner.doing.take();
+        if let Some(asking) = &mut under_way.asking {
+            asking.is_answered();
+        }
+        let ended = inner.under_way.take();
         drop(inner);
         drop(ended);
         Poll::Ready(Some(done))
@@ -74,24 +99,9 @@ impl Future for Polled {
 
 impl Drop for Polled {
     fn drop(&mut self) {
-        let left = self.0.inner.lock().doing.take();
+        let left = self.0.inner.lock().under_way.take();
         // What follows from its end looks at nothing of this.
         drop(left);
-    }
-}
-
-impl Execution {
-    /// Takes it from a caller that does not poll it now; none if it has ended.
-    fn take_over(&self) -> Option<Doing> {
-        let mut inner = self.inner.lock();
-        let doing = inner.doing.take();
-        let waker = inner.waker.take();
-        drop(inner);
-        if let Some(waker) = waker {
-            // A caller that is there after all goes on without it.
-            waker.wake();
-        }
-        doing
     }
 }
 
@@ -106,37 +116,52 @@ impl Whole {
         self.follow(&mut state);
     }
 
-    /// Goes on with what its caller has left, for as long as an answer may take.
+    /// Ends what its caller has left, and asks again where the quorum still wants the answer.
     pub(super) fn take_over(self: &Arc<Self>) -> bool {
         if mutant!("red_lock_round_left_to_caller") {
             return false;
         }
-        let (left, limit) = self.see(|state, now| {
-            let lease = state.quorum.lease();
-            // The core gives it up a little before.
-            let limit = now + 3 * Rules::patience(lease) / 2;
-            (state.overdue(now), limit)
-        });
-        let left = left.iter().filter_map(Weak::upgrade);
+        let overdue = self.see(State::overdue);
         let mut is_any = false;
-        for execution in left {
-            let Some(mut doing) = execution.take_over() else {
+        for execution in overdue {
+            let Some(living) = execution.upgrade() else {
                 continue;
             };
-            is_any = true;
-            let whole = self.clone();
-            let work = async move {
-                tokio::select! {
-                    biased;
-                    done = &mut doing => whole.follow_behind(done),
-                    // Its connection may be driven by the runtime that stopped. Dropped here, what it
-                    // did is undone.
-                    () = whole.clock.sleep_until(limit) => {}
-                }
+            let Some(mut inner) = living.inner.try_lock() else {
+                // Its caller polls it right now, or is kept there by code of the user.
+                self.see(|state, now| state.under_way.push((now + LOOK_AGAIN, execution)));
+                is_any = true;
+                continue;
             };
-            self.run(execution.member, Box::pin(work));
+            let Shared { under_way, waker } = std::mem::take(&mut *inner);
+            drop(inner);
+            if let Some(under_way) = under_way {
+                is_any = true;
+                self.end_left(under_way, waker);
+            }
         }
         is_any
+    }
+
+    fn end_left(self: &Arc<Self>, under_way: UnderWay, waker: Option<Waker>) {
+        let UnderWay { doing, asking } = under_way;
+        // What it did is settled in the background. A panic in there concerns this order alone.
+        let _panicked = catch_unwind(AssertUnwindSafe(|| drop(doing)));
+        if let Some(mut asking) = asking {
+            let (is_awaited, until) = self.see(|state, now| {
+                let until = now + Rules::patience(state.quorum.lease());
+                (asking.is_awaited(&state.quorum), until)
+            });
+            if is_awaited {
+                self.run(asking.member(), Box::pin(asking.ask_behind(until)));
+            } else {
+                asking.is_answered();
+            }
+        }
+        if let Some(waker) = waker {
+            // A caller that is there after all goes on without it.
+            let _panicked = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+        }
     }
 }
 
@@ -155,3 +180,6 @@ impl State {
         overdue.map(|(_, execution)| execution).collect()
     }
 }
+
+/// When the background looks again at an order that its caller polls right now.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);

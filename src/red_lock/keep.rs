@@ -141,8 +141,13 @@ impl Dependant for Whole {
 
 impl Kept for Whole {
     fn look(self: Arc<Self>) -> bool {
+        // Before it asks again for what callers have left: the round may be over.
+        let mut orders = self.step(Event::Tick);
         let is_taken_over = self.take_over();
-        let orders = self.step(Event::Tick);
+        if is_taken_over {
+            // It is to be looked at again at another time.
+            orders.extend(self.step(Event::Tick));
+        }
         let is_any = is_taken_over || !orders.is_empty();
         self.delegate(orders);
         is_any
@@ -156,8 +161,12 @@ impl Kept for Whole {
         }
         state.keeper += 1;
         state.turn = None;
+        // A caller may have left what is under way, whether it is held or still being acquired.
+        let mut at = state.overdue_at();
         if state.quorum.is_living() {
-            let at = state.quorum.wake_at();
+            at = at.min(state.quorum.wake_at());
+        }
+        if at != Moment::NEVER {
             self.be_kept(&mut state, at);
         }
     }

@@ -12,15 +12,13 @@ use super::whole::Whole;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::hold::Hold;
+use crate::quorum::Quorum;
 use crate::session::{Claim, Unlocked, Work};
 
 /// Something to be done at one instance.
 pub(super) enum Order {
     Ask {
-        member: usize,
-        round: u32,
-        question: Question,
-        lease: Duration,
+        asked: Asked,
         /// The answer is not waited for beyond this.
         until: Moment,
     },
@@ -28,7 +26,17 @@ pub(super) enum Order {
     GiveBack(usize, Claim),
 }
 
+/// What an instance is asked, and in which round.
+#[derive(Clone)]
+pub(super) struct Asked {
+    pub(super) member: usize,
+    pub(super) round: u32,
+    pub(super) question: Question,
+    pub(super) lease: Duration,
+}
+
 /// What an instance is asked.
+#[derive(Clone)]
 pub(super) enum Question {
     Take,
     Extend(Arc<Hold>),
@@ -139,15 +147,11 @@ impl Whole {
     /// be given back goes to the background: it is not waited for.
     pub(super) fn delegate(self: &Arc<Self>, orders: Vec<Order>) {
         for order in orders {
-            let Order::Ask { member, .. } = &order else {
+            let Order::Ask { asked, until } = order else {
                 continue;
             };
-            let (whole, member) = (self.clone(), *member);
-            let done = execute(self.clone(), order);
-            self.run(
-                member,
-                Box::pin(async move { whole.follow_behind(done.await) }),
-            );
+            let asking = Asking::new(self, asked);
+            self.run(asking.member(), Box::pin(asking.ask_behind(until)));
         }
     }
 
@@ -162,65 +166,69 @@ impl Whole {
             }
         }
     }
+}
 
-    pub(super) fn follow_behind(self: &Arc<Self>, done: Done) {
-        if let Done::Answered {
-            member,
-            round,
-            told,
-        } = done
-        {
-            let orders = self.take_in(member, round, told);
-            self.delegate(orders);
-        }
+impl Asked {
+    /// Asks the instance. The future has resources of the runtime that polls it.
+    pub(super) fn ask(&self, whole: &Arc<Whole>, until: Moment) -> Doing {
+        let (whole, asked) = (whole.clone(), self.clone());
+        Box::pin(async move {
+            let told = whole.ask(&asked, until).await;
+            Done::Answered {
+                member: asked.member,
+                round: asked.round,
+                told,
+            }
+        })
     }
 }
 
-pub(super) fn execute(whole: Arc<Whole>, order: Order) -> Doing {
-    match order {
-        Order::GiveBack(member, claim) => {
-            Box::pin(async move { Done::GivenBack(member, claim.unlock().await) })
-        }
-        Order::Ask {
-            member,
-            round,
-            question,
-            lease,
-            until,
-        } => {
-            let asking = Asking {
-                whole,
-                member,
-                round,
-                answered: false,
-            };
-            Box::pin(async move {
-                // The whole of it, so that it is dropped with this future and not before.
-                let mut asking = asking;
-                let told = asking.whole.ask(member, &question, lease, until).await;
-                asking.answered = true;
-                Done::Answered {
-                    member,
-                    round,
-                    told,
-                }
-            })
-        }
-    }
-}
-
-/// Tells the quorum of an order that was dropped.
-struct Asking {
+/// A question under way. Dropped without its answer, it tells the quorum that none comes.
+pub(super) struct Asking {
     whole: Arc<Whole>,
-    member: usize,
-    round: u32,
+    asked: Asked,
     answered: bool,
+}
+
+impl Asking {
+    pub(super) fn new(whole: &Arc<Whole>, asked: Asked) -> Self {
+        let whole = whole.clone();
+        Self {
+            whole,
+            asked,
+            answered: false,
+        }
+    }
+
+    pub(super) fn member(&self) -> usize {
+        self.asked.member
+    }
+
+    /// An answer may still change something.
+    pub(super) fn is_awaited(&self, quorum: &Quorum) -> bool {
+        quorum.awaits(self.asked.member, self.asked.round)
+    }
+
+    /// The quorum is told by the caller, or need not be told.
+    pub(super) fn is_answered(&mut self) {
+        self.answered = true;
+    }
+
+    /// Asks the instance behind the caller, and does what follows from the answer.
+    pub(super) async fn ask_behind(mut self, until: Moment) {
+        let told = self.whole.ask(&self.asked, until).await;
+        self.is_answered();
+        let orders = self
+            .whole
+            .take_in(self.asked.member, self.asked.round, told);
+        self.whole.delegate(orders);
+    }
 }
 
 impl Drop for Asking {
     fn drop(&mut self) {
         if !self.answered {
-            self.whole.note_dropped(self.member, self.round);
+            self.whole.note_dropped(self.asked.member, self.asked.round);
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -12,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::Inner;
 use super::execution::Execution;
 use super::news::{Locked, News};
-use super::order::{Order, Question};
+use super::order::{Asked, Order, Question};
 use super::part::{Taking, Told};
 use crate::clock::{Clock, Moment};
 use crate::error::Error;
@@ -258,15 +257,10 @@ impl Whole {
     }
 
     /// Asks one instance.
-    pub(super) async fn ask(
-        &self,
-        member: usize,
-        question: &Question,
-        lease: Duration,
-        until: Moment,
-    ) -> Told {
-        let part = &self.lock.parts()[member];
-        match question {
+    pub(super) async fn ask(&self, asked: &Asked, until: Moment) -> Told {
+        let part = &self.lock.parts()[asked.member];
+        let lease = asked.lease;
+        match &asked.question {
             Question::Take => {
                 let taking = Taking {
                     owner: self.owner,
@@ -321,13 +315,13 @@ impl Whole {
                     continue;
                 }
             };
-            orders.push(Order::Ask {
+            let asked = Asked {
                 member,
                 round,
                 question,
                 lease,
-                until,
-            });
+            };
+            orders.push(Order::Ask { asked, until });
         }
         orders
     }

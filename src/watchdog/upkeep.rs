@@ -1,8 +1,10 @@
 //! Looking after locks of many instances, and extending the leases of their parts.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::task::JoinSet;
 
 use super::extend::{Asked, extend};
@@ -11,7 +13,7 @@ use crate::clock::Moment;
 use crate::error::LostReason;
 use crate::hold::Hold;
 use crate::script::Renewed;
-use crate::session::{Core, Extension};
+use crate::session::{Core, Extension, Work};
 
 /// Looks after them for ever.
 pub(super) async fn keep_up(core: &Arc<Core>) {
@@ -34,7 +36,7 @@ pub(super) async fn keep_up(core: &Arc<Core>) {
             is_waiting |= !kept.look();
         }
         for work in core.upkeep.work() {
-            tasks.spawn(work);
+            tasks.spawn(apart(work));
         }
         // A sleeping machine stops the runtime's timers, and what is due but has nothing to do yet
         // must not make this busy.
@@ -49,6 +51,15 @@ pub(super) async fn keep_up(core: &Arc<Core>) {
             () = core.upkeep.changed() => {}
             Some(done) = tasks.join_next() => pass_on_panic(done),
         }
+    }
+}
+
+/// Does work of one lock. A panic in there drops what was asked, and costs no other lock.
+async fn apart(work: Work) {
+    if AssertUnwindSafe(work).catch_unwind().await.is_err() {
+        // It may be the user's subscriber that panics.
+        let report = || tracing::error!("a panic ended a request for a lock of many instances");
+        let _panicked_too = std::panic::catch_unwind(report);
     }
 }
 

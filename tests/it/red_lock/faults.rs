@@ -7,6 +7,7 @@
 mod cancelled;
 mod clocks;
 mod crowd;
+mod ended;
 mod fencing;
 mod frozen;
 mod holders;

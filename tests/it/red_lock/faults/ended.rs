@@ -1,0 +1,179 @@
+//! A caller whose runtime ends or stands still while a round is under way. No other lock of these
+//! clients ends, and no server stays locked.
+
+use std::future::IntoFuture;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lockdog::{Client, Guard, Owner};
+use tokio::runtime::{Builder, Runtime};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+use super::is_acquire;
+use super::stand::{Stand, take};
+use crate::red_lock::{SOON, lock_of, ms};
+use crate::support::{Action, Proxy, Rule};
+
+use super::NAME;
+
+const LEASE: Duration = Duration::from_secs(3);
+
+/// Longer than any test lasts, so that no lease ends what is to be given back; and each server has the
+/// longest time to answer that there is, half a second.
+const LONG: Duration = Duration::from_secs(100);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_acquire_that_outlives_its_runtime_costs_no_other_lock() {
+    let stand = Stand::proxied(3).await;
+    let clients = stand.clients_with(|it| it.watchdog_lease(LEASE)).await;
+    let yours = stand.direct_lock().await;
+    take(&yours).await.unlock().await.unwrap();
+    let others = locks_beside(&clients).await;
+    let lock = lock_of(&clients, NAME);
+    let mut all_left = Vec::new();
+    for n in 0..4 {
+        let refused = refuse_acquires(&stand);
+        let lock = lock.clone();
+        let left = tokio::task::spawn_blocking(move || {
+            let owner = Owner::new();
+            let mut left: Pin<Box<dyn Future<Output = _> + Send>> =
+                Box::pin(async move { lock.lock().owner(&owner).lease(LONG).await });
+            let runtime = runtime();
+            // Within the patience of one round, in the pause before the command is sent again.
+            let polled = async { tokio::time::timeout(ms(100 + 40 * n), left.as_mut()).await };
+            assert!(runtime.block_on(polled).is_err(), "two servers refuse it");
+            drop(runtime);
+            left
+        });
+        all_left.push(left.await.unwrap());
+        for rule in refused {
+            assert!(rule.hits() > 0, "the server refused it");
+            rule.remove();
+        }
+        // After the client's background has looked at what the caller left.
+        tokio::time::sleep(ms(1300)).await;
+        assert_valid(&others);
+        take(&yours).await.unlock().await.unwrap();
+    }
+    stand.await_taken(0).await;
+    tokio::time::sleep(LEASE).await;
+    assert_valid(&others);
+    drop(all_left);
+    for guard in others {
+        guard.unlock().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscriber_that_stands_still_on_a_callers_thread_costs_no_other_lock() {
+    let stand = Stand::proxied(3).await;
+    let clients = stand.clients_with(|it| it.watchdog_lease(LEASE)).await;
+    let others = locks_beside(&clients).await;
+    let refused = refuse_acquires(&stand);
+    let lock = lock_of(&clients, NAME);
+    let stood = Arc::new(AtomicBool::new(false));
+    let has_stood = stood.clone();
+    let (reaches, reached) = channel();
+    let (go_on, goes_on) = channel();
+    let caller = std::thread::spawn(move || {
+        let _stands_still = tracing::subscriber::set_default(StandsStill {
+            reached: reaches,
+            stood: has_stood,
+            go_on: Mutex::new(goes_on),
+        });
+        // A busy machine may be too late to send a command again.
+        while !stood.load(Ordering::SeqCst) {
+            drop(runtime().block_on(lock.try_lock().lease(LONG).into_future()));
+        }
+    });
+    let reached = tokio::task::spawn_blocking(move || reached.recv_timeout(SOON));
+    reached.await.unwrap().expect("the event is written");
+    for rule in refused {
+        rule.remove();
+    }
+    for _ in 0..20 {
+        tokio::time::sleep(LEASE / 10).await;
+        assert!(!caller.is_finished(), "the subscriber stands still");
+        assert_valid(&others);
+    }
+    drop(go_on);
+    let ended = tokio::task::spawn_blocking(|| caller.join().unwrap());
+    ended.await.unwrap();
+    stand.await_taken(0).await;
+    for guard in others {
+        guard.unlock().await.unwrap();
+    }
+}
+
+/// A lock of each client, which its watchdog renews.
+async fn locks_beside(clients: &[Client]) -> Vec<Guard> {
+    let mut guards = Vec::new();
+    for client in clients {
+        guards.push(client.lock("beside").lock().await.unwrap());
+    }
+    guards
+}
+
+fn assert_valid(guards: &[Guard]) {
+    for guard in guards {
+        assert!(guard.is_valid(), "{:?}", guard.verdict());
+    }
+}
+
+/// Two of the servers refuse each acquire of the lock from now on.
+fn refuse_acquires(stand: &Stand) -> Vec<Rule> {
+    let refuse = |proxy: &Proxy| {
+        let line = "-LOADING wait".to_owned();
+        proxy.on(is_acquire, Action::ReplyWith(line)).always()
+    };
+    stand.proxies[1..].iter().map(refuse).collect()
+}
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// A user's subscriber that stands still at the first repetition of a command.
+struct StandsStill {
+    reached: Sender<()>,
+    stood: Arc<AtomicBool>,
+    /// Ends when the test drops its side.
+    go_on: Mutex<Receiver<()>>,
+}
+
+impl Subscriber for StandsStill {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("lockdog")
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut is_repetition = false;
+        event.record(
+            &mut |_: &tracing::field::Field, value: &dyn std::fmt::Debug| {
+                is_repetition |= format!("{value:?}").contains("sending again");
+            },
+        );
+        if is_repetition {
+            // The test may have ended.
+            let _ = self.reached.send(());
+            let _ = self.go_on.lock().unwrap().recv();
+            self.stood.store(true, Ordering::SeqCst);
+        }
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
