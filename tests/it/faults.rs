@@ -10,6 +10,7 @@ mod messages;
 mod nemesis;
 mod no_room;
 mod passing_states;
+mod planted;
 pub(crate) mod poll;
 mod refusals;
 mod relock;

@@ -51,7 +51,7 @@ fn transfers(stand: &Stand) -> usize {
 }
 
 /// Polls a future once and leaves it.
-async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+pub(super) async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
     tokio::select! {
         biased;
         output = future => Some(output),
