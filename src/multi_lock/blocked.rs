@@ -12,6 +12,9 @@ use crate::wait::Wake;
 impl Call<'_> {
     /// While a client itself keeps a member, or gives it back, nobody is asked.
     pub(super) fn keep_off(&self, course: &mut Course) -> Result<Option<Step>> {
+        // A release that takes long is not waited for twice in a row, whichever member's it is: two
+        // that nobody finishes would be waited for in turns, without end.
+        let has_waited = course.release_awaited.take().is_some();
         for (place, member) in self.members.list().iter().enumerate() {
             let core = member.core();
             let outlook = core.holds.outlook(&member.key);
@@ -30,8 +33,7 @@ impl Call<'_> {
                 let kept = kept.since(core.clock.now());
                 return Ok(Some(Step::Wait(kept.min(poll_cap))));
             }
-            // A release that takes long is not waited for twice in a row.
-            if outlook.releasing && course.release_awaited.take().is_none() {
+            if outlook.releasing && !has_waited {
                 if self.move_to(place, course)? {
                     return Ok(Some(Step::Again));
                 }
@@ -39,7 +41,6 @@ impl Call<'_> {
                 return Ok(Some(Step::Wait(poll_cap)));
             }
         }
-        course.release_awaited = None;
         Ok(None)
     }
 
