@@ -20,7 +20,14 @@ async fn nothing_is_sent_on_a_connection_of_an_earlier_reign() {
     assert!(matches!(answer, Err(Failure::Unsent(_))), "{answer:?}");
     assert!(!redis.exists("k").await);
     // The next one leads to whoever is the master now.
-    let new = node.connection(ms(3000)).await.unwrap();
+    // A switch ends attempts to connect that are under way, so a call tries again.
+    let new = loop {
+        match node.connection(ms(3000)).await {
+            Ok(new) => break new,
+            Err(Failure::Unsent(_)) => tokio::time::sleep(ms(10)).await,
+            Err(failure) => panic!("{failure:?}"),
+        }
+    };
     assert!(!new.is(&old));
     new.send(&write, ms(3000)).await.unwrap();
     assert!(redis.exists("k").await);
