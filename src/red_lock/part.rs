@@ -175,7 +175,12 @@ impl Part {
                 Attempt::Lost(lost) => return Err(Error::Lost(lost)),
                 // Freed by force before the grant was read.
                 Attempt::Ended if core.clock.now() < until => core.open()?,
-                Attempt::Ended | Attempt::TooLate => {
+                // Given up while its future was not polled: the server did nothing wrong.
+                Attempt::Ended => {
+                    let waited = core.clock.now().since(now);
+                    return Ok(Told::failed(Error::timeout(waited)));
+                }
+                Attempt::TooLate => {
                     let waited = core.clock.now().since(now);
                     return Err(Error::timeout(waited));
                 }

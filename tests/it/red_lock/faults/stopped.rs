@@ -94,7 +94,8 @@ async fn an_acquire_that_nobody_polls_any_more_keeps_no_one_out() {
     // Polled again, it finds that it was given up.
     assert!(!matches!(left.await, Ok(Some(_))));
     let guard = take(&mine).await;
-    eventually(SOON, "it has all", async || guard.margin() == 1).await;
+    // All three only after the next extension: a server may be under suspicion meanwhile.
+    assert!(guard.is_valid());
     guard.unlock().await.unwrap();
     stand.await_taken(0).await;
 }
