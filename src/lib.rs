@@ -140,6 +140,8 @@ mod slot;
 )]
 #[path = "../tests/it/support/mod.rs"]
 mod support;
+#[cfg(test)]
+mod user_code;
 mod wait;
 mod watchdog;
 

@@ -2,8 +2,14 @@
 
 use super::{Caller, Member, ms};
 use crate::client::Client;
-use crate::server::{Connection, Failure, ReplicaAck};
+use crate::server::{Connection, Failure, ReplicaAck, Source};
 use crate::support::{Data, Redis, RedisServer, Replicated};
+
+/// As a switch does it.
+fn end_reign(source: &Source) {
+    source.end_reign();
+    source.tell_reign();
+}
 
 #[tokio::test]
 async fn nothing_is_sent_on_a_connection_of_an_earlier_reign() {
@@ -13,7 +19,7 @@ async fn nothing_is_sent_on_a_connection_of_an_earlier_reign() {
     let core = &caller.core;
     let node = core.server.node("").unwrap();
     let old = node.connection(ms(3000)).await.unwrap();
-    node.source().end_reign();
+    end_reign(node.source());
     let mut write = redis::cmd("SET");
     write.arg("k").arg("v");
     let answer = old.send(&write, ms(3000)).await;
@@ -43,7 +49,7 @@ async fn an_answer_that_comes_after_the_switch_is_none() {
     write.arg("k").arg("v");
     let (answer, ()) = tokio::join!(old.send(&write, ms(5000)), async {
         tokio::time::sleep(ms(100)).await;
-        node.source().end_reign();
+        end_reign(node.source());
         member.server.resume();
     });
     // It may have run: there it did.
@@ -64,7 +70,7 @@ async fn a_grant_behind_which_the_master_was_switched_is_none() {
     let (guard, before) = tokio::join!(lock.lock(), async {
         tokio::time::sleep(ms(300)).await;
         let granted = all.redis.hash("l").await;
-        caller.core.server.node("").unwrap().source().end_reign();
+        end_reign(caller.core.server.node("").unwrap().source());
         granted
     });
     // It was asked for again, and the new master granted it.
@@ -86,7 +92,7 @@ async fn a_connection_of_an_earlier_reign_is_not_killed_at_the_new_master() {
     for switched in [true, false] {
         let old = source.open_own(ms(3000)).await.unwrap();
         if switched {
-            source.end_reign();
+            end_reign(source);
         }
         node.kill(&old, ms(3000)).await;
         assert_eq!(is_listed(&redis, &old).await, switched);

@@ -109,12 +109,18 @@ impl Identity {
         self.reign.load(Ordering::Acquire)
     }
 
-    /// Another server is the master from now on.
+    /// Another server is the master from now on. Those who wait for that hear of it by
+    /// [`Identity::tell_reign`].
     pub(super) fn end_reign(&self) {
         // Those were the replicas of the master of before.
         *self.replicas.lock() = Counted::default();
-        let reign = self.reign.fetch_add(1, Ordering::AcqRel) + 1;
-        self.reigns.send_replace(reign);
+        self.reign.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Wakes those who wait for the end of a reign. A waker is the caller's code: no lock may be held.
+    pub(super) fn tell_reign(&self) {
+        self.reigns
+            .send_modify(|told| *told = self.reign().max(*told));
     }
 
     /// Waits until another server than that of this reign is the master.
@@ -122,8 +128,8 @@ impl Identity {
         if !self.is_elected {
             return std::future::pending().await;
         }
-        // The sender is our own.
-        let _ = self.reigns.subscribe().wait_for(|now| *now != reign).await;
+        // The sender is our own. It is told after the reign has ended, so it may be behind.
+        let _ = self.reigns.subscribe().wait_for(|now| *now > reign).await;
     }
 
     /// Where the server is, for logs and errors.
@@ -306,6 +312,7 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
+    use crate::user_code::OnEvent;
 
     #[test]
     fn a_loss_of_replicas_is_known_until_as_many_follow_again() {
@@ -330,35 +337,6 @@ mod tests {
         assert!(!counted.lost(at(70)) && counted.lost(at(80)));
     }
 
-    /// A subscriber that says that it was called, and then blocks until its sender is gone.
-    struct Blocks {
-        called: mpsc::Sender<()>,
-        until: Mutex<mpsc::Receiver<()>>,
-    }
-
-    impl tracing::Subscriber for Blocks {
-        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
-            true
-        }
-
-        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-            tracing::span::Id::from_u64(1)
-        }
-
-        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-
-        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-
-        fn event(&self, _: &tracing::Event<'_>) {
-            let _ = self.called.send(());
-            let _sender_gone = self.until.lock().recv();
-        }
-
-        fn enter(&self, _: &tracing::span::Id) {}
-
-        fn exit(&self, _: &tracing::span::Id) {}
-    }
-
     #[test]
     fn a_subscriber_that_blocks_on_one_thread_keeps_no_other_from_the_identity() {
         let identity = Identity::new(Clock::default(), "server".to_owned(), false);
@@ -368,13 +346,17 @@ mod tests {
         };
         hear("a");
         let (called, calls) = mpsc::channel();
-        let (unblock, until) = mpsc::channel();
+        let (unblock, until) = mpsc::channel::<()>();
         let (done, others) = mpsc::channel();
         let soon = Duration::from_secs(10);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let until = Mutex::new(until);
-                let subscriber = Blocks { called, until };
+                // It says that it was called, and then blocks until its sender is gone.
+                let subscriber = OnEvent(move || {
+                    let _ = called.send(());
+                    let _sender_gone = until.lock().recv();
+                });
                 tracing::subscriber::with_default(subscriber, || hear("b"));
             });
             calls.recv().expect("it logs that the server is another");

@@ -271,9 +271,14 @@ impl Source {
         self.identity.reigns()
     }
 
-    /// Another server is the master from now on.
+    /// Another server is the master from now on; see [`Source::tell_reign`].
     pub(crate) fn end_reign(&self) {
         self.identity.end_reign();
+    }
+
+    /// Wakes those who wait for the end of a reign. A waker is the caller's code: no lock may be held.
+    pub(crate) fn tell_reign(&self) {
+        self.identity.tell_reign();
     }
 
     /// Waits until this is no master of a cluster any more.

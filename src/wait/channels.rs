@@ -145,7 +145,9 @@ impl ChannelList {
 
     /// Notes what became of every wish at once.
     pub(crate) fn set_all(&self, heard: Heard) {
-        for channel in self.listed.lock().channels.values() {
+        let channels: Vec<_> = self.listed.lock().channels.values().cloned().collect();
+        // This wakes those who wait for it: no lock is held then.
+        for channel in channels {
             channel.set(heard);
         }
     }
@@ -199,8 +201,12 @@ const FEW: usize = 64;
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
+    use super::super::Subscriptions;
     use super::*;
     use crate::key::LockKey;
+    use crate::user_code::FreeAtEachCall;
 
     fn channel() -> Arc<Channel> {
         Arc::new(Channel::new(&Arc::new(LockKey::new("l", None).unwrap())))
@@ -224,5 +230,18 @@ mod tests {
         assert!(look.len() == 2 && look[0].0 == "gone" && look[1].0 == "kept");
         assert!(look[0].1.is_none() && look[1].1.is_some());
         assert!(list.look(known).is_empty());
+    }
+
+    #[test]
+    fn nobody_is_woken_while_the_list_is_locked() {
+        let subscriptions = Arc::new(Subscriptions::default());
+        let key = Arc::new(LockKey::new("l", None).unwrap());
+        let subscription = subscriptions.subscribe(&key);
+        let seen = subscriptions.clone();
+        let free = FreeAtEachCall::new(move || seen.list().listed.try_lock().is_some());
+        let mut settled = pin!(subscription.settled());
+        assert!(free.poll(settled.as_mut()).is_pending());
+        subscriptions.list().set_all(Heard::Deaf);
+        assert_eq!(free.calls(), [true]);
     }
 }

@@ -16,7 +16,7 @@ use crate::server::Server;
 pub(crate) struct Ear {
     waiters: Arc<Waiters>,
     key: Arc<LockKey>,
-    ticket: Arc<Ticket>,
+    pub(super) ticket: Arc<Ticket>,
 }
 
 impl Waiters {

@@ -5,6 +5,7 @@
 //! after it.
 
 mod backoff;
+mod calls;
 mod channels;
 mod ear;
 mod messages;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use crate::clock::{Clock, Moment};
 use crate::error::Error;
@@ -26,6 +27,7 @@ use crate::owner::Owner;
 use crate::server::Server;
 
 pub use backoff::{Backoff, Wake};
+use calls::Shard;
 pub(crate) use channels::ChannelList;
 pub(crate) use ear::Ear;
 pub(crate) use messages::{Line, Messages, open as open_messages};
@@ -99,12 +101,12 @@ impl Waiters {
     }
 
     /// The queues that this lock's is among.
-    fn shard(&self, key: &LockKey) -> MutexGuard<'_, ByKey<Queue>> {
-        self.shards[key.part_of(SHARDS)].lock()
+    fn shard(&self, key: &LockKey) -> Shard<'_> {
+        Shard::new(self.shards[key.part_of(SHARDS)].lock())
     }
 
     /// As [`Waiters::shard`], for somebody who enters the queue.
-    fn queues_of(&self, key: &LockKey) -> Result<MutexGuard<'_, ByKey<Queue>>, Error> {
+    fn queues_of(&self, key: &LockKey) -> Result<Shard<'_>, Error> {
         let queues = self.shard(key);
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::Closed);
@@ -119,24 +121,22 @@ impl Waiters {
 
     /// Lets the lock's contender try: it may have become free.
     pub(crate) fn wake(&self, key: &LockKey) {
-        if let Some(queue) = self.shard(key).get(key) {
-            queue.wake_contender();
+        if let Some((queue, calls)) = self.shard(key).queue(key) {
+            queue.wake_contender(calls);
         }
     }
 
     /// Lets the contender of every lock try.
     pub(crate) fn wake_all(&self) {
         for shard in &self.shards {
-            for queue in shard.lock().values() {
-                queue.wake_contender();
-            }
+            Shard::new(shard.lock()).each(Queue::wake_contender);
         }
     }
 
     /// Lets the lock's contender try, unless this message is one that it leaves to other clients.
     pub(crate) fn hear(&self, key: &LockKey) {
-        if let Some(queue) = self.shard(key).get_mut(key) {
-            queue.hear(self.clock.now());
+        if let Some((queue, calls)) = self.shard(key).queue(key) {
+            queue.hear(self.clock.now(), calls);
         }
     }
 
@@ -170,8 +170,8 @@ impl Waiters {
 
     /// Lets all waiters of `owner` look: it holds the lock now, so they re-enter.
     pub(crate) fn wake_owner(&self, key: &LockKey, owner: Owner) {
-        if let Some(queue) = self.shard(key).get(key) {
-            queue.wake_owner(owner);
+        if let Some((queue, calls)) = self.shard(key).queue(key) {
+            queue.wake_owner(owner, calls);
         }
     }
 
@@ -195,9 +195,7 @@ impl Waiters {
         self.messages.close();
         self.closed.store(true, Ordering::Release);
         for shard in &self.shards {
-            for queue in shard.lock().values() {
-                queue.fail(&Error::Closed);
-            }
+            Shard::new(shard.lock()).each(|queue, calls| queue.fail(&Error::Closed, calls));
         }
     }
 }
@@ -296,9 +294,9 @@ impl Place {
     /// Tells the queue what became of the contender's question: an outage ends the waits without a
     /// deadline, so that they are not told one after another, each after an outage of its own.
     pub(crate) fn note_outage(&self, outage: Option<&Error>) {
-        let mut queues = self.waiters.shard(&self.key);
-        if let Some(queue) = queues.get_mut(&*self.key) {
-            queue.note_outage(outage);
+        let mut shard = self.waiters.shard(&self.key);
+        if let Some((queue, calls)) = shard.queue(&self.key) {
+            queue.note_outage(outage, calls);
         }
     }
 
@@ -334,14 +332,14 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut queues = self.waiters.shard(&self.key);
+        let mut shard = self.waiters.shard(&self.key);
         self.waiters.waiting.fetch_sub(1, Ordering::Relaxed);
-        let Some(queue) = queues.get_mut(&*self.key) else {
+        let Some((queue, calls)) = shard.queue(&self.key) else {
             return;
         };
-        queue.leave(&self.ticket, *self.has_lock.get_mut());
+        queue.leave(&self.ticket, *self.has_lock.get_mut(), calls);
         if queue.is_empty() {
-            queues.remove(&*self.key);
+            shard.remove(&*self.key);
         }
     }
 }
@@ -362,6 +360,7 @@ const LONGEST_RETREAT: Duration = Duration::from_millis(5);
 mod tests {
     use super::*;
     use crate::hold::Terms;
+    use crate::user_code::FreeAtEachCall;
 
     fn waiting() -> (Arc<Waiters>, Arc<LockKey>, Place) {
         let waiters = Waiters::new(Clock::default(), Duration::from_secs(60), 1_000);
@@ -431,6 +430,49 @@ mod tests {
         // Ten times as many take ten times as long; it was a hundred times when each leave went
         // through all that waited.
         assert!(many < few * 35, "{few:?} and {many:?}");
+    }
+
+    /// What the wakers of two waiters and an ear see of the shards while this is done.
+    fn seen_while(what: impl FnOnce(&Waiters, &LockKey, &mut Option<Place>)) -> Vec<bool> {
+        let (waiters, key, first) = waiting();
+        let owner = first.ticket.wish.owner;
+        let wish = Wish {
+            owner,
+            terms: None,
+            deadline: None,
+        };
+        let second = waiters.enter(&key, wish, waiters.clock.now()).unwrap();
+        let ear = waiters.listen_in(&key, owner).unwrap();
+        let seen = waiters.clone();
+        let free =
+            FreeAtEachCall::new(move || seen.shards.iter().all(|it| it.try_lock().is_some()));
+        let until = waiters.clock.now() + Duration::from_secs(60);
+        let tickets = [&first.ticket, &second.ticket, &ear.ticket].map(Arc::clone);
+        let waits = tickets.each_ref().map(|it| it.wait(&waiters.clock, until));
+        let mut waits = waits.map(Box::pin);
+        for wait in &mut waits {
+            assert!(free.poll(wait.as_mut()).is_pending());
+        }
+        let mut first = Some(first);
+        what(&waiters, &key, &mut first);
+        free.calls()
+    }
+
+    #[tokio::test]
+    async fn nobody_is_woken_while_a_shard_is_locked() {
+        let note = |_: &Waiters, _: &LockKey, first: &mut Option<Place>| {
+            first.as_ref().unwrap().note_outage(Some(&Error::Closed));
+        };
+        for (name, calls, seen) in [
+            ("wake", 2, seen_while(|all, key, _| all.wake(key))),
+            ("wake_all", 2, seen_while(|all, _, _| all.wake_all())),
+            ("hear", 2, seen_while(|all, key, _| all.hear(key))),
+            ("leave", 1, seen_while(|_, _, first| *first = None)),
+            ("note_outage", 2, seen_while(note)),
+            ("close", 3, seen_while(|all, _, _| all.close())),
+        ] {
+            assert_eq!(seen, vec![true; calls], "{name}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Subscription;
+use super::calls::Calls;
 use super::ticket::Ticket;
 use crate::clock::Moment;
 use crate::error::Error;
@@ -82,7 +83,7 @@ impl Queue {
     }
 
     /// One who leaves with the lock has met no outage, and lets its owner's other requests re-enter.
-    pub(super) fn leave(&mut self, ticket: &Ticket, with_lock: bool) {
+    pub(super) fn leave(&mut self, ticket: &Ticket, with_lock: bool, calls: &mut Calls) {
         if self.waiting.remove(&ticket.id).is_none() {
             self.absent.remove(&ticket.id);
         }
@@ -99,10 +100,15 @@ impl Queue {
         }
         if with_lock {
             self.outage = None;
-            self.wake_owner(ticket.wish.owner);
+            self.wake_owner(ticket.wish.owner, calls);
         }
-        if self.is_its_role(ticket) {
-            self.pass_on(!with_lock);
+        if self.is_its_role(ticket)
+            && let Some(next) = self.pass_on()
+            // It gets the wake-up that the last bearer of the role may have had.
+            && !with_lock
+            && !mutant!("swallowed_wake")
+        {
+            calls.tell(&next);
         }
     }
 
@@ -129,29 +135,29 @@ impl Queue {
             .is_some_and(|contender| contender.id == ticket.id)
     }
 
-    pub(super) fn wake_contender(&self) {
-        self.tell_listeners();
+    pub(super) fn wake_contender(&self, calls: &mut Calls) {
+        self.tell_listeners(calls);
         if let Some(ticket) = &self.contender {
-            ticket.tell();
+            calls.tell(ticket);
         }
     }
 
-    fn tell_listeners(&self) {
+    fn tell_listeners(&self, calls: &mut Calls) {
         for ticket in self.listening_in.values() {
-            ticket.tell();
+            calls.tell(ticket);
         }
     }
 
-    pub(super) fn wake_owner(&self, owner: Owner) {
+    pub(super) fn wake_owner(&self, owner: Owner, calls: &mut Calls) {
         let Some(by_owner) = &self.by_owner else {
             for ticket in self.all().filter(|ticket| ticket.wish.owner == owner) {
-                ticket.tell();
+                calls.tell(ticket);
             }
             return;
         };
         for id in by_owner.get(&owner).into_iter().flatten() {
             if let Some(ticket) = self.waiting.get(id).or_else(|| self.absent.get(id)) {
-                ticket.tell();
+                calls.tell(ticket);
             }
         }
     }
@@ -166,11 +172,11 @@ impl Queue {
     }
 
     /// As [`Queue::remember_outage`], and ends the waits of those who would wait for ever.
-    pub(super) fn note_outage(&mut self, outage: Option<&Error>) {
+    pub(super) fn note_outage(&mut self, outage: Option<&Error>, calls: &mut Calls) {
         self.remember_outage(outage);
         if let Some(error) = outage {
             for ticket in self.all().filter(|ticket| ticket.is_patient()) {
-                ticket.fail(error);
+                calls.fail(ticket, error);
             }
         }
     }
@@ -179,9 +185,9 @@ impl Queue {
         self.outage.clone()
     }
 
-    pub(super) fn fail(&self, error: &Error) {
+    pub(super) fn fail(&self, error: &Error, calls: &mut Calls) {
         for ticket in self.all().chain(self.listening_in.values()) {
-            ticket.fail(error);
+            calls.fail(ticket, error);
         }
     }
 
@@ -247,7 +253,7 @@ impl Queue {
     }
 
     /// A message came: the lock may be free, and for this client.
-    pub(super) fn hear(&mut self, now: Moment) {
+    pub(super) fn hear(&mut self, now: Moment, calls: &mut Calls) {
         if let Some(retreat) = &mut self.retreat
             && now < retreat.until
         {
@@ -256,11 +262,11 @@ impl Queue {
                 retreat.releases = retreat.releases.saturating_sub(1);
             }
             if is_own || retreat.releases > 0 {
-                return self.tell_listeners();
+                return self.tell_listeners(calls);
             }
             self.retreat = None;
         }
-        self.wake_contender();
+        self.wake_contender(calls);
     }
 
     pub(super) fn silent_contender(&self, then: Moment) -> Option<(Duration, Arc<Hold>)> {
@@ -293,8 +299,8 @@ impl Queue {
         )
     }
 
-    /// Gives the role to the first who is there, with the wake-up that its last bearer may have had.
-    fn pass_on(&mut self, wake: bool) {
+    /// Gives the role to the first who is there, and says who that is.
+    fn pass_on(&mut self) -> Option<Arc<Ticket>> {
         // Those that are about to leave are few, and pass nothing on that they got too late.
         let present = |ticket: &&Arc<Ticket>| !ticket.is_absent();
         let next = self
@@ -304,12 +310,7 @@ impl Queue {
             .or_else(|| self.waiting.values().next())
             .or_else(|| self.absent.values().next());
         self.contender = next.cloned();
-        if let Some(ticket) = next
-            && wake
-            && !mutant!("swallowed_wake")
-        {
-            ticket.tell();
-        }
+        self.contender.clone()
     }
 }
 

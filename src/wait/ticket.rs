@@ -178,9 +178,9 @@ impl Ticket {
         self.outlook.lock().failure.take()
     }
 
-    pub(super) fn fail(&self, error: &Error) {
+    /// Ends its wait with this, once it is told.
+    pub(super) fn set_failure(&self, error: &Error) {
         self.outlook.lock().failure = Some(error.clone());
-        self.tell();
     }
 
     /// It is there, and the lock cannot be handed to it.

@@ -102,6 +102,8 @@ impl Node {
             // Who was not waited for may be behind as before.
             if before.is_some_and(|before| required > before.acknowledged) {
                 known.behind = None;
+                // The user's subscriber may block.
+                drop(known);
                 tracing::debug!(
                     server = self.address(),
                     acknowledged,

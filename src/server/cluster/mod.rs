@@ -31,7 +31,7 @@ use super::wire::address_like;
 use crate::clock::Moment;
 use crate::slot::slot;
 use line::Line;
-use map::{Known, Map};
+use map::{Change, Known, Map};
 use view::{Seen, View};
 
 /// The servers of one cluster.
@@ -237,13 +237,9 @@ impl Cluster {
         };
         let change = map.take_in(views, asked, make, lost);
         drop(strangers);
+        // Before anybody sees the new map.
         for heir in &change.heirs {
             heir.source().succeed();
-            tracing::warn!(
-                cluster = self.address(),
-                server = heir.address(),
-                "the cluster switched a master"
-            );
         }
         for node in &change.doubtful {
             node.source().doubt();
@@ -251,11 +247,27 @@ impl Cluster {
         for node in &change.left {
             node.source().end_reign();
         }
+        let switches = map.switches();
+        drop(map);
+        self.tell(&change, switches);
+    }
+
+    /// Wakes those who wait for a change, and logs it: wakers and the user's subscriber run where no
+    /// lock is held.
+    fn tell(&self, change: &Change<Arc<Node>>, switches: u64) {
+        for node in &change.left {
+            node.source().tell_reign();
+        }
         if change.is_switch {
-            tracing::debug!(cluster = self.address(), "slots have other owners");
-            let switches = map.switches();
-            drop(map);
             self.switches.send_replace(switches);
+            tracing::debug!(cluster = self.address(), "slots have other owners");
+        }
+        for heir in &change.heirs {
+            tracing::warn!(
+                cluster = self.address(),
+                server = heir.address(),
+                "the cluster switched a master"
+            );
         }
     }
 }
@@ -283,3 +295,48 @@ const ASKED: usize = 5;
 const ENOUGH: usize = 2;
 const PATIENCE: Duration = Duration::from_secs(1);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::user_code::{FreeAtEachCall, OnEvent};
+
+    #[tokio::test]
+    async fn a_switch_wakes_callers_and_is_logged_while_no_lock_is_held() {
+        let seed = redis::Client::open("redis://127.0.0.1:1").unwrap();
+        let members = Members {
+            info: seed.get_connection_info().clone(),
+            name: None,
+            lease: Duration::from_secs(30),
+            suspicions: Arc::default(),
+        };
+        let seeds = vec![members.info.clone()];
+        let cluster = Cluster::new(seeds, members, Context::here(&Clock::default()));
+        let cluster = Arc::new(cluster);
+        let before = "a h:1@2 myself,master - 0 0 1 connected 0-16383\n\
+            b h:3@4 slave a 0 0 1 connected\n";
+        let after = "a h:1@2 master,fail - 0 0 1 disconnected\n\
+            b h:3@4 myself,master - 0 0 2 connected 0-16383\n";
+        let second = Moment(0) + Duration::from_secs(1);
+        cluster.take_in(&[View::new(before, None, "h")], second, &[]);
+        let seen = cluster.clone();
+        let free = FreeAtEachCall::new(move || {
+            seen.map.try_write().is_some() && seen.strangers.try_lock().is_some()
+        });
+        let left = cluster.node("l").unwrap();
+        let mut over = pin!(left.source().until_left());
+        assert!(free.poll(over.as_mut()).is_pending());
+        let subscriber = OnEvent(free.check());
+        tracing::subscriber::with_default(subscriber, || {
+            let view = View::new(after, None, "h");
+            cluster.take_in(&[view], second + Duration::from_secs(1), &[]);
+        });
+        // One waker and two events.
+        assert_eq!(free.calls(), [true, true, true]);
+        assert!(free.poll(over.as_mut()).is_ready());
+        assert!(cluster.was_switched("l", 0));
+    }
+}

@@ -267,16 +267,34 @@ impl Sentinels {
 
     /// `is_well` if most of them think so of the master.
     fn take_in(&self, heard: &[Named], is_well: bool, asked: Moment) {
+        let Some((before, now)) = self.believe(heard, is_well, asked) else {
+            return;
+        };
+        // Wakers and the user's subscriber run where no lock is held.
+        self.identity.tell_reign();
+        tracing::warn!(
+            master = self.name,
+            host = now.host,
+            port = now.port,
+            from = before.epoch,
+            to = now.epoch,
+            "the sentinels switched the master"
+        );
+    }
+
+    /// The masters of before and of now, if that was a switch.
+    fn believe(&self, heard: &[Named], is_well: bool, asked: Moment) -> Option<(Named, Named)> {
         let mut known = self.known.lock();
         let Some(best) = heard.iter().max_by_key(|named| named.epoch) else {
             known.doubted = None;
-            return;
+            return None;
         };
         let Some(master) = known.master.clone() else {
             known.master = Some(best.clone());
             self.note_named(is_well, asked);
-            return;
+            return None;
         };
+        let mut switch = None;
         // The same server with a larger number was replaced meanwhile, and took over again.
         let is_newer = best.epoch > master.epoch;
         if is_newer || (*best != master && self.is_sure(&mut known, best, heard, asked)) {
@@ -284,20 +302,14 @@ impl Sentinels {
             known.master = Some(best.clone());
             if is_newer || !best.is_at(&master) {
                 self.identity.end_reign();
-                tracing::warn!(
-                    master = self.name,
-                    host = best.host,
-                    port = best.port,
-                    from = master.epoch,
-                    to = best.epoch,
-                    "the sentinels switched the master"
-                );
+                switch = Some((master, best.clone()));
             }
         }
         let is_named = known.master.as_ref().is_some_and(|it| it.is_at(best));
         if is_named {
             self.note_named(is_well, asked);
         }
+        switch
     }
 
     fn note_named(&self, is_well: bool, asked: Moment) {
@@ -336,8 +348,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
     use super::*;
     use crate::clock::Clock;
+    use crate::user_code::{FreeAtEachCall, OnEvent};
 
     fn named(port: u16, epoch: u64) -> Named {
         let host = "h".to_owned();
@@ -379,6 +394,22 @@ mod tests {
             (named(2, 6), 1)
         );
         assert_eq!(sentinels.named(), at(2));
+    }
+
+    #[tokio::test]
+    async fn a_switch_wakes_callers_and_is_logged_while_no_lock_is_held() {
+        let sentinels = Arc::new(three());
+        sentinels.take_in(&[named(1, 5)], true, at(1));
+        let seen = sentinels.clone();
+        let free = FreeAtEachCall::new(move || seen.known.try_lock().is_some());
+        let mut over = pin!(sentinels.identity.until_over(0));
+        assert!(free.poll(over.as_mut()).is_pending());
+        let subscriber = OnEvent(free.check());
+        tracing::subscriber::with_default(subscriber, || {
+            sentinels.take_in(&[named(2, 6)], true, at(2));
+        });
+        assert_eq!(free.calls(), [true, true]);
+        assert!(free.poll(over.as_mut()).is_ready());
     }
 
     #[tokio::test]

@@ -24,7 +24,7 @@ const LAYERS: [&[&str]; 14] = [
 
 /// Tests of everything above the connection and what they stand on, and what benchmarks see, so they
 /// stand in no layer.
-const ABOVE_ALL: [&str; 4] = ["bench", "on_servers", "simulation", "support"];
+const ABOVE_ALL: [&str; 5] = ["bench", "on_servers", "simulation", "support", "user_code"];
 
 #[test]
 fn modules_import_downward_only() {
