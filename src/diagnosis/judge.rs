@@ -137,7 +137,7 @@ fn persistence(answers: &Answers, expected: &Expected) -> Judged {
              forgotten (and in redis.conf); or a RedLock",
         ),
         Some(Ok(_)) => Ok(None),
-        Some(Err(failure)) => Err(words(failure)),
+        Some(Err(failure)) => Err(failure.words()),
         None => Err("CONFIG was not asked".to_owned()),
     }
 }
@@ -308,15 +308,7 @@ fn field<'a>(section: &'a Result<Info, Failure>, name: &str) -> Result<&'a str, 
 fn cause(section: &Result<Info, Failure>, name: &str) -> String {
     match section {
         Ok(_) => format!("INFO does not name {name}"),
-        Err(failure) => words(failure),
-    }
-}
-
-fn words(failure: &Failure) -> String {
-    match failure {
-        Failure::Refused { code, message } => format!("{code} {message}"),
-        Failure::Silent(_) => "no answer in time".to_owned(),
-        Failure::Broken(cause) | Failure::Unsent(cause) => cause.to_string(),
+        Err(failure) => failure.words(),
     }
 }
 

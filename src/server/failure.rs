@@ -20,6 +20,8 @@ pub(crate) enum Failure {
     Silent(Duration),
     /// There was no connection to send it on: it did not run.
     Unsent(Arc<str>),
+    /// The client was shut down before it was sent: it did not run.
+    Closed,
 }
 
 /// What to do about a failure while there is time.
@@ -105,7 +107,7 @@ impl Failure {
         match self {
             Self::Broken(cause) => Self::Broken(named(cause)),
             Self::Unsent(cause) => Self::Unsent(named(cause)),
-            failure @ (Self::Refused { .. } | Self::Silent(_)) => failure,
+            failure @ (Self::Refused { .. } | Self::Silent(_) | Self::Closed) => failure,
         }
     }
 
@@ -114,6 +116,16 @@ impl Failure {
         Self::Refused {
             code: "TAKENOVER".to_owned(),
             message: "the call was not polled, and others went on without it".to_owned(),
+        }
+    }
+
+    /// What went wrong, as a person reads it.
+    pub(crate) fn words(&self) -> String {
+        match self {
+            Self::Refused { code, message } => format!("{code} {message}"),
+            Self::Silent(_) => "no answer in time".to_owned(),
+            Self::Broken(cause) | Self::Unsent(cause) => cause.to_string(),
+            Self::Closed => "the client is shut down".to_owned(),
         }
     }
 
@@ -187,7 +199,7 @@ impl Failure {
             Self::Broken(_) | Self::Unsent(_) => Remedy::Reconnect,
             Self::Refused { code, .. } if code == "READONLY" => Remedy::Reconnect,
             Self::Refused { .. } if self.passes() => Remedy::Wait,
-            Self::Refused { .. } | Self::Silent(_) => Remedy::GiveUp,
+            Self::Refused { .. } | Self::Silent(_) | Self::Closed => Remedy::GiveUp,
         }
     }
 }
@@ -198,6 +210,7 @@ impl From<Failure> for Error {
             Failure::Broken(cause) | Failure::Unsent(cause) => Self::Unavailable { cause },
             Failure::Refused { code, message } => Self::Refused { code, message },
             Failure::Silent(waited) => Self::timeout(waited),
+            Failure::Closed => Self::Closed,
         }
     }
 }

@@ -28,6 +28,7 @@ mod tls;
 mod wire;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redis::{Cmd, Value};
@@ -83,6 +84,8 @@ pub(crate) struct Server {
     ack: ReplicaAck,
     /// A server fell silent.
     suspicions: Arc<Notify>,
+    /// The client is shut down.
+    closed: AtomicBool,
 }
 
 /// When a call begins, and when it has to be over.
@@ -215,6 +218,19 @@ impl Server {
         }
     }
 
+    /// Sends no call any more that needs no permit.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
+    /// The end of the client takes over what needs permits; other calls end by themselves.
+    fn may_send(&self, sent: &Sent) -> Result<(), Failure> {
+        if sent.permits.is_empty() && self.closed.load(Ordering::Acquire) {
+            return Err(Failure::Closed);
+        }
+        Ok(())
+    }
+
     async fn call_once(
         &self,
         place: &Place,
@@ -226,11 +242,14 @@ impl Server {
         let connection = match place.node.current() {
             Some(current) => current,
             None => {
+                self.may_send(sent)?;
                 let opened = place.node.connection(self.limit(now, until)).await?;
                 now = self.context.clock.now();
                 opened
             }
         };
+        // Looked at here: the future may have been left while it waited for the connection.
+        self.may_send(sent)?;
         let limit = self.limit(now, until);
         let on = place.on(connection);
         if !sent.permits.iter().all(|permit| permit.leaves(&on)) {

@@ -43,6 +43,7 @@ impl Server {
             context,
             ack: ReplicaAck::Off,
             suspicions,
+            closed: AtomicBool::new(false),
         }
     }
 
@@ -75,6 +76,7 @@ impl Server {
             context,
             ack: ReplicaAck::Off,
             suspicions,
+            closed: AtomicBool::new(false),
         })
     }
 

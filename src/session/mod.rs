@@ -143,6 +143,7 @@ impl Core {
     /// Refuses what is asked from now on; ends every wait.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
+        self.server.close();
         self.waiters.close();
     }
 

@@ -273,11 +273,7 @@ fn judge(outcome: Outcome, replicas: Replicas) -> Result<(), Unacknowledged> {
         Err(failure) => Err(Unacknowledged::TooFew {
             acknowledged: 0,
             required: replicas.of(0),
-            cause: Some(match failure {
-                Failure::Broken(cause) | Failure::Unsent(cause) => cause.to_string(),
-                Failure::Refused { code, message } => format!("{code} {message}"),
-                Failure::Silent(_) => "no answer in time".to_owned(),
-            }),
+            cause: Some(failure.words()),
         }),
     }
 }

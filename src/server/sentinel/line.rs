@@ -40,12 +40,7 @@ impl<'a> Line<'a> {
             let address = self.client.get_connection_info().addr().to_string();
             tracing::debug!(server = address, ?failure, "a sentinel does not answer");
             // Nothing that it says is said by the server that keeps the locks.
-            let why = match failure {
-                Failure::Refused { code, message } => format!("{code} {message}"),
-                Failure::Silent(_) => "no answer in time".to_owned(),
-                Failure::Broken(cause) | Failure::Unsent(cause) => cause.to_string(),
-            };
-            Failure::Unsent(format!("sentinel {address}: {why}").into())
+            Failure::Unsent(format!("sentinel {address}: {}", failure.words()).into())
         })
     }
 

@@ -140,6 +140,23 @@ impl Redis {
         assert_eq!(killed, 1, "client {id} was not connected");
     }
 
+    /// Closes every connection of the client of this name, and says how many those were.
+    pub(crate) async fn kill_named(&self, name: &str) -> usize {
+        let mut killed = 0;
+        for server in self.all() {
+            let list: String = server.ask(&["CLIENT", "LIST"]).await;
+            for client in list.lines().map(ClientInfo::parse) {
+                if client.name == name {
+                    let id = client.id.to_string();
+                    // It may have been closed meanwhile.
+                    let answer = server.try_cmd(&["CLIENT", "KILL", "ID", &id]).await;
+                    killed += usize::from(answer == Ok(Value::Int(1)));
+                }
+            }
+        }
+        killed
+    }
+
     /// Records every message on channels that match the pattern; of a cluster, that scripts send.
     pub(crate) async fn messages(&self, pattern: &str) -> Messages {
         if !self.others.is_empty() {

@@ -1,7 +1,9 @@
 //! `shutdown()`: everything is released, everybody is told, nothing stays.
 
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
 use lockdog::{Client, Error, LostReason, Owner};
 use tokio::time::{sleep, timeout};
 
@@ -184,6 +186,40 @@ async fn an_acquire_answered_after_the_shutdown_gives_no_guard_that_nobody_watch
     assert!(!matches!(&outcome, Ok(Some(guard)) if guard.is_valid()));
     drop(outcome);
     eventually(SAFETY, "it is free", async || !redis.exists("a").await).await;
+}
+
+/// Invariant 6: nothing is left to undo what they would send.
+#[tokio::test]
+async fn calls_left_while_they_connect_send_nothing_after_the_shutdown() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let client = connected(builder(&server.url()).client_name("left")).await;
+    let others = connect(&server.url()).await;
+    let _held = others.lock("held").lock().await.unwrap();
+    let (free, held) = (client.lock("free"), client.lock("held"));
+    let holder = held.holder().await.unwrap().expect("it is held");
+    assert!(redis.kill_named("left").await > 0);
+    // Their ends are seen here, too.
+    sleep(Duration::from_millis(50)).await;
+    let mut acquire = pin!(free.try_lock().lease(SAFETY).into_future());
+    let mut force = pin!(held.force_unlock().expecting(&holder).into_future());
+    let mut question = pin!(held.is_locked());
+    assert!(acquire.as_mut().now_or_never().is_none());
+    assert!(force.as_mut().now_or_never().is_none());
+    assert!(question.as_mut().now_or_never().is_none());
+    client.shutdown().await;
+    let acquired = timeout(SAFETY, acquire).await.expect("it ends");
+    assert!(matches!(acquired, Err(Error::Closed)), "{acquired:?}");
+    let freed = timeout(SAFETY, force).await.expect("it ends");
+    assert!(matches!(freed, Err(Error::Closed)), "{freed:?}");
+    let answered = timeout(SAFETY, question).await.expect("it ends");
+    assert!(matches!(answered, Err(Error::Closed)), "{answered:?}");
+    assert_eq!(redis.keys().await, ["held"]);
+    eventually(SAFETY, "its connections end", async || {
+        let clients = redis.clients().await;
+        !clients.iter().any(|client| client.name == "left")
+    })
+    .await;
 }
 
 /// A held lock, and a waiter for another one, so that every kind of connection is open.
