@@ -44,6 +44,17 @@ impl Logs {
         logs
     }
 
+    /// As `of_this_process`, warnings and errors only. The client takes other paths where somebody
+    /// records its spans.
+    pub(crate) fn warnings_of_this_process() -> Self {
+        let logs = Self::default();
+        let mut recorder = Recorder::new(logs.clone());
+        recorder.most = Level::WARN;
+        tracing::subscriber::set_global_default(recorder)
+            .expect("nobody else records this process");
+        logs
+    }
+
     pub(crate) fn lines(&self) -> Vec<Line> {
         self.lines.lock().unwrap().clone()
     }
@@ -160,6 +171,8 @@ pub(crate) fn alone(name: &str, work: impl Future<Output = ()>) {
 #[derive(Debug)]
 struct Recorder {
     logs: Logs,
+    /// Nothing less serious is recorded.
+    most: Level,
     /// Level and target of the spans, by their ids less one.
     spans: Mutex<Vec<&'static Metadata<'static>>>,
     next: AtomicU64,
@@ -169,6 +182,7 @@ impl Recorder {
     fn new(logs: Logs) -> Self {
         Self {
             logs,
+            most: Level::TRACE,
             spans: Mutex::default(),
             next: AtomicU64::new(0),
         }
@@ -186,8 +200,8 @@ impl Recorder {
 }
 
 impl Subscriber for Recorder {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= self.most
     }
 
     fn new_span(&self, span: &Attributes<'_>) -> Id {

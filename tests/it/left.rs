@@ -1,0 +1,217 @@
+//! Every public future, polled some times and then left where it stands, while all others go on
+//! (design: invariant 14).
+//!
+//! `public::PUBLIC` lists the futures, `case` says what has to go on. A future is left after its first
+//! poll, after its second, and so on until it ends; it is polled only when it was woken.
+//!
+//! `Case::why_not` names the cases that are not run, because of a known defect.
+
+mod case;
+mod listed;
+mod public;
+mod site;
+mod stalls;
+mod stand;
+mod steps;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use crate::support::Logs;
+use crate::support::child::is_alone;
+use case::{Case, Mode, Network};
+use public::{PUBLIC, Public};
+use site::Site;
+use stand::Shape;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_future_left_on_good_connections_harms_nobody() {
+    if is_alone("left::each_future_left_on_good_connections_harms_nobody") {
+        let site = Site::servers(1).await;
+        run_all(site, &[Shape::Plain, Shape::Multi], Network::Well, |_| true).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_future_left_while_its_client_reconnects_harms_nobody() {
+    if is_alone("left::each_future_left_while_its_client_reconnects_harms_nobody") {
+        let site = Site::servers(1).await;
+        run_all(site, &[Shape::Plain, Shape::Multi], Network::Cut, |_| true).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_future_of_a_lock_on_three_servers_harms_nobody() {
+    if is_alone("left::each_future_of_a_lock_on_three_servers_harms_nobody") {
+        let site = Site::servers(3).await;
+        run_all(site, &[Shape::Quorum], Network::Well, |_| true).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_future_of_a_lock_on_three_servers_harms_nobody_while_its_clients_reconnect() {
+    let name =
+        "left::each_future_of_a_lock_on_three_servers_harms_nobody_while_its_clients_reconnect";
+    if is_alone(name) {
+        let site = Site::servers(3).await;
+        run_all(site, &[Shape::Quorum], Network::Cut, |_| true).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn acquires_left_at_the_master_of_sentinels_harm_nobody() {
+    if is_alone("left::acquires_left_at_the_master_of_sentinels_harm_nobody") {
+        let site = Site::sentinels().await;
+        run_all(site, &[Shape::Plain], Network::Cut, |it| it.everywhere).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn acquires_left_at_a_cluster_harm_nobody() {
+    if is_alone("left::acquires_left_at_a_cluster_harm_nobody") {
+        let site = Site::cluster().await;
+        run_all(site, &[Shape::Plain], Network::Cut, |it| it.everywhere).await;
+    }
+}
+
+/// Runs every case of these futures, and fails with all that went wrong.
+async fn run_all(site: Site, shapes: &[Shape], network: Network, which: impl Fn(&Public) -> bool) {
+    let began = Instant::now();
+    let logs = Logs::warnings_of_this_process();
+    let only = std::env::var(ONLY).unwrap_or_default();
+    let site = Arc::new(site);
+    let room = Arc::new(Semaphore::new(AT_ONCE));
+    let mut chains = JoinSet::new();
+    let of_shape = |shape: Shape| PUBLIC.iter().map(move |public| (public, shape));
+    let all = shapes.iter().copied().flat_map(of_shape);
+    let chosen = all.filter(|(public, shape)| public.shapes.contains(shape) && which(public));
+    for (public, shape) in chosen.filter(|(public, _)| public.name.contains(&only)) {
+        let case = Case {
+            site: site.clone(),
+            public,
+            shape,
+            network,
+            mode: Mode::Left,
+            polls: MOST_POLLS,
+        };
+        chains.spawn(run_each_step(case, room.clone()));
+    }
+    let (mut cases, mut not_run, mut failures) = (0, 0, Vec::new());
+    while let Some(chain) = chains.join_next().await {
+        let done = chain.expect("a case reports what fails and does not panic");
+        cases += done.cases;
+        not_run += done.not_run;
+        failures.extend(done.failures);
+    }
+    failures.sort();
+    let warnings = logs.at_least(tracing::Level::WARN);
+    let mut warnings: Vec<String> = warnings.into_iter().map(|line| line.text).collect();
+    if network == Network::Cut || site.stalls.longest(began) >= STALL {
+        // These are true where connections break, or nothing is answered in time.
+        warnings.retain(|text| !TRUE_IN_TROUBLE.iter().any(|it| text.contains(it)));
+    }
+    println!(
+        "{cases} cases in {:?}, {} failed, {not_run} not run; the machine stood still for {:?} at most",
+        began.elapsed(),
+        failures.len(),
+        site.stalls.longest(began)
+    );
+    assert!(
+        failures.is_empty(),
+        "{} of {cases} cases failed:\n{}\n{} warnings:\n{}",
+        failures.len(),
+        failures.join("\n"),
+        warnings.len(),
+        warnings.join("\n")
+    );
+    assert!(
+        warnings.is_empty(),
+        "false warnings:\n{}",
+        warnings.join("\n")
+    );
+    assert!(cases + not_run > 0, "there is no case");
+}
+
+/// What came of all cases of one future.
+#[derive(Default)]
+struct Done {
+    cases: usize,
+    not_run: usize,
+    failures: Vec<String>,
+}
+
+/// Finds out how often a future is polled until it ends, and then leaves it after each poll.
+async fn run_each_step(case: Case, room: Arc<Semaphore>) -> Done {
+    let mut done = Done::default();
+    let polls = {
+        let _room = room.acquire().await;
+        case.polls_to_the_end().await
+    };
+    let polls = match polls {
+        Ok(polls) if (polls == 0) == case.public.at_once => polls,
+        Ok(polls) => {
+            done.failures.push(format!("{case}: pending {polls} times"));
+            return done;
+        }
+        Err(why) => {
+            done.failures.push(format!("{case}, to the end: {why}"));
+            return done;
+        }
+    };
+    let mut cases = JoinSet::new();
+    for mode in [Mode::Left, Mode::Resumed, Mode::Dropped, Mode::Idle] {
+        for polls in 1..=polls {
+            let case = Case {
+                mode,
+                polls,
+                ..case.clone()
+            };
+            if case.why_not().is_some() && std::env::var_os(ALL).is_none() {
+                done.not_run += 1;
+                continue;
+            }
+            let room = room.clone();
+            cases.spawn(async move {
+                let _room = room.acquire().await;
+                let outcome = case.run().await;
+                outcome.map_err(|why| format!("{case}, {mode:?} after {polls}: {why}"))
+            });
+        }
+    }
+    while let Some(outcome) = cases.join_next().await {
+        done.cases += 1;
+        match outcome {
+            Ok(outcome) => done.failures.extend(outcome.err()),
+            Err(panic) => done.failures.push(format!("{case}: {panic}")),
+        }
+    }
+    done
+}
+
+/// A future that waits for others goes on from poll to poll without a new step.
+const MOST_POLLS: usize = 4;
+/// Cases wait most of the time.
+const AT_ONCE: usize = 96;
+/// Names the futures that a run is limited to, when a failure is looked into.
+const ONLY: &str = "LOCKDOG_TEST_LEFT";
+
+/// Runs those with known defects too, for whoever repairs these.
+const ALL: &str = "LOCKDOG_TEST_LEFT_ALL";
+
+/// A machine that stands still for this long may cost calls their time.
+const STALL: Duration = Duration::from_millis(300);
+const TRUE_IN_TROUBLE: [&str; 3] = [
+    "renewal failing",
+    "quorum in jeopardy",
+    "replicas do not acknowledge",
+];
+
+const TIMEOUT: Duration = Duration::from_secs(2);
+const POLL_CAP: Duration = Duration::from_millis(250);
+/// The watchdog's.
+const LEASE: Duration = Duration::from_secs(4);
+/// A lease that outlasts every case: a lock that is taken for it comes free by the client alone.
+const LONG: Duration = Duration::from_secs(60);

@@ -1,0 +1,419 @@
+//! One future, left after some polls, and all that has to go on beside it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use lockdog::{Error, Guard, Owner, Unlocked};
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::{sleep, timeout};
+
+use super::public::{End, Made, Public, Situation};
+use super::site::Site;
+use super::stand::{Checked, Shape, Stand};
+use super::steps::Steps;
+use super::{LEASE, LONG, STALL, TIMEOUT};
+
+/// Which future is left where.
+#[derive(Clone)]
+pub(super) struct Case {
+    pub(super) site: Arc<Site>,
+    pub(super) public: &'static Public,
+    pub(super) shape: Shape,
+    pub(super) network: Network,
+    pub(super) mode: Mode,
+    /// After how many polls it is left.
+    pub(super) polls: usize,
+}
+
+/// What becomes of the future after that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// It is polled on after the shutdown.
+    Left,
+    /// It is polled on before the shutdown.
+    Resumed,
+    Dropped,
+    /// It is polled on after the shutdown; until then nothing on its runtime runs, which is the one on
+    /// which its client was built.
+    Idle,
+}
+
+/// What the client finds when the future is polled first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Network {
+    Well,
+    /// All connections of the client were closed a moment ago.
+    Cut,
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { network, shape, .. } = self;
+        write!(f, "{} ({shape:?}, {network:?})", self.public.name)
+    }
+}
+
+/// A future that was polled some times, and what is there beside it.
+struct Begun {
+    stand: Arc<Stand>,
+    watched: Guard,
+    /// `None` once it has ended or was dropped.
+    left: Option<Steps<End>>,
+    polled: usize,
+    end: Option<End>,
+    guards: Vec<Guard>,
+    waiters: Vec<tokio::task::JoinHandle<Checked<()>>>,
+    situation: Situation,
+}
+
+const ATTEMPTS: usize = 4;
+
+/// Who has the lock beside the future.
+enum Beside {
+    Nobody,
+    Holder,
+    Unknown,
+}
+
+impl Begun {
+    fn what_is_there(&self) -> Beside {
+        match self.situation {
+            Situation::Freeing | Situation::Closing => Beside::Unknown,
+            Situation::Busy | Situation::BusyByGuards => Beside::Holder,
+            _ if !self.guards.is_empty() => Beside::Holder,
+            // It had the lock given to it.
+            _ if self.end.is_some() || !self.waiters.is_empty() => Beside::Unknown,
+            Situation::Nothing | Situation::UntilClosed => Beside::Nobody,
+        }
+    }
+}
+
+impl Case {
+    /// Why it is not run: a defect that is known and not repaired yet. Whoever repairs it takes it out.
+    pub(super) fn why_not(&self) -> Option<&'static str> {
+        let name = self.public.name;
+        let of_one = self.shape != Shape::Quorum;
+        let is_acquire = ["lock", "try_lock", "nested", "with", "lost of a view"]
+            .iter()
+            .any(|it| name.starts_with(it));
+        let unlocks = ["unlock", "with"].iter().any(|it| name.starts_with(it));
+        match self.mode {
+            Mode::Left | Mode::Idle if unlocks || (is_acquire && of_one) => {
+                Some("no other call takes over a command whose future is not polled")
+            }
+            Mode::Resumed if self.shape == Shape::Multi && is_acquire => {
+                Some("a grant of several locks that its future does not take in keeps its lease")
+            }
+            Mode::Resumed if self.network == Network::Cut && name == "unlock of a guard" => {
+                Some("an unlock that waits for a connection sends nothing until it is polled")
+            }
+            _ => None,
+        }
+    }
+
+    /// How many times the future is pending until it ends, or until it is polled no further.
+    pub(super) async fn polls_to_the_end(&self) -> Checked<usize> {
+        let begun = self.begin(&mut Home::Here).await?;
+        let polled = begun.polled;
+        let stand = begun.stand.clone();
+        stand.release_by_another().await;
+        // Whoever waits gets the lock when all this is gone.
+        let waiters = begun.waiters;
+        drop((begun.left, begun.end, begun.guards, begun.watched));
+        if begun.situation != Situation::Closing {
+            for waiter in waiters {
+                waited(waiter).await?;
+            }
+        }
+        shut_down(&stand).await?;
+        Ok(polled)
+    }
+
+    /// Runs it, and again if it fails while the machine is so busy that this says nothing.
+    pub(super) async fn run(&self) -> Checked<()> {
+        for _ in 1..ATTEMPTS {
+            let began = Instant::now();
+            let outcome = self.run_once().await;
+            if outcome.is_ok() || self.site.stalls.longest(began) < STALL {
+                return outcome;
+            }
+        }
+        self.run_once().await
+    }
+
+    async fn run_once(&self) -> Checked<()> {
+        let mut home = Home::of(self.mode);
+        let mut begun = self.begin(&mut home).await?;
+        let since = Instant::now();
+        let stand = begun.stand.clone();
+        if self.mode == Mode::Dropped {
+            begun.left = None;
+        }
+        if begun.situation == Situation::Closing {
+            return self.close_again(home, begun, since).await;
+        }
+        let (here, there, same) = tokio::join!(
+            stand.clone().take_other("here"),
+            stand.site.other.run(stand.clone().take_other("there")),
+            others_beside(&stand, begun.what_is_there())
+        );
+        here?;
+        there.map_err(|why| format!("on another runtime: {why}"))?;
+        same?;
+        stand.release_by_another().await;
+        if begun.situation == Situation::BusyByGuards {
+            unlock_all(&mut begun.guards).await?;
+        }
+        if self.mode == Mode::Resumed && begun.situation != Situation::UntilClosed {
+            if let Some(left) = begun.left.take() {
+                let end = timeout(LONG, left.finish()).await;
+                begun.end = Some(end.map_err(|_| "polled on, it does not end".to_owned())?);
+            }
+        }
+        if let Some(end) = begun.end.take() {
+            take_in(&stand, end).await?;
+        }
+        for waiter in std::mem::take(&mut begun.waiters) {
+            waited(waiter).await?;
+        }
+        if self.mode != Mode::Idle {
+            unlock_all(&mut begun.guards).await?;
+        }
+        if begun.guards.is_empty() && !stand.is_inside() {
+            acquire_here_and_there(&stand).await?;
+        }
+        // Long enough for renewals to be missed.
+        sleep((LEASE + LEASE / 8).saturating_sub(since.elapsed())).await;
+        if !begun.watched.is_valid() {
+            let lost = begun.watched.lost().await;
+            return Err(format!("a watched lock was lost: {lost}"));
+        }
+        shut_down(&stand).await?;
+        self.end_after_shutdown(home, begun).await
+    }
+
+    /// Polls the future as often as the case says.
+    async fn begin(&self, home: &mut Home) -> Checked<Begun> {
+        let name = self.name();
+        let (site, shape, make) = (self.site.clone(), self.shape, self.public.make);
+        let made = home.run({
+            let name = name.clone();
+            async move {
+                let stand = Stand::new(site, shape, name).await?;
+                let watched = stand.lock_named("watched").lock().owner(&Owner::new());
+                let watched = watched.await.map_err(|error| error.to_string())?;
+                let made = make(stand.clone()).await;
+                Checked::Ok((stand, watched, made))
+            }
+        });
+        let (stand, watched, made) = {
+            let _room = self.site.setting_up.acquire().await;
+            made.await?
+        };
+        if self.network == Network::Cut {
+            if self.site.cut(&name).await == 0 {
+                return Err("there was no connection to cut".to_owned());
+            }
+            // The client's side of each ends, too.
+            home.run(sleep(Duration::from_millis(20))).await;
+        }
+        let Made {
+            future,
+            guards,
+            waiters,
+            situation,
+        } = made;
+        let polls = self.polls;
+        let (left, polled, end) = home
+            .run(async move {
+                let mut left = Steps::new(future);
+                let (polled, end) = left.poll(polls).await;
+                (left, polled, end)
+            })
+            .await;
+        Ok(Begun {
+            stand,
+            watched,
+            left: end.is_none().then_some(left),
+            polled,
+            end,
+            guards,
+            waiters,
+            situation,
+        })
+    }
+
+    /// A shutdown that was left can be called again.
+    async fn close_again(&self, home: Home, mut begun: Begun, since: Instant) -> Checked<()> {
+        let stand = begun.stand.clone();
+        if self.mode == Mode::Resumed
+            && let Some(left) = begun.left.take()
+        {
+            let end = timeout(LONG, left.finish()).await;
+            begun.end = Some(end.map_err(|_| "polled on, it does not end".to_owned())?);
+        }
+        shut_down(&stand).await?;
+        if since.elapsed() > TIMEOUT * 2 {
+            return Err(format!("both took {:?}", since.elapsed()));
+        }
+        self.end_after_shutdown(home, begun).await
+    }
+
+    /// Polls on what was left until now: it must end, and have nothing any more.
+    async fn end_after_shutdown(&self, mut home: Home, mut begun: Begun) -> Checked<()> {
+        if let Some(left) = begun.left.take() {
+            let end = home.run(async move { timeout(LONG, left.finish()).await });
+            match end.await {
+                Err(_) => return Err("polled after the shutdown, it does not end".to_owned()),
+                Ok(End::Acquired(guard)) if guard.is_valid() => {
+                    return Err("a valid guard after the shutdown".to_owned());
+                }
+                Ok(End::Client(client)) => drop(client.shutdown().await),
+                Ok(End::Report(report)) if report.unconfirmed > 0 => {
+                    return Err(format!("{report:?}"));
+                }
+                Ok(_) => {}
+            }
+        }
+        let stand = begun.stand.clone();
+        home.run(async move { drop(begun) }).await;
+        let left_behind = stand.left_behind().await;
+        if !left_behind.is_empty() {
+            return Err(format!("after the end there is {left_behind:?}"));
+        }
+        stand.check_exclusion()
+    }
+
+    /// Of this case alone.
+    fn name(&self) -> String {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        static NEXT: AtomicUsize = AtomicUsize::new(1);
+        format!("case{}", NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// What the others of the client get of the lock itself while the future stands.
+async fn others_beside(stand: &Arc<Stand>, there: Beside) -> Checked<()> {
+    match there {
+        Beside::Unknown => Ok(()),
+        Beside::Holder => stand.is_kept().await,
+        Beside::Nobody if stand.is_inside() => stand.is_kept().await,
+        Beside::Nobody => acquire_here_and_there(stand).await,
+    }
+}
+
+/// Uses what a future gave that was polled on.
+async fn take_in(stand: &Arc<Stand>, end: End) -> Checked<()> {
+    match end {
+        End::Acquired(guard) => {
+            let used = stand.use_once(guard).await;
+            used.map_err(|why| format!("what the future gave: {why}"))
+        }
+        End::Client(client) => {
+            let report = client.shutdown().await;
+            if report.unconfirmed > 0 {
+                return Err(format!("the client that was built: {report:?}"));
+            }
+            Ok(())
+        }
+        End::Report(_) | End::Done => Ok(()),
+        // It stood still for longer than it may wait for an answer.
+        End::Failed(error) if error.is_retriable() => Ok(()),
+        End::Failed(Error::UnlockUnconfirmed(_) | Error::Lost(_)) => Ok(()),
+        End::Failed(error) => Err(format!("polled on: {error}")),
+    }
+}
+
+/// Takes the lock on two runtimes at the same time.
+async fn acquire_here_and_there(stand: &Arc<Stand>) -> Checked<()> {
+    let there = stand.site.other.run(stand.clone().take());
+    let (here, there) = tokio::join!(stand.clone().take(), there);
+    here?;
+    there.map_err(|why| format!("on another runtime: {why}"))
+}
+
+async fn unlock_all(guards: &mut Vec<Guard>) -> Checked<()> {
+    while let Some(guard) = guards.pop() {
+        let is_last = guards.is_empty();
+        let unlocked = timeout(LONG, guard.unlock()).await;
+        match unlocked.map_err(|_| "an unlock does not end".to_owned())? {
+            Ok(Unlocked::Released) => {}
+            Ok(Unlocked::StillHeld { .. }) if !is_last => {}
+            Ok(other) => return Err(format!("the last unlock: {other:?}")),
+            Err(error) => return Err(format!("unlock: {error}")),
+        }
+    }
+    Ok(())
+}
+
+async fn waited(waiter: tokio::task::JoinHandle<Checked<()>>) -> Checked<()> {
+    let outcome = waiter.await.map_err(|panic| panic.to_string())?;
+    outcome.map_err(|why| format!("a waiter: {why}"))
+}
+
+/// Shuts every client down at the same time: soon, and with nothing left.
+async fn shut_down(stand: &Arc<Stand>) -> Checked<()> {
+    let began = Instant::now();
+    let all = join_all(stand.clients.iter().map(|client| client.shutdown()));
+    let reports = timeout(LONG, all).await;
+    let reports = reports.map_err(|_| "the shutdown does not end".to_owned())?;
+    let took = began.elapsed();
+    let left_behind = stand.left_behind().await;
+    if reports.iter().any(|report| report.unconfirmed > 0) {
+        return Err(format!("shutdown: {reports:?} after {took:?}"));
+    }
+    if !left_behind.is_empty() {
+        return Err(format!("after {reports:?} there is {left_behind:?}"));
+    }
+    if took > TIMEOUT {
+        return Err(format!("the shutdown took {took:?}"));
+    }
+    Ok(())
+}
+
+/// Where a client is built and its future is polled.
+enum Home {
+    Here,
+    /// A runtime that runs only while something is asked of it.
+    Idle(Option<Runtime>),
+}
+
+impl Home {
+    fn of(mode: Mode) -> Self {
+        if mode != Mode::Idle {
+            return Self::Here;
+        }
+        let runtime = Builder::new_current_thread().enable_all().build();
+        Self::Idle(Some(runtime.expect("a runtime can be built")))
+    }
+
+    async fn run<T: Send + 'static>(
+        &mut self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> T {
+        let Self::Idle(runtime) = self else {
+            return work.await;
+        };
+        let idle = runtime.take().expect("it is not in use");
+        let (idle, output) = tokio::task::spawn_blocking(move || {
+            let output = idle.block_on(work);
+            (idle, output)
+        })
+        .await
+        .expect("a case does not panic");
+        *runtime = Some(idle);
+        output
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        if let Self::Idle(runtime) = self
+            && let Some(runtime) = runtime.take()
+        {
+            runtime.shutdown_background();
+        }
+    }
+}

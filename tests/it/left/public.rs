@@ -1,0 +1,543 @@
+//! Every public future of the crate, in every situation in which it waits for something else.
+
+use std::sync::Arc;
+
+use lockdog::{
+    Client, Error, Guard, LockRequest, Owner, Reentry, Result, ShutdownReport, TryLockRequest,
+};
+use tokio::task::JoinHandle;
+
+use super::LONG;
+use super::stand::{AnyLock, Boxed, Checked, Shape, Stand};
+
+/// A future, and the situation in which it is polled.
+pub(super) struct Public {
+    pub(super) name: &'static str,
+    /// What of the crate it is, as `listed` finds it in the source.
+    pub(super) is: &'static [&'static str],
+    pub(super) shapes: &'static [Shape],
+    /// Sentinels and clusters run it too.
+    pub(super) everywhere: bool,
+    /// It ends at its first poll.
+    pub(super) at_once: bool,
+    pub(super) make: fn(Arc<Stand>) -> Boxed<Made>,
+}
+
+/// A future that waits for its first poll.
+pub(super) struct Made {
+    pub(super) future: Boxed<End>,
+    /// Guards of the lock that live beside it, the outermost first.
+    pub(super) guards: Vec<Guard>,
+    /// Others who wait for the lock.
+    pub(super) waiters: Vec<JoinHandle<Checked<()>>>,
+    pub(super) situation: Situation,
+}
+
+/// What stands between the future and its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Situation {
+    Nothing,
+    /// Another process has the lock.
+    Busy,
+    /// Another process may have the lock: the future takes it away.
+    Freeing,
+    /// Another owner of the client has the lock, by the guards.
+    BusyByGuards,
+    /// It ends when its client does.
+    UntilClosed,
+    /// It closes its client.
+    Closing,
+}
+
+/// What a future came to.
+pub(super) enum End {
+    Acquired(Guard),
+    Client(Client),
+    Report(ShutdownReport),
+    Done,
+    Failed(Error),
+}
+
+impl Public {
+    const fn new(
+        name: &'static str,
+        is: &'static [&'static str],
+        shapes: &'static [Shape],
+        make: fn(Arc<Stand>) -> Boxed<Made>,
+    ) -> Self {
+        Self {
+            name,
+            is,
+            shapes,
+            everywhere: false,
+            at_once: false,
+            make,
+        }
+    }
+
+    const fn everywhere(mut self) -> Self {
+        self.everywhere = true;
+        self
+    }
+
+    const fn at_once(mut self) -> Self {
+        self.at_once = true;
+        self
+    }
+}
+
+impl Made {
+    fn new(future: Boxed<End>) -> Self {
+        Self {
+            future,
+            guards: Vec::new(),
+            waiters: Vec::new(),
+            situation: Situation::Nothing,
+        }
+    }
+
+    /// A call that gives no guard.
+    fn call<T>(call: impl Future<Output = Result<T>> + Send + 'static) -> Self {
+        Self::new(Box::pin(async move {
+            match call.await {
+                Ok(_) => End::Done,
+                Err(error) => End::Failed(error),
+            }
+        }))
+    }
+
+    fn lock(request: LockRequest) -> Self {
+        Self::new(Box::pin(async move {
+            match request.await {
+                Ok(guard) => End::Acquired(guard),
+                Err(error) => End::Failed(error),
+            }
+        }))
+    }
+
+    fn try_lock(request: TryLockRequest) -> Self {
+        Self::new(Box::pin(async move {
+            match request.await {
+                Ok(Some(guard)) => End::Acquired(guard),
+                Ok(None) => End::Done,
+                Err(error) => End::Failed(error),
+            }
+        }))
+    }
+
+    fn client(building: impl Future<Output = Result<Client>> + Send + 'static) -> Self {
+        Self::new(Box::pin(async move {
+            match building.await {
+                Ok(client) => End::Client(client),
+                Err(error) => End::Failed(error),
+            }
+        }))
+    }
+
+    fn beside(mut self, guard: Guard) -> Self {
+        self.guards.push(guard);
+        self
+    }
+
+    fn in_situation(mut self, situation: Situation) -> Self {
+        self.situation = situation;
+        self
+    }
+}
+
+async fn held(stand: &Stand, owner: &Owner) -> Guard {
+    let guard = stand.lock().lock().owner(owner).await;
+    guard.expect("the lock is free and the server well")
+}
+
+async fn forgotten(stand: &Stand, owner: &Owner) {
+    held(stand, owner).await.forget();
+}
+
+/// A call about a lock that this owner holds, as the current owner.
+fn asked<T: 'static>(
+    stand: Arc<Stand>,
+    ask: impl Fn(AnyLock, Owner) -> Boxed<Result<T>> + Send + 'static,
+) -> Boxed<Made> {
+    Box::pin(async move {
+        let owner = Owner::new();
+        let guard = held(&stand, &owner).await;
+        let call = owner.scope(ask(stand.lock(), owner));
+        Made::call(call).beside(guard)
+    })
+}
+
+macro_rules! made {
+    (|$stand:ident| $made:expr) => {
+        |$stand| Box::pin(async move { $made })
+    };
+}
+
+macro_rules! question {
+    (|$lock:ident, $owner:ident| $call:expr) => {
+        |stand| {
+            asked(stand, |lock, owner| {
+                Box::pin(async move {
+                    let $owner = owner;
+                    let _ = &$owner;
+                    match lock {
+                        AnyLock::Plain($lock) => $call.await,
+                        AnyLock::Multi($lock) => $call.await,
+                        AnyLock::Quorum(_) => unreachable!("it has no such question"),
+                    }
+                })
+            })
+        }
+    };
+}
+
+macro_rules! plain_question {
+    (|$lock:ident| $call:expr) => {
+        |stand| {
+            let $lock = stand.plain();
+            asked(stand, move |_, _| {
+                let $lock = $lock.clone();
+                Box::pin(async move { $call.await })
+            })
+        }
+    };
+}
+
+const ALL: &[Shape] = &[Shape::Plain, Shape::Multi, Shape::Quorum];
+const PLAIN: &[Shape] = &[Shape::Plain];
+const PLAIN_AND_MULTI: &[Shape] = &[Shape::Plain, Shape::Multi];
+const QUORUM: &[Shape] = &[Shape::Quorum];
+
+const LOCK: &[&str] = &["LockRequest"];
+const TRY_LOCK: &[&str] = &["TryLockRequest"];
+const WITH: &[&str] = &[
+    "Lock::with",
+    "MultiLock::with",
+    "RedLock::with",
+    "LockRequest::with",
+];
+
+pub(super) const PUBLIC: &[Public] = &[
+    Public::new(
+        "lock",
+        LOCK,
+        ALL,
+        made!(|stand| Made::lock(stand.lock().lock().owner(&Owner::new()).lease(LONG))),
+    )
+    .everywhere(),
+    Public::new(
+        "lock that is watched",
+        LOCK,
+        ALL,
+        made!(|stand| Made::lock(stand.lock().lock().owner(&Owner::new()))),
+    ),
+    Public::new(
+        "lock that another process has",
+        LOCK,
+        ALL,
+        made!(|stand| {
+            stand.take_by_another().await;
+            let request = stand.lock().lock().owner(&Owner::new()).lease(LONG);
+            Made::lock(request).in_situation(Situation::Busy)
+        }),
+    )
+    .everywhere(),
+    Public::new(
+        "lock that another owner has",
+        LOCK,
+        ALL,
+        made!(|stand| {
+            let guard = held(&stand, &Owner::new()).await;
+            let request = stand.lock().lock().owner(&Owner::new()).lease(LONG);
+            Made::lock(request)
+                .beside(guard)
+                .in_situation(Situation::BusyByGuards)
+        }),
+    ),
+    Public::new(
+        "lock with fencing",
+        LOCK,
+        QUORUM,
+        made!(|stand| {
+            let AnyLock::Quorum(lock) = stand.lock() else {
+                unreachable!("its shape is that of a quorum")
+            };
+            Made::lock(lock.fenced().lock().owner(&Owner::new()).lease(LONG))
+        }),
+    ),
+    Public::new(
+        "try_lock",
+        TRY_LOCK,
+        ALL,
+        made!(|stand| Made::try_lock(stand.lock().try_lock().owner(&Owner::new()))),
+    ),
+    Public::new(
+        "try_lock that another process has",
+        TRY_LOCK,
+        ALL,
+        made!(|stand| {
+            stand.take_by_another().await;
+            let request = stand.lock().try_lock().owner(&Owner::new());
+            Made::try_lock(request).in_situation(Situation::Busy)
+        }),
+    ),
+    Public::new(
+        "try_lock with a wait",
+        TRY_LOCK,
+        ALL,
+        made!(|stand| {
+            let request = stand.lock().try_lock().owner(&Owner::new());
+            Made::try_lock(request.wait(LONG).lease(LONG))
+        }),
+    )
+    .everywhere(),
+    Public::new(
+        "try_lock with a wait that another process has",
+        TRY_LOCK,
+        ALL,
+        made!(|stand| {
+            stand.take_by_another().await;
+            let request = stand.lock().try_lock().owner(&Owner::new());
+            Made::try_lock(request.wait(LONG).lease(LONG)).in_situation(Situation::Busy)
+        }),
+    ),
+    Public::new(
+        "try_lock with a short wait",
+        TRY_LOCK,
+        ALL,
+        made!(|stand| {
+            let request = stand.lock().try_lock().owner(&Owner::new());
+            Made::try_lock(request.wait(super::POLL_CAP / 5).lease(LONG))
+        }),
+    ),
+    Public::new(
+        "nested lock",
+        LOCK,
+        ALL,
+        made!(|stand| {
+            let owner = Owner::new();
+            let guard = held(&stand, &owner).await;
+            Made::lock(stand.lock().lock().owner(&owner).lease(LONG)).beside(guard)
+        }),
+    ),
+    Public::new(
+        "nested try_lock",
+        TRY_LOCK,
+        PLAIN_AND_MULTI,
+        made!(|stand| {
+            let owner = Owner::new();
+            let guard = held(&stand, &owner).await;
+            Made::try_lock(stand.lock().try_lock().owner(&owner)).beside(guard)
+        }),
+    ),
+    Public::new(
+        "nested lock that is counted locally",
+        LOCK,
+        PLAIN_AND_MULTI,
+        made!(|stand| {
+            let owner = Owner::new();
+            let guard = held(&stand, &owner).await;
+            let request = stand.lock().lock().owner(&owner);
+            Made::lock(request.reentry(Reentry::Local)).beside(guard)
+        }),
+    )
+    .at_once(),
+    Public::new(
+        "lock in a scope",
+        &["Owner::scope"],
+        PLAIN,
+        made!(|stand| {
+            let locking = Owner::new().scope(stand.lock().lock().lease(LONG));
+            Made::new(Box::pin(async move {
+                match locking.await {
+                    Ok(guard) => End::Acquired(guard),
+                    Err(error) => End::Failed(error),
+                }
+            }))
+        }),
+    ),
+    Public::new(
+        "with",
+        WITH,
+        ALL,
+        made!(|stand| Made::call(Owner::new().scope(stand.lock().with(stand)))),
+    ),
+    Public::new(
+        "with of a request",
+        &["TryLockRequest::with"],
+        ALL,
+        made!(|stand| {
+            let request = stand.lock().try_lock().owner(&Owner::new());
+            Made::call(request.with(|_| async move { stand.write().await }))
+        }),
+    ),
+    Public::new(
+        "unlock of a guard",
+        &["Guard::unlock"],
+        ALL,
+        made!(|stand| {
+            let guard = stand.lock().lock().owner(&Owner::new()).lease(LONG).await;
+            Made::call(guard.expect("the lock is free").unlock())
+        }),
+    ),
+    Public::new(
+        "unlock of an inner guard",
+        &["Guard::unlock"],
+        PLAIN_AND_MULTI,
+        made!(|stand| {
+            let owner = Owner::new();
+            let outer = held(&stand, &owner).await;
+            let inner = held(&stand, &owner).await;
+            Made::call(inner.unlock()).beside(outer)
+        }),
+    ),
+    Public::new(
+        "unlock with a waiter in the queue",
+        &["Guard::unlock"],
+        ALL,
+        made!(|stand| {
+            let guard = held(&stand, &Owner::new()).await;
+            let waiter = stand.site.other.spawn(stand.clone().take());
+            // It need not have come yet: then it finds the lock free.
+            tokio::time::sleep(super::POLL_CAP / 5).await;
+            let mut made = Made::call(guard.unlock());
+            made.waiters.push(waiter);
+            made
+        }),
+    ),
+    Public::new(
+        "unlock of a forgotten hold",
+        &["UnlockRequest"],
+        ALL,
+        made!(|stand| {
+            let owner = Owner::new();
+            forgotten(&stand, &owner).await;
+            let request = stand.lock().unlock().owner(&owner);
+            Made::call(request.into_future())
+        }),
+    ),
+    Public::new(
+        "force_unlock",
+        &["ForceUnlockRequest"],
+        PLAIN,
+        made!(|stand| {
+            stand.take_by_another().await;
+            let request = stand.plain().force_unlock();
+            Made::call(request.into_future()).in_situation(Situation::Freeing)
+        }),
+    ),
+    Public::new(
+        "is_locked",
+        &["Lock::is_locked"],
+        PLAIN,
+        plain_question!(|lock| lock.is_locked()),
+    ),
+    Public::new(
+        "is_held",
+        &["Lock::is_held", "MultiLock::is_held"],
+        PLAIN_AND_MULTI,
+        question!(|lock, owner| lock.is_held()),
+    ),
+    Public::new(
+        "is_held_by",
+        &["Lock::is_held_by", "MultiLock::is_held_by"],
+        PLAIN_AND_MULTI,
+        question!(|lock, owner| lock.is_held_by(&owner)),
+    ),
+    Public::new(
+        "hold_count",
+        &["Lock::hold_count", "MultiLock::hold_count"],
+        PLAIN_AND_MULTI,
+        question!(|lock, owner| lock.hold_count()),
+    ),
+    Public::new(
+        "remaining_ttl",
+        &["Lock::remaining_ttl"],
+        PLAIN,
+        plain_question!(|lock| lock.remaining_ttl()),
+    ),
+    Public::new(
+        "holder",
+        &["Lock::holder"],
+        PLAIN,
+        plain_question!(|lock| lock.holder()),
+    ),
+    Public::new(
+        "lost of a guard",
+        &["Guard::lost"],
+        ALL,
+        made!(|stand| {
+            let guard = held(&stand, &Owner::new()).await;
+            let inside = stand.enter();
+            let lost = Box::pin(async move {
+                let _lost = guard.lost().await;
+                drop(inside);
+                End::Done
+            });
+            Made::new(lost).in_situation(Situation::UntilClosed)
+        }),
+    ),
+    Public::new(
+        "lost of a view",
+        &["Held::lost"],
+        PLAIN,
+        made!(|stand| {
+            let request = stand.lock().lock().owner(&Owner::new());
+            let working = request.with(|held| async move {
+                let _inside = stand.enter();
+                held.lost().await
+            });
+            Made::call(working).in_situation(Situation::UntilClosed)
+        }),
+    ),
+    Public::new(
+        "connect",
+        &["Client::connect"],
+        PLAIN,
+        made!(|stand| {
+            let url = stand.site.urls[0].clone();
+            Made::client(async move { Client::connect(url).await })
+        }),
+    )
+    .everywhere(),
+    Public::new(
+        "build",
+        &["ClientBuilder::build"],
+        PLAIN,
+        made!(|stand| Made::client(stand.site.builders("another").remove(0).build())),
+    )
+    .everywhere(),
+    Public::new(
+        "diagnose",
+        &["Client::diagnose"],
+        PLAIN,
+        made!(|stand| {
+            let client = stand.clients[0].clone();
+            Made::call(async move { client.diagnose().await })
+        }),
+    )
+    .everywhere(),
+    Public::new(
+        "provision",
+        &["Client::provision"],
+        PLAIN,
+        made!(|stand| {
+            let client = stand.clients[0].clone();
+            Made::call(async move { client.provision().await })
+        }),
+    ),
+    Public::new(
+        "shutdown",
+        &["Client::shutdown"],
+        PLAIN,
+        made!(|stand| {
+            let guard = held(&stand, &Owner::new()).await;
+            let client = stand.clients[0].clone();
+            let closing = Box::pin(async move { End::Report(client.shutdown().await) });
+            Made::new(closing)
+                .beside(guard)
+                .in_situation(Situation::Closing)
+        }),
+    )
+    .everywhere(),
+];

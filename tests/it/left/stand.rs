@@ -1,0 +1,279 @@
+//! The clients and locks of one case.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use futures_util::future::{join_all, try_join_all};
+use lockdog::{
+    Client, Guard, Held, Lock, LockRequest, MultiLock, Owner, RedLock, Result, TryLockRequest,
+    UnlockRequest,
+};
+
+use super::site::Site;
+use super::{LEASE, TIMEOUT};
+use crate::support::{Cell, Redis};
+
+/// What a lock is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// One name at one server.
+    Plain,
+    /// Two names at one server.
+    Multi,
+    /// One name at three servers.
+    Quorum,
+}
+
+/// A lock of any shape.
+#[derive(Clone)]
+pub(super) enum AnyLock {
+    Plain(Lock),
+    Multi(MultiLock),
+    Quorum(RedLock),
+}
+
+/// What a case has.
+pub(super) struct Stand {
+    pub(super) site: Arc<Site>,
+    pub(super) shape: Shape,
+    /// What all its keys begin with, and what its connections are called.
+    pub(super) name: String,
+    pub(super) clients: Vec<Client>,
+    /// Written by whoever has the lock.
+    cell: Cell,
+    written: AtomicI64,
+    /// How many are known to have the lock, by what they saw themselves.
+    inside: AtomicUsize,
+}
+
+/// Somebody has the lock until this is dropped.
+pub(super) struct Inside(Arc<Stand>);
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.0.inside.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+pub(super) type Checked<T> = std::result::Result<T, String>;
+
+impl Stand {
+    pub(super) async fn new(site: Arc<Site>, shape: Shape, name: String) -> Checked<Arc<Self>> {
+        let clients = site.builders(&name).into_iter().map(|it| it.build());
+        let clients = try_join_all(clients).await;
+        Ok(Arc::new(Self {
+            clients: clients.map_err(|error| format!("no client: {error}"))?,
+            site,
+            shape,
+            name,
+            cell: Cell::new(),
+            written: AtomicI64::new(0),
+            inside: AtomicUsize::new(0),
+        }))
+    }
+
+    /// The lock that the case is about.
+    pub(super) fn lock(&self) -> AnyLock {
+        self.lock_named("it")
+    }
+
+    /// A lock of the case's shape.
+    pub(super) fn lock_named(&self, name: &str) -> AnyLock {
+        let at = |client: &Client, name: &str| client.lock(self.key(name));
+        match self.shape {
+            Shape::Plain => AnyLock::Plain(at(&self.clients[0], name)),
+            Shape::Multi => {
+                let names = [format!("{name}.1"), format!("{name}.2")];
+                let locks = names.iter().map(|name| at(&self.clients[0], name));
+                AnyLock::Multi(MultiLock::new(locks))
+            }
+            Shape::Quorum => {
+                let locks = self.clients.iter().map(|client| at(client, name));
+                AnyLock::Quorum(RedLock::new(locks))
+            }
+        }
+    }
+
+    /// The lock as a plain one.
+    pub(super) fn plain(&self) -> Lock {
+        self.clients[0].lock(self.key("it"))
+    }
+
+    fn key(&self, name: &str) -> String {
+        format!("{}:{name}", self.name)
+    }
+
+    /// The keys of the lock that the case is about.
+    fn keys(&self) -> Vec<String> {
+        match self.shape {
+            Shape::Plain | Shape::Quorum => vec![self.key("it")],
+            Shape::Multi => vec![self.key("it.1"), self.key("it.2")],
+        }
+    }
+
+    /// Another process takes the lock.
+    pub(super) async fn take_by_another(&self) {
+        for view in &self.site.views {
+            for key in self.keys() {
+                view.cmd(&["HSET", &key, "somebody:1", "1"]).await;
+                view.cmd(&["PEXPIRE", &key, "120000"]).await;
+            }
+        }
+    }
+
+    /// The other process gives the lock back, if it has it still.
+    pub(super) async fn release_by_another(&self) {
+        for view in &self.site.views {
+            for key in self.keys() {
+                let script = "if redis.call('hdel', KEYS[1], 'somebody:1') == 1 \
+                              then redis.call('publish', ARGV[1], '0') end return 0";
+                let channel = format!("redisson_lock__channel:{{{key}}}");
+                view.cmd(&["EVAL", script, "1", &key, &channel]).await;
+            }
+        }
+    }
+
+    pub(super) fn enter(self: &Arc<Self>) -> Inside {
+        self.inside.fetch_add(1, Ordering::SeqCst);
+        Inside(self.clone())
+    }
+
+    pub(super) fn is_inside(&self) -> bool {
+        self.inside.load(Ordering::SeqCst) > 0
+    }
+
+    /// Reads, sleeps and writes, as the holder of the lock.
+    pub(super) async fn write(self: &Arc<Self>) {
+        let _inside = self.enter();
+        self.cell.bump(Duration::from_millis(3)).await;
+        self.written.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Uses a lock that was acquired, looks who has it in Redis meanwhile, and unlocks it.
+    pub(super) async fn use_once(self: &Arc<Self>, guard: Guard) -> Checked<()> {
+        if !guard.is_valid() {
+            return Err("the guard is not valid".to_owned());
+        }
+        self.write().await;
+        let mut granted = 0;
+        for (view, client) in self.site.views.iter().zip(&self.clients) {
+            let mut is_ours = true;
+            for key in self.keys() {
+                let fields = view.hash(&key).await;
+                let begin = format!("{}:", client.id());
+                is_ours &= fields.len() == 1 && fields.keys().all(|it| it.starts_with(&begin));
+            }
+            granted += usize::from(is_ours);
+        }
+        if granted <= self.clients.len() / 2 && guard.is_valid() {
+            return Err(format!(
+                "a valid guard, and {granted} servers have its field"
+            ));
+        }
+        let unlocked = guard.unlock().await;
+        unlocked
+            .map(drop)
+            .map_err(|error| format!("unlock: {error}"))
+    }
+
+    /// Takes the lock as an owner of its own, uses it and gives it back.
+    pub(super) async fn take(self: Arc<Self>) -> Checked<()> {
+        let request = self.lock().lock().owner(&Owner::new());
+        let guard = tokio::time::timeout(PASSED_ON, request.into_future()).await;
+        let guard = guard.map_err(|_| format!("not acquired within {PASSED_ON:?}"))?;
+        let guard = guard.map_err(|error| format!("not acquired: {error}"))?;
+        self.use_once(guard).await
+    }
+
+    /// Takes a lock that is nobody's some times. Each time it must be had, and once it must be quick.
+    pub(super) async fn take_other(self: Arc<Self>, name: &str) -> Checked<()> {
+        let mut quickest = Duration::MAX;
+        for _ in 0..3 {
+            let before = Instant::now();
+            let guard = self.lock_named(name).lock().owner(&Owner::new()).await;
+            let guard = guard.map_err(|error| format!("another lock: {error}"))?;
+            let unlocked = guard.unlock().await;
+            unlocked.map_err(|error| format!("unlock of another lock: {error}"))?;
+            quickest = quickest.min(before.elapsed());
+            if quickest < TIMEOUT / 2 {
+                return Ok(());
+            }
+        }
+        Err(format!("another lock took {quickest:?} at least"))
+    }
+
+    /// Nobody else gets the lock.
+    pub(super) async fn is_kept(&self) -> Checked<()> {
+        match self.lock().try_lock().owner(&Owner::new()).await {
+            Ok(None) => Ok(()),
+            Ok(Some(_)) if !self.is_inside() => Ok(()),
+            Ok(Some(_)) => Err("the lock is held, and another got it".to_owned()),
+            Err(error) => Err(format!("try_lock of a held lock: {error}")),
+        }
+    }
+
+    /// What the case has at the servers.
+    pub(super) async fn left_behind(&self) -> Vec<String> {
+        let pattern = format!("{}:", self.name);
+        let keys = join_all(self.site.views.iter().map(Redis::keys)).await;
+        let mut keys: Vec<String> = keys.into_iter().flatten().collect();
+        keys.retain(|key| key.starts_with(&pattern));
+        keys
+    }
+
+    /// Nobody wrote while another did.
+    pub(super) fn check_exclusion(&self) -> Checked<()> {
+        let (written, value) = (self.written.load(Ordering::SeqCst), self.cell.value());
+        if value != written {
+            return Err(format!(
+                "two held the lock: {written} wrote, and {value} is seen"
+            ));
+        }
+        Ok(())
+    }
+}
+
+pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+impl AnyLock {
+    pub(super) fn lock(&self) -> LockRequest {
+        match self {
+            Self::Plain(lock) => lock.lock(),
+            Self::Multi(lock) => lock.lock(),
+            Self::Quorum(lock) => lock.lock(),
+        }
+    }
+
+    pub(super) fn try_lock(&self) -> TryLockRequest {
+        match self {
+            Self::Plain(lock) => lock.try_lock(),
+            Self::Multi(lock) => lock.try_lock(),
+            Self::Quorum(lock) => lock.try_lock(),
+        }
+    }
+
+    pub(super) fn unlock(&self) -> UnlockRequest {
+        match self {
+            Self::Plain(lock) => lock.unlock(),
+            Self::Multi(lock) => lock.unlock(),
+            Self::Quorum(lock) => lock.unlock(),
+        }
+    }
+
+    pub(super) fn with(self, stand: Arc<Stand>) -> Boxed<Result<()>> {
+        Box::pin(async move {
+            let work = |_: Held| async move { stand.write().await };
+            match &self {
+                Self::Plain(lock) => lock.with(work).await,
+                Self::Multi(lock) => lock.with(work).await,
+                Self::Quorum(lock) => lock.with(work).await,
+            }
+        })
+    }
+}
+
+/// A role or a grant that nobody picks up passes on after the poll cap and a second, and a grant that
+/// the client cannot see after its lease. Far more than both.
+const PASSED_ON: Duration = LEASE.saturating_mul(4);
