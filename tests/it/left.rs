@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::support::Logs;
 use crate::support::child::is_alone;
@@ -109,6 +110,8 @@ async fn run_all(site: Site, shapes: &[Shape], network: Network, which: impl Fn(
     failures.sort();
     let warnings = logs.at_least(tracing::Level::WARN);
     let mut warnings: Vec<String> = warnings.into_iter().map(|line| line.text).collect();
+    // Each case shuts its clients down while it holds a lock.
+    warnings.retain(|text| !text.contains("reason=ShutDown"));
     if network == Network::Cut || site.stalls.longest(began) >= STALL {
         // These are true where connections break, or nothing is answered in time.
         warnings.retain(|text| !TRUE_IN_TROUBLE.iter().any(|it| text.contains(it)));
@@ -148,7 +151,8 @@ async fn run_each_step(case: Case, room: Arc<Semaphore>) -> Done {
     let mut done = Done::default();
     let polls = {
         let _room = room.acquire().await;
-        case.polls_to_the_end().await
+        let polls = timeout(MOST, case.polls_to_the_end()).await;
+        polls.unwrap_or_else(|_| Err(format!("no end within {MOST:?}")))
     };
     let polls = match polls {
         Ok(polls) if (polls == 0) == case.public.at_once => polls,
@@ -176,7 +180,8 @@ async fn run_each_step(case: Case, room: Arc<Semaphore>) -> Done {
             let room = room.clone();
             cases.spawn(async move {
                 let _room = room.acquire().await;
-                let outcome = case.run().await;
+                let outcome = timeout(MOST, case.run()).await;
+                let outcome = outcome.unwrap_or_else(|_| Err(format!("no end within {MOST:?}")));
                 outcome.map_err(|why| format!("{case}, {mode:?} after {polls}: {why}"))
             });
         }
@@ -213,5 +218,7 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 const POLL_CAP: Duration = Duration::from_millis(250);
 /// The watchdog's.
 const LEASE: Duration = Duration::from_secs(4);
+/// What stands still for so long goes on no more.
+const MOST: Duration = Duration::from_secs(120);
 /// A lease that outlasts every case: a lock that is taken for it comes free by the client alone.
 const LONG: Duration = Duration::from_secs(60);

@@ -204,13 +204,18 @@ impl Stand {
         Err(format!("another lock took {quickest:?} at least"))
     }
 
-    /// Nobody else gets the lock.
-    pub(super) async fn is_kept(&self) -> Checked<()> {
-        match self.lock().try_lock().owner(&Owner::new()).await {
-            Ok(None) => Ok(()),
-            Ok(Some(_)) if !self.is_inside() => Ok(()),
-            Ok(Some(_)) => Err("the lock is held, and another got it".to_owned()),
-            Err(error) => Err(format!("try_lock of a held lock: {error}")),
+    /// Nobody else gets the lock while it is held. Asked until its servers answer.
+    pub(super) async fn is_kept(&self, is_held: impl Fn() -> bool) -> Checked<()> {
+        let began = Instant::now();
+        loop {
+            match self.lock().try_lock().owner(&Owner::new()).await {
+                Ok(None) => return Ok(()),
+                Ok(Some(_)) if !is_held() => return Ok(()),
+                Ok(Some(_)) => return Err("the lock is held, and another got it".to_owned()),
+                // A lock of several servers gives up early while they are connected to again.
+                Err(error) if error.is_retriable() && began.elapsed() < PASSED_ON => {}
+                Err(error) => return Err(format!("try_lock of a held lock: {error}")),
+            }
         }
     }
 
