@@ -87,15 +87,28 @@ impl Cluster {
         names(prefix, n, |slot| own.has(slot))
     }
 
-    /// A node that follows this one.
+    /// A node that follows this one. On a busy machine it may not answer at once.
     pub(crate) async fn replica_of(&self, master: &Node) -> Arc<Node> {
+        let mut replica = None;
+        eventually(
+            SWITCHED_WITHIN,
+            "it has a replica that answers",
+            async || {
+                replica = self.try_replica_of(master).await;
+                replica.is_some()
+            },
+        )
+        .await;
+        replica.expect("it is there")
+    }
+
+    async fn try_replica_of(&self, master: &Node) -> Option<Arc<Node>> {
         let views = join_all(self.nodes.iter().map(|node| node.view())).await;
         let mut selves = self.nodes.iter().zip(views).filter(|(_, view)| {
             let own = view.iter().flatten().find(|seen| seen.is("myself"));
             own.is_some_and(|own| own.master == master.id)
         });
-        let (replica, _) = selves.next().expect("it has a replica that answers");
-        replica.clone()
+        selves.next().map(|(replica, _)| replica.clone())
     }
 
     /// Waits until another node than `old` says that the slot is its own.
