@@ -252,8 +252,12 @@ impl Caller<'_> {
     }
 
     /// Has nobody ask those anything more who were silent for the whole round. Known here and now: the
-    /// next attempt may begin before their own calls notice that their time is over.
+    /// next attempt may begin before their own calls notice that their time is over. A caller that was
+    /// not polled knows nothing of them: their answers may be there since long before.
     fn suspect_late(&self, whole: &Whole) {
+        if whole.see(|state, now| now > state.quorum.round_ends() + OVERDUE) {
+            return;
+        }
         let waited = Rules::patience(self.terms.lease);
         for (member, part) in self.lock.parts().iter().enumerate() {
             if whole.see(|state, _| state.quorum.outcome(member)) == Outcome::Late {
@@ -355,5 +359,5 @@ impl State {
     }
 }
 
-/// An attempt of another call that is not over so long after its end is one that nobody polls.
+/// An attempt that is not over so long after its end is one that nobody polls.
 const OVERDUE: Duration = Duration::from_millis(100);

@@ -80,11 +80,8 @@ impl Part {
     pub(super) async fn take(&self, taking: &Taking) -> Told {
         let clock = &self.core().clock;
         let began = clock.now();
-        self.try_take(taking).await.unwrap_or_else(|error| {
-            let error = error.after(clock.now().since(began));
-            self.suspect(&error);
-            Told::failed(error)
-        })
+        let told = self.try_take(taking).await;
+        told.unwrap_or_else(|error| Told::failed(error.after(clock.now().since(began))))
     }
 
     async fn try_take(&self, taking: &Taking) -> Result<Told, Error> {
@@ -128,7 +125,9 @@ impl Part {
             let now = core.clock.now();
             let looked = acquiring
                 .attempt_as_member(&taking.terms, guards, now, until)
-                .await?;
+                .await
+                .map_err(|error| error.after(core.clock.now().since(now)))
+                .inspect_err(|error| self.suspect_asked(acquiring.sent(), error))?;
             if let Some(left) = looked.quarantined {
                 return Ok(Told::from(Answer::Quarantined(left)));
             }
@@ -175,12 +174,7 @@ impl Part {
                 Attempt::Lost(lost) => return Err(Error::Lost(lost)),
                 // Freed by force before the grant was read.
                 Attempt::Ended if core.clock.now() < until => core.open()?,
-                // Given up while its future was not polled: the server did nothing wrong.
-                Attempt::Ended => {
-                    let waited = core.clock.now().since(now);
-                    return Ok(Told::failed(Error::timeout(waited)));
-                }
-                Attempt::TooLate => {
+                Attempt::Ended | Attempt::TooLate => {
                     let waited = core.clock.now().since(now);
                     return Err(Error::timeout(waited));
                 }
@@ -290,7 +284,7 @@ impl Part {
             }
             Err(failure) => {
                 let error = failure.into();
-                self.suspect(&error);
+                self.suspect_asked(&sent, &error);
                 Told::failed(error)
             }
         }
@@ -310,14 +304,29 @@ impl Part {
         quarantine::left(lost.seen, taking.max_lease, self.core().clock.now())
     }
 
-    /// Asks it nothing more until it has answered a probe, if it did not answer.
+    /// Asks it nothing more until it has answered a probe, if it did not answer. For a question that is
+    /// still under way: to whom it went is not known.
     pub(super) fn suspect(&self, error: &Error) {
-        let failure = match error {
-            Error::Timeout { waited, .. } => Failure::Silent(*waited),
-            Error::Unavailable { cause } => Failure::Unsent(cause.clone()),
-            _ => return,
-        };
-        self.core().server.suspect(self.key.key(), &failure);
+        if let Some(silence) = silence(error) {
+            self.core().server.suspect(self.key.key(), &silence);
+        }
+    }
+
+    /// The same of the server where the question failed, which may be another than the map names
+    /// (design: invariant 15).
+    fn suspect_asked(&self, sent: &Sent, error: &Error) {
+        if let Some(silence) = silence(error) {
+            self.core().server.suspect_asked(sent, &silence);
+        }
+    }
+}
+
+/// The failure of a server that did not answer, if it is one.
+fn silence(error: &Error) -> Option<Failure> {
+    match error {
+        Error::Timeout { waited, .. } => Some(Failure::Silent(*waited)),
+        Error::Unavailable { cause } => Some(Failure::Unsent(cause.clone())),
+        _ => None,
     }
 }
 
@@ -343,3 +352,57 @@ impl From<Answer> for Told {
 const RELEASED_SOON: Duration = Duration::from_millis(10);
 
 const A_MOMENT: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::Client;
+    use crate::support::cluster::slot;
+    use crate::support::{Action, Cluster, named};
+
+    const NAME: &str = "l";
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn the_server_that_was_asked_is_suspected_and_not_the_one_that_the_map_names() {
+        let cluster = Cluster::builder(2, 0).announce_proxies().start().await;
+        let owner = cluster.owner_of(NAME).await;
+        let other = cluster.nodes.iter().find(|node| node.id != owner.id);
+        let other = other.expect("there are two");
+        let client = Client::connect(cluster.url()).await.unwrap();
+        // The owner sends whoever asks to the other one, which says nothing any more.
+        let moved = format!("-MOVED {} 127.0.0.1:{}", slot(NAME), other.port());
+        let send_on = Action::ReplyWith(moved);
+        owner.proxy().on(named("EVALSHA"), send_on.clone()).always();
+        owner.proxy().on(named("EVAL"), send_on).always();
+        for command in ["EVALSHA", "EVAL", "PING"] {
+            let stay_silent = Action::DropReply;
+            other.proxy().on(named(command), stay_silent).always();
+        }
+        // Suspected for nothing, it would soon be cleared otherwise.
+        owner.proxy().on(named("PING"), Action::DropReply).always();
+
+        let lock = client.lock(NAME);
+        let part = Part::new(lock.session().clone(), lock.key().unwrap().clone());
+        let told = part.take(&taking(&part)).await;
+        assert!(matches!(told.answer, Answer::Failed));
+        let suspects: Vec<_> = part.core().server.suspects();
+        let suspects: Vec<_> = suspects.iter().map(|node| node.address()).collect();
+        assert_eq!(suspects, [format!("127.0.0.1:{}", other.port())]);
+    }
+
+    fn taking(part: &Part) -> Taking {
+        let lease = Duration::from_secs(100);
+        Taking {
+            owner: Owner::new(),
+            terms: Terms {
+                lease,
+                watched: false,
+                max_hold: None,
+                local: false,
+            },
+            is_fenced: false,
+            max_lease: lease,
+            until: part.core().clock.now() + Duration::from_secs(3),
+        }
+    }
+}

@@ -108,6 +108,8 @@ pub(crate) struct Sent {
     pub(crate) repeated: bool,
     /// Another server named the one that the last sending went to (`MOVED`), not the map of slots.
     pub(crate) moved: bool,
+    /// The server that the call failed at, whether or not something was sent to it.
+    failed_at: Option<Arc<Node>>,
     /// Asked for before each sending.
     permits: SmallVec<[Permit; 1]>,
 }
@@ -180,7 +182,7 @@ impl Server {
                 Err(failure) => failure,
             };
             match failure.remedy() {
-                Remedy::GiveUp => return Err(self.named(failure, there.as_ref().ok())),
+                Remedy::GiveUp => return Err(self.failed(failure, there.ok(), sent)),
                 Remedy::Reconnect => {
                     // What could not be sent says nothing of the connection of the sending before.
                     let is_its = !matches!(failure, Failure::Unsent(_));
@@ -208,7 +210,7 @@ impl Server {
             if !has_time || until.since(now) <= pause / 2 {
                 return Err(match (failure, refusal) {
                     (Failure::Unsent(_), Some(refusal)) => refusal,
-                    (failure, _) => self.named(failure, there.as_ref().ok()),
+                    (failure, _) => self.failed(failure, there.ok(), sent),
                 });
             }
             if matches!(failure, Failure::Refused { .. }) {
@@ -268,10 +270,11 @@ impl Server {
         answer
     }
 
-    /// On a cluster, a failure says at which of the servers it came.
-    fn named(&self, failure: Failure, place: Option<&Place>) -> Failure {
-        match place {
-            Some(place) if self.is_cluster() => failure.at(&place.node.address()),
+    /// The failure of a whole call. On a cluster, it says at which of the servers it came.
+    fn failed(&self, failure: Failure, place: Option<Place>, sent: &mut Sent) -> Failure {
+        sent.failed_at = place.map(|place| place.node);
+        match &sent.failed_at {
+            Some(node) if self.is_cluster() => failure.at(&node.address()),
             _ => failure,
         }
     }

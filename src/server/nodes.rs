@@ -17,7 +17,7 @@ use super::node::Node;
 use super::place::Place;
 use super::source::Source;
 use super::subscriber::Subscriber;
-use super::{Context, Server};
+use super::{Context, Sent, Server};
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::slot::slot;
@@ -195,6 +195,14 @@ impl Server {
     /// Says that the server of this key does not answer: see [`Node::suspect`].
     pub(crate) fn suspect(&self, key: &str, failure: &Failure) {
         if let Ok(node) = self.node(key) {
+            node.suspect(failure);
+        }
+    }
+
+    /// The same of the server that was asked, which may be another than that of the key. One that no
+    /// slot leads to is asked nothing anyway.
+    pub(crate) fn suspect_asked(&self, sent: &Sent, failure: &Failure) {
+        if let Some(node) = sent.failed_at.as_ref().filter(|node| self.has(node)) {
             node.suspect(failure);
         }
     }

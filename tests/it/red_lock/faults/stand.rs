@@ -144,12 +144,21 @@ impl Stand {
 }
 
 pub(super) async fn client(url: &str, settings: impl Fn(ClientBuilder) -> ClientBuilder) -> Client {
-    let builder = Client::builder()
-        .url(url)
-        .watchdog_lease(LEASE)
-        .command_timeout(ms(400))
-        .poll_cap(ms(200));
-    settings(builder).build().await.expect("the server answers")
+    let build = || {
+        let builder = Client::builder()
+            .url(url)
+            .watchdog_lease(LEASE)
+            .command_timeout(ms(400))
+            .poll_cap(ms(200));
+        settings(builder).build()
+    };
+    // On a busy machine connecting may take longer than one command may.
+    for _ in 0..50 {
+        if let Ok(client) = build().await {
+            return client;
+        }
+    }
+    build().await.expect("the server answers")
 }
 
 /// With a quarantine short enough for a test.

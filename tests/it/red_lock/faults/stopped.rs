@@ -93,9 +93,10 @@ async fn an_acquire_that_nobody_polls_any_more_keeps_no_one_out() {
     guard.unlock().await.unwrap();
     // Polled again, it finds that it was given up.
     assert!(!matches!(left.await, Ok(Some(_))));
+    // What the other one had last may be on its way back yet.
+    stand.await_taken(0).await;
     let guard = take(&mine).await;
-    // All three only after the next extension: a server may be under suspicion meanwhile.
-    assert!(guard.is_valid());
+    eventually(SOON, "it has all", async || guard.margin() == 1).await;
     guard.unlock().await.unwrap();
     stand.await_taken(0).await;
 }
