@@ -23,7 +23,7 @@ use crate::owner::Owner;
 pub(crate) use row::{Bounds, Row, Turn};
 pub(crate) use state::{Dropped, Phase, Share, State, Terms};
 pub(crate) use table::{Holds, Outlook, Standing};
-pub(crate) use turn::{Command, PATIENCE};
+pub(crate) use turn::{Command, PATIENCE, Seen};
 
 /// One owner's claim on one lock, from its first acquire to its last unlock.
 ///

@@ -39,11 +39,19 @@ enum Bearer {
         on: Option<Connection>,
         /// Wakes the future that waits for the answer.
         waker: Option<Waker>,
-        /// The future was polled since somebody last asked for a sign of life.
-        polled: bool,
+        /// How often the future was polled.
+        polls: u32,
     },
     /// The client's own thread, which never stands still.
     Background,
+}
+
+/// A caller's turn as it was when somebody asked for a sign of life. Others may ask at the same time, so
+/// each compares with what it saw.
+#[derive(Clone, Copy, Eq, PartialEq)]
+pub(crate) struct Seen {
+    number: u64,
+    polls: u32,
 }
 
 /// The right to send a command for one hold; given back when dropped.
@@ -75,12 +83,12 @@ impl Hold {
             if let Some(command) = self.try_command() {
                 return (command, None);
             }
-            let Some(number) = self.ask_for_a_sign() else {
+            let Some(seen) = self.ask_for_a_sign() else {
                 freed.await;
                 continue;
             };
             let is_over = tokio::time::timeout(PATIENCE, freed).await.is_ok();
-            if !is_over && let Some(taken) = self.take_over(number) {
+            if !is_over && let Some(taken) = self.take_over(seen) {
                 return taken;
             }
         }
@@ -96,7 +104,7 @@ impl Hold {
         turn.bearer = Bearer::Caller {
             on: None,
             waker: None,
-            polled: false,
+            polls: 0,
         };
         Command {
             hold: self.clone(),
@@ -106,40 +114,48 @@ impl Hold {
 
     /// Wakes the future whose turn it is, to see whether it is polled; `None` if it is no future of a
     /// caller's.
-    pub(crate) fn ask_for_a_sign(&self) -> Option<u64> {
-        let (number, waker) = {
-            let mut turn = self.turns.turn.lock();
-            let number = turn.number;
-            let Bearer::Caller { waker, polled, .. } = &mut turn.bearer else {
-                return None;
+    pub(crate) fn ask_for_a_sign(&self) -> Option<Seen> {
+        let (seen, waker) = {
+            let turn = self.turns.turn.lock();
+            let waker = match &turn.bearer {
+                Bearer::Caller { waker, .. } => waker.clone(),
+                Bearer::Nobody | Bearer::Background => None,
             };
-            *polled = false;
-            (number, waker.clone())
+            (turn.seen()?, waker)
         };
         if let Some(waker) = waker {
             waker.wake();
         }
-        Some(number)
+        Some(seen)
     }
 
     /// The future was polled since, or its turn is over.
-    pub(crate) fn gave_a_sign(&self, number: u64) -> bool {
-        let turn = self.turns.turn.lock();
-        let is_same = turn.number == number;
-        !is_same || !matches!(turn.bearer, Bearer::Caller { polled: false, .. })
+    pub(crate) fn gave_a_sign(&self, since: Seen) -> bool {
+        self.turns.turn.lock().seen() != Some(since)
     }
 
-    /// Takes this turn from a future that has given no sign of life.
-    fn take_over(self: &Arc<Self>, number: u64) -> Option<(Command, Option<Connection>)> {
+    /// Takes the turn from a future that has given no sign of life since.
+    fn take_over(self: &Arc<Self>, since: Seen) -> Option<(Command, Option<Connection>)> {
         let mut turn = self.turns.turn.lock();
-        let is_same = turn.number == number;
+        if turn.seen() != Some(since) {
+            return None;
+        }
         let on = match &mut turn.bearer {
-            Bearer::Caller {
-                on, polled: false, ..
-            } if is_same => on.take(),
-            _ => return None,
+            Bearer::Caller { on, .. } => on.take(),
+            Bearer::Nobody | Bearer::Background => None,
         };
         Some((self.give(&mut turn), on))
+    }
+}
+
+impl Turn {
+    /// What is to be seen of it now; `None` if it is no caller's.
+    fn seen(&self) -> Option<Seen> {
+        let Bearer::Caller { polls, .. } = self.bearer else {
+            return None;
+        };
+        let number = self.number;
+        Some(Seen { number, polls })
     }
 }
 
@@ -188,8 +204,8 @@ impl Command {
         if turn.number != self.number {
             return false;
         }
-        if let Bearer::Caller { waker, polled, .. } = &mut turn.bearer {
-            *polled = true;
+        if let Bearer::Caller { waker, polls, .. } = &mut turn.bearer {
+            *polls = polls.wrapping_add(1);
             match waker {
                 Some(waker) => waker.clone_from(by),
                 None => *waker = Some(by.clone()),
@@ -242,3 +258,30 @@ impl Drop for Command {
 /// A future that was woken is polled within this time, unless nobody drives it or its runtime is
 /// blocked. One that is taken over all the same asks again: it costs a command.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::hold::Holds;
+    use crate::key::LockKey;
+    use crate::owner::Owner;
+
+    #[test]
+    fn a_call_that_is_polled_loses_its_turn_to_nobody_who_asked_before() {
+        let holds = Holds::new(Clock::default(), false);
+        let key = Arc::new(LockKey::new("l", None).unwrap());
+        let hold = holds.enter(&key, Owner::new());
+        let turn = hold.try_command().expect("nobody else has it");
+        let first = hold.ask_for_a_sign().expect("it is a caller's");
+        assert!(turn.is_polled(Waker::noop()));
+        // Somebody else asks, who has seen no sign yet.
+        let second = hold.ask_for_a_sign().expect("it is a caller's");
+        assert!(hold.gave_a_sign(first));
+        assert!(hold.take_over(first).is_none());
+        assert!(turn.is_valid());
+        assert!(!hold.gave_a_sign(second));
+        assert!(hold.take_over(second).is_some());
+        assert!(!turn.is_valid());
+    }
+}

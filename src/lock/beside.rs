@@ -9,7 +9,7 @@ use super::contend::SILENCE;
 use super::contest::{Contest, Step};
 use crate::clock::Moment;
 use crate::error::Result;
-use crate::hold::Hold;
+use crate::hold::{Hold, Seen};
 use crate::session::{Acquiring, Attempt};
 use crate::wait::Place;
 
@@ -18,8 +18,8 @@ use crate::wait::Place;
 pub(super) enum Beside {
     #[default]
     Nothing,
-    /// The contender's future was woken, in the turn of this number of its hold.
-    Woken(Arc<Hold>, u64),
+    /// The contender's future was woken, in this turn of its hold.
+    Woken(Arc<Hold>, Seen),
     /// The waiter has asked the server itself.
     Asked { is_busy: bool },
 }
