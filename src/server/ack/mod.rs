@@ -158,7 +158,7 @@ impl Node {
             followers: ack.is_required() && self.source().is_switched(),
         };
         let limit = timeout.min(until.since(clock.now()));
-        let asked = tokio::time::timeout(limit, self.ask(&written, wish, clock, limit)).await;
+        let asked = tokio::time::timeout(limit, self.ask(&written, wish, limit)).await;
         let outcome = asked.unwrap_or_else(|_| {
             if self.acker().rounds.is_silent(clock.now(), timeout + SLACK) {
                 self.acker().disconnect();
@@ -194,18 +194,13 @@ impl Node {
         !identity.lost_replicas(now)
     }
 
-    async fn ask(
-        &self,
-        written: &Written<'_>,
-        wish: Wish,
-        clock: &Clock,
-        limit: Duration,
-    ) -> Outcome {
+    async fn ask(&self, written: &Written<'_>, wish: Wish, limit: Duration) -> Outcome {
         let acker = self.acker();
         let mut is_first = true;
         loop {
             let connection = self.ack_connection(written.on, limit).await?;
-            let round = acker.rounds.join(&connection, &written.touch, wish, clock);
+            let (touch, context) = (&written.touch, &acker.context);
+            let round = acker.rounds.join(&connection, touch, wish, context);
             let outcome = round.await;
             if outcome.as_ref().is_err_and(Failure::is_ambiguous) {
                 acker.slot.remove(&connection);

@@ -1,8 +1,11 @@
 //! One `WAIT` for all who came before it was sent; those who come meanwhile share the next one.
 //!
-//! There is no timer in here: a round may be begun by a caller whose runtime ends, and go on with
-//! another's. Whoever waits for a round limits that.
+//! A round may be begun by a caller whose runtime ends, and go on with another's. So it has no timer
+//! of its own, and one that a connection brings along (those of a user's pool do) is the background's.
+//! Whoever waits for a round limits that.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -10,10 +13,12 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use parking_lot::Mutex;
 use redis::{Cmd, Value};
+use tokio::runtime::Handle;
 
 use super::replicas::{self, Followers};
 use super::setting::Replicas;
-use crate::clock::{Clock, Moment};
+use crate::clock::Moment;
+use crate::server::Context;
 use crate::server::connection::Connection;
 use crate::server::failure::Failure;
 
@@ -93,7 +98,7 @@ impl Rounds {
         connection: &Connection,
         touch: &Arc<Touch>,
         wish: Wish,
-        clock: &Clock,
+        context: &Context,
     ) -> impl Future<Output = Outcome> + use<> {
         let mut last = self.last.lock();
         let before = last.as_ref().filter(|it| it.connection.is(connection));
@@ -110,7 +115,7 @@ impl Rounds {
         let touches = Arc::new(Mutex::new(Some(vec![Arc::downgrade(touch)])));
         let outcome = {
             let (connection, touches) = (connection.clone(), touches.clone());
-            let (asked, clock) = (self.asked.lock().clone(), clock.clone());
+            let (asked, clock) = (self.asked.lock().clone(), context.clock.clone());
             async move {
                 if let Some(before) = before {
                     // Driven by us, if nobody is left who waits for it.
@@ -123,7 +128,8 @@ impl Rounds {
                 outcome
             }
         };
-        let outcome = outcome.boxed().shared();
+        let background = context.background.runtime().clone();
+        let outcome = with_timers_of(background, outcome).boxed().shared();
         *last = Some(Round {
             connection: connection.clone(),
             touches,
@@ -145,6 +151,16 @@ impl Rounds {
         *self.last.lock() = None;
         *self.asked.lock() = Asked::default();
     }
+}
+
+/// Has whatever timer the future makes belong to this runtime, whichever polls it.
+async fn with_timers_of<F: Future>(runtime: Handle, future: F) -> F::Output {
+    let mut future = pin!(future);
+    poll_fn(|context| {
+        let _entered = runtime.enter();
+        future.as_mut().poll(context)
+    })
+    .await
 }
 
 /// Writes something and waits for what that is worth.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockdog::{Client, Owner, ReplicaAck, Replicas};
+use lockdog::{Client, ClientBuilder, Owner, ReplicaAck, Replicas};
 use tokio::task::JoinSet;
 
 use super::{SLACK, SOON, build, requiring};
@@ -106,12 +106,25 @@ async fn a_wait_under_way_keeps_no_other_command_waiting() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wait_goes_on_when_the_caller_that_began_it_is_gone() {
     let all = Replicated::start(1).await;
+    let builder = Client::builder().url(all.master.url());
+    goes_on_without_its_first_caller(&all, builder).await;
+}
+
+/// The connections of a pool have a timer for each answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_over_a_pool_goes_on_when_the_caller_that_began_it_is_gone() {
+    let all = Replicated::start(1).await;
+    let config = deadpool_redis::Config::from_url(all.master.url());
+    let builder = Client::builder().pool(config.create_pool(None).unwrap());
+    goes_on_without_its_first_caller(&all, builder).await;
+}
+
+async fn goes_on_without_its_first_caller(all: &Replicated, builder: ClientBuilder) {
     let ack = ReplicaAck::Require {
         replicas: Replicas::Count(1),
         timeout: SOON,
     };
-    let builder = Client::builder().url(all.master.url()).replica_ack(ack);
-    let client = build(builder.command_timeout(SOON)).await;
+    let client = build(builder.replica_ack(ack).command_timeout(SOON)).await;
     turn(&client.lock("l")).await;
     let before = all.calls(["wait"]).await[0];
     all.replicas[0].pause();
