@@ -24,6 +24,8 @@ pub struct ShutdownReport {
 /// Takes every hold from its guards and releases it.
 pub(super) async fn release_all(core: &Arc<Core>) -> ShutdownReport {
     core.close();
+    // What is to be released may have to be connected for, in the time that is left.
+    core.server.hurry();
     let patience = core.clock.now() + core.server.command_timeout() * 2;
     let mut report = ShutdownReport::default();
     let (mut held, mut under_way) = (Vec::new(), Vec::new());

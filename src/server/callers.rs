@@ -71,9 +71,7 @@ impl Callers {
     /// The connection of the runtime that this is called on, if it has one of its own.
     pub(super) fn current(&self) -> Option<Connection> {
         let runtime = Handle::try_current().ok()?.id();
-        let current = self.inner.current.read();
-        let (_, found) = current.iter().find(|(id, _)| *id == runtime)?;
-        found.is_current().then(|| found.clone())
+        self.inner.connection_of(runtime)
     }
 
     /// Any runtime's connection.
@@ -106,6 +104,11 @@ impl Callers {
         let inner = Arc::downgrade(&self.inner);
         let (id, of) = (runtime.id(), Arc::downgrade(&opening));
         let open = || async move {
+            // Another attempt may have brought one since the caller looked.
+            let there = inner.upgrade().and_then(|inner| inner.connection_of(id));
+            if let Some(there) = there {
+                return Ok(there);
+            }
             let opened = source.open(patience).await?;
             if let Some(inner) = inner.upgrade() {
                 inner.put(id, &of, &opened);
@@ -176,16 +179,29 @@ impl Callers {
         self.shared.clear();
     }
 
-    /// The server answers again: connections may be opened at once.
+    /// Connections may be opened at once: see [`SingleFlight::hurry`].
     pub(super) fn hurry(&self) {
         for runtime in &*self.inner.runtimes.lock() {
             runtime.opening.hurry();
         }
         self.shared.hurry();
     }
+
+    #[cfg(test)]
+    pub(super) fn is_delayed(&self) -> bool {
+        let runtimes = self.inner.runtimes.lock();
+        let mut openings = runtimes.iter().map(|runtime| &runtime.opening);
+        openings.any(|opening| opening.is_delayed()) || self.shared.is_delayed()
+    }
 }
 
 impl Inner {
+    fn connection_of(&self, runtime: Id) -> Option<Connection> {
+        let current = self.current.read();
+        let (_, found) = current.iter().find(|(id, _)| *id == runtime)?;
+        found.is_current().then(|| found.clone())
+    }
+
     /// Keeps a connection that this runtime opened so, if the runtime is still known.
     fn put(&self, id: Id, opening: &Weak<SingleFlight<Connection>>, connection: &Connection) {
         let runtimes = self.runtimes.lock();

@@ -26,8 +26,7 @@ impl Slot {
     }
 
     pub(super) fn current(&self) -> Option<Connection> {
-        let current = self.current.read();
-        current.as_ref().filter(|it| it.is_current()).cloned()
+        in_use(&self.current)
     }
 
     /// The current connection, or the one that `open` makes on this runtime, within `limit`.
@@ -44,12 +43,29 @@ impl Slot {
     where
         F: Future<Output = Result<Connection, Failure>> + Send + 'static,
     {
-        if let Some(current) = self.current() {
-            return Ok(current);
+        match self.current() {
+            Some(current) => Ok(current),
+            None => self.open(runtime, limit, open).await,
         }
+    }
+
+    /// As [`Slot::get`], for a caller that found none.
+    async fn open<F>(
+        &self,
+        runtime: &Handle,
+        limit: Duration,
+        open: impl FnOnce() -> F,
+    ) -> Result<Connection, Failure>
+    where
+        F: Future<Output = Result<Connection, Failure>> + Send + 'static,
+    {
         let open = || {
             let (current, open) = (self.current.clone(), open());
             async move {
+                // Another attempt may have brought one since the caller looked.
+                if let Some(current) = in_use(&current) {
+                    return Ok(current);
+                }
                 let opened = open.await?;
                 *current.write() = Some(opened.clone());
                 Ok(opened)
@@ -72,8 +88,42 @@ impl Slot {
         }
     }
 
-    /// The server answers again: a connection may be opened at once.
+    /// A connection may be opened at once: see [`SingleFlight::hurry`].
     pub(super) fn hurry(&self) {
         self.opening.hurry();
     }
+
+    #[cfg(test)]
+    pub(super) fn is_delayed(&self) -> bool {
+        self.opening.is_delayed()
+    }
+}
+
+fn in_use(current: &RwLock<Option<Connection>>) -> Option<Connection> {
+    let current = current.read();
+    current.as_ref().filter(|it| it.is_current()).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::Client;
+    use crate::support::RedisServer;
+
+    #[tokio::test]
+    async fn a_caller_that_looked_too_early_is_given_the_connection_that_came_meanwhile() {
+        let server = RedisServer::start().await;
+        let client = Client::connect(server.url()).await.unwrap();
+        let node = client.lock("l").session().core().server.node("").unwrap();
+        let opened = node.connection(SOON).await.unwrap();
+        let slot = Slot::new(&Clock::default());
+        let here = Handle::current();
+        let open = || async move { Ok(opened) };
+        let first = slot.get(&here, SOON, open).await.unwrap();
+        let again = || async { panic!("one is there") };
+        let second = slot.open(&here, SOON, again).await.unwrap();
+        assert!(second.is(&first));
+    }
+
+    const SOON: Duration = Duration::from_secs(30);
 }

@@ -129,11 +129,18 @@ impl Node {
 
     /// The server answered a probe.
     pub(crate) fn answered(&self) {
-        self.callers.hurry();
-        self.acker.hurry();
+        self.hurry();
         if self.health.answered() {
             tracing::debug!(server = self.address(), "the server answers again");
         }
+    }
+
+    /// Whoever waits to connect, or to ask where the server is, waits no longer.
+    pub(super) fn hurry(&self) {
+        self.callers.hurry();
+        self.own.hurry();
+        self.acker.hurry();
+        self.source.hurry();
     }
 
     /// Waits until it is no server of the deployment any more.
@@ -177,4 +184,86 @@ impl Node {
     pub(super) fn trust(&self, who: String) {
         self.source.identity().trust(who);
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::Client;
+    use crate::server::{ReplicaAck, Replicas, Written};
+    use crate::support::{RedisServer, free_port};
+
+    #[tokio::test]
+    async fn a_caller_that_looked_too_early_opens_no_second_connection() {
+        let server = RedisServer::start().await;
+        let client = Client::connect(server.url()).await.unwrap();
+        let node = node(&client);
+        let first = node.connection(SOON).await.unwrap();
+        let second = node.open().await.unwrap();
+        assert!(second.is(&first));
+    }
+
+    #[tokio::test]
+    async fn a_hurry_reaches_all_who_connect() {
+        let server = RedisServer::start().await;
+        let client = Client::connect(server.url()).await.unwrap();
+        let node = node(&client);
+        let on = node.connection(SOON).await.unwrap();
+        server.kill();
+        node.abandon(&on);
+        node.open().await.err().expect("it is away");
+        node.own_connection(SOON).await.err().expect("it is away");
+        let ack = ReplicaAck::Require {
+            replicas: Replicas::Count(1),
+            timeout: SOON,
+        };
+        let written = Written::new(redis::cmd("PING"), &on);
+        let clock = &node.context.clock;
+        let acknowledged = node.acknowledge(ack, written, clock, clock.now() + SOON);
+        acknowledged.await.unwrap_err();
+        assert_eq!(node.delayed(), [true, true, true, false]);
+        client.lock("l").session().core().server.hurry();
+        assert_eq!(node.delayed(), [false; 4]);
+    }
+
+    #[tokio::test]
+    async fn a_shutdown_does_not_wait_to_ask_where_the_server_is() {
+        let nobody = format!("127.0.0.1:{}", free_port());
+        let url = format!("redis+sentinel://{nobody}/orders");
+        let client = Client::builder().url(url).lazy(true).build().await.unwrap();
+        let node = node(&client);
+        node.open().await.err().expect("no sentinel is there");
+        assert!(node.delayed()[3]);
+        client.shutdown().await;
+        assert!(!node.delayed()[3]);
+    }
+
+    fn node(client: &Client) -> Arc<Node> {
+        let core = client.lock("l").session().core().clone();
+        core.server.node("").expect("there is one")
+    }
+
+    impl Node {
+        /// A connection for the callers on this runtime, as for one who found none.
+        async fn open(&self) -> Result<Connection, Failure> {
+            let (source, context) = (&self.source, &self.context);
+            let runtime = Handle::current();
+            let opened = self.callers.connection(&runtime, source, context, SOON);
+            opened.await
+        }
+
+        /// Who would wait before the next attempt: callers, the watchdog's thread, what waits for
+        /// replicas, and the question to the sentinels.
+        fn delayed(&self) -> [bool; 4] {
+            [
+                self.callers.is_delayed(),
+                self.own.is_delayed(),
+                self.acker.is_delayed(),
+                self.source.is_delayed(),
+            ]
+        }
+    }
+
+    /// A safety net for what takes milliseconds on an idle machine.
+    const SOON: Duration = Duration::from_secs(30);
 }

@@ -231,6 +231,16 @@ impl Server {
         }
     }
 
+    /// No attempt to connect, or to ask where servers are, waits any longer before it begins.
+    pub(crate) fn hurry(&self) {
+        if let Nodes::Cluster(cluster) = &self.nodes {
+            cluster.hurry();
+        }
+        for node in self.nodes() {
+            node.hurry();
+        }
+    }
+
     /// Connects, so that a wrong address or password shows before the first lock.
     pub(crate) async fn connect(&self) -> Result<(), Failure> {
         let limit = self.command_timeout();
@@ -361,3 +371,25 @@ impl fmt::Debug for Server {
 
 /// Some looks at the cluster.
 const SOME_SECONDS: Duration = Duration::from_secs(3);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::support::free_port;
+
+    #[tokio::test]
+    async fn a_hurry_reaches_those_who_learn_the_cluster() {
+        let nobody = format!("redis+cluster://127.0.0.1:{}", free_port());
+        let address = Address::parse(&nobody).unwrap();
+        let context = Context::here(&Clock::default());
+        let server = Server::at(Some(address), None, None, context, SOME_SECONDS).unwrap();
+        server.connect().await.unwrap_err();
+        let Nodes::Cluster(cluster) = &server.nodes else {
+            unreachable!("it is the address of one")
+        };
+        assert!(cluster.is_delayed());
+        server.hurry();
+        assert!(!cluster.is_delayed());
+    }
+}

@@ -72,6 +72,16 @@ impl Private {
         self.slot.remove(connection);
     }
 
+    /// It may be opened at once: see [`SingleFlight::hurry`](super::single_flight::SingleFlight::hurry).
+    pub(crate) fn hurry(&self) {
+        self.slot.hurry();
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_delayed(&self) -> bool {
+        self.slot.is_delayed()
+    }
+
     /// Asks the server to close a connection that was given up, so that nothing sent on it runs any
     /// more. Best effort: it may not be permitted, and its id may not be known.
     pub(crate) async fn kill(

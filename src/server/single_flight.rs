@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -25,8 +24,6 @@ pub(crate) struct SingleFlight<T> {
 struct Shared<T> {
     clock: Clock,
     state: Mutex<State<T>>,
-    /// The next attempt may begin now.
-    hurry: Notify,
 }
 
 struct State<T> {
@@ -42,6 +39,8 @@ struct State<T> {
 
 struct Attempt<T> {
     result: Arc<Outcome<T>>,
+    /// Cancelled when it shall wait no longer before it begins, whether it was polled yet or not.
+    hurry: CancellationToken,
     task: AbortHandle,
 }
 
@@ -65,7 +64,6 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
             shared: Arc::new(Shared {
                 clock: clock.clone(),
                 state: Mutex::new(state),
-                hurry: Notify::new(),
             }),
         }
     }
@@ -119,6 +117,8 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         });
         let outcome = result.clone();
         let ended = result.ended.clone().drop_guard();
+        let hurry = CancellationToken::new();
+        let hurried = hurry.clone();
         let (shared, work) = (self.shared.clone(), work());
         let task = runtime.spawn(async move {
             let _tells_that_it_ended = ended;
@@ -127,7 +127,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
                     // A simulated run is the same each time.
                     biased;
                     () = tokio::time::sleep(wait) => {}
-                    () = shared.hurry.notified() => {}
+                    () = hurried.cancelled() => {}
                 }
             }
             let came_to = work.await;
@@ -136,6 +136,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         });
         state.under_way = Some(Attempt {
             result: result.clone(),
+            hurry,
             task: task.abort_handle(),
         });
         result
@@ -148,13 +149,21 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         }
     }
 
-    /// What made attempts fail is over: the next one waits for nothing.
+    /// What made attempts fail is over, or nobody has time to wait: neither the attempt under way nor
+    /// the next one waits for anything.
     pub(crate) fn hurry(&self) {
         let mut state = self.shared.state.lock();
         state.ended = None;
         state.not_before = None;
-        drop(state);
-        self.shared.hurry.notify_waiters();
+        if let Some(attempt) = &state.under_way {
+            attempt.hurry.cancel();
+        }
+    }
+
+    /// The next attempt would wait before it begins.
+    #[cfg(test)]
+    pub(crate) fn is_delayed(&self) -> bool {
+        self.shared.state.lock().not_before.is_some()
     }
 }
 
@@ -190,3 +199,31 @@ const CALM: Duration = Duration::from_secs(2);
 const SHORTEST: Duration = Duration::from_millis(5);
 /// A caller that comes when the server is back waits no longer than this.
 const LONGEST: Duration = Duration::from_millis(250);
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hurry_reaches_an_attempt_that_was_not_polled_yet() {
+        let flight = SingleFlight::<()>::new(&Clock::default());
+        let here = Handle::current();
+        let refused = || async { Err(Failure::Unsent("no".into())) };
+        for _ in 0..10 {
+            flight.get(&here, A_MINUTE, refused).await.unwrap_err();
+        }
+        let mut next = pin!(flight.get(&here, A_MINUTE, || async { Ok(()) }));
+        // One thread: its task was spawned, and did not run yet.
+        assert!(next.as_mut().now_or_never().is_none());
+        flight.hurry();
+        let began = Instant::now();
+        next.await.unwrap();
+        assert_eq!(began.elapsed(), Duration::ZERO);
+    }
+
+    const A_MINUTE: Duration = Duration::from_secs(60);
+}

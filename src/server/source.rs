@@ -256,6 +256,18 @@ impl Source {
         }
     }
 
+    /// Sentinels may be asked at once: see [`SingleFlight::hurry`](super::single_flight::SingleFlight::hurry).
+    pub(super) fn hurry(&self) {
+        if let Route::Sentinel(sentinels) = &self.route {
+            sentinels.hurry();
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_delayed(&self) -> bool {
+        matches!(&self.route, Route::Sentinel(sentinels) if sentinels.is_delayed())
+    }
+
     /// Waits until sentinels named the master that were asked after this moment, or another one.
     pub(super) async fn confirm(&self, since: Moment) {
         if let Route::Sentinel(sentinels) = &self.route {

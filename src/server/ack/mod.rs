@@ -99,9 +99,14 @@ impl Acker {
         }
     }
 
-    /// The server answers again: a connection may be opened at once.
+    /// A connection may be opened at once: see [`SingleFlight::hurry`](super::single_flight::SingleFlight::hurry).
     pub(super) fn hurry(&self) {
         self.slot.hurry();
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_delayed(&self) -> bool {
+        self.slot.is_delayed()
     }
 
     /// Closes the connection once nobody waits for an answer on it.

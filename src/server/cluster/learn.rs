@@ -31,4 +31,15 @@ impl Cluster {
         let background = self.context.background.runtime();
         self.learning.get(background, limit, learn).await
     }
+
+    /// The seeds may be asked at once: see
+    /// [`SingleFlight::hurry`](crate::server::single_flight::SingleFlight::hurry).
+    pub(in crate::server) fn hurry(&self) {
+        self.learning.hurry();
+    }
+
+    #[cfg(test)]
+    pub(in crate::server) fn is_delayed(&self) -> bool {
+        self.learning.is_delayed()
+    }
 }

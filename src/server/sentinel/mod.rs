@@ -125,6 +125,16 @@ impl Sentinels {
         self.asking.get(background, limit, ask).await
     }
 
+    /// They may be asked at once: see [`SingleFlight::hurry`].
+    pub(super) fn hurry(&self) {
+        self.asking.hurry();
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_delayed(&self) -> bool {
+        self.asking.is_delayed()
+    }
+
     /// When a sentinel last named the master whose connections are in use.
     pub(super) fn named(&self) -> Moment {
         Moment(self.named.load(Ordering::Acquire))
