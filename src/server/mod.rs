@@ -24,6 +24,7 @@ mod shown;
 mod single_flight;
 mod source;
 mod subscriber;
+mod suspicion;
 mod tls;
 mod wire;
 
