@@ -96,8 +96,7 @@ async fn an_acquire_that_was_sent_on_and_ran_twice_counts_once() {
 async fn an_acquire_without_an_answer_is_an_error_and_is_undone() {
     let cluster = Cluster::builder(3, 0).announce_proxies().start().await;
     load_scripts(&cluster).await;
-    let client = Client::builder().url(cluster.url());
-    let client = client.command_timeout(ms(500)).build().await.unwrap();
+    let client = Client::connect(cluster.url()).await.unwrap();
     let node = &cluster.nodes[1];
     let name = &cluster.names_at(node, "l", 1).await[0];
     turn(&client.lock(name)).await;
