@@ -108,7 +108,7 @@ async fn our_waiter_behind_our_own_holder_gets_the_lock_that_java_freed_when_the
     let java = Redisson::start(&server.url()).await;
     let client = Client::builder()
         .url(server.url())
-        .watchdog_lease(Duration::from_millis(900))
+        .watchdog_lease(Duration::from_millis(1_500))
         .build()
         .await
         .unwrap();

@@ -144,7 +144,7 @@ async fn scenario(
             .url(url(server))
             .client_name("billing")
             .poll_cap(poll_cap)
-            .watchdog_lease(ms(900))
+            .watchdog_lease(ms(1_500))
             .build()
             .await
             .unwrap()
@@ -152,7 +152,7 @@ async fn scenario(
     let (one, two) = (connect().await, connect().await);
     let guard = one.lock("orders:1").lock().await.unwrap();
     let waiting = waiter(&two.lock("orders:1"));
-    tokio::time::sleep(ms(1_200)).await;
+    tokio::time::sleep(ms(1_800)).await;
     let behind = waiter(&two.lock("orders:1"));
     assert!(
         guard.is_valid() && !waiting.is_finished(),

@@ -114,7 +114,7 @@ async fn an_unlock_does_not_end_what_a_living_guard_stands_for() {
 async fn an_unlock_after_the_lease_is_refused_and_harms_nobody() {
     let test = Fixture::start().await;
     let lock = test.client.lock("l");
-    lock.lock().lease(ms(30)).await.unwrap().forget();
+    lock.lock().lease(ms(1_000)).await.unwrap().forget();
     eventually(SOON, "the lease is over", async || {
         !test.redis.exists("l").await
     })

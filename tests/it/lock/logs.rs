@@ -15,7 +15,7 @@ fn the_normal_path_says_nothing_at_info_or_above() {
             let test = Fixture::start().await;
             let one = Client::builder()
                 .url(test.server.url())
-                .watchdog_lease(ms(900))
+                .watchdog_lease(ms(1_500))
                 .build()
                 .await
                 .unwrap();
@@ -32,7 +32,7 @@ fn the_normal_path_says_nothing_at_info_or_above() {
                     .unwrap()
                     .is_none()
             );
-            tokio::time::sleep(ms(1_100)).await;
+            tokio::time::sleep(ms(1_700)).await;
             guard.unlock().await.unwrap();
             let next = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
             drop(next);

@@ -51,7 +51,7 @@ async fn a_nested_call_is_told_that_the_outer_hold_was_deleted() {
 async fn a_nested_call_is_told_that_the_outer_lease_ran_out() {
     let test = Fixture::start().await;
     let lock = test.client.lock("l");
-    let guard = lock.lock().lease(ms(30)).await.unwrap();
+    let guard = lock.lock().lease(ms(1_000)).await.unwrap();
     eventually(SOON, "the lease is over", async || !guard.is_valid()).await;
     let error = lock.lock().await.unwrap_err();
     let Error::Lost(lost) = &error else {

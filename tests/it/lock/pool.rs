@@ -36,7 +36,7 @@ async fn a_pool_alone_polls_and_says_so() {
     let pool = pool(&server, 4);
     let client = Client::builder()
         .pool(pool.clone())
-        .watchdog_lease(ms(900))
+        .watchdog_lease(ms(1_500))
         .build()
         .await
         .unwrap();
@@ -63,7 +63,7 @@ async fn a_pool_alone_polls_and_says_so() {
     let guard = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
     assert!(!stats().await.contains_key("subscribe"));
     // The watchdog renews through the pool.
-    tokio::time::sleep(ms(1_200)).await;
+    tokio::time::sleep(ms(1_800)).await;
     assert!(guard.is_valid());
     assert_eq!(
         pool.status().size,
@@ -89,7 +89,7 @@ async fn a_pool_with_a_url_serves_callers_and_waits_by_messages() {
         .pool(pool.clone())
         .url(server.url())
         .poll_cap(ms(60_000))
-        .watchdog_lease(ms(900))
+        .watchdog_lease(ms(1_500))
         .build()
         .await
         .unwrap();
@@ -101,7 +101,7 @@ async fn a_pool_with_a_url_serves_callers_and_waits_by_messages() {
     eventually(SOON, "the waiter listens", listens).await;
     held.unlock().await.unwrap();
     let guard = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
-    tokio::time::sleep(ms(1_200)).await;
+    tokio::time::sleep(ms(1_800)).await;
     assert!(guard.is_valid(), "the watchdog has a connection of its own");
     assert_eq!((pool.status().size, pool.status().available), (1, 0));
     guard.unlock().await.unwrap();

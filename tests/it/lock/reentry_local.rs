@@ -170,7 +170,7 @@ async fn a_hold_is_renewed_while_a_local_claim_without_a_lease_lives() {
     let test = Fixture::start().await;
     let client = counting_locally(&test, ms(1_200)).await;
     let lock = client.lock("l");
-    let fixed = lock.lock().lease(ms(500)).await.unwrap();
+    let fixed = lock.lock().lease(ms(1_000)).await.unwrap();
     let outer = lock.lock().await.unwrap();
     let inner = lock.lock().await.unwrap();
     drop(outer);
@@ -216,7 +216,7 @@ async fn a_local_claim_is_lost_with_the_hold_at_its_deadline_and_renewal() {
     let client = counting_locally(&test, ms(1_200)).await;
     let lock = client.lock("l");
     // Long enough for a busy machine's answer.
-    let outer = lock.lock().lease(ms(600)).await.unwrap();
+    let outer = lock.lock().lease(ms(1_200)).await.unwrap();
     let inner = lock.lock().lease(ms(20)).await.unwrap();
     assert_eq!(inner.lost().await.reason(), LostReason::Deadline);
     assert!(lock.lock().lease(ms(20)).await.unwrap_err().is_lost());

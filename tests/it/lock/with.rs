@@ -70,7 +70,7 @@ async fn the_work_is_cancelled_when_its_lease_is_over() {
     let lock = test.client.lock("l");
     let work = lock
         .lock()
-        .lease(ms(100))
+        .lease(ms(1_000))
         .with(|_| std::future::pending::<()>());
     let lost = tokio::time::timeout(SOON, work).await.unwrap().unwrap_err();
     assert!(matches!(lost, Error::Lost(lost) if lost.reason() == LostReason::Deadline));
@@ -150,7 +150,7 @@ async fn cancelled_when_the_key_is(taken: bool) {
     let test = Fixture::start().await;
     let client = lockdog::Client::builder()
         .url(test.server.url())
-        .watchdog_lease(ms(900))
+        .watchdog_lease(ms(1_500))
         .build()
         .await
         .unwrap();

@@ -102,8 +102,8 @@ async fn a_forgotten_try_lock_is_a_throttle() {
 async fn a_guard_beside_a_forgotten_hold_is_told_of_the_loss_and_the_forgotten_one_nobody() {
     let servers = Servers::start(3).await;
     let lock = servers.lock("l").await;
-    lock.lock().lease(ms(400)).await.unwrap().forget();
-    let guard = lock.lock().lease(ms(300)).await.unwrap();
+    lock.lock().lease(ms(1_500)).await.unwrap().forget();
+    let guard = lock.lock().lease(ms(1_000)).await.unwrap();
     tokio::time::timeout(SOON, guard.lost()).await.unwrap();
     assert!(lock.try_lock().await.unwrap_err().is_lost());
     drop(guard);

@@ -144,7 +144,7 @@ async fn a_waiter_that_is_dropped_leaves_no_trace_and_no_gap() {
 async fn work_is_cancelled_when_the_lock_is_lost() {
     let servers = Servers::start(3).await;
     let lock = servers.lock("l").await;
-    let work = lock.lock().lease(ms(300)).with(async |held| {
+    let work = lock.lock().lease(ms(1_000)).with(async |held| {
         held.lost_token().cancelled().await;
         std::future::pending::<()>().await;
     });
@@ -188,7 +188,7 @@ async fn whoever_is_told_of_a_loss_may_look_at_the_guard_at_once() {
     let servers = Servers::start(3).await;
     let lock = servers.lock("l").await;
     let curious = Arc::new(Curious::default());
-    let guard = Arc::new(lock.lock().lease(ms(300)).await.unwrap());
+    let guard = Arc::new(lock.lock().lease(ms(1_000)).await.unwrap());
     assert!(curious.guard.set(guard.clone()).is_ok());
     let mut lost = pin!(guard.lost());
     let waker = Waker::from(curious.clone());

@@ -28,7 +28,7 @@ fn the_normal_path_says_nothing_at_info_or_above() {
                     drop(nested);
                     guard.unlock().await.unwrap();
                 });
-                let nested = mine.lock().lease(ms(500)).await.unwrap();
+                let nested = mine.lock().lease(ms(1_000)).await.unwrap();
                 drop(nested);
                 tokio::time::sleep(ms(1_500)).await;
                 // Part of a quorum in other hands, and given back.
@@ -221,7 +221,7 @@ fn a_guard_that_ends_in_another_task_is_told_once() {
             let lock = servers.lock("l").await;
             for end in ["unlock", "drop", "forget"] {
                 let lock = lock.clone();
-                let guard = tokio::spawn(async move { lock.lock().lease(ms(500)).await });
+                let guard = tokio::spawn(async move { lock.lock().lease(ms(1_500)).await });
                 let guard = guard.await.unwrap().unwrap();
                 let ends = tokio::spawn(async move {
                     match end {
@@ -259,7 +259,7 @@ fn no_password_is_in_any_log_line_error_or_debug_output() {
                 let client = Client::builder()
                     .url(server.url())
                     .command_timeout(ms(300))
-                    .watchdog_lease(ms(900))
+                    .watchdog_lease(ms(1_500))
                     .build();
                 clients.push(client.await.unwrap());
                 servers.push(server);

@@ -263,17 +263,17 @@ async fn plain_holders_of_a_quorum_and_holders_of_the_whole_lose_no_update() {
 async fn a_fixed_lease_of_the_whole_leaves_a_renewed_member_alone() {
     let servers = Servers::start(3).await;
     let clients = servers
-        .clients_with(|builder| builder.watchdog_lease(ms(1_500)))
+        .clients_with(|builder| builder.watchdog_lease(ms(3_000)))
         .await;
     let plain = clients[0].lock("l").lock().await.unwrap();
     let lock: RedLock = lock_of(&clients, "l");
-    let guard = lock.lock().lease(ms(600)).await.unwrap();
+    let guard = lock.lock().lease(ms(1_000)).await.unwrap();
     // Its lease is shorter than the plain lock's, and takes nothing from it.
-    assert!(plain.remaining() > ms(600));
+    assert!(plain.remaining() > ms(1_000));
     guard.lost().await;
     drop(guard);
     servers.assert_counts("l", [1, 0, 0]).await;
-    tokio::time::sleep(ms(1_500)).await;
+    tokio::time::sleep(ms(3_000)).await;
     assert!(plain.is_valid());
     servers.assert_counts("l", [1, 0, 0]).await;
     plain.unlock().await.unwrap();

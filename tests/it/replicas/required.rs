@@ -109,7 +109,7 @@ async fn reentries_renewals_and_unlocks_wait_for_no_replica() {
         timeout: ms(3000),
     };
     let builder = Client::builder().url(all.master.url()).replica_ack(ack);
-    let client = build(builder.watchdog_lease(ms(900))).await;
+    let client = build(builder.watchdog_lease(ms(1_500))).await;
     let lock = client.lock("l");
     let outer = lock.lock().await.unwrap();
     let [waits] = all.calls(["wait"]).await;
@@ -176,13 +176,13 @@ async fn a_lease_that_is_over_before_the_replicas_have_it_is_no_grant() {
     };
     let client = build(Client::builder().url(all.master.url()).replica_ack(ack)).await;
     all.replicas[0].pause();
-    let request = client.lock("l").try_lock().lease(ms(200));
+    let request = client.lock("l").try_lock().lease(ms(1_000));
     let asking = tokio::spawn(async move { request.await });
     eventually(SOON, "it is waited for", async || {
         all.calls(["wait"]).await[0] >= 1
     })
     .await;
-    tokio::time::sleep(ms(400)).await;
+    tokio::time::sleep(ms(1_200)).await;
     all.replicas[0].resume();
     let error = asking.await.unwrap().unwrap_err();
     assert!(error.is_timeout(), "{error:?}");
