@@ -9,7 +9,7 @@ use super::Inner;
 use super::claim::Claimed;
 use super::order::{Done, Orders};
 use super::wait::Waiting;
-use super::whole::{State, Whole};
+use super::whole::Whole;
 use crate::clock::Moment;
 use crate::error::{Error, InstanceState, NoQuorum, Result};
 use crate::guard::Guard;
@@ -345,17 +345,6 @@ impl Whole {
         drop(state);
         self.be_unknown();
         drop(given_back);
-    }
-}
-
-impl State {
-    /// It is being acquired, and nobody's yet.
-    pub(super) fn is_undecided(&self) -> bool {
-        let is_over = matches!(
-            self.quorum.phase(),
-            Phase::Failed | Phase::Lost(_) | Phase::Ended
-        );
-        self.count == 0 && !is_over
     }
 }
 

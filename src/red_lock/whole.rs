@@ -62,6 +62,17 @@ pub(super) struct State {
     pub(super) news: News,
 }
 
+impl State {
+    /// It is being acquired, and nobody's yet.
+    pub(super) fn is_undecided(&self) -> bool {
+        let is_over = matches!(
+            self.quorum.phase(),
+            Phase::Failed | Phase::Lost(_) | Phase::Ended
+        );
+        self.count == 0 && !is_over
+    }
+}
+
 impl Whole {
     /// Begins to acquire: what is to be done for it.
     pub(super) fn begin(
