@@ -142,14 +142,17 @@ async fn what_an_instance_granted_on_a_dead_connection_is_given_back_on_another(
 #[tokio::test]
 async fn an_acquire_that_arrives_after_everything_is_an_orphan_of_one_lease() {
     let stand = Stand::proxied(3).await;
-    let (mine, yours) = (stand.lock().await, stand.direct_lock().await);
+    // Long enough for a busy machine to see the orphan.
+    let lease = LEASE * 4;
+    let mine = red_lock(&stand.clients().await).max_lease(lease);
+    let yours = stand.direct_lock().await.max_lease(lease);
     warm_up(&stand, &mine).await;
     let gate = Gate::new();
     stand.proxies[0].on(is_acquire, Action::HoldRequest(gate.clone()));
     let before = stand.proxies[0].count(is_acquire);
     eventually(SOON, "it was asked", async || {
         // On a busy machine it may be thought to be silent.
-        let guard = mine.lock().lease(LEASE).await.unwrap();
+        let guard = mine.lock().lease(lease).await.unwrap();
         tokio::time::sleep(ms(20)).await;
         guard.unlock().await.unwrap();
         stand.proxies[0].count(is_acquire) > before
@@ -178,10 +181,10 @@ async fn an_acquire_that_arrives_after_everything_is_an_orphan_of_one_lease() {
     .await;
     assert_busy(&mine).await;
     let mut watched = Watched::new(next);
-    watched.stays_valid(LEASE).await;
+    watched.stays_valid(lease).await;
     eventually(SOON, "it has all", async || watched.guard().margin() == 1).await;
     watched.into_guard().unlock().await.unwrap();
-    stand.assert_nothing_stays().await;
+    stand.assert_nothing_stays_of(lease).await;
 }
 
 /// Matrix: latency 0 to 2 t, RST in the middle of an answer.
