@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::Hold;
+use super::{Hold, Phase, State};
 use crate::clock::Moment;
+use crate::lease::TOLD_EARLY;
 
 /// Holds in the order of their next moments. A hold that ends leaves at once, so that quick cycles
 /// of lock and unlock leave nothing behind.
@@ -35,6 +36,20 @@ pub(super) struct Next {
 }
 
 impl Next {
+    /// What is to be done about a hold in this state.
+    pub(super) fn of(state: &State) -> Self {
+        let expire = match state.phase {
+            Phase::Held | Phase::Jeopardy => state.deadline,
+            Phase::Pending if state.handed => state.deadline,
+            Phase::Ended => state.hasten_at,
+            Phase::Pending | Phase::Lost(_) => Moment::NEVER,
+        };
+        Self {
+            expire: (expire != Moment::NEVER).then(|| expire.minus(TOLD_EARLY)),
+            renew: state.is_renewed().then_some(state.renew_at),
+        }
+    }
+
     pub(super) fn earliest(self) -> Moment {
         let [expire, renew] = [self.expire, self.renew].map(|at| at.unwrap_or(Moment::NEVER));
         expire.min(renew)

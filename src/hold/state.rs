@@ -76,6 +76,8 @@ pub(crate) struct State {
     pub(crate) renewed: Moment,
     /// The command that ends it hands the lock to another owner of this client.
     pub(crate) handing_on: bool,
+    /// Its unlock is under way: when somebody else is to see to it at the latest.
+    pub(crate) hasten_at: Moment,
     /// The server was asked to settle it, and did not: it may stay so for as long as the lease.
     pub(crate) unsettled: bool,
     /// The server may be one that does not know it: to be looked for, renewed or not.
@@ -117,6 +119,7 @@ impl State {
             acquired: now,
             renewed: now,
             handing_on: false,
+            hasten_at: Moment::NEVER,
             unsettled: false,
             doubted: false,
             granted: false,
@@ -149,6 +152,11 @@ impl State {
     /// It was handed to an owner who does not take it in.
     pub(crate) fn is_untaken(&self, now: Moment) -> bool {
         self.handed && self.phase == Phase::Pending && now >= self.deadline
+    }
+
+    /// It takes long to set the lock free: the unlock may stand still.
+    pub(crate) fn is_slow(&self, now: Moment) -> bool {
+        self.phase == Phase::Ended && now >= self.hasten_at
     }
 
     /// It was given up to set the lock free. One that hands it on leaves it to the next owner.

@@ -70,6 +70,8 @@ pub(crate) struct Due {
     pub(crate) lost: Vec<Arc<Hold>>,
     /// Holds that were handed to owners who do not take them in.
     pub(crate) untaken: Vec<Arc<Hold>>,
+    /// Holds whose unlocks take long.
+    pub(crate) slow: Vec<Arc<Hold>>,
     /// More renewals are due than were asked for.
     pub(crate) behind: bool,
     /// How many holds are renewed in all.
@@ -116,7 +118,11 @@ impl Holds {
         }
         drop(table);
         // The list's lock comes before a hold's state.
-        let granted = hold.state().granted;
+        let mut state = hold.state();
+        // A later change shall not list it for the watchdog again.
+        state.hasten_at = Moment::NEVER;
+        let granted = state.granted;
+        drop(state);
         if let (Some(gone), true) = (&self.gone, granted) {
             gone.remember(hold, self.clock.now());
         }
@@ -145,7 +151,7 @@ impl Holds {
             let before = state.phase;
             let result = change(&mut state);
             let lost = state.phase != before && matches!(state.phase, Phase::Lost(_));
-            (result, next_look(&state), lost)
+            (result, Next::of(&state), lost)
         };
         table.schedule.set(hold, next);
         drop(table);
@@ -282,6 +288,7 @@ impl Holds {
             renew: Vec::new(),
             lost: Vec::new(),
             untaken: Vec::new(),
+            slow: Vec::new(),
             behind: false,
             renewed: 0,
             next: Moment::NEVER,
@@ -295,6 +302,9 @@ impl Holds {
                 } else if state.is_untaken(now + TOLD_EARLY) {
                     state.handed = false;
                     due.untaken.push(hold.clone());
+                } else if state.is_slow(now + TOLD_EARLY) {
+                    state.hasten_at = Moment::NEVER;
+                    due.slow.push(hold.clone());
                 }
             });
         }
@@ -338,18 +348,9 @@ impl Table {
     fn look_at(&mut self, hold: &Arc<Hold>, look: impl FnOnce(&mut State)) {
         let mut state = hold.state();
         look(&mut state);
-        let next = next_look(&state);
+        let next = Next::of(&state);
         drop(state);
         self.schedule.set(hold, next);
-    }
-}
-
-/// What the watchdog has to do about a hold in this state.
-fn next_look(state: &State) -> Next {
-    let expires = state.is_living() || (state.handed && state.phase == Phase::Pending);
-    Next {
-        expire: expires.then(|| state.deadline.minus(TOLD_EARLY)),
-        renew: state.is_renewed().then_some(state.renew_at),
     }
 }
 

@@ -103,10 +103,10 @@ impl Node {
     }
 
     /// Asks the server to close a connection that was given up, so that nothing sent on it runs any
-    /// more. Best effort: it may not be permitted, and its id may not be known. For the watchdog's
-    /// thread only.
-    pub(crate) async fn kill(&self, old: &Connection, limit: Duration) {
-        self.own.kill(&self.source, &self.context, old, limit).await;
+    /// more; true if it is closed. It may not be permitted, and its id may not be known. For the
+    /// watchdog's thread only.
+    pub(crate) async fn kill(&self, old: &Connection, limit: Duration) -> bool {
+        self.own.kill(&self.source, &self.context, old, limit).await
     }
 
     /// Closes the callers' connections once nobody waits for an answer on them; those to come are

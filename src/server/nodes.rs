@@ -312,10 +312,11 @@ impl Server {
     }
 
     /// Asks the server to close a connection that was given up: see [`Node::kill`].
-    pub(crate) async fn kill(&self, old: &Connection, limit: Duration) {
-        // One that is not there any more runs nothing that counts.
-        if let Some(node) = self.node_of(old) {
-            node.kill(old, limit).await;
+    pub(crate) async fn kill(&self, old: &Connection, limit: Duration) -> bool {
+        match self.node_of(old) {
+            Some(node) => node.kill(old, limit).await,
+            // One that is not there any more runs nothing that counts.
+            None => true,
         }
     }
 

@@ -83,26 +83,29 @@ impl Private {
     }
 
     /// Asks the server to close a connection that was given up, so that nothing sent on it runs any
-    /// more. Best effort: it may not be permitted, and its id may not be known.
+    /// more; true if it is closed. It may not be permitted, and its id may not be known.
     pub(crate) async fn kill(
         &self,
         source: &Arc<Source>,
         context: &Context,
         old: &Connection,
         limit: Duration,
-    ) {
-        let Some(id) = old.client_id() else { return };
+    ) -> bool {
+        let Some(id) = old.client_id() else {
+            return false;
+        };
         let Ok(connection) = self.connection(source, context, limit).await else {
-            return;
+            return false;
         };
         // At another server, or after its restart, that id is somebody else's.
         if !connection.leads_where(old) {
-            return;
+            return false;
         }
         let mut kill = redis::cmd("CLIENT");
         kill.arg("KILL").arg("ID").arg(id);
         let killed: Result<Value, Failure> = connection.send(&kill, limit).await;
         tracing::debug!(id, ?killed, "closing a connection that was given up");
+        killed.is_ok()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Making the count in Redis what it is here, when nobody waits for it or nobody saw the answer.
 
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -205,7 +206,18 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
         Ok(connection) => {
             let field = core.field(&hold);
             let publishes = core.server.publishes();
-            script::settle(connection, publishes, hold.key(), &field, target, limit).await
+            let sending = pin!(script::settle(
+                connection,
+                publishes,
+                hold.key(),
+                &field,
+                target,
+                limit
+            ));
+            match &job.on {
+                Some(on) if core.is_closed() => settle_or_close(core, on, sending).await,
+                _ => sending.await,
+            }
         }
         Err(failure) => Err(failure.clone()),
     };
@@ -271,6 +283,24 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
     })
 }
 
+/// Waits for the answer on a connection that may be driven by nobody any more. A client that ends has it
+/// closed after a moment, where that is permitted: what is queued in it then never runs.
+async fn settle_or_close(
+    core: &Core,
+    on: &Connection,
+    mut sending: Pin<&mut impl Future<Output = Result<Settled, Failure>>>,
+) -> Result<Settled, Failure> {
+    let answer = tokio::time::timeout(LAST_PATIENCE, &mut sending).await;
+    if let Ok(answer) = answer {
+        return answer;
+    }
+    if core.server.kill(on, core.server.command_timeout()).await {
+        return Err(Failure::Silent(LAST_PATIENCE));
+    }
+    // It comes after what is queued there, whenever that is sent.
+    sending.await
+}
+
 impl Job {
     /// Takes the hold off the list, and tells whoever waits what it came to.
     fn end(self, core: &Core, outcome: Outcome) {
@@ -318,6 +348,7 @@ impl Core {
     }
 }
 
+const LAST_PATIENCE: Duration = Duration::from_millis(250);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const MOST_DOUBLINGS: u32 = 8;

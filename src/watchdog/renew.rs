@@ -48,6 +48,9 @@ pub(super) async fn keep_renewing(core: &Arc<Core>) {
             core.clock.gap().await;
             core.abandon(hold);
         }
+        for hold in &due.slow {
+            core.hasten(hold);
+        }
         if !due.renew.is_empty() {
             let now = core.clock.now();
             let is_calm = |(hold, _): &(Arc<Hold>, Duration)| {

@@ -149,11 +149,16 @@ struct Done {
 /// Finds out how often a future is polled until it ends, and then leaves it after each poll.
 async fn run_each_step(case: Case, room: Arc<Semaphore>) -> Done {
     let mut done = Done::default();
-    let polls = {
+    let mut polls = Ok(0);
+    for _ in 0..ATTEMPTS {
         let _room = room.acquire().await;
-        let polls = timeout(MOST, case.polls_to_the_end()).await;
-        polls.unwrap_or_else(|_| Err(format!("no end within {MOST:?}")))
-    };
+        let counted = timeout(MOST, case.polls_to_the_end()).await;
+        polls = counted.unwrap_or_else(|_| Err(format!("no end within {MOST:?}")));
+        // On a busy machine an answer may come during the first poll.
+        if polls != Ok(0) || case.public.at_once {
+            break;
+        }
+    }
     let polls = match polls {
         Ok(polls) if (polls == 0) == case.public.at_once => polls,
         Ok(polls) => {
@@ -198,6 +203,8 @@ async fn run_each_step(case: Case, room: Arc<Semaphore>) -> Done {
 
 /// A future that waits for others goes on from poll to poll without a new step.
 const MOST_POLLS: usize = 4;
+/// On a busy machine some outcomes say nothing.
+const ATTEMPTS: usize = 4;
 /// Cases wait most of the time.
 const AT_ONCE: usize = 96;
 /// Names the futures that a run is limited to, when a failure is looked into.

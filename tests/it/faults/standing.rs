@@ -5,12 +5,15 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use lockdog::{Client, Error, Lock, Owner, Unlocked};
+use tokio::runtime::Builder;
 
 use crate::faults::SOON;
 use crate::support::{Redis, RedisServer, eventually};
 
 /// Whoever waits for this waits for something that stands still.
 const TIMEOUT: Duration = Duration::from_secs(20);
+/// Longer than any test waits.
+const MINUTES: Duration = Duration::from_secs(300);
 
 /// Design: invariants 3 and 14.
 #[tokio::test]
@@ -122,6 +125,53 @@ async fn a_shutdown_waits_for_no_unlock_and_no_nested_call_that_stand_still() {
     assert_eq!(unlock.await.unwrap(), Unlocked::Released);
     assert!(nested.await.is_err());
     assert!(!guard.is_valid());
+}
+
+/// Design: invariant 14. Another client waits, of which this one knows nothing.
+#[tokio::test]
+async fn an_unlock_left_while_it_connects_is_done_without_it() {
+    let (server, redis, _client) = start().await;
+    let client = Client::builder().url(server.url()).client_name("left");
+    let client = client.build().await.unwrap();
+    let lock = client.lock("l");
+    let guard = lock.lock().lease(MINUTES).await.unwrap();
+    assert!(redis.kill_named("left").await > 0);
+    // Its end is seen here, too.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let mut unlock = pin!(guard.unlock());
+    assert!(unlock.as_mut().now_or_never().is_none());
+    free(&redis).await;
+    assert_eq!(unlock.await.unwrap(), Unlocked::Released);
+}
+
+/// Design: invariant 14. What is in the connection of a runtime that stands still never leaves.
+#[test]
+fn a_shutdown_waits_for_no_runtime_that_stands_still_and_nothing_is_sent_after_it() {
+    let [idle, other] = [(); 2].map(|()| {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        runtime.unwrap()
+    });
+    let (_server, redis, client) = other.block_on(start());
+    let lock = client.lock("l");
+    let warm = async { lock.lock().await.unwrap().unlock().await.unwrap() };
+    idle.block_on(warm);
+    let mut left = Box::pin(lock.lock().lease(MINUTES).into_future());
+    idle.block_on(async { assert!(left.as_mut().now_or_never().is_none()) });
+    other.block_on(async {
+        let began = Instant::now();
+        let report = client.shutdown().await;
+        assert!(began.elapsed() < TIMEOUT, "{:?}", began.elapsed());
+        assert_eq!(report.unconfirmed, 0, "{report:?}");
+        redis.reset_stats().await;
+    });
+    let error = idle.block_on(async {
+        // The runtime writes what it can before that.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        left.await.unwrap_err()
+    });
+    assert!(matches!(error, Error::Closed), "{error}");
+    let ran = other.block_on(redis.commandstats());
+    assert!(!ran.keys().any(|it| it.starts_with("eval")), "{ran:?}");
 }
 
 /// The contender has its answer, and does not look at it: the server is well.

@@ -13,7 +13,7 @@ use super::public::{End, Made, Public, Situation};
 use super::site::Site;
 use super::stand::{Checked, Shape, Stand};
 use super::steps::Steps;
-use super::{LEASE, LONG, STALL, TIMEOUT};
+use super::{ATTEMPTS, LEASE, LONG, STALL, TIMEOUT};
 
 /// Which future is left where.
 #[derive(Clone)]
@@ -68,8 +68,6 @@ struct Begun {
     situation: Situation,
 }
 
-const ATTEMPTS: usize = 4;
-
 /// Who has the lock beside the future.
 enum Beside {
     Nobody,
@@ -93,16 +91,12 @@ impl Begun {
 impl Case {
     /// Why it is not run: a defect that is known and not repaired yet. Whoever repairs it takes it out.
     pub(super) fn why_not(&self) -> Option<&'static str> {
-        let is_plain = self.shape == Shape::Plain;
         match self.public.name {
             "lock" | "try_lock with a wait" | "try_lock with a short wait"
                 if self.shape == Shape::Multi
                     && matches!(self.mode, Mode::Left | Mode::Resumed) =>
             {
                 Some("a grant of several locks that its future does not take in keeps its lease")
-            }
-            "unlock of a guard" if !is_plain && self.mode != Mode::Dropped => {
-                Some("an unlock that is left before its command ran keeps the lock for its lease")
             }
             _ => None,
         }
@@ -122,7 +116,7 @@ impl Case {
                 waited(waiter).await?;
             }
         }
-        shut_down(&stand, TIMEOUT).await?;
+        shut_down(&stand).await?;
         Ok(polled)
     }
 
@@ -186,13 +180,7 @@ impl Case {
             let lost = begun.watched.lost().await;
             return Err(format!("a watched lock was lost: {lost}"));
         }
-        // What an idle runtime's connection was given is waited for, for a command timeout.
-        let idle = if self.mode == Mode::Idle {
-            TIMEOUT
-        } else {
-            Duration::ZERO
-        };
-        shut_down(&stand, TIMEOUT + idle).await?;
+        shut_down(&stand).await?;
         self.end_after_shutdown(home, begun).await
     }
 
@@ -256,7 +244,7 @@ impl Case {
             let end = timeout(LONG, left.finish()).await;
             begun.end = Some(end.map_err(|_| "polled on, it does not end".to_owned())?);
         }
-        shut_down(&stand, TIMEOUT).await?;
+        shut_down(&stand).await?;
         if since.elapsed() > TIMEOUT * 2 {
             return Err(format!("both took {:?}", since.elapsed()));
         }
@@ -355,8 +343,8 @@ async fn waited(waiter: tokio::task::JoinHandle<Checked<()>>) -> Checked<()> {
     outcome.map_err(|why| format!("a waiter: {why}"))
 }
 
-/// Shuts every client down at the same time: within this time, and with nothing left.
-async fn shut_down(stand: &Arc<Stand>, within: Duration) -> Checked<()> {
+/// Shuts every client down at the same time: soon, and with nothing left.
+async fn shut_down(stand: &Arc<Stand>) -> Checked<()> {
     let began = Instant::now();
     let all = join_all(stand.clients.iter().map(|client| client.shutdown()));
     let reports = timeout(LONG, all).await;
@@ -369,7 +357,7 @@ async fn shut_down(stand: &Arc<Stand>, within: Duration) -> Checked<()> {
     if !left_behind.is_empty() {
         return Err(format!("after {reports:?} there is {left_behind:?}"));
     }
-    if took > within {
+    if took > TIMEOUT {
         return Err(format!("the shutdown took {took:?}"));
     }
     Ok(())
