@@ -54,8 +54,7 @@ impl Background {
         Ok((background, Thread { main, ended }))
     }
 
-    /// The runtime that this is called on takes the place of the thread.
-    #[cfg(test)]
+    /// The runtime that this is called on takes the place of the thread: for tests, whose clock it has.
     pub(crate) fn here() -> Self {
         Self {
             runtime: Handle::current(),

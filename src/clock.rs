@@ -5,15 +5,20 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Add;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::Instant;
 
 /// Where the moments of one client come from.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clock {
     /// Nanoseconds by which a test moved this clock ahead.
     ahead: Option<Arc<AtomicU64>>,
+    /// tokio's clock instead of the machine's.
+    tokio: Option<TokioClock>,
     /// Virtual time and seeded chance instead of the machine's.
     #[cfg(test)]
     simulated: Option<crate::simulation::VirtualClock>,
@@ -25,8 +30,34 @@ impl Clock {
     pub(crate) fn shifted(ahead: Arc<AtomicU64>) -> Self {
         Self {
             ahead: Some(ahead),
-            #[cfg(test)]
-            simulated: None,
+            ..Self::default()
+        }
+    }
+
+    /// The clock of the runtime that this is called on, which tests can pause.
+    pub(crate) fn of_tokio() -> Self {
+        let tokio = TokioClock {
+            runtime: Handle::current(),
+        };
+        Self {
+            tokio: Some(tokio),
+            ..Self::default()
+        }
+    }
+
+    /// Whether moments of the one mean the same to the other, but for what tests moved it ahead.
+    pub(crate) fn runs_with(&self, other: &Self) -> bool {
+        let runtime = |clock: &Self| clock.tokio.as_ref().map(|it| it.runtime.id());
+        runtime(self) == runtime(other)
+    }
+
+    /// `next`, but no later than `tick` after `now` where timers may stop without notice, as they do
+    /// while the machine sleeps.
+    pub(crate) fn look_again(&self, next: Moment, now: Moment, tick: Duration) -> Moment {
+        match self.tokio {
+            None => next.min(now + tick),
+            // Its timers and its time stop together.
+            Some(_) => next,
         }
     }
 
@@ -41,6 +72,9 @@ impl Clock {
     pub(crate) fn now(&self) -> Moment {
         #[cfg(test)]
         if let Some(clock) = &self.simulated {
+            return clock.now();
+        }
+        if let Some(clock) = &self.tokio {
             return clock.now();
         }
         let ahead = self
@@ -100,6 +134,25 @@ impl Clock {
                 return;
             }
             tokio::time::sleep(left.min(LONGEST_SLEEP)).await;
+        }
+    }
+}
+
+/// The time of one runtime, from whichever thread it is asked for. All clients of that runtime have the
+/// same moments, as they have with the machine's clock.
+#[derive(Clone, Debug)]
+struct TokioClock {
+    runtime: Handle,
+}
+
+impl TokioClock {
+    fn now(&self) -> Moment {
+        let _its_clock = self.runtime.enter();
+        // A clock that was paused earlier may stand before the origin.
+        let (now, start) = (Instant::now(), Moment(nanos(START)));
+        match now.checked_duration_since(*ORIGIN) {
+            Some(after) => start + after,
+            None => start.minus(*ORIGIN - now),
         }
     }
 }
@@ -165,6 +218,12 @@ fn boottime() -> u64 {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     nanos(START.elapsed()) + 1_000_000_000
 }
+
+/// The instant of [`START`].
+static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// Where tokio's moments begin: those before it must be moments, too.
+const START: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Tokio caps its timers at some two years; a longer wait sleeps again.
 const LONGEST_SLEEP: Duration = Duration::from_secs(24 * 60 * 60);

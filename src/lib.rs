@@ -157,7 +157,7 @@ pub use multi_lock::MultiLock;
 pub use owner::Owner;
 pub use red_lock::RedLock;
 pub use request::{LockRequest, TryLockRequest, UnlockRequest};
-pub use server::{Protocol, ReplicaAck, Replicas, TlsSettings};
+pub use server::{Connector, Protocol, ReplicaAck, Replicas, Time, TlsSettings, Transport};
 pub use session::{Reentry, Unlocked};
 pub use wait::{Backoff, Wake};
 

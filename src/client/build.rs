@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use super::{Client, ClientBuilder};
 use crate::background::Background;
+use crate::clock::Clock;
 use crate::diagnosis::{self, Expected};
 use crate::error::{Error, Result};
 use crate::lease;
-use crate::server::{Address, Context, ReplicaAck, Server};
+use crate::server::{Address, Context, ReplicaAck, Server, Time};
 use crate::session::{Core, Session, Settings};
 use crate::wait::{Backoff, Wake};
 use crate::watchdog;
@@ -32,7 +33,7 @@ impl ClientBuilder {
     /// # Cancel safety
     ///
     /// Cancelling it leaves nothing behind.
-    pub async fn build(self) -> Result<Client> {
+    pub async fn build(mut self) -> Result<Client> {
         self.check()?;
         if tokio::runtime::Handle::try_current().is_err() {
             let why = "this is called outside of a tokio runtime".to_owned();
@@ -50,9 +51,20 @@ impl ClientBuilder {
         };
         // Before anything is connected: what several callers wait for is done there. Until it has its
         // work, it ends with this future.
-        let (background, thread) = Background::start().map_err(|cause| Error::Unavailable {
-            cause: format!("no thread for the watchdog: {cause}").into(),
-        })?;
+        let (background, thread) = match self.time() {
+            Time::Machine => {
+                let (background, thread) =
+                    Background::start().map_err(|cause| Error::Unavailable {
+                        cause: format!("no thread for the watchdog: {cause}").into(),
+                    })?;
+                (background, Some(thread))
+            }
+            // Another runtime has another clock.
+            Time::Tokio => {
+                self.clock = Clock::of_tokio();
+                (Background::here(), None)
+            }
+        };
         let context = Context {
             clock: self.clock.clone(),
             background,
@@ -108,8 +120,23 @@ impl ClientBuilder {
         })
     }
 
+    fn time(&self) -> Time {
+        let connector = self.connectors.first();
+        connector.map_or(Time::Machine, |connector| connector.time())
+    }
+
     fn address(&self) -> Result<Option<Address>> {
-        let mut address = match (&self.url, &self.sentinel, &self.cluster) {
+        if let [connector, others @ ..] = &self.connectors[..] {
+            let is_alone = others.is_empty() && self.pool.is_none();
+            if !is_alone || self.url.is_some() || self.sentinel.is_some() || self.cluster.is_some()
+            {
+                let why = "it takes the place of a url, sentinels, a cluster, a pool and any other \
+                           connector: give one of them";
+                return Err(Error::invalid("connector", why.to_owned()));
+            }
+            return self.let_in(Address::behind(connector.clone())?).map(Some);
+        }
+        let address = match (&self.url, &self.sentinel, &self.cluster) {
             (Some(url), None, None) => Address::parse(url)?,
             (None, Some((name, urls)), None) => Address::sentinel(name, urls.clone(), None)?,
             (None, None, Some(urls)) => Address::cluster(urls.clone())?,
@@ -132,8 +159,13 @@ impl ClientBuilder {
                 let why = "its connections do not follow a master that is switched".to_owned();
                 return Err(Error::invalid("pool", why));
             }
-            Address::Sentinel { .. } | Address::Server(_) => {}
+            Address::Sentinel { .. } | Address::Server(_) | Address::Connector { .. } => {}
         }
+        self.let_in(address).map(Some)
+    }
+
+    /// Takes in what the settings say of users, passwords and the like.
+    fn let_in(&self, mut address: Address) -> Result<Address> {
         address.change(|mut settings| {
             if let Some(user) = &self.username {
                 settings = settings.set_username(user);
@@ -153,7 +185,7 @@ impl ClientBuilder {
         if let Some(tls) = &self.tls {
             address.certify(tls)?;
         }
-        Ok(Some(address))
+        Ok(address)
     }
 
     /// Refuses what a cluster does not have.
@@ -173,7 +205,10 @@ impl ClientBuilder {
     }
 
     fn has_address(&self) -> bool {
-        self.url.is_some() || self.sentinel.is_some() || self.cluster.is_some()
+        self.url.is_some()
+            || self.sentinel.is_some()
+            || self.cluster.is_some()
+            || !self.connectors.is_empty()
     }
 
     /// A pool alone brings no messages.

@@ -4,6 +4,7 @@ mod access;
 mod build;
 mod builder;
 mod diagnose;
+mod place;
 mod shutdown;
 
 use std::fmt;

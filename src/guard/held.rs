@@ -67,9 +67,16 @@ impl Held {
             }
             // Tokio's timers stop while the machine sleeps, so the clock is looked at often.
             let left = self.remaining().saturating_sub(TOLD_EARLY);
+            let left = match &self.kind {
+                Kind::One(one) => {
+                    let (clock, now) = (&one.session.core().clock, one.now());
+                    clock.look_again(now + left, now, TICK).since(now)
+                }
+                Kind::Several(_) => left.min(TICK),
+            };
             tokio::select! {
                 () = told.cancelled() => {}
-                () = tokio::time::sleep(left.min(TICK)) => {}
+                () = tokio::time::sleep(left) => {}
             }
         }
     }

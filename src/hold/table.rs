@@ -331,7 +331,7 @@ impl Holds {
             .next_expiry()
             .min(next_renewal.max(not_before));
         if !table.schedule.is_empty() {
-            due.next = due.next.min(now + TICK);
+            due.next = self.clock.look_again(due.next, now, TICK);
         }
         self.looks_at.store(due.next.0, Ordering::Release);
         due

@@ -57,6 +57,10 @@ impl Inner {
             refused = Some(Error::no_locks());
         } else if let Some(pair) = pairs.find(|pair| pair[0].1.is(&pair[1].1)) {
             refused.get_or_insert_with(|| Error::same_lock(pair[0].1.key().name()));
+        } else if !run_together(&parts) {
+            let why = "some of their clients have the machine's clock and some tokio's, or that of \
+                       another runtime: its instances need one";
+            refused.get_or_insert_with(|| Error::invalid("locks", why.to_owned()));
         }
         let mut given: Vec<usize> = (0..parts.len()).collect();
         given.sort_by_key(|part| parts[*part].0);
@@ -191,6 +195,13 @@ impl Inner {
         // What is only being acquired is nobody's yet.
         (!whole.see(|state, _| state.is_undecided())).then_some(whole)
     }
+}
+
+/// Deadlines of the whole are told to each part.
+fn run_together(parts: &[(usize, Part)]) -> bool {
+    let mut parts = parts.iter().map(|(_, part)| &part.core().clock);
+    let first = parts.next();
+    first.is_none_or(|first| parts.all(|clock| clock.runs_with(first)))
 }
 
 const DEFAULT_MAX_LEASE: Duration = Duration::from_secs(120);

@@ -96,8 +96,9 @@ pub struct RedLock {
 }
 
 impl RedLock {
-    /// The lock that these locks make together. No locks, or the same one twice, is an error of each
-    /// request. Corresponds to Redisson's `new RedissonRedLock(a, b, c)`.
+    /// The lock that these locks make together. No locks, the same one twice, or clients of which only
+    /// some have tokio's clock (see [`Time`](crate::Time)) are an error of each request. Corresponds to
+    /// Redisson's `new RedissonRedLock(a, b, c)`.
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Self {
         Self::from(Inner::new(locks.into_iter().collect()))
     }

@@ -83,7 +83,7 @@ impl Address {
     pub(crate) fn certify(&mut self, tls: &TlsSettings) -> Result<(), Error> {
         let sentinels = match self {
             Self::Sentinel { sentinels, .. } => sentinels.clone(),
-            Self::Server(_) | Self::Cluster { .. } => Vec::new(),
+            Self::Server(_) | Self::Connector { .. } | Self::Cluster { .. } => Vec::new(),
         };
         let mut all = sentinels.iter().chain(self.servers());
         if !all.any(speaks_tls) {
@@ -104,21 +104,25 @@ impl Address {
                 let hosts: Vec<_> = sentinels.iter().map(|it| it.addr().to_string()).collect();
                 format!("{} at {}", self.shown(), hosts.join(","))
             }
-            Self::Server(_) | Self::Cluster { .. } => self.shown(),
+            Self::Server(_) | Self::Connector { .. } | Self::Cluster { .. } => self.shown(),
         }
     }
 
     /// How the servers that keep the data are connected to.
     fn servers(&self) -> &[ConnectionInfo] {
         match self {
-            Self::Server(info) | Self::Sentinel { master: info, .. } => std::slice::from_ref(info),
+            Self::Server(info)
+            | Self::Connector { info, .. }
+            | Self::Sentinel { master: info, .. } => std::slice::from_ref(info),
             Self::Cluster { seeds } => seeds,
         }
     }
 
     fn servers_mut(&mut self) -> &mut [ConnectionInfo] {
         match self {
-            Self::Server(info) | Self::Sentinel { master: info, .. } => std::slice::from_mut(info),
+            Self::Server(info)
+            | Self::Connector { info, .. }
+            | Self::Sentinel { master: info, .. } => std::slice::from_mut(info),
             Self::Cluster { seeds } => seeds,
         }
     }

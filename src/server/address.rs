@@ -1,8 +1,11 @@
 //! Where a deployment is, as its user says it.
 
+use std::sync::Arc;
+
 use redis::io::tcp::TcpSettings;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 
+use super::connector::Connector;
 use crate::error::Error;
 
 /// Where a deployment is, and how to be let in.
@@ -16,6 +19,12 @@ pub(crate) enum Address {
         sentinels: Vec<ConnectionInfo>,
         /// How to connect to the master; its host is not in here.
         master: ConnectionInfo,
+    },
+    /// One server, behind what opens connections to it.
+    Connector {
+        connector: Arc<dyn Connector>,
+        /// How to be let in; its address is nowhere.
+        info: ConnectionInfo,
     },
     /// The cluster of these nodes; how to connect to the first is how to connect to any.
     Cluster { seeds: Vec<ConnectionInfo> },
@@ -45,6 +54,20 @@ impl Address {
             }
         }
         server(url).map(Self::Server)
+    }
+
+    /// The server that this opens connections to.
+    pub(crate) fn behind(connector: Arc<dyn Connector>) -> Result<Self, Error> {
+        let info = server("redis://connector")?;
+        Ok(Self::Connector { connector, info })
+    }
+
+    /// What opens its connections, if its user does.
+    pub(super) fn connector(&self) -> Option<Arc<dyn Connector>> {
+        match self {
+            Self::Connector { connector, .. } => Some(connector.clone()),
+            Self::Server(_) | Self::Sentinel { .. } | Self::Cluster { .. } => None,
+        }
     }
 
     fn parse_cluster(scheme: &str, rest: &str) -> Result<Self, Error> {
@@ -128,6 +151,7 @@ impl Address {
     pub(super) fn shown(&self) -> String {
         match self {
             Self::Server(info) => info.addr().to_string(),
+            Self::Connector { connector, .. } => connector.address(),
             Self::Sentinel { name, .. } => format!("sentinel master {name}"),
             Self::Cluster { seeds } => {
                 let seeds = seeds.iter().map(|seed| seed.addr().to_string());

@@ -4,17 +4,17 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::{MultiplexedConnection, PubSub};
+use redis::aio::MultiplexedConnection;
 use tokio::sync::watch;
 
 use super::Context;
 use super::address::Address;
 use super::connection::Connection;
+use super::connector::Connector;
 use super::failure::Failure;
 use super::identity::Identity;
 use super::sentinel::Sentinels;
-use super::subscriber::Subscriber;
-use super::wire::{open, password};
+use super::wire::{open, open_over, password};
 use crate::clock::{Clock, Moment};
 use crate::error::Error;
 
@@ -23,6 +23,8 @@ pub(crate) struct Source {
     route: Route,
     pool: Option<deadpool_redis::Pool>,
     name: Option<String>,
+    /// Opens connections in place of the route's address.
+    pub(super) connector: Option<Arc<dyn Connector>>,
     /// Who the server is, as its connections learn it.
     identity: Arc<Identity>,
     /// Takes the place of all.
@@ -61,9 +63,12 @@ impl Source {
             .map_or_else(|| "pool".to_owned(), Address::shown);
         let is_elected = matches!(address, Some(Address::Sentinel { .. }));
         let identity = Arc::new(Identity::new(clock.clone(), shown, is_elected));
+        let connector = address.as_ref().and_then(Address::connector);
         let route = match address {
             None => Route::Unknown,
-            Some(Address::Server(info)) => Route::Fixed(Box::new(client(info)?)),
+            Some(Address::Server(info) | Address::Connector { info, .. }) => {
+                Route::Fixed(Box::new(client(info)?))
+            }
             Some(Address::Cluster { .. }) => {
                 return Err(Error::invalid("url", "it is that of a cluster".to_owned()));
             }
@@ -85,6 +90,7 @@ impl Source {
             route,
             pool,
             name,
+            connector,
             identity,
             #[cfg(test)]
             simulated: None,
@@ -98,6 +104,7 @@ impl Source {
             route: Route::Member(Box::new(info)),
             pool: None,
             name,
+            connector: None,
             identity: Arc::new(identity),
             #[cfg(test)]
             simulated: None,
@@ -111,6 +118,7 @@ impl Source {
             route: Route::Unknown,
             pool: None,
             name: None,
+            connector: None,
             identity: Arc::new(Identity::new(clock.clone(), address, false)),
             simulated: Some(wiring),
         }
@@ -168,7 +176,11 @@ impl Source {
             return Box::pin(self.open_for_callers(limit)).await;
         };
         let opening = async {
-            let multiplexed = open(&client, limit).await?;
+            let multiplexed = match &self.connector {
+                None => open(&client, limit).await?,
+                // Boxed: it is rare, and part of every call otherwise.
+                Some(connector) => Box::pin(open_over(&**connector, &client)).await?,
+            };
             let connection = Connection::new(multiplexed, &self.identity, reign, None);
             connection.introduce(self.name.as_deref(), limit).await?;
             Ok(connection)
@@ -183,7 +195,10 @@ impl Source {
     }
 
     /// Whom to connect to now, and its reign; `None` if only a pool knows.
-    async fn find(&self, limit: Duration) -> Result<(Option<redis::Client>, u64), Failure> {
+    pub(super) async fn find(
+        &self,
+        limit: Duration,
+    ) -> Result<(Option<redis::Client>, u64), Failure> {
         match &self.route {
             Route::Unknown => Ok((None, 0)),
             Route::Fixed(client) => {
@@ -218,34 +233,6 @@ impl Source {
     /// Host and port, a unix socket's path, a master's name, or "pool"; never a user or password.
     pub(super) fn address(&self) -> String {
         self.identity.address().to_owned()
-    }
-
-    /// A connection for messages, where an address is known.
-    pub(crate) async fn open_pubsub(&self, limit: Duration) -> Result<PubSub, Failure> {
-        let (Some(client), _) = self.find(limit).await? else {
-            return Err(Failure::Unsent("a pool alone brings no messages".into()));
-        };
-        let opened = client.get_async_pubsub().await;
-        opened.map_err(|error| Failure::of_connect(&error, password(client.get_connection_info())))
-    }
-
-    /// A connection for messages of a server that has some of the channels only.
-    pub(super) async fn subscriber(
-        &self,
-        sharded: bool,
-        hears: impl Fn(&str) + Send + Sync + 'static,
-        limit: Duration,
-    ) -> Result<Subscriber, Failure> {
-        let (Some(client), _) = self.find(limit).await? else {
-            return Err(Failure::Unsent("a pool alone brings no messages".into()));
-        };
-        // Messages come between answers, which the older protocol cannot tell from them.
-        let info = client.get_connection_info().clone();
-        let settings = info.redis_settings().clone();
-        let settings = settings.set_protocol(redis::ProtocolVersion::RESP3);
-        let client = redis::Client::open(info.clone().set_redis_settings(settings));
-        let client = client.map_err(|error| Failure::of_connect(&error, password(&info)))?;
-        Subscriber::open(&client, sharded, hears, limit).await
     }
 
     /// Keeps looking who the master is, this often, where that can change. Never ends.

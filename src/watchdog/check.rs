@@ -12,10 +12,14 @@ pub(super) async fn keep_checking(core: &Core) {
     };
     loop {
         // A server that has just come back has other things to do first.
-        tokio::time::sleep(PAUSE).await;
+        let now = core.clock.now();
+        let next = core.clock.look_again(now + SELDOM, now, PAUSE);
+        core.clock.sleep_until(next).await;
         let limit = core.server.command_timeout();
         Box::pin(diagnosis::meet(&core.server, expected, limit)).await;
     }
 }
 
 const PAUSE: Duration = Duration::from_secs(1);
+/// Where time passes as fast as there is nothing to do.
+const SELDOM: Duration = Duration::from_secs(60);

@@ -19,6 +19,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinError;
@@ -35,9 +36,31 @@ use settling::Settling;
 pub(crate) fn start(
     core: Arc<Core>,
     mut jobs: UnboundedReceiver<Job>,
-    thread: Thread,
+    thread: Option<Thread>,
 ) -> CancellationToken {
-    thread.run(move |runtime| supervise(&core, runtime, &mut jobs))
+    if let Some(thread) = thread {
+        return thread.run(move |runtime| supervise(&core, runtime, &mut jobs));
+    }
+    let ended = CancellationToken::new();
+    let guard = ended.clone().drop_guard();
+    let background = core.server.background().clone();
+    background.spawn(async move {
+        let _tells_that_it_ended = guard;
+        supervise_here(&core, &mut jobs).await;
+    });
+    ended
+}
+
+/// As [`supervise`], where the loop is a task of the runtime that callers have.
+async fn supervise_here(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
+    while AssertUnwindSafe(watch(core, jobs))
+        .catch_unwind()
+        .await
+        .is_err()
+    {
+        take_stock(core);
+        tokio::time::sleep(AFTER_A_PANIC).await;
+    }
 }
 
 /// Runs the loop again after a panic, but no guard may believe in a lease that nobody watched.
@@ -47,25 +70,30 @@ fn supervise(core: &Arc<Core>, runtime: &Runtime, jobs: &mut UnboundedReceiver<J
         if std::panic::catch_unwind(watch).is_ok() {
             return;
         }
-        let holds = core.holds.all();
-        let told = |hold: &&Arc<Hold>| core.lose_quietly(hold, LostReason::Watchdog);
-        let lost: Vec<&Arc<Hold>> = holds.iter().filter(told).collect();
-        // Holders before the log: it may be the user's subscriber that panics.
-        let report = AssertUnwindSafe(|| {
-            tracing::error!("the watchdog panicked: every lock of this client is lost");
-            for hold in lost {
-                core.report_lost(hold);
-            }
-        });
-        let _panicked_too = std::panic::catch_unwind(report);
-        for hold in holds {
-            if hold.state().phase == Phase::Ended {
-                // What was owed for it went down with the loop.
-                core.owe(Job::new(hold));
-            }
-        }
+        take_stock(core);
         // What others wait for goes on meanwhile.
         runtime.block_on(async { tokio::time::sleep(AFTER_A_PANIC).await });
+    }
+}
+
+/// What is left to do for holds after a panic of the loop.
+fn take_stock(core: &Arc<Core>) {
+    let holds = core.holds.all();
+    let told = |hold: &&Arc<Hold>| core.lose_quietly(hold, LostReason::Watchdog);
+    let lost: Vec<&Arc<Hold>> = holds.iter().filter(told).collect();
+    // Holders before the log: it may be the user's subscriber that panics.
+    let report = AssertUnwindSafe(|| {
+        tracing::error!("the watchdog panicked: every lock of this client is lost");
+        for hold in lost {
+            core.report_lost(hold);
+        }
+    });
+    let _panicked_too = std::panic::catch_unwind(report);
+    for hold in holds {
+        if hold.state().phase == Phase::Ended {
+            // What was owed for it went down with the loop.
+            core.owe(Job::new(hold));
+        }
     }
 }
 

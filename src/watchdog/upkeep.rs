@@ -43,7 +43,7 @@ pub(super) async fn keep_up(core: &Arc<Core>) {
         let soon = if is_waiting { SHORTEST } else { Duration::ZERO };
         let next = match core.upkeep.next() {
             Moment::NEVER => Moment::NEVER,
-            next => next.min(now + TICK).max(now + soon),
+            next => core.clock.look_again(next, now, TICK).max(now + soon),
         };
         tokio::select! {
             biased;

@@ -1,0 +1,43 @@
+//! Where connections for messages come from.
+
+use std::time::Duration;
+
+use redis::aio::PubSub;
+
+use super::failure::Failure;
+use super::source::Source;
+use super::subscriber::Subscriber;
+use super::wire::{open_pubsub_over, password};
+
+impl Source {
+    /// A connection for messages, where an address is known.
+    pub(crate) async fn open_pubsub(&self, limit: Duration) -> Result<PubSub, Failure> {
+        let (Some(client), _) = self.find(limit).await? else {
+            return Err(Failure::Unsent("a pool alone brings no messages".into()));
+        };
+        if let Some(connector) = &self.connector {
+            return open_pubsub_over(&**connector, &client).await;
+        }
+        let opened = client.get_async_pubsub().await;
+        opened.map_err(|error| Failure::of_connect(&error, password(client.get_connection_info())))
+    }
+
+    /// A connection for messages of a server that has some of the channels only.
+    pub(super) async fn subscriber(
+        &self,
+        sharded: bool,
+        hears: impl Fn(&str) + Send + Sync + 'static,
+        limit: Duration,
+    ) -> Result<Subscriber, Failure> {
+        let (Some(client), _) = self.find(limit).await? else {
+            return Err(Failure::Unsent("a pool alone brings no messages".into()));
+        };
+        // Messages come between answers, which the older protocol cannot tell from them.
+        let info = client.get_connection_info().clone();
+        let settings = info.redis_settings().clone();
+        let settings = settings.set_protocol(redis::ProtocolVersion::RESP3);
+        let client = redis::Client::open(info.clone().set_redis_settings(settings));
+        let client = client.map_err(|error| Failure::of_connect(&error, password(&info)))?;
+        Subscriber::open(&client, sharded, hears, limit).await
+    }
+}
