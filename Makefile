@@ -19,11 +19,11 @@ audit: ## licences, sources and banned crates of all dependencies
 	cargo deny check bans licenses sources
 
 fix: ## formats, and mends what clippy can mend
-	cargo clippy --fix --all-targets --allow-dirty --allow-staged
-	cargo fmt
+	cargo clippy --fix --workspace --all-targets --allow-dirty --allow-staged
+	cargo fmt --all
 
 doc: ## the documentation, in a browser
-	cargo doc --no-deps --open
+	cargo doc --workspace --no-deps --open
 
 include mutants.mk
 include bench.mk

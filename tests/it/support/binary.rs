@@ -6,6 +6,8 @@ use std::sync::OnceLock;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Binary {
+    /// The test kit's server, as a process of its own.
+    Embedded,
     Redis62,
     Redis7,
     Valkey9,
@@ -17,13 +19,14 @@ impl Binary {
         match std::env::var("LOCKDOG_TEST_SERVER") {
             Err(_) => Self::Redis7,
             Ok(name) => Self::named(&name).unwrap_or_else(|| {
-                panic!("LOCKDOG_TEST_SERVER is {name:?}, not redis7, redis62 or valkey9")
+                panic!("LOCKDOG_TEST_SERVER is {name:?}, not redis7, redis62, valkey9 or embedded")
             }),
         }
     }
 
     pub(crate) fn named(name: &str) -> Option<Self> {
         match name {
+            "embedded" => Some(Self::Embedded),
             "redis7" => Some(Self::Redis7),
             "redis62" => Some(Self::Redis62),
             "valkey9" => Some(Self::Valkey9),
@@ -34,6 +37,7 @@ impl Binary {
     /// Where the program is; installs what comes from a wheel, and fails the test if that fails.
     pub(crate) fn path(self) -> PathBuf {
         let name = match self {
+            Self::Embedded => return embedded(),
             Self::Redis7 => return PathBuf::from("redis-server"),
             Self::Redis62 => "redis-server-6.2",
             Self::Valkey9 => "valkey-server-9",
@@ -50,10 +54,39 @@ impl Binary {
     /// Redis 6.2 allows DEBUG always and refuses to start with the option that later servers need.
     pub(crate) fn debug_arguments(self) -> &'static [&'static str] {
         match self {
-            Self::Redis62 => &[],
+            Self::Embedded | Self::Redis62 => &[],
             Self::Redis7 | Self::Valkey9 => &["--enable-debug-command", "yes"],
         }
     }
+}
+
+/// The test kit's server. `cargo test` of this package alone does not build it.
+fn embedded() -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let built = BUILT.get_or_init(|| {
+        let test = std::env::current_exe().expect("a test knows where it is");
+        let folder = test.ancestors().nth(2).expect("it is in target/debug/deps");
+        let target = folder.parent().expect("it is in target/debug");
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo
+            .current_dir(root())
+            .args(["build", "--locked", "--workspace", "--example", "serve"])
+            .arg("--target-dir")
+            .arg(target);
+        if folder.ends_with("release") {
+            cargo.arg("--release");
+        }
+        let output = cargo
+            .output()
+            .expect("cargo runs this test, so it is there");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success(),
+            "the test server is not built: {said}"
+        );
+        folder.join("examples/serve")
+    });
+    built.clone()
 }
 
 fn install_wheels() {

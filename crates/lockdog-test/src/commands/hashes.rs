@@ -1,0 +1,123 @@
+//! Hashes: the locks themselves.
+
+use super::{Command, anywhere};
+use crate::database::Database;
+use crate::number::{int_arg, integer};
+use crate::reply::{Refusal, Reply};
+
+type Hash = Vec<(Vec<u8>, Vec<u8>)>;
+
+pub(super) const COMMANDS: &[Command] = &[
+    anywhere("hdel", -3, |database, _, args| {
+        let (key, keys) = (&args[1], database.keys());
+        let Some(hash) = keys.find::<Hash>(key)? else {
+            return Ok(Reply::Int(0));
+        };
+        let before = hash.len();
+        hash.retain(|(field, _)| !args[2..].contains(field));
+        let removed = before - hash.len();
+        keys.prune::<Hash>(key);
+        Ok(Reply::Int(removed as i64))
+    }),
+    anywhere("hexists", 3, |database, _, args| {
+        let found = value(database, &args[1], &args[2])?.is_some();
+        Ok(Reply::Int(i64::from(found)))
+    }),
+    anywhere("hget", 3, |database, _, args| {
+        let found = value(database, &args[1], &args[2])?;
+        Ok(found.map_or(Reply::Nil, Reply::Bulk))
+    }),
+    anywhere("hgetall", 2, |database, _, args| {
+        let hash = whole(database, &args[1])?;
+        let pairs = hash
+            .into_iter()
+            .map(|(k, v)| (Reply::Bulk(k), Reply::Bulk(v)));
+        Ok(Reply::Map(pairs.collect()))
+    }),
+    anywhere("hincrby", 4, |database, _, args| {
+        let by = int_arg(&args[3])?;
+        let hash = database.keys().find_or_make::<Hash>(&args[1])?;
+        let found = hash.iter_mut().find(|(field, _)| *field == args[2]);
+        let count = match &found {
+            None => 0,
+            Some((_, count)) => {
+                integer(count).ok_or_else(|| Refusal::new("ERR hash value is not an integer"))?
+            }
+        };
+        let count = count
+            .checked_add(by)
+            .ok_or_else(|| Refusal::new("ERR increment or decrement would overflow"))?;
+        let written = count.to_string().into_bytes();
+        match found {
+            Some((_, value)) => *value = written,
+            None => hash.push((args[2].clone(), written)),
+        }
+        Ok(Reply::Int(count))
+    }),
+    anywhere("hkeys", 2, |database, _, args| {
+        let hash = whole(database, &args[1])?;
+        Ok(Reply::bulks(hash.into_iter().map(|(field, _)| field)))
+    }),
+    anywhere("hlen", 2, |database, _, args| {
+        Ok(Reply::Int(whole(database, &args[1])?.len() as i64))
+    }),
+    anywhere("hmget", -3, |database, _, args| {
+        let hash = whole(database, &args[1])?;
+        let found = args[2..].iter().map(|wanted| {
+            let pair = hash.iter().find(|(field, _)| field == wanted);
+            pair.map_or(Reply::Nil, |(_, value)| Reply::bulk(value))
+        });
+        Ok(Reply::Array(found.collect()))
+    }),
+    anywhere("hmset", -4, |database, _, args| {
+        set(database, args).map(|_| Reply::OK)
+    }),
+    anywhere("hset", -4, |database, _, args| {
+        set(database, args).map(Reply::Int)
+    }),
+    anywhere("hsetnx", 4, |database, _, args| {
+        if value(database, &args[1], &args[2])?.is_some() {
+            return Ok(Reply::Int(0));
+        }
+        set(database, args).map(Reply::Int)
+    }),
+    anywhere("hstrlen", 3, |database, _, args| {
+        let found = value(database, &args[1], &args[2])?;
+        Ok(Reply::Int(found.map_or(0, |value| value.len() as i64)))
+    }),
+    anywhere("hvals", 2, |database, _, args| {
+        let hash = whole(database, &args[1])?;
+        Ok(Reply::bulks(hash.into_iter().map(|(_, value)| value)))
+    }),
+];
+
+fn whole(database: &mut Database, key: &[u8]) -> Result<Hash, Refusal> {
+    let found = database.keys().find::<Hash>(key)?;
+    Ok(found.cloned().unwrap_or_default())
+}
+
+fn value(database: &mut Database, key: &[u8], wanted: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
+    let hash = database.keys().find::<Hash>(key)?;
+    let pair = hash.and_then(|hash| hash.iter().find(|(field, _)| field == wanted));
+    Ok(pair.map(|(_, value)| value.clone()))
+}
+
+/// How many fields are new.
+fn set(database: &mut Database, args: &[Vec<u8>]) -> Result<i64, Refusal> {
+    let pairs = &args[2..];
+    if !pairs.len().is_multiple_of(2) {
+        return Err(Refusal::arguments(&crate::database::text(&args[0])));
+    }
+    let hash = database.keys().find_or_make::<Hash>(&args[1])?;
+    let mut new = 0;
+    for pair in pairs.chunks_exact(2) {
+        match hash.iter_mut().find(|(field, _)| *field == pair[0]) {
+            Some((_, value)) => value.clone_from(&pair[1]),
+            None => {
+                hash.push((pair[0].clone(), pair[1].clone()));
+                new += 1;
+            }
+        }
+    }
+    Ok(new)
+}

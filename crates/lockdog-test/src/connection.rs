@@ -1,0 +1,163 @@
+//! Serving one client over a stream of bytes.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::commands::{self, Outcome};
+use crate::database::Client;
+use crate::reply::Reply;
+use crate::request;
+use crate::server::Core;
+
+type Outbox = Sender<(Instant, Vec<u8>)>;
+
+/// What the two ends of a connection are called.
+pub(crate) struct Ends {
+    pub(crate) client: String,
+    pub(crate) server: String,
+}
+
+/// Serves a client until it hangs up, or the server closes the connection.
+pub(crate) async fn serve(core: Arc<Core>, stream: impl AsyncRead + AsyncWrite, ends: Ends) {
+    let (reader, writer) = tokio::io::split(stream);
+    let (outbox, out) = channel(LONGEST_OUTBOX);
+    let closing = core.ending.child_token();
+    let id = register(&core, ends, outbox.clone(), &closing);
+    let reading = read(&core, id, reader, outbox);
+    let writing = write(out, writer);
+    tokio::select! {
+        biased;
+        () = closing.cancelled() => {}
+        // What was answered already is still written.
+        () = async { tokio::join!(reading, writing); } => {}
+    }
+    core.database.lock().clients.remove(&id);
+}
+
+fn register(core: &Core, ends: Ends, outbox: Outbox, closing: &CancellationToken) -> u64 {
+    let mut database = core.database.lock();
+    let id = database.next_client;
+    database.next_client += 1;
+    let now = database.micros();
+    let client = Client {
+        address: ends.client,
+        local: ends.server,
+        is_let_in: database.password.is_empty(),
+        name: String::new(),
+        library: [String::new(), String::new()],
+        is_resp3: false,
+        database: 0,
+        last_command: String::new(),
+        created: now,
+        active: now,
+        is_monitor: false,
+        channels: BTreeSet::new(),
+        patterns: BTreeSet::new(),
+        shard_channels: BTreeSet::new(),
+        outbox,
+        closing: closing.clone(),
+    };
+    database.clients.insert(id, client);
+    id
+}
+
+/// Executes what comes, in its order, until the client hangs up.
+async fn read(core: &Core, id: u64, mut reader: impl AsyncRead + Unpin, outbox: Outbox) {
+    let mut input = Vec::new();
+    loop {
+        loop {
+            // A server that stands still reads no command that it would not execute.
+            core.until_thawed().await;
+            match request::take(&mut input) {
+                Ok(None) => break,
+                Ok(Some(args)) => {
+                    if !execute(core, id, &args, &outbox).await {
+                        return core.forget(id);
+                    }
+                }
+                Err(line) => {
+                    let reply = Reply::Error(line.to_owned());
+                    core.database.lock().tell(id, &reply);
+                    return core.forget(id);
+                }
+            }
+        }
+        match reader.read_buf(&mut input).await {
+            Ok(0) | Err(_) => return core.forget(id),
+            Ok(_) => {}
+        }
+    }
+}
+
+/// False: the connection takes no more commands.
+async fn execute(core: &Core, id: u64, args: &[Vec<u8>], outbox: &Outbox) -> bool {
+    let waits = {
+        let mut database = core.database.lock();
+        let was_resp3 = database.clients.get(&id).is_some_and(|it| it.is_resp3);
+        let outcome = commands::execute(&mut database, id, args);
+        match outcome {
+            Outcome::Reply(reply) => {
+                database.tell(id, &reply);
+                return true;
+            }
+            Outcome::Silence => return true,
+            Outcome::Cut => {
+                if let Some(client) = database.clients.remove(&id) {
+                    client.closing.cancel();
+                }
+                return false;
+            }
+            Outcome::Last(reply) => {
+                let mut bytes = Vec::new();
+                reply.write(was_resp3, &mut bytes);
+                // A full outbox means that nobody reads.
+                let _ = outbox.try_send((Instant::now() + database.faults.delay, bytes));
+                return false;
+            }
+            Outcome::Later(time, reply) => (time, reply),
+        }
+    };
+    let (time, reply) = waits;
+    tokio::time::sleep(time).await;
+    core.database.lock().tell(id, &reply);
+    true
+}
+
+/// Writes each reply and message at its time; ends when no more can come.
+async fn write(mut out: Receiver<(Instant, Vec<u8>)>, mut writer: impl AsyncWrite + Unpin) {
+    while let Some((due, mut bytes)) = out.recv().await {
+        if due > Instant::now() {
+            tokio::time::sleep_until(due).await;
+        } else {
+            // What is there already goes out in one piece.
+            while bytes.len() < PIECE
+                && let Ok((due, more)) = out.try_recv()
+            {
+                if due > Instant::now() {
+                    if writer.write_all(&bytes).await.is_err() {
+                        return;
+                    }
+                    tokio::time::sleep_until(due).await;
+                    bytes = more;
+                } else {
+                    bytes.extend_from_slice(&more);
+                }
+            }
+        }
+        if writer.write_all(&bytes).await.is_err() {
+            return;
+        }
+    }
+    let _ = tokio::time::timeout(GOOD_BYE, writer.shutdown()).await;
+}
+
+const PIECE: usize = 64 * 1024;
+/// Messages and replies; who lets more pile up is closed.
+const LONGEST_OUTBOX: usize = 100_000;
+const GOOD_BYE: Duration = Duration::from_secs(1);

@@ -1,0 +1,59 @@
+//! What goes wrong at a server and on the way to it, because a test wants it to.
+
+use std::time::Duration;
+
+use crate::reply::Refusal;
+
+/// The faults that are on.
+#[derive(Debug, Default)]
+pub(crate) struct Faults {
+    /// How much later everything arrives that the server sends.
+    pub(crate) delay: Duration,
+    /// So many scripts more run without a reply.
+    pub(crate) lost_replies: usize,
+    pub(crate) loses_messages: bool,
+    refusals: Vec<Refused>,
+}
+
+#[derive(Debug)]
+struct Refused {
+    command: String,
+    error: String,
+    left: usize,
+}
+
+impl Faults {
+    pub(crate) fn refuse(&mut self, command: &str, error: &str, times: usize) {
+        let command = command.to_lowercase();
+        self.refusals.retain(|refused| refused.command != command);
+        if times > 0 {
+            self.refusals.push(Refused {
+                command,
+                error: error.to_owned(),
+                left: times,
+            });
+        }
+    }
+
+    /// The error that this call of a command gets in place of running.
+    pub(crate) fn refusal(&mut self, command: &str) -> Option<Refusal> {
+        if self.refusals.is_empty() {
+            return None;
+        }
+        let at = self.refusals.iter().position(|it| it.command == command)?;
+        let refused = &mut self.refusals[at];
+        refused.left -= 1;
+        let error = refused.error.clone();
+        if refused.left == 0 {
+            self.refusals.remove(at);
+        }
+        Some(Refusal::new(error))
+    }
+
+    /// The server forgets nothing of this when it restarts: faults are the test's, not the server's.
+    pub(crate) fn takes_reply(&mut self) -> bool {
+        let takes = self.lost_replies > 0;
+        self.lost_replies -= usize::from(takes);
+        takes
+    }
+}

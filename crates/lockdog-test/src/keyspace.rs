@@ -1,0 +1,169 @@
+//! The keys of one database, with expiry in milliseconds.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::reply::Refusal;
+
+/// All keys, in the order of their names.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Keyspace {
+    entries: BTreeMap<Vec<u8>, Entry>,
+    /// Milliseconds since 1970. It stands still while a command or script runs, as in Redis.
+    now: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) value: Value,
+    /// The last millisecond in which the key is there.
+    pub(crate) until: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    /// In the order in which the fields came, as Redis keeps small hashes.
+    Hash(Vec<(Vec<u8>, Vec<u8>)>),
+    List(VecDeque<Vec<u8>>),
+    Set(BTreeSet<Vec<u8>>),
+    Sorted(BTreeMap<Vec<u8>, f64>),
+    String(Vec<u8>),
+}
+
+/// One kind of value, for typed access to a key.
+pub(crate) trait Kind: Default {
+    fn wrap(self) -> Value;
+    fn of(value: &mut Value) -> Option<&mut Self>;
+    fn is_empty(&self) -> bool;
+}
+
+impl Keyspace {
+    pub(crate) fn set_now(&mut self, now: u64) {
+        self.now = now;
+    }
+
+    pub(crate) fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// The key's entry, unless its time is over.
+    pub(crate) fn entry(&mut self, key: &[u8]) -> Option<&mut Entry> {
+        let is_over = |entry: &Entry| entry.until.is_some_and(|until| self.now > until);
+        if self.entries.get(key).is_some_and(is_over) {
+            self.entries.remove(key);
+        }
+        self.entries.get_mut(key)
+    }
+
+    /// The value of this kind under a key; `None` if the key is not there.
+    pub(crate) fn find<K: Kind>(&mut self, key: &[u8]) -> Result<Option<&mut K>, Refusal> {
+        match self.entry(key) {
+            None => Ok(None),
+            Some(entry) => K::of(&mut entry.value)
+                .map(Some)
+                .ok_or_else(Refusal::wrong_type),
+        }
+    }
+
+    /// The value of this kind under a key, made if the key is not there. [`Keyspace::prune`] the key
+    /// where the value may be empty afterwards.
+    pub(crate) fn find_or_make<K: Kind>(&mut self, key: &[u8]) -> Result<&mut K, Refusal> {
+        self.entry(key);
+        let entry = self.entries.entry(key.to_vec()).or_insert_with(|| Entry {
+            value: K::default().wrap(),
+            until: None,
+        });
+        K::of(&mut entry.value).ok_or_else(Refusal::wrong_type)
+    }
+
+    /// Removes the key if nothing is left in it.
+    pub(crate) fn prune<K: Kind>(&mut self, key: &[u8]) {
+        if let Ok(Some(value)) = self.find::<K>(key)
+            && value.is_empty()
+        {
+            self.entries.remove(key);
+        }
+    }
+
+    /// Puts a value in place of whatever is there.
+    pub(crate) fn put(&mut self, key: &[u8], value: Value, until: Option<u64>) {
+        self.entries.insert(key.to_vec(), Entry { value, until });
+    }
+
+    /// Whether the key was there.
+    pub(crate) fn remove(&mut self, key: &[u8]) -> bool {
+        let was = self.entry(key).is_some();
+        self.entries.remove(key);
+        was
+    }
+
+    /// The names of all keys that are there.
+    pub(crate) fn names(&mut self) -> Vec<Vec<u8>> {
+        let now = self.now;
+        self.entries
+            .retain(|_, entry| entry.until.is_none_or(|until| now <= until));
+        self.entries.keys().cloned().collect()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+    }
+}
+
+impl Entry {
+    /// The kind of its value, in the server's words.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self.value {
+            Value::Hash(_) => "hash",
+            Value::List(_) => "list",
+            Value::Set(_) => "set",
+            Value::Sorted(_) => "zset",
+            Value::String(_) => "string",
+        }
+    }
+}
+
+macro_rules! kinds {
+    ($($variant:ident $kind:ty;)*) => {
+        $(impl Kind for $kind {
+            fn wrap(self) -> Value {
+                Value::$variant(self)
+            }
+
+            fn of(value: &mut Value) -> Option<&mut Self> {
+                match value {
+                    Value::$variant(found) => Some(found),
+                    _ => None,
+                }
+            }
+
+            fn is_empty(&self) -> bool {
+                self.is_empty()
+            }
+        })*
+    };
+}
+
+kinds! {
+    Hash Vec<(Vec<u8>, Vec<u8>)>;
+    List VecDeque<Vec<u8>>;
+    Set BTreeSet<Vec<u8>>;
+    Sorted BTreeMap<Vec<u8>, f64>;
+}
+
+/// Empty strings are values, too.
+impl Kind for Vec<u8> {
+    fn wrap(self) -> Value {
+        Value::String(self)
+    }
+
+    fn of(value: &mut Value) -> Option<&mut Self> {
+        match value {
+            Value::String(found) => Some(found),
+            _ => None,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,291 @@
+//! The server as tests see it.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::io::DuplexStream;
+use tokio::net::{TcpListener, ToSocketAddrs};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::commands::{channels, listeners};
+use crate::connection::{Ends, serve};
+use crate::database::{Database, text};
+use crate::keyspace::{Entry, Value};
+
+/// A Redis server inside the test's process. A clone is another handle on the same server. It ends with
+/// its last handle and the last client that [`Server::client`] or [`Server::builder`] made, and its
+/// connections break then.
+#[derive(Clone)]
+pub struct Server {
+    shared: Arc<Shared>,
+}
+
+/// The server ends when this is dropped.
+struct Shared {
+    core: Arc<Core>,
+}
+
+/// What the tasks of a server share.
+pub(crate) struct Core {
+    pub(crate) database: Mutex<Database>,
+    pub(crate) ending: CancellationToken,
+    frozen: watch::Sender<bool>,
+    /// The runtime that the server was made on.
+    runtime: Handle,
+    pipes: AtomicU64,
+}
+
+/// Who has a lock, as the server sees it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Holder {
+    /// The hash's field: `<client uuid>:<owner>.<hold number>` for lockdog, `<uuid>:<thread id>` for
+    /// Redisson.
+    pub field: String,
+    /// How often it was acquired and not released.
+    pub count: u64,
+    /// What is left of the lease, in milliseconds on the wire; `None` for a key without an expiry.
+    pub ttl: Option<Duration>,
+}
+
+impl Server {
+    /// Starts an empty server on the runtime that this is called on. Its clock is tokio's: paused
+    /// where the runtime's is.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    #[expect(clippy::new_without_default, reason = "it needs a runtime")]
+    pub fn new() -> Self {
+        let Ok(runtime) = Handle::try_current() else {
+            panic!("lockdog_test::Server::new() was called outside of a tokio runtime");
+        };
+        let core = Core {
+            database: Mutex::new(Database::new()),
+            ending: CancellationToken::new(),
+            frozen: watch::Sender::new(false),
+            runtime,
+            pipes: AtomicU64::new(0),
+        };
+        Self {
+            shared: Arc::new(Shared {
+                core: Arc::new(core),
+            }),
+        }
+    }
+
+    /// Listens on TCP, for redis-cli, Java and other processes, and says where; port 0 means any.
+    /// Other processes live in real time, so the runtime's clock should not be paused.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system says, for an address in use as a rule.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancelled, it listens or it does not; the server is as before otherwise.
+    pub async fn listen(&self, address: impl ToSocketAddrs) -> io::Result<SocketAddr> {
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        {
+            let mut database = self.core().database.lock();
+            if database.identity.port == 0 {
+                database.identity.port = address.port();
+            }
+        }
+        let core = self.core().clone();
+        self.core().runtime.spawn(async move {
+            tokio::select! {
+                () = core.ending.cancelled() => {}
+                () = accept(&core, &listener) => {}
+            }
+        });
+        Ok(address)
+    }
+
+    /// A connection as a client makes it, without a network: whatever speaks RESP can use it.
+    pub fn connect(&self) -> DuplexStream {
+        let core = self.core();
+        let (theirs, ours) = tokio::io::duplex(PIPE);
+        let number = core.pipes.fetch_add(1, Ordering::Relaxed);
+        let ends = Ends {
+            client: format!("pipe:{number}"),
+            server: "pipe".to_owned(),
+        };
+        let serving = serve(core.clone(), ours, ends);
+        core.runtime.spawn(serving);
+        theirs
+    }
+
+    /// From now on clients have to say this password first, as with redis-server's `requirepass`. Those
+    /// that are connected stay so. Empty, as in the beginning, for none.
+    pub fn require_password(&self, password: &str) {
+        password.clone_into(&mut self.core().database.lock().password);
+    }
+
+    /// Who has this lock; `None` if it is free. Where several hold it, as readers do, one of them.
+    ///
+    /// # Panics
+    ///
+    /// If something else than a lock is under this key.
+    pub fn holder(&self, lock: &str) -> Option<Holder> {
+        self.with(|database| {
+            let keys = database.keys();
+            let now = keys.now();
+            let Entry { value, until } = keys.entry(lock.as_bytes())?;
+            let Value::Hash(fields) = value else {
+                panic!("the key {lock:?} is no lock");
+            };
+            let (field, count) = fields.iter().find(|(field, _)| field != b"mode")?;
+            Some(Holder {
+                field: text(field),
+                count: text(count).parse().unwrap_or_default(),
+                ttl: until.map(|until| Duration::from_millis(until - now)),
+            })
+        })
+    }
+
+    /// The names of all keys, sorted.
+    pub fn keys(&self) -> Vec<String> {
+        self.with(|database| {
+            let names = database.keys().names();
+            names.iter().map(|name| text(name)).collect()
+        })
+    }
+
+    /// The commands that clients sent, with their arguments, oldest first: the last 10,000. What
+    /// scripts call is not among them.
+    pub fn commands(&self) -> Vec<Vec<String>> {
+        self.core().database.lock().sent.iter().cloned().collect()
+    }
+
+    /// Waits until nothing of any lock is left: no key, no channel that somebody listens on. A dropped
+    /// guard and a cancelled call release in the background, so this waits five seconds of tokio's
+    /// time for them. Keys that are meant to stay do not count: fencing registers
+    /// (`lockdog_token:...`) and the server's epoch (`lockdog:epoch`).
+    ///
+    /// # Panics
+    ///
+    /// If something is left then; it says what, and who listens.
+    ///
+    /// # Cancel safety
+    ///
+    /// It changes nothing.
+    #[track_caller]
+    pub fn assert_clean(&self) -> impl Future<Output = ()> + use<> {
+        let server = self.clone();
+        let caller = std::panic::Location::caller();
+        async move {
+            let deadline = tokio::time::Instant::now() + CLEAN_WITHIN;
+            loop {
+                let left = server.left();
+                if left.is_empty() {
+                    return;
+                }
+                assert!(
+                    tokio::time::Instant::now() < deadline,
+                    "left on the server, at {caller}: {}",
+                    left.join(", ")
+                );
+                tokio::time::sleep(CLEAN_PAUSE).await;
+            }
+        }
+    }
+
+    fn left(&self) -> Vec<String> {
+        let keys = self.keys();
+        let stays = |key: &String| key == "lockdog:epoch" || key.starts_with("lockdog_token:");
+        let keys = keys.into_iter().filter(|key| !stays(key));
+        let mut left: Vec<String> = keys.map(|key| format!("the key {key}")).collect();
+        let database = self.core().database.lock();
+        for sharded in [false, true] {
+            for channel in channels(&database, sharded) {
+                let count = listeners(&database, &channel, sharded);
+                left.push(format!("{count} listening on {}", text(&channel)));
+            }
+        }
+        left
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.shared.core
+    }
+
+    /// Works on the first database's keys, as of now.
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Database) -> T) -> T {
+        // Whoever asks, the time is that of the server's own runtime.
+        let _time = self.core().runtime.enter();
+        let mut database = self.core().database.lock();
+        database.begin(0);
+        act(&mut database)
+    }
+}
+
+impl Core {
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+
+    /// Waits until the server goes on, if it stands still.
+    pub(crate) async fn until_thawed(&self) {
+        if *self.frozen.borrow() {
+            // The sender is our own.
+            let _ = self.frozen.subscribe().wait_for(|frozen| !frozen).await;
+        }
+    }
+
+    pub(crate) fn set_frozen(&self, frozen: bool) {
+        self.frozen.send_replace(frozen);
+    }
+
+    /// The client hung up, or gets nothing more but what is written already.
+    pub(crate) fn forget(&self, id: u64) {
+        self.database.lock().clients.remove(&id);
+    }
+}
+
+async fn accept(core: &Arc<Core>, listener: &TcpListener) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, address)) => {
+                // Replies are small, and each is waited for.
+                let _ = stream.set_nodelay(true);
+                let local = stream.local_addr();
+                let ends = Ends {
+                    client: address.to_string(),
+                    server: local.map_or_else(|_| String::new(), |local| local.to_string()),
+                };
+                let serving = serve(core.clone(), stream, ends);
+                core.runtime.spawn(serving);
+            }
+            // Too many open files, as a rule: some will be closed.
+            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.core.ending.cancel();
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("keys", &self.keys())
+            .finish_non_exhaustive()
+    }
+}
+
+const PIPE: usize = 64 * 1024;
+const CLEAN_WITHIN: Duration = Duration::from_secs(5);
+const CLEAN_PAUSE: Duration = Duration::from_millis(10);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);

@@ -1,0 +1,341 @@
+//! Every command does on the test server what it does on Redis 7.0, for random sequences of them.
+
+use std::cell::RefCell;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+use proptest::test_runner::{Config, TestCaseError, TestRunner};
+
+use crate::support::cases;
+use crate::support::compare::Pair;
+
+#[test]
+fn every_command_does_what_it_does_on_redis() {
+    let pair = RefCell::new(Pair::start());
+    pair.borrow_mut().listen(&["c", "d"]);
+    let config = Config {
+        cases: cases(300),
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let outcome = TestRunner::new(config).run(&vec(command(), 1..30), |commands| {
+        let mut pair = pair.borrow_mut();
+        let mut run = || {
+            pair.send(&["FLUSHALL"])?;
+            for command in &commands {
+                pair.send(command)?;
+            }
+            pair.compare()
+        };
+        run().map_err(TestCaseError::fail)
+    });
+    if let Err(failure) = outcome {
+        panic!("{failure}");
+    }
+}
+
+/// What scripts see of commands, and how they fail.
+#[test]
+fn scripts_see_and_say_what_they_do_on_redis() {
+    let mut pair = Pair::start();
+    for script in SCRIPTS {
+        pair.send(&["FLUSHALL"]).unwrap();
+        let command = ["EVAL", script, "2", "k", "l", "a", "1"];
+        if let Err(difference) = pair.send(&command).and_then(|()| pair.compare()) {
+            panic!("{difference}");
+        }
+    }
+    for command in [
+        &["EVAL", "return 1", "-1"][..],
+        &["EVAL", "return 1", "3", "a"],
+        &["EVAL", "return 1", "x"],
+        &["EVAL", "return 1"],
+        &["EVAL", "return (", "0"],
+        &["EVALSHA", "e0e1f9fabfc9d4800c877a703b823ac0578ff8db", "0"],
+        &["SCRIPT", "LOAD", "return 1"],
+        &["EVALSHA", "E0E1F9FABFC9D4800C877A703B823AC0578FF8DB", "0"],
+        &[
+            "SCRIPT",
+            "EXISTS",
+            "e0e1f9fabfc9d4800c877a703b823ac0578ff8db",
+            "x",
+        ],
+        &["SCRIPT", "FLUSH"],
+        &[
+            "SCRIPT",
+            "EXISTS",
+            "e0e1f9fabfc9d4800c877a703b823ac0578ff8db",
+        ],
+        &["SET", "expires", "x"],
+        &["PEXPIRE", "expires", "50000", "GT"],
+        &["PEXPIRE", "expires", "50000", "LT"],
+        &["PEXPIRE", "expires", "30000", "GT"],
+        &["PEXPIRE", "expires", "90000", "GT"],
+        &["PEXPIRE", "expires", "95000", "LT"],
+        &["PEXPIRE", "expires", "20000", "LT", "XX"],
+        &["PTTL", "expires"],
+        &["WAIT", "0", "0"],
+        &["WAIT", "1", "10"],
+        &["ROLE"],
+        &["SELECT", "16"],
+        &["SELECT", "x"],
+        &["SELECT", "1"],
+        &["SET", "k", "in 1"],
+        &["SELECT", "0"],
+        &["GET", "k"],
+        &["CONFIG", "GET", "maxmemory"],
+        &["CLUSTER", "INFO"],
+        &["AUTH", "secret"],
+        &["AUTH", "default", "any"],
+        &["AUTH", "nobody", "any"],
+        &["HELLO", "4"],
+        &["CLIENT", "GETNAME"],
+        &["CLIENT", "SETNAME", "a b"],
+        &["CLIENT", "SETNAME", "a"],
+        &["CLIENT", "GETNAME"],
+        &["CLIENT", "KILL", "ID", "99999"],
+        &["PUBSUB", "NUMSUB", "c", "d"],
+        &["PUBSUB", "NUMPAT"],
+        &["PUBSUB", "SHARDNUMSUB", "c"],
+        &["ECHO", "a"],
+        &["PING", "a"],
+    ] {
+        pair.send(command).unwrap();
+    }
+}
+
+#[test]
+fn a_password_is_asked_for_as_on_redis() {
+    let mut pair = Pair::start();
+    pair.require_password("right");
+    for command in [
+        &["PING"][..],
+        &["GET"],
+        &["GET", "k"],
+        &["AUTH", "wrong"],
+        &["AUTH", "a", "b", "c"],
+        &["AUTH", "default", "wrong"],
+        &["AUTH", "nobody", "right"],
+        &["HELLO", "2"],
+        &["HELLO", "2", "AUTH", "default", "wrong"],
+        &["GET", "k"],
+        &["AUTH", "right"],
+        &["GET", "k"],
+        // Who is in stays in.
+        &["AUTH", "wrong"],
+        &["GET", "k"],
+        &["RESET"],
+        &["GET", "k"],
+        &["AUTH", "default", "right"],
+        &["EVAL", "return redis.call('get', 'k')", "0"],
+        &["QUIT"],
+    ] {
+        pair.send(command).unwrap();
+    }
+}
+
+fn command() -> impl Strategy<Value = Vec<String>> {
+    select(FORMS).prop_flat_map(|form| {
+        let words: Vec<_> = form.split(' ').map(word).collect();
+        words.prop_map(|words| {
+            words
+                .iter()
+                .flat_map(|word| word.split(' '))
+                .filter(|word| !word.is_empty())
+                .map(|word| {
+                    if word == "''" {
+                        String::new()
+                    } else {
+                        word.to_owned()
+                    }
+                })
+                .collect()
+        })
+    })
+}
+
+/// Capitals are the command; the rest are places for arguments.
+fn word(place: &'static str) -> BoxedStrategy<String> {
+    let of = |values: &'static [&'static str]| select(values).prop_map(str::to_owned).boxed();
+    match place {
+        "key" => of(&["a", "b", "c"]),
+        "value" => of(&["1", "2", "-7", "x", "''", "9223372036854775807"]),
+        "field" | "item" => of(&["f", "g", "h", "i"]),
+        "int" => of(&["0", "1", "2", "-1", "-2", "10", "x", "1.5"]),
+        "score" => of(&[
+            "0",
+            "1",
+            "2",
+            "-1",
+            "1.5",
+            "1700000000000",
+            "0.1",
+            "inf",
+            "x",
+        ]),
+        "bound" => of(&["0", "1", "(1", "2", "-inf", "+inf", "(1700000000000", "x"]),
+        "ms" => of(&["20000", "100000", "0", "-5", "x"]),
+        "seconds" => of(&["20", "100", "0", "-5", "x"]),
+        // Whether GT and LT find two times apart that are set one after the other is up to the clock.
+        "expire" => of(&["", "", "NX", "XX", "NX XX", "GT LT", "GT NX", "ZZ"]),
+        "set" => of(&[
+            "",
+            "NX",
+            "XX",
+            "GET",
+            "KEEPTTL",
+            "PX 20000",
+            "EX 20",
+            "NX PX 20000",
+            "XX GET",
+            "PX 0",
+            "PX x",
+            "NX XX",
+            "PX",
+        ]),
+        "zadd" => of(&[
+            "", "", "NX", "XX", "GT", "LT", "CH", "INCR", "XX CH", "NX GT",
+        ]),
+        "zrange" => of(&["", "", "WITHSCORES", "REV", "REV WITHSCORES", "LIMIT 0 1"]),
+        "byscore" => of(&["", "WITHSCORES", "LIMIT 0 1", "LIMIT 1 -1 WITHSCORES"]),
+        "maybe" => of(&["", "1", "2", "x", "-1"]),
+        "channel" => of(&["c", "d", "e"]),
+        command => Just(command.to_owned()).boxed(),
+    }
+}
+
+const FORMS: &[&str] = &[
+    "APPEND key value",
+    "DBSIZE",
+    "DECR key",
+    "DECRBY key int",
+    "DEL key key",
+    "EXISTS key key",
+    "EXPIRE key seconds expire",
+    "GET key",
+    "GETDEL key",
+    "GETSET key value",
+    "HDEL key field field",
+    "HEXISTS key field",
+    "HGET key field",
+    "HGET key",
+    "HGETALL key",
+    "HINCRBY key field int",
+    "HINCRBY key field value",
+    "HKEYS key",
+    "HLEN key",
+    "HMGET key field field",
+    "HMSET key field value field value",
+    "HSET key field value",
+    "HSET key field value field",
+    "HSETNX key field value",
+    "HVALS key",
+    "INCR key",
+    "INCRBY key value",
+    "LINDEX key int",
+    "LLEN key",
+    "LPOP key maybe",
+    "LPUSH key item item",
+    "LRANGE key int int",
+    "LREM key int item",
+    "LSET key int item",
+    "LTRIM key int int",
+    "MGET key key",
+    "PERSIST key",
+    "PEXPIRE key ms expire",
+    "PTTL key",
+    "PSETEX key ms value",
+    "PUBLISH channel value",
+    "RPOP key maybe",
+    "RPUSH key item item item",
+    "SADD key item item",
+    "SCARD key",
+    "SET key value set",
+    "SETEX key seconds value",
+    "SETNX key value",
+    "SISMEMBER key item",
+    "SREM key item item",
+    "STRLEN key",
+    "TTL key",
+    "TYPE key",
+    "UNLINK key",
+    "ZADD key zadd score item",
+    "ZADD key zadd score item score item",
+    "ZCARD key",
+    "ZCOUNT key bound bound",
+    "ZINCRBY key score item",
+    "ZMSCORE key item item",
+    "ZPOPMIN key maybe",
+    "ZRANGE key int int zrange",
+    "ZRANGE key bound bound BYSCORE byscore",
+    "ZRANGEBYSCORE key bound bound byscore",
+    "ZRANK key item",
+    "ZREM key item item",
+    "ZREMRANGEBYSCORE key bound bound",
+    "ZSCORE key item",
+];
+
+const SCRIPTS: &[&str] = &[
+    "return {KEYS[1], ARGV[1], #KEYS, #ARGV}",
+    "return 3.99",
+    "return -3.99",
+    "return {1, 'a', false, 2}",
+    "return {1, nil, 2}",
+    "return {ok = 'FINE'}",
+    "return {err = 'MY error'}",
+    "return {1, {err = 'MY error'}, {ok = 'x'}, {2, {3}}}",
+    "return redis.error_reply('MY error')",
+    "return redis.error_reply('MY')",
+    "return redis.error_reply('-MY error')",
+    "return redis.status_reply('fine')",
+    "return redis.call('set', 'k', 1)",
+    "return redis.call('get', 'k')",
+    "return redis.call('hgetall', 'k')",
+    "redis.call('lpush', 'k', 'x') return redis.call('hget', 'k', 'f')",
+    "redis.call('lpush', 'k', 'x')\n\nredis.call('hget', 'k', 'f') return 1",
+    "redis.call('lpush', 'k', 'x') local e = redis.pcall('hget', 'k', 'f') return e.err",
+    "redis.call('lpush', 'k', 'x') return redis.pcall('hget', 'k', 'f')",
+    "redis.call('lpush', 'k', 'x') local ok, e = pcall(redis.call, 'hget', 'k', 'f') return {tostring(ok), type(e), tostring(e)}",
+    "local ok, e = pcall(error, 'x') return {tostring(ok), e}",
+    "local ok, e = pcall(error, {err = 'A b'}) return {tostring(ok), e}",
+    "error('x')",
+    "error({err = 'MY error'})",
+    "return nosuchglobal",
+    "nosuchglobal = 1",
+    "local x = nil return x.y",
+    "return 1 + {}",
+    "return tostring(1e15) .. tostring(1.5) .. tostring(2^53)",
+    "return redis.call('set', 'k', 1e15) and redis.call('get', 'k')",
+    "return redis.call('set', 'k', 1e17) and redis.call('get', 'k')",
+    "return redis.call('set', 'k', 1.5) and redis.call('get', 'k')",
+    "return redis.call('set', 'k', -0.1) and redis.call('get', 'k')",
+    "return redis.call('set', 'k', true)",
+    "return redis.call('set', 'k', {})",
+    "return redis.call()",
+    "return redis.call('set', 'k')",
+    "return redis.call('subscribe', 'c')",
+    "return redis.sha1hex('abc')",
+    "return redis.call('zadd', 'k', 1.5, 'a') and redis.call('zscore', 'k', 'a')",
+    "redis.call('zadd', 'k', 1700000000000, 'a') return redis.call('zrange', 'k', 0, -1, 'withscores')",
+    "return redis.call('type', 'k')",
+    "return redis.call('type', 'k').ok",
+    "return #redis.call('time')",
+    "return tonumber(redis.call('time')[1])",
+    "return {redis.acl_check_cmd('get', 'k'), pcall(redis.acl_check_cmd, 'nosuchcommand')}",
+    "return redis.acl_check_cmd('nosuchcommand')",
+    "return string.format('%.0f', 1700000000000123)",
+    "return math.floor(-1.5)",
+    "return select('#', unpack({1, 2, 3}))",
+    "redis.log(redis.LOG_WARNING, 'x') return redis.LOG_WARNING",
+    "return redis.replicate_commands()",
+    "local t = {} for k, v in ipairs({'a', 'b'}) do t[#t + 1] = v .. k end return t",
+    "local x <const> = 1",
+    "return",
+    "",
+    "return '\\0\\1'",
+    "return table.concat(KEYS, ',')",
+    "return redis.pcall('incr')",
+    "redis.call('set', 'k', 'x') return redis.pcall('incr', 'k')",
+    "redis.call('hset', 'k', 'f', 1) redis.call('pexpire', 'k', 0) return redis.call('exists', 'k')",
+];

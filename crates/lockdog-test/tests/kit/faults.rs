@@ -1,0 +1,213 @@
+//! Each fault is there when a test asks for it, and a lock reacts as its documents say.
+
+use std::time::Duration;
+
+use lockdog::{Client, Error, LostReason};
+use lockdog_test::{Data, Server};
+use tokio::time::Instant;
+
+use crate::support::{LONG, eventually};
+
+async fn start() -> (Server, Client) {
+    let server = Server::new();
+    let client = connect(&server).await;
+    (server, client)
+}
+
+/// With a lease that is renewed each second.
+async fn connect(server: &Server) -> Client {
+    let address = server.listen("127.0.0.1:0").await.unwrap();
+    Client::builder()
+        .url(format!("redis://{address}"))
+        .watchdog_lease(Duration::from_secs(3))
+        .command_timeout(Duration::from_secs(2))
+        .build()
+        .await
+        .unwrap()
+}
+
+fn sent(server: &Server, word: &str) -> usize {
+    let is_meant = |command: &&Vec<String>| command[0].eq_ignore_ascii_case(word);
+    server.commands().iter().filter(is_meant).count()
+}
+
+#[tokio::test]
+async fn a_lost_lock_is_told_to_its_holder() {
+    let (server, client) = start().await;
+    let guard = client.lock("nightly").lock().await.unwrap();
+    server.lose("nightly");
+    let lost = tokio::time::timeout(LONG, guard.lost()).await.unwrap();
+    assert_eq!(lost.reason(), LostReason::NotOurs);
+    drop(guard);
+    server.assert_clean().await;
+}
+
+#[tokio::test]
+#[should_panic(expected = r#"there is no lock "daily"; the keys are ["nightly"]"#)]
+async fn a_lock_that_is_not_there_cannot_be_lost() {
+    let (server, client) = start().await;
+    let _guard = client.lock("nightly").lock().await.unwrap();
+    server.lose("daily");
+}
+
+#[tokio::test]
+async fn a_stolen_lock_is_busy_until_it_is_given_back() {
+    let (server, client) = start().await;
+    let stolen = server.steal("orders");
+    let lock = client.lock("orders");
+    assert!(lock.try_lock().await.unwrap().is_none());
+    assert!(stolen.is_held());
+    let began = Instant::now();
+    let waiter = tokio::spawn(async move { lock.lock().await.unwrap() });
+    eventually("the waiter listens", || sent(&server, "subscribe") > 0).await;
+    drop(stolen);
+    let guard = tokio::time::timeout(LONG, waiter).await.unwrap().unwrap();
+    assert!(
+        began.elapsed() < Duration::from_secs(30),
+        "it waited for the lease"
+    );
+    guard.unlock().await.unwrap();
+    server.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_lock_can_be_stolen_from_its_holder() {
+    let (server, client) = start().await;
+    let guard = client.lock("orders").lock().await.unwrap();
+    let stolen = server.steal("orders");
+    let lost = tokio::time::timeout(LONG, guard.lost()).await.unwrap();
+    assert_eq!(lost.reason(), LostReason::NotOurs);
+    assert!(stolen.is_held());
+    drop((guard, stolen));
+    server.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_frozen_server_answers_nothing_and_goes_on_when_it_is_thawed() {
+    let (server, client) = start().await;
+    let guard = client.lock("orders").lock().await.unwrap();
+    server.freeze();
+    let busy = client.lock("other").try_lock().await;
+    assert!(matches!(busy, Err(Error::Timeout { .. })), "{busy:?}");
+    let lost = tokio::time::timeout(LONG, guard.lost()).await.unwrap();
+    assert_eq!(lost.reason(), LostReason::Deadline);
+    server.thaw();
+    eventually("the server answers again", || server.keys().is_empty()).await;
+    drop(guard);
+    server.assert_clean().await;
+}
+
+#[tokio::test]
+async fn connections_that_are_cut_are_opened_again() {
+    let (server, client) = start().await;
+    let guard = client.lock("orders").lock().await.unwrap();
+    let before = sent(&server, "client");
+    server.cut();
+    eventually("the client connects again", || {
+        sent(&server, "client") > before
+    })
+    .await;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert!(guard.is_valid(), "renewals went on");
+    guard.unlock().await.unwrap();
+    server.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_delay_holds_every_reply_back() {
+    let (server, client) = start().await;
+    let lock = client.lock("orders");
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    let delay = Duration::from_millis(300);
+    server.delay(delay);
+    let began = Instant::now();
+    let guard = lock.lock().await.unwrap();
+    assert!(began.elapsed() >= delay);
+    server.delay(Duration::ZERO);
+    guard.unlock().await.unwrap();
+    server.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_script_whose_reply_is_lost_has_run() {
+    let (server, client) = start().await;
+    let lock = client.lock("orders");
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    let ran = sent(&server, "evalsha");
+    server.lose_replies(1);
+    let guard = lock.lock().await.unwrap();
+    assert!(sent(&server, "evalsha") >= ran + 2, "it asked again");
+    assert_eq!(server.holder("orders").unwrap().count, 1);
+    guard.unlock().await.unwrap();
+    server.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_waiter_gets_the_lock_though_messages_are_lost() {
+    let (server, holds) = start().await;
+    let waits = connect(&server).await;
+    server.lose_messages(true);
+    let guard = holds.lock("orders").lock().await.unwrap();
+    let lock = waits.lock("orders");
+    let waiter = tokio::spawn(async move { lock.lock().await.unwrap() });
+    eventually("the waiter listens", || sent(&server, "subscribe") > 0).await;
+    guard.unlock().await.unwrap();
+    let guard = tokio::time::timeout(LONG, waiter).await.unwrap().unwrap();
+    guard.unlock().await.unwrap();
+    server.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_refused_command_fails_with_the_error_that_was_given() {
+    let (server, client) = start().await;
+    let lock = client.lock("orders");
+    let oom = "OOM command not allowed when used memory > 'maxmemory'.";
+    for command in ["evalsha", "HINCRBY"] {
+        server.refuse(command, oom, 1);
+        match lock.lock().await {
+            Err(Error::Refused { code, .. }) => assert_eq!(code, "OOM"),
+            other => panic!("{command}: {other:?}"),
+        }
+        lock.lock().await.unwrap().unlock().await.unwrap();
+    }
+    server.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_server_that_restarts_with_its_data_keeps_locks() {
+    let (server, client) = start().await;
+    let guard = client.lock("orders").lock().await.unwrap();
+    server.restart(Data::Kept);
+    assert!(server.holder("orders").is_some());
+    // Its scripts are gone, too.
+    guard.unlock().await.unwrap();
+    server.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_server_that_lost_its_data_has_lost_the_locks() {
+    let (server, client) = start().await;
+    let guard = client.lock("orders").lock().await.unwrap();
+    server.restart(Data::Lost);
+    assert_eq!(server.keys(), Vec::<String>::new());
+    let lost = tokio::time::timeout(LONG, guard.lost()).await.unwrap();
+    assert_eq!(lost.reason(), LostReason::NotOurs);
+    drop(guard);
+    server.assert_clean().await;
+}
+
+#[tokio::test]
+async fn what_is_left_behind_is_named() {
+    let (server, client) = start().await;
+    client.lock("orders").lock().await.unwrap().forget();
+    let left = tokio::spawn(server.assert_clean()).await.unwrap_err();
+    let panic = left.into_panic();
+    let text = panic.downcast_ref::<String>().expect("it says what");
+    assert!(text.contains("the key orders"), "{text}");
+}
+
+#[test]
+#[should_panic(expected = "outside of a tokio runtime")]
+fn a_server_needs_a_runtime() {
+    Server::new();
+}

@@ -1,0 +1,10 @@
+//! What the test server promises, checked.
+
+mod clients;
+mod commands_as_redis;
+mod connectors;
+mod faults;
+mod readme;
+mod scripts_as_redis;
+mod support;
+mod virtual_time;

@@ -1,0 +1,280 @@
+//! Every script does on the test server what it does on Redis 7.0: same answer, same keys, same
+//! messages, for random states and arguments.
+
+use std::cell::RefCell;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+use proptest::test_runner::{Config, TestCaseError, TestRunner};
+
+use crate::support::cases;
+use crate::support::compare::Pair;
+
+/// One call of a script.
+#[derive(Clone, Debug)]
+struct Call {
+    keys: Vec<String>,
+    args: Vec<String>,
+}
+
+/// What stands under a key before.
+#[derive(Clone, Debug)]
+struct Before {
+    commands: Vec<Vec<String>>,
+}
+
+#[test]
+fn every_script_does_what_it_does_on_redis() {
+    let mut pair = RefCell::new(Pair::start());
+    let files = scripts(&root().join("lua"));
+    assert!(files.len() >= 12, "{files:?}");
+    for file in files {
+        let text = fs::read_to_string(&file).expect("a script is text");
+        let name = file
+            .strip_prefix(root().join("lua"))
+            .expect("it is in there");
+        let name = name.to_str().expect("names are plain").to_owned();
+        let config = Config {
+            cases: cases(300),
+            failure_persistence: None,
+            ..Config::default()
+        };
+        let strategy = (states(), select(CHANNELS), vec(calls(&name), 1..4));
+        let outcome = TestRunner::new(config).run(&strategy, |(before, listens, calls)| {
+            let mut pair = pair.borrow_mut();
+            let outcome = replay(&mut pair, &text, &before, listens, &calls);
+            outcome.map_err(TestCaseError::fail)
+        });
+        if let Err(failure) = outcome {
+            panic!("{name}: {failure}");
+        }
+    }
+    pair.get_mut().listen(&[]);
+}
+
+fn replay(
+    pair: &mut Pair,
+    text: &str,
+    before: &Before,
+    listens: &str,
+    calls: &[Call],
+) -> Result<(), String> {
+    pair.send(&["FLUSHALL"])?;
+    pair.listen(&[listens]);
+    for command in &before.commands {
+        pair.send(command)?;
+    }
+    for call in calls {
+        let mut command = vec![
+            "EVAL".to_owned(),
+            text.to_owned(),
+            call.keys.len().to_string(),
+        ];
+        command.extend(call.keys.iter().cloned());
+        command.extend(call.args.iter().cloned());
+        pair.send(&command)?;
+        pair.compare()?;
+    }
+    Ok(())
+}
+
+/// Keys in every state that a script may find: absent, ours, another's, of another type, with long,
+/// short and no expiry, full of what is no number.
+fn states() -> impl Strategy<Value = Before> {
+    let value = prop_oneof![
+        4 => vec((select(FIELDS), select(COUNTS)), 1..4).prop_map(|pairs| {
+            let pairs = pairs.into_iter().flat_map(|(field, count)| [field, count]);
+            ["HSET", "?"].into_iter().chain(pairs).map(str::to_owned).collect::<Vec<_>>()
+        }),
+        1 => select(STRINGS).prop_map(|text| ["SET", "?", text].map(str::to_owned).to_vec()),
+        1 => Just(["RPUSH", "?", "a", "b"].map(str::to_owned).to_vec()),
+        1 => select(&["0", "1699999999999", "4000000000000", "x"][..]).prop_map(|since| {
+            ["HSET", "?", "id", "<identity>", "since", since].map(str::to_owned).to_vec()
+        }),
+    ];
+    let expiry = select(&["", "20000", "60000", "600000"][..]);
+    let entry = (select(KEYS), value, expiry);
+    vec(entry, 0..5).prop_map(|entries| {
+        let mut commands = Vec::new();
+        for (key, mut value, expiry) in entries {
+            key.clone_into(&mut value[1]);
+            commands.push(vec!["DEL".to_owned(), key.to_owned()]);
+            commands.push(value);
+            if !expiry.is_empty() {
+                commands.push(["PEXPIRE", key, expiry].map(str::to_owned).to_vec());
+            }
+        }
+        Before { commands }
+    })
+}
+
+/// Calls as lockdog makes them, and some with arguments that it never gives.
+fn calls(script: &str) -> BoxedStrategy<Call> {
+    let many = 1..4_usize;
+    match script {
+        "diagnosis/permitted.lua" => {
+            let args = vec(select(COMMANDS), 0..6);
+            args.prop_map(|args| Call {
+                keys: Vec::new(),
+                args: args.into_iter().map(str::to_owned).collect(),
+            })
+            .boxed()
+        }
+        "lock/renew.lua" => vec((key(), field(), lease()), many)
+            .prop_map(|holds| {
+                let mut call = Call {
+                    keys: Vec::new(),
+                    args: Vec::new(),
+                };
+                for (key, field, lease) in holds {
+                    call.keys.push(key);
+                    call.args.extend([field, lease]);
+                }
+                call
+            })
+            .boxed(),
+        "multi_lock/acquire.lua" => (lease(), vec((key(), field(), target()), many))
+            .prop_map(|(lease, holds)| {
+                let mut call = Call {
+                    keys: Vec::new(),
+                    args: vec![lease],
+                };
+                for (key, field, target) in holds {
+                    call.keys.push(key);
+                    call.args.extend([field, target]);
+                }
+                call
+            })
+            .boxed(),
+        "lock/acquire.lua" => of(1, vec![field(), target(), lease()]),
+        "lock/force_unlock.lua" => of(1, vec![field(), channel(), publish()]),
+        "lock/settle.lua" | "lock/unlock.lua" => {
+            of(1, vec![field(), target(), channel(), publish()])
+        }
+        "lock/touch.lua" => of(1, vec![field()]),
+        "lock/transfer.lua" => of(1, vec![field(), field(), lease(), channel(), publish()]),
+        "red_lock/acquire.lua" => of(
+            3,
+            vec![field(), target(), lease(), period(), flag(), time()],
+        ),
+        "red_lock/mark.lua" => of(2, vec![field(), token(), lease(), lease()]),
+        "red_lock/provision.lua" => of(1, vec![time()]),
+        other => panic!("say here what arguments {other} takes"),
+    }
+}
+
+fn of(keys: usize, args: Vec<BoxedStrategy<String>>) -> BoxedStrategy<Call> {
+    (vec(key(), keys), args)
+        .prop_map(|(keys, args)| Call { keys, args })
+        .boxed()
+}
+
+/// One of these as a rule, and sometimes what is none.
+fn mostly(usual: &'static [&'static str]) -> BoxedStrategy<String> {
+    sometimes(usual, WRONG)
+}
+
+fn sometimes(
+    usual: &'static [&'static str],
+    other: &'static [&'static str],
+) -> BoxedStrategy<String> {
+    prop_oneof![30 => select(usual), 1 => select(other)]
+        .prop_map(str::to_owned)
+        .boxed()
+}
+
+fn key() -> BoxedStrategy<String> {
+    mostly(KEYS)
+}
+
+fn field() -> BoxedStrategy<String> {
+    mostly(FIELDS)
+}
+
+fn target() -> BoxedStrategy<String> {
+    mostly(&["0", "1", "1", "2", "3"])
+}
+
+fn lease() -> BoxedStrategy<String> {
+    sometimes(&["30000", "100000", "1000000", "0", "-1"], WRONG_LEASES)
+}
+
+fn channel() -> BoxedStrategy<String> {
+    mostly(CHANNELS)
+}
+
+fn publish() -> BoxedStrategy<String> {
+    mostly(&["publish", "PUBLISH", "spublish"])
+}
+
+fn period() -> BoxedStrategy<String> {
+    sometimes(&["0", "0", "60000"], WRONG_LEASES)
+}
+
+fn flag() -> BoxedStrategy<String> {
+    mostly(&["0", "1"])
+}
+
+fn time() -> BoxedStrategy<String> {
+    mostly(&["0", "1600000000000", "4503599627370496"])
+}
+
+fn token() -> BoxedStrategy<String> {
+    mostly(&["7", "8", "9", "9007199254740991"])
+}
+
+fn scripts(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("the folder is there") {
+        let path = entry.expect("it can be read").path();
+        if path.is_dir() {
+            found.extend(scripts(&path));
+        } else {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+const KEYS: &[&str] = &["a", "b", "c", "lockdog_token:{a}"];
+const FIELDS: &[&str] = &["u:1.1", "u:1.2", "v:2.1"];
+const COUNTS: &[&str] = &["1", "1", "2", "5", "0", "-1", "x", "1.5"];
+const STRINGS: &[&str] = &[
+    "7 1700000000000 u:1.1",
+    "8 1700000000000 v:2.1",
+    "9007199254740991 1 w",
+    "7",
+    "",
+];
+const CHANNELS: &[&str] = &["redisson_lock__channel:{a}", "other"];
+const COMMANDS: &[&str] = &[
+    "ping",
+    "time",
+    "get k",
+    "hincrby k f 1",
+    "hincrby k f",
+    "publish c 0",
+    "nosuchcommand",
+    "",
+];
+/// Some of what no caller gives.
+const WRONG: &[&str] = &["", "x", "1.5", "-3", "1e3", "99999999999999999999", " 1"];
+/// As [`WRONG`], with nothing that Lua takes for a time so short that it is over on one side only, or
+/// for what is left of another.
+const WRONG_LEASES: &[&str] = &[
+    "",
+    "x",
+    "45000.5",
+    "-3",
+    "2e5",
+    "99999999999999999999",
+    " 45000",
+];

@@ -1,0 +1,231 @@
+//! Two servers side by side, told the same.
+
+use super::Embedded;
+use super::real::Redis;
+use super::resp::{Connection, Value};
+
+/// The test server and a real one, each with a connection for commands and one that listens.
+pub(crate) struct Pair {
+    sides: [Side; 2],
+    embedded: Embedded,
+    real: Redis,
+}
+
+struct Side {
+    commands: Connection,
+    listener: Connection,
+    /// `run_id:master_replid`, which stands in the answers of some scripts.
+    identity: String,
+}
+
+impl Pair {
+    pub(crate) fn start() -> Self {
+        let (embedded, real) = (Embedded::start(), Redis::start());
+        let sides = [
+            Side::new(embedded.connect(), embedded.connect()),
+            Side::new(real.connect(), real.connect()),
+        ];
+        Self {
+            sides,
+            embedded,
+            real,
+        }
+    }
+
+    /// Has both require a password from now on, and connects anew without it.
+    pub(crate) fn require_password(&mut self, password: &str) {
+        self.embedded.require_password(password);
+        let [_, real] = &mut self.sides;
+        let set = ["CONFIG", "SET", "requirepass", password];
+        assert_eq!(real.commands.send(&set), Value::Status("OK".to_owned()));
+        let anew = [self.embedded.connect(), self.real.connect()];
+        for (side, connection) in self.sides.iter_mut().zip(anew) {
+            side.commands = connection;
+        }
+    }
+
+    /// Sends a command to both. Fails if their answers differ by more than the time between the two.
+    pub(crate) fn send(&mut self, args: &[impl AsRef<[u8]>]) -> Result<(), String> {
+        let shown: Vec<_> = args
+            .iter()
+            .map(|arg| String::from_utf8_lossy(arg.as_ref()).into_owned())
+            .collect();
+        let [ours, theirs] = self.answers(args);
+        same(&format!("{shown:?}"), &ours, &theirs)
+    }
+
+    /// Listens on these channels from now on, and no others.
+    pub(crate) fn listen(&mut self, channels: &[&str]) {
+        for side in &mut self.sides {
+            side.listener.send(&["UNSUBSCRIBE"]);
+            for channel in channels {
+                side.listener.send(&["SUBSCRIBE", channel]);
+            }
+            // What is unsubscribed is answered once for each channel.
+            side.listener.write(&["PING", "listening"]);
+            while !is_pong(&side.listener.read()) {}
+        }
+    }
+
+    /// Fails if the keys, their values, their expiries or the messages since then differ.
+    pub(crate) fn compare(&mut self) -> Result<(), String> {
+        let [ours, theirs] = self.sides.each_mut().map(|side| side.dump());
+        same("keys", &ours, &theirs)?;
+        let [ours, theirs] = self.sides.each_mut().map(|side| side.messages());
+        same("messages", &ours, &theirs)
+    }
+
+    fn answers(&mut self, args: &[impl AsRef<[u8]>]) -> [Value; 2] {
+        self.sides.each_mut().map(|side| {
+            let answer = side.commands.send(args);
+            named(answer, &side.identity)
+        })
+    }
+}
+
+impl Side {
+    fn new(mut commands: Connection, listener: Connection) -> Self {
+        let part = |info: &str, name: &str| {
+            let mut lines = info.lines();
+            let line = lines.find_map(|line| line.strip_prefix(name));
+            line.expect("INFO has the line").to_owned()
+        };
+        let server = commands.send(&["INFO", "server"]).text();
+        let replication = commands.send(&["INFO", "replication"]).text();
+        let identity = format!(
+            "{}:{}",
+            part(&server, "run_id:"),
+            part(&replication, "master_replid:")
+        );
+        Self {
+            commands,
+            listener,
+            identity,
+        }
+    }
+
+    fn dump(&mut self) -> Value {
+        let mut names: Vec<String> = self
+            .commands
+            .send(&["KEYS", "*"])
+            .items()
+            .into_iter()
+            .map(Value::text)
+            .collect();
+        names.sort();
+        let mut all = Vec::new();
+        for name in names {
+            let kind = self.commands.send(&["TYPE", &name]).text();
+            let value = match kind.as_str() {
+                "hash" => by_field(self.commands.send(&["HGETALL", &name])),
+                "list" => self.commands.send(&["LRANGE", &name, "0", "-1"]),
+                "set" => sorted(self.commands.send(&["SMEMBERS", &name])),
+                "string" => self.commands.send(&["GET", &name]),
+                "zset" => self
+                    .commands
+                    .send(&["ZRANGE", &name, "0", "-1", "WITHSCORES"]),
+                other => panic!("{name} is a {other}"),
+            };
+            let value = named(value, &self.identity);
+            let ttl = self.commands.send(&["PTTL", &name]);
+            all.push(Value::Array(vec![
+                Value::Bulk(name),
+                Value::Bulk(kind),
+                value,
+                ttl,
+            ]));
+        }
+        Value::Array(all)
+    }
+
+    fn messages(&mut self) -> Value {
+        // Published before, so they come before the answer.
+        self.listener.write(&["PING", "listening"]);
+        let mut all = Vec::new();
+        loop {
+            let next = self.listener.read();
+            if is_pong(&next) {
+                return Value::Array(all);
+            }
+            all.push(next);
+        }
+    }
+}
+
+fn is_pong(value: &Value) -> bool {
+    match value {
+        Value::Bulk(text) => text == "listening",
+        Value::Array(items) => items.last() == Some(&Value::Bulk("listening".to_owned())),
+        _ => false,
+    }
+}
+
+pub(crate) fn sorted(value: Value) -> Value {
+    match value {
+        Value::Array(mut items) => {
+            items.sort_by_key(|item| format!("{item:?}"));
+            Value::Array(items)
+        }
+        other => other,
+    }
+}
+
+/// Redis keeps the order of fields only while a hash is small.
+fn by_field(value: Value) -> Value {
+    let mut pairs: Vec<Vec<Value>> = value.items().chunks(2).map(<[Value]>::to_vec).collect();
+    pairs.sort_by_key(|pair| format!("{pair:?}"));
+    Value::Array(pairs.concat())
+}
+
+/// A server's own identity, called the same for both.
+fn named(value: Value, identity: &str) -> Value {
+    match value {
+        Value::Array(items) => {
+            let items = items.into_iter().map(|item| named(item, identity));
+            Value::Array(items.collect())
+        }
+        Value::Bulk(text) => Value::Bulk(text.replace(identity, "<identity>")),
+        other => other,
+    }
+}
+
+fn same(what: &str, ours: &Value, theirs: &Value) -> Result<(), String> {
+    if alike(ours, theirs) {
+        return Ok(());
+    }
+    Err(format!(
+        "{what}\n  test server {ours:?}\n  redis       {theirs:?}"
+    ))
+}
+
+/// Equal, but for what comes from the clock: the two were asked one after the other.
+fn alike(ours: &Value, theirs: &Value) -> bool {
+    match (ours, theirs) {
+        (Value::Array(ours), Value::Array(theirs)) => {
+            ours.len() == theirs.len() && ours.iter().zip(theirs).all(|(a, b)| alike(a, b))
+        }
+        (Value::Int(ours), Value::Int(theirs)) => near(*ours, *theirs),
+        (Value::Bulk(ours), Value::Bulk(theirs)) => {
+            let parts =
+                |text: &str| -> Vec<String> { text.split(' ').map(str::to_owned).collect() };
+            let (ours, theirs) = (parts(ours), parts(theirs));
+            ours.len() == theirs.len()
+                && ours.iter().zip(&theirs).all(|(a, b)| {
+                    a == b || matches!((a.parse(), b.parse()), (Ok(a), Ok(b)) if near(a, b))
+                })
+        }
+        (ours, theirs) => ours == theirs,
+    }
+}
+
+/// Times of day in seconds, milliseconds or microseconds, and what is left of leases of seconds. The
+/// tests' other numbers are small, or so far apart that none passes for its neighbour.
+fn near(ours: i64, theirs: i64) -> bool {
+    let tolerance = match ours {
+        1_000..1_000_000_000_000 => 2_000,
+        1_000_000_000_000..1_000_000_000_000_000 => 5_000,
+        1_000_000_000_000_000.. => 5_000_000,
+        _ => 0,
+    };
+    ours.abs_diff(theirs) <= tolerance
+}

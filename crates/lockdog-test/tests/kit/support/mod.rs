@@ -1,0 +1,70 @@
+//! The servers that tests compare, and plain connections to them.
+
+pub(crate) mod compare;
+pub(crate) mod real;
+pub(crate) mod resp;
+
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use lockdog_test::Server;
+use tokio::runtime::Runtime;
+
+use resp::Connection;
+
+/// The test server on a runtime of its own, for tests that block.
+pub(crate) struct Embedded {
+    server: Server,
+    address: SocketAddr,
+    _runtime: Runtime,
+}
+
+impl Embedded {
+    pub(crate) fn start() -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .expect("a runtime can be built");
+        let (server, address) = runtime.block_on(async {
+            let server = Server::new();
+            let address = server.listen("127.0.0.1:0").await.expect("a port is free");
+            (server, address)
+        });
+        Self {
+            server,
+            address,
+            _runtime: runtime,
+        }
+    }
+
+    pub(crate) fn require_password(&self, password: &str) {
+        self.server.require_password(password);
+    }
+
+    pub(crate) fn connect(&self) -> Connection {
+        let stream = TcpStream::connect(self.address).expect("the server listens");
+        stream.set_nodelay(true).expect("a socket takes it");
+        Connection::new(stream)
+    }
+}
+
+/// How many cases a comparison runs: `LOCKDOG_CASES`, or so many.
+pub(crate) fn cases(default: u32) -> u32 {
+    let given = std::env::var("LOCKDOG_CASES");
+    given.map_or(default, |given| {
+        given.parse().expect("LOCKDOG_CASES is a number")
+    })
+}
+
+/// Waits until something is so; fails if that takes long.
+pub(crate) async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = tokio::time::Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < LONG, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Longer than anything takes, on a busy machine too.
+pub(crate) const LONG: Duration = Duration::from_secs(60);

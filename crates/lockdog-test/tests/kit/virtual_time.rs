@@ -1,0 +1,257 @@
+//! Hours of locks in a moment: leases by a paused clock.
+
+use std::time::Duration;
+
+use lockdog::{Error, LostReason, Owner, RedLock};
+use lockdog_test::{Data, Server};
+use tokio::time::Instant;
+
+const HOUR: Duration = Duration::from_secs(60 * 60);
+
+#[tokio::test(start_paused = true)]
+async fn an_hour_of_renewals_passes_in_a_moment() {
+    let server = Server::new();
+    let client = server.client().await;
+    let guard = client.lock("nightly").lock().await.unwrap();
+    let before = server.commands().len();
+    tokio::time::sleep(HOUR).await;
+    assert!(guard.is_valid());
+    assert!(
+        server.commands().len() >= before + 360,
+        "it was renewed every ten seconds"
+    );
+    guard.unlock().await.unwrap();
+    server.assert_clean().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_day_of_renewals_is_not_long() {
+    let server = Server::new();
+    let client = server.client().await;
+    let guard = client.lock("nightly").lock().await.unwrap();
+    let began = std::time::Instant::now();
+    tokio::time::sleep(24 * HOUR).await;
+    let took = began.elapsed();
+    assert!(guard.is_valid());
+    println!("24 hours of a watched lock took {took:?}");
+    // Five seconds on a machine that does nothing else.
+    assert!(took < Duration::from_secs(120), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_lock_is_told_at_the_next_renewal() {
+    let server = Server::new();
+    let client = server.client().await;
+    let guard = client.lock("nightly").lock().await.unwrap();
+    tokio::time::sleep(HOUR).await;
+    server.lose("nightly");
+    let began = Instant::now();
+    assert_eq!(guard.lost().await.reason(), LostReason::NotOurs);
+    assert!(
+        began.elapsed() <= Duration::from_secs(11),
+        "{:?}",
+        began.elapsed()
+    );
+    drop(guard);
+    server.assert_clean().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_is_woken_by_the_message() {
+    let server = Server::new();
+    let (holds, waits) = (server.client().await, server.client().await);
+    let guard = holds.lock("orders").lock().await.unwrap();
+    let lock = waits.lock("orders");
+    let waiter = tokio::spawn(async move {
+        let guard = lock.lock().await.unwrap();
+        (Instant::now(), guard)
+    });
+    tokio::time::sleep(Duration::from_millis(333)).await;
+    let freed = Instant::now();
+    guard.unlock().await.unwrap();
+    let (woken, guard) = waiter.await.unwrap();
+    assert!(
+        woken - freed < Duration::from_millis(50),
+        "{:?}",
+        woken - freed
+    );
+    guard.unlock().await.unwrap();
+    server.assert_clean().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_of_its_own_ends_in_time() {
+    let server = Server::new();
+    let client = server.client().await;
+    let lock = client.lock("orders");
+    let guard = lock.lock().lease(Duration::from_secs(5)).await.unwrap();
+    let began = Instant::now();
+    assert_eq!(guard.lost().await.reason(), LostReason::Deadline);
+    let after = began.elapsed();
+    assert!(
+        after > Duration::from_secs(4) && after <= Duration::from_secs(5),
+        "{after:?}"
+    );
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(server.holder("orders"), None);
+    assert!(
+        lock.try_lock()
+            .owner(&Owner::new())
+            .await
+            .unwrap()
+            .is_some()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_stands_still_for_a_lease_costs_the_lock() {
+    let server = Server::new();
+    let client = server.client().await;
+    let guard = client.lock("orders").lock().await.unwrap();
+    server.freeze();
+    let began = Instant::now();
+    assert_eq!(guard.lost().await.reason(), LostReason::Deadline);
+    assert!(began.elapsed() <= Duration::from_secs(30));
+    let asked = client.lock("other").try_lock().await;
+    let failed = matches!(
+        asked,
+        Err(Error::Timeout { .. } | Error::Unavailable { .. })
+    );
+    assert!(failed, "{asked:?}");
+    server.thaw();
+    client
+        .lock("other")
+        .lock()
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+    drop(guard);
+    server.assert_clean().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_stands_still_for_less_costs_nothing() {
+    let server = Server::new();
+    let client = server.client().await;
+    let guard = client.lock("orders").lock().await.unwrap();
+    for _ in 0..10 {
+        server.freeze();
+        tokio::time::sleep(Duration::from_secs(12)).await;
+        server.thaw();
+        tokio::time::sleep(Duration::from_secs(15)).await;
+        assert!(guard.is_valid());
+    }
+    guard.unlock().await.unwrap();
+    server.assert_clean().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_without_data_is_told() {
+    let server = Server::new();
+    let client = server.client().await;
+    let guard = client.lock("orders").lock().await.unwrap();
+    server.restart(Data::Lost);
+    let began = Instant::now();
+    assert_eq!(guard.lost().await.reason(), LostReason::NotOurs);
+    assert!(
+        began.elapsed() <= Duration::from_secs(11),
+        "{:?}",
+        began.elapsed()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stolen_lock_is_renewed_by_the_thief() {
+    let server = Server::new();
+    let client = server.client().await;
+    let stolen = server.steal("orders");
+    tokio::time::sleep(HOUR).await;
+    assert!(stolen.is_held());
+    assert!(client.lock("orders").try_lock().await.unwrap().is_none());
+    drop(stolen);
+    assert!(client.lock("orders").try_lock().await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_minority_of_a_red_lock_may_lose_its_data() {
+    let servers = [Server::new(), Server::new(), Server::new()];
+    let mut locks = Vec::new();
+    for server in &servers {
+        locks.push(server.client().await.lock("orders"));
+    }
+    let lock = RedLock::new(locks).fenced();
+    let guard = lock.lock().await.unwrap();
+    servers[0].restart(Data::Lost);
+    tokio::time::sleep(HOUR).await;
+    assert!(guard.is_valid());
+    guard.unlock().await.unwrap();
+    for server in &servers {
+        server.assert_clean().await;
+    }
+}
+
+/// The quorum tells its members until when by its own clock, which is that of the client with the
+/// smallest id: chance, so there are several rounds.
+#[tokio::test(start_paused = true)]
+async fn clients_built_hours_apart_make_a_red_lock() {
+    let servers = [Server::new(), Server::new(), Server::new()];
+    for round in 0..8 {
+        let mut locks = Vec::new();
+        for server in &servers {
+            locks.push(server.client().await.lock("orders"));
+            tokio::time::sleep(HOUR).await;
+        }
+        let guard = RedLock::new(locks).lock().await.unwrap();
+        // The last of them may be taken behind the caller's back.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        for (number, server) in servers.iter().enumerate() {
+            assert!(
+                server.holder("orders").is_some(),
+                "round {round}, server {number}"
+            );
+        }
+        guard.unlock().await.unwrap();
+    }
+    for server in &servers {
+        server.assert_clean().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_was_shut_down_leaves_nothing() {
+    let server = Server::new();
+    let client = server.client().await;
+    client.lock("orders").lock().await.unwrap().forget();
+    client.shutdown().await;
+    server.assert_clean().await;
+}
+
+#[tokio::test]
+async fn servers_run_side_by_side() {
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..200 {
+        tasks.spawn(async move {
+            let server = Server::new();
+            let client = server.client().await;
+            let guard = client.lock("orders").lock().await.unwrap();
+            assert_eq!(server.keys(), ["orders"], "server {number}");
+            guard.unlock().await.unwrap();
+            server.assert_clean().await;
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_runtime_of_several_threads_has_real_time() {
+    let server = Server::new();
+    let client = server.client().await;
+    let guard = client.lock("orders").lock().await.unwrap();
+    assert!(guard.remaining() <= Duration::from_secs(30));
+    guard.unlock().await.unwrap();
+    server.assert_clean().await;
+}
