@@ -7,7 +7,7 @@ help:
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
 demo: ## two processes contend for one lock, told on the terminal
-	@tests/setup redis-server
+	@command -v redis-server >/dev/null || cargo build --workspace --example serve
 	@cargo build --example demo
 	@cargo run --quiet --example demo
 

@@ -23,7 +23,11 @@ pub(crate) async fn play(stage: &Stage) -> Result<(), Failure> {
     let info: String = server.ask(&["INFO", "server"]).await?;
     let version = info.lines().find_map(|l| l.strip_prefix("redis_version:"));
     let version = version.ok_or("a server without a version")?;
-    stage.redis(&format!("version {version} at {}", server.url()));
+    let name = match info.contains("server_name:lockdog-test") {
+        true => "lockdog-test (no redis-server here)",
+        false => "redis-server",
+    };
+    stage.redis(&format!("{name}, version {version}, at {}", server.url()));
 
     let client = Client::builder()
         .url(server.url())

@@ -1,6 +1,6 @@
 //! Two processes contend for one lock on a real server; `make demo` runs it.
 //!
-//! It starts a redis-server of its own, and itself a second time as the other process. Every line
+//! It starts a server of its own, redis-server or where that is missing the one of lockdog-test, and itself a second time as the other process. Every line
 //! it tells is checked first: it ends with a failure at the first thing that is not as told.
 
 #![allow(

@@ -1,6 +1,8 @@
-//! A private redis-server, and what it says.
+//! A private server, and what it says: redis-server, or the one of lockdog-test where that is missing.
 
+use std::io::{Error, ErrorKind};
 use std::net::TcpListener;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -25,21 +27,28 @@ impl Server {
                 return Ok(server);
             }
         }
-        Err("the redis-server does not answer".into())
+        Err("the server does not answer".into())
     }
 
     /// `None` if another process took the port between our look and the server's start.
     pub(crate) async fn start_on(port: u16) -> Result<Option<Self>, Failure> {
         let data = TempDir::with_prefix("lockdog-")?;
-        let mut child = Command::new("redis-server")
-            .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
-            .args(["--save", "", "--dir"])
-            .arg(data.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(|error| format!("redis-server does not start ({error}); is it installed?"))?;
+        let spawn = |program: PathBuf| {
+            Command::new(program)
+                .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
+                .args(["--save", "", "--dir"])
+                .arg(data.path())
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+        };
+        let mut child = spawn("redis-server".into()).or_else(|error| {
+            let program = test_server(&error).ok_or_else(|| {
+                format!("redis-server does not start ({error}); is it installed?")
+            })?;
+            Ok::<_, Failure>(spawn(program)?)
+        })?;
         let url = format!("redis://127.0.0.1:{port}");
         let client = redis::Client::open(url.as_str())?;
         for _ in 0..ATTEMPTS {
@@ -85,6 +94,12 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The server of lockdog-test, in place of one that is not installed, if it was built beside this.
+fn test_server(error: &Error) -> Option<PathBuf> {
+    let beside = std::env::current_exe().ok()?.with_file_name("serve");
+    (error.kind() == ErrorKind::NotFound && beside.exists()).then_some(beside)
 }
 
 fn free_port() -> std::io::Result<u16> {

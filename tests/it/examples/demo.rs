@@ -4,6 +4,7 @@ use std::net::TcpStream;
 use std::process::Command;
 
 use super::program::{self, Program};
+use crate::support::Binary;
 
 #[tokio::test]
 async fn the_demo_plays_to_its_end_and_tells_each_act() {
@@ -11,6 +12,7 @@ async fn the_demo_plays_to_its_end_and_tells_each_act() {
     let told = |wanted: &str| said.iter().any(|line| line.contains(wanted));
     for wanted in [
         "acquired it again, in a nested call of the same task",
+        "redis   | redis-server, version ",
         ":th1.1: 2 }",
         "ms again: renewed",
         "second  | waits",
@@ -48,8 +50,25 @@ fn the_demo_leaves_no_server_and_no_folder() {
 }
 
 #[test]
+fn without_redis_server_the_demo_plays_on_the_test_server() {
+    let server = Binary::Embedded.path();
+    let demo = program::path("demo");
+    assert_eq!(server.parent(), demo.parent());
+    let demo = Command::new(demo)
+        .env("PATH", "/nowhere")
+        .output()
+        .expect("it starts");
+    let said = String::from_utf8_lossy(&demo.stdout);
+    assert!(demo.status.success(), "{said}");
+    let named = "redis   | lockdog-test (no redis-server here), version 7.0.15, at redis://";
+    assert!(said.contains(named), "{said}");
+    assert!(said.contains("Everything was as told."), "{said}");
+}
+
+#[test]
 fn the_demo_fails_without_a_server_to_start() {
-    let demo = Command::new(program::path("demo"))
+    let alone = program::alone("demo");
+    let demo = Command::new(alone.path())
         .env("PATH", "/nowhere")
         .output()
         .expect("it starts");

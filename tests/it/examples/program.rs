@@ -5,6 +5,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
@@ -102,6 +103,30 @@ pub(super) fn path(name: &str) -> PathBuf {
         program.display()
     );
     program
+}
+
+/// An example that has nothing beside it; it goes with this value.
+pub(super) struct Alone {
+    folder: TempDir,
+    name: String,
+}
+
+impl Alone {
+    pub(super) fn path(&self) -> PathBuf {
+        self.folder.path().join(&self.name)
+    }
+}
+
+pub(super) fn alone(name: &str) -> Alone {
+    let example = path(name);
+    let examples = example.parent().expect("it is in a folder");
+    let alone = Alone {
+        folder: TempDir::new_in(examples).expect("a temporary folder can be made"),
+        name: name.to_owned(),
+    };
+    // A link, because what was written a moment ago may be in use by a process that another test starts.
+    std::fs::hard_link(example, alone.path()).expect("it can be linked to");
+    alone
 }
 
 const PATIENCE: Duration = Duration::from_secs(60);

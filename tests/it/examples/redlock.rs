@@ -49,7 +49,8 @@ async fn a_lock_on_five_servers_outlives_two_and_its_loss_is_told_when_a_third_s
 
 #[test]
 fn the_story_fails_without_a_server_to_start() {
-    let program = Command::new(program::path("redlock"))
+    let alone = program::alone("redlock");
+    let program = Command::new(alone.path())
         .env("PATH", "/nowhere")
         .output()
         .expect("it starts");
