@@ -208,6 +208,13 @@ pub(crate) fn wall_micros() -> u64 {
     u64::try_from(micros).unwrap_or(u64::MAX)
 }
 
+/// How long this thread has worked: what others do on a busy machine does not count.
+#[cfg(all(test, target_os = "linux"))]
+pub(crate) fn worked() -> Duration {
+    let worked = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(worked.tv_sec as u64, worked.tv_nsec as u32)
+}
+
 /// Elsewhere the standard monotonic clock has to do; `docs/failure-model.md` says what that means
 /// for a machine that sleeps.
 #[cfg(not(target_os = "linux"))]

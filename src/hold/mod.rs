@@ -1,6 +1,8 @@
 //! What this client holds.
 
 mod gone;
+mod listed;
+mod looks;
 mod renewal;
 mod row;
 mod schedule;
@@ -20,9 +22,10 @@ use crate::error::{Lost, LostFacts, LostReason};
 use crate::key::LockKey;
 use crate::owner::Owner;
 
+pub(crate) use looks::{Outlook, Standing};
 pub(crate) use row::{Bounds, Row, Turn};
 pub(crate) use state::{Dropped, Phase, Share, State, Terms};
-pub(crate) use table::{Holds, Outlook, Standing};
+pub(crate) use table::Holds;
 pub(crate) use turn::{Command, PATIENCE, Seen};
 
 /// One owner's claim on one lock, from its first acquire to its last unlock.

@@ -5,14 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use super::gone::Gone;
+use super::listed::Listed;
 use super::schedule::{Next, Schedule};
 use super::{Hold, Phase, State};
 use crate::clock::{Clock, Moment};
-use crate::error::{Lost, LostReason};
 use crate::key::{ByKey, LockKey};
 use crate::lease::TOLD_EARLY;
 use crate::owner::Owner;
@@ -21,9 +20,9 @@ use crate::owner::Owner;
 ///
 /// Lock order: the table before a hold's state; never the other way round.
 pub(crate) struct Holds {
-    clock: Clock,
+    pub(super) clock: Clock,
     next_number: AtomicU64,
-    table: Mutex<Table>,
+    pub(super) table: Mutex<Table>,
     /// When the watchdog means to look next, so that only an earlier moment has to wake it.
     looks_at: AtomicU64,
     earlier: Notify,
@@ -32,34 +31,10 @@ pub(crate) struct Holds {
 }
 
 #[derive(Default)]
-struct Table {
+pub(super) struct Table {
     /// Ended holds stay until Redis has been told, or their lease is over.
-    by_key: ByKey<SmallVec<[Arc<Hold>; 1]>>,
+    pub(super) by_key: ByKey<Listed>,
     schedule: Schedule,
-}
-
-/// How an owner stands with a lock.
-pub(crate) enum Standing {
-    /// An acquire of this owner is under way.
-    Acquiring,
-    /// It holds the lock: a further acquire is a re-entry.
-    Holding(Arc<Hold>),
-    /// It held the lock, a living guard still stands for that, and the lock is gone.
-    Lost(Lost),
-    /// It held the lock, which is gone, and nobody is left to be told: to be reported.
-    Forgotten(Arc<Hold>),
-    Nothing,
-}
-
-/// What a client itself has to do with a lock.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Outlook {
-    /// There are holds on it, whatever became of them.
-    pub(crate) has_holds: bool,
-    /// Up to when the client keeps it, as far as it knows.
-    pub(crate) kept_until: Option<Moment>,
-    /// A hold was given up to set it free, and Redis has not answered yet.
-    pub(crate) releasing: bool,
 }
 
 /// What the watchdog has to do next.
@@ -111,7 +86,7 @@ impl Holds {
         let mut table = self.table.lock();
         table.schedule.set(hold, Next::default());
         if let Some(holds) = table.by_key.get_mut(&**hold.key()) {
-            holds.retain(|other| !Arc::ptr_eq(other, hold));
+            holds.remove(hold);
             if holds.is_empty() {
                 table.by_key.remove(&**hold.key());
             }
@@ -146,130 +121,26 @@ impl Holds {
     /// Changes a hold's state and what the watchdog has to do about it.
     pub(crate) fn change<T>(&self, hold: &Arc<Hold>, change: impl FnOnce(&mut State) -> T) -> T {
         let mut table = self.table.lock();
-        let (result, next, lost) = {
-            let mut state = hold.state();
-            let before = state.phase;
-            let result = change(&mut state);
-            let lost = state.phase != before && matches!(state.phase, Phase::Lost(_));
-            (result, Next::of(&state), lost)
-        };
-        table.schedule.set(hold, next);
+        let (result, changed) = table.change(hold, change);
         drop(table);
-        if lost {
+        if changed.lost {
             hold.announce_lost();
         }
-        let earliest = next.earliest();
+        let earliest = changed.next.earliest();
         if earliest != Moment::NEVER && earliest.0 < self.looks_at.load(Ordering::Acquire) {
             self.earlier.notify_one();
         }
         result
     }
 
-    /// How `owner` stands with the lock.
-    pub(crate) fn standing(&self, key: &LockKey, owner: Owner) -> Standing {
-        let now = self.clock.now();
-        let Some(hold) = self.of_owner(key, owner) else {
-            return Standing::Nothing;
-        };
-        let valid = hold.state().is_valid(now);
-        if valid {
-            return Standing::Holding(hold);
-        }
-        // In one step: a re-entry may be granted beside this.
-        let (phase, forgotten) = self.change(&hold, |state| {
-            state.expire(now);
-            (state.phase, state.is_only_forgotten())
-        });
-        match phase {
-            Phase::Pending => Standing::Acquiring,
-            Phase::Held | Phase::Jeopardy => Standing::Holding(hold),
-            Phase::Lost(_) if forgotten => Standing::Forgotten(hold),
-            Phase::Lost(_) => hold.loss(now).map_or(Standing::Nothing, Standing::Lost),
-            Phase::Ended => Standing::Nothing,
-        }
-    }
-
-    /// The newest hold of `owner` that is not given up.
-    pub(crate) fn of_owner(&self, key: &LockKey, owner: Owner) -> Option<Arc<Hold>> {
-        let table = self.table.lock();
-        let holds = table.by_key.get(key)?.iter().rev();
-        holds
-            .filter(|hold| hold.owner() == owner && hold.state().phase != Phase::Ended)
-            .min_by_key(|hold| hold.state().phase == Phase::Pending)
-            .cloned()
-    }
-
-    /// The hold with this field's number, if it is still listed.
-    pub(crate) fn numbered(&self, key: &LockKey, number: u64) -> Option<Arc<Hold>> {
-        let table = self.table.lock();
-        let mut holds = table.by_key.get(key)?.iter();
-        holds.find(|hold| hold.number() == number).cloned()
-    }
-
-    /// What this client itself has to do with the lock.
-    pub(crate) fn outlook(&self, key: &LockKey) -> Outlook {
-        let table = self.table.lock();
-        let Some(holds) = table.by_key.get(key) else {
-            return Outlook::default();
-        };
-        let now = self.clock.now();
-        let deadline_of = |hold: &Arc<Hold>| {
-            let state = hold.state();
-            state.is_valid(now).then_some(state.deadline)
-        };
-        Outlook {
-            has_holds: true,
-            kept_until: holds.iter().filter_map(deadline_of).max(),
-            releasing: holds.iter().any(|hold| hold.state().is_releasing()),
-        }
-    }
-
-    /// Up to when others than `owner` keep the lock, as far as this client knows; `None` if nobody does,
-    /// or `owner` has it.
-    pub(crate) fn kept_from(&self, key: &LockKey, owner: Owner) -> Option<Moment> {
-        let table = self.table.lock();
-        let now = self.clock.now();
-        let mut kept = None;
-        for hold in table.by_key.get(key)? {
-            let state = hold.state();
-            if state.is_valid(now) {
-                if hold.owner() == owner {
-                    return None;
-                }
-                kept = kept.max(Some(state.deadline));
-            }
-        }
-        kept
-    }
-
-    /// The newest hold on the lock that has been given up to set it free, without an answer yet.
-    pub(crate) fn releasing(&self, key: &LockKey) -> Option<Arc<Hold>> {
-        let table = self.table.lock();
-        let mut holds = table.by_key.get(key)?.iter().rev();
-        holds.find(|hold| hold.state().is_releasing()).cloned()
-    }
-
-    /// Redis granted the lock to `granted`, so every other hold that this client believes in is
-    /// gone. Returns those, told but not reported.
-    pub(crate) fn supersede(&self, granted: &Arc<Hold>) -> Vec<Arc<Hold>> {
-        let mut others: Vec<_> = {
-            let table = self.table.lock();
-            let Some(holds) = table.by_key.get(&**granted.key()) else {
-                return Vec::new();
-            };
-            if holds.len() == 1 {
-                return Vec::new();
-            }
-            let is_other = |hold: &&Arc<Hold>| !Arc::ptr_eq(hold, granted);
-            holds.iter().filter(is_other).cloned().collect()
-        };
-        others.retain(|other| self.change(other, |state| state.lose(LostReason::NotOurs)));
-        others
-    }
-
     pub(crate) fn all(&self) -> Vec<Arc<Hold>> {
         let table = self.table.lock();
-        table.by_key.values().flatten().cloned().collect()
+        table
+            .by_key
+            .values()
+            .flat_map(Listed::all)
+            .cloned()
+            .collect()
     }
 
     /// What the watchdog has to do now: what expires, and at most `batch` renewals of `lease`, none
@@ -296,7 +167,7 @@ impl Holds {
         let mut table = self.table.lock();
         let expiring = table.schedule.expiries(now + TOLD_EARLY).cloned();
         for hold in expiring.collect::<Vec<_>>() {
-            table.look_at(&hold, |state| {
+            table.change(&hold, |state| {
                 if state.expire(now + TOLD_EARLY) {
                     due.lost.push(hold.clone());
                 } else if state.is_untaken(now + TOLD_EARLY) {
@@ -312,7 +183,7 @@ impl Holds {
         if batch > 0 && is_due(table.schedule.next_renewal()) {
             let soon = table.schedule.renewals(now + lease / 6).take(batch);
             for hold in soon.cloned().collect::<Vec<_>>() {
-                table.look_at(&hold, |state| {
+                table.change(&hold, |state| {
                     if let Some(lease) = state.renewal(now, lease) {
                         due.renew.push((hold.clone(), lease));
                     }
@@ -344,14 +215,34 @@ impl Holds {
 }
 
 impl Table {
-    /// Lets the watchdog change a hold, and puts it where it then belongs.
-    fn look_at(&mut self, hold: &Arc<Hold>, look: impl FnOnce(&mut State)) {
+    /// Changes a hold's state, and puts the hold where it then belongs.
+    fn change<T>(
+        &mut self,
+        hold: &Arc<Hold>,
+        change: impl FnOnce(&mut State) -> T,
+    ) -> (T, Changed) {
         let mut state = hold.state();
-        look(&mut state);
-        let next = Next::of(&state);
+        let before = state.phase;
+        let result = change(&mut state);
+        let (next, phase) = (Next::of(&state), state.phase);
         drop(state);
         self.schedule.set(hold, next);
+        if phase != before
+            && let Some(holds) = self.by_key.get_mut(&**hold.key())
+        {
+            holds.moved(hold, phase);
+        }
+        let lost = phase != before && matches!(phase, Phase::Lost(_));
+        (result, Changed { next, lost })
     }
+}
+
+/// What a change of a hold asks for.
+struct Changed {
+    /// When the watchdog has to look at it next.
+    next: Next,
+    /// It was lost just now, which is to be told.
+    lost: bool,
 }
 
 /// A sleeping machine stops the runtime's timers: while there are holds, no look at the clock is
@@ -403,15 +294,5 @@ mod tests {
         assert!(due(0).renew.is_empty());
         let along = due(2).renew;
         assert!(along.len() == 1 && Arc::ptr_eq(&along[0].0, &hold));
-    }
-
-    #[test]
-    fn a_superseded_hold_is_named_so_that_somebody_reports_and_removes_it() {
-        let holds = Holds::new(Clock::default(), false);
-        let key = Arc::new(LockKey::new("l", None).unwrap());
-        let (old, new) = (held(&holds, &key), held(&holds, &key));
-        let gone = holds.supersede(&new);
-        assert!(gone.len() == 1 && Arc::ptr_eq(&gone[0], &old));
-        assert!(holds.supersede(&new).is_empty());
     }
 }

@@ -359,6 +359,8 @@ const LONGEST_RETREAT: Duration = Duration::from_millis(5);
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[cfg(target_os = "linux")]
+    use crate::clock::worked;
     use crate::hold::Terms;
     use crate::user_code::FreeAtEachCall;
 
@@ -411,13 +413,6 @@ mod tests {
         let began = worked();
         while places.pop().is_some() {}
         worked() - began
-    }
-
-    #[cfg(target_os = "linux")]
-    /// How long this thread has worked: what others do on a busy machine does not count.
-    fn worked() -> Duration {
-        let worked = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-        Duration::new(worked.tv_sec as u64, worked.tv_nsec as u32)
     }
 
     #[cfg(target_os = "linux")]

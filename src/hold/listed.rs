@@ -1,0 +1,201 @@
+//! The holds on one lock: one as a rule, and thousands where a crowd tries at the same time.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::{Hold, Phase};
+use crate::owner::Owner;
+
+/// The holds on one lock. Each look and each change costs O(log n).
+///
+/// A few are looked at one by one. More are also kept by what has become of them, so that whoever
+/// changes a phase has to tell of it.
+pub(super) enum Listed {
+    /// In the order in which they were entered.
+    Few(SmallVec<[Arc<Hold>; 1]>),
+    Many(Box<Index>),
+}
+
+/// Many holds on one lock.
+#[derive(Default)]
+pub(super) struct Index {
+    /// By their numbers, which grow with each that is entered.
+    holds: BTreeMap<u64, (Group, Arc<Hold>)>,
+    /// The numbers of each group.
+    groups: BTreeSet<(Group, u64)>,
+    /// The numbers of each owner's that are not given up; those that were granted come last.
+    by_owner: HashMap<Owner, BTreeSet<(bool, u64)>>,
+}
+
+/// What has become of a hold, as far as a look at its lock asks for it.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) enum Group {
+    Pending,
+    Living,
+    Lost,
+    Ended,
+}
+
+impl From<Phase> for Group {
+    fn from(phase: Phase) -> Self {
+        match phase {
+            Phase::Pending => Self::Pending,
+            Phase::Held | Phase::Jeopardy => Self::Living,
+            Phase::Lost(_) => Self::Lost,
+            Phase::Ended => Self::Ended,
+        }
+    }
+}
+
+impl Default for Listed {
+    fn default() -> Self {
+        Self::Few(SmallVec::new())
+    }
+}
+
+impl Listed {
+    pub(super) fn push(&mut self, hold: Arc<Hold>) {
+        match self {
+            Self::Few(holds) if holds.len() < FEW => holds.push(hold),
+            Self::Few(holds) => {
+                let mut index = Box::<Index>::default();
+                for hold in holds.drain(..).chain([hold]) {
+                    index.insert(hold);
+                }
+                *self = Self::Many(index);
+            }
+            Self::Many(index) => index.insert(hold),
+        }
+    }
+
+    pub(super) fn remove(&mut self, hold: &Arc<Hold>) {
+        match self {
+            Self::Few(holds) => holds.retain(|other| !Arc::ptr_eq(other, hold)),
+            Self::Many(index) => {
+                index.remove(hold);
+                // Far fewer, so that a crowd of about so many does not move at each step.
+                if index.holds.len() <= FEW / 2 {
+                    let few = std::mem::take(&mut index.holds).into_values();
+                    *self = Self::Few(few.map(|(_, hold)| hold).collect());
+                }
+            }
+        }
+    }
+
+    /// A hold's phase has become this one. It may be one that is not listed any more.
+    pub(super) fn moved(&mut self, hold: &Hold, phase: Phase) {
+        if let Self::Many(index) = self {
+            index.moved(hold, phase.into());
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.all().next().is_none()
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Hold>> {
+        let many = self.index().into_iter();
+        let many = many.flat_map(|index| index.holds.values().map(|(_, hold)| hold));
+        self.few().iter().chain(many)
+    }
+
+    /// Those of this group, the newest first.
+    pub(super) fn of(&self, group: Group) -> impl Iterator<Item = &Arc<Hold>> {
+        let is_of = move |hold: &&Arc<Hold>| Group::from(hold.state().phase) == group;
+        let many = self.index().into_iter();
+        let many = many.flat_map(move |index| index.of(group));
+        self.few().iter().rev().filter(is_of).chain(many)
+    }
+
+    pub(super) fn numbered(&self, number: u64) -> Option<&Arc<Hold>> {
+        match self {
+            Self::Few(holds) => holds.iter().find(|hold| hold.number() == number),
+            Self::Many(index) => index.holds.get(&number).map(|(_, hold)| hold),
+        }
+    }
+
+    /// The newest hold of `owner` that is not given up; one that is being acquired only if there is no
+    /// other.
+    pub(super) fn of_owner(&self, owner: Owner) -> Option<&Arc<Hold>> {
+        match self {
+            Self::Few(holds) => {
+                let is_of =
+                    |hold: &&Arc<Hold>| hold.owner() == owner && hold.state().phase != Phase::Ended;
+                let holds = holds.iter().rev().filter(is_of);
+                holds.min_by_key(|hold| hold.state().phase == Phase::Pending)
+            }
+            Self::Many(index) => {
+                let (_, number) = index.by_owner.get(&owner)?.last()?;
+                self.numbered(*number)
+            }
+        }
+    }
+
+    fn few(&self) -> &[Arc<Hold>] {
+        match self {
+            Self::Few(holds) => holds,
+            Self::Many(_) => &[],
+        }
+    }
+
+    fn index(&self) -> Option<&Index> {
+        match self {
+            Self::Few(_) => None,
+            Self::Many(index) => Some(index),
+        }
+    }
+}
+
+impl Index {
+    fn insert(&mut self, hold: Arc<Hold>) {
+        let group = Group::from(hold.state().phase);
+        self.file(&hold, group);
+        self.holds.insert(hold.number(), (group, hold));
+    }
+
+    fn remove(&mut self, hold: &Hold) {
+        if let Some((group, _)) = self.holds.remove(&hold.number()) {
+            self.unfile(hold, group);
+        }
+    }
+
+    fn moved(&mut self, hold: &Hold, to: Group) {
+        let Some((group, _)) = self.holds.get_mut(&hold.number()) else {
+            return;
+        };
+        let from = std::mem::replace(group, to);
+        if from != to {
+            self.unfile(hold, from);
+            self.file(hold, to);
+        }
+    }
+
+    /// Puts it where a hold of this group is found.
+    fn file(&mut self, hold: &Hold, group: Group) {
+        self.groups.insert((group, hold.number()));
+        if group != Group::Ended {
+            let numbers = self.by_owner.entry(hold.owner()).or_default();
+            numbers.insert((group != Group::Pending, hold.number()));
+        }
+    }
+
+    fn unfile(&mut self, hold: &Hold, group: Group) {
+        self.groups.remove(&(group, hold.number()));
+        if let Some(numbers) = self.by_owner.get_mut(&hold.owner()) {
+            numbers.remove(&(group != Group::Pending, hold.number()));
+            if numbers.is_empty() {
+                self.by_owner.remove(&hold.owner());
+            }
+        }
+    }
+
+    fn of(&self, group: Group) -> impl Iterator<Item = &Arc<Hold>> {
+        let numbers = self.groups.range((group, 0)..=(group, u64::MAX)).rev();
+        numbers.filter_map(|(_, number)| self.holds.get(number).map(|(_, hold)| hold))
+    }
+}
+
+/// So many holds are looked at one by one.
+const FEW: usize = 16;

@@ -1,0 +1,324 @@
+//! How a lock stands with one client, as far as that client knows.
+
+use std::sync::Arc;
+
+use super::listed::Group;
+use super::{Hold, Holds, Phase};
+use crate::clock::Moment;
+use crate::error::{Lost, LostReason};
+use crate::key::LockKey;
+use crate::owner::Owner;
+
+/// How an owner stands with a lock.
+pub(crate) enum Standing {
+    /// An acquire of this owner is under way.
+    Acquiring,
+    /// It holds the lock: a further acquire is a re-entry.
+    Holding(Arc<Hold>),
+    /// It held the lock, a living guard still stands for that, and the lock is gone.
+    Lost(Lost),
+    /// It held the lock, which is gone, and nobody is left to be told: to be reported.
+    Forgotten(Arc<Hold>),
+    Nothing,
+}
+
+/// What a client itself has to do with a lock.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Outlook {
+    /// There are holds on it, whatever became of them.
+    pub(crate) has_holds: bool,
+    /// Up to when the client keeps it, as far as it knows.
+    pub(crate) kept_until: Option<Moment>,
+    /// A hold was given up to set it free, and Redis has not answered yet.
+    pub(crate) releasing: bool,
+}
+
+impl Holds {
+    /// How `owner` stands with the lock.
+    pub(crate) fn standing(&self, key: &LockKey, owner: Owner) -> Standing {
+        let now = self.clock.now();
+        let Some(hold) = self.of_owner(key, owner) else {
+            return Standing::Nothing;
+        };
+        let valid = hold.state().is_valid(now);
+        if valid {
+            return Standing::Holding(hold);
+        }
+        // In one step: a re-entry may be granted beside this.
+        let (phase, forgotten) = self.change(&hold, |state| {
+            state.expire(now);
+            (state.phase, state.is_only_forgotten())
+        });
+        match phase {
+            Phase::Pending => Standing::Acquiring,
+            Phase::Held | Phase::Jeopardy => Standing::Holding(hold),
+            Phase::Lost(_) if forgotten => Standing::Forgotten(hold),
+            Phase::Lost(_) => hold.loss(now).map_or(Standing::Nothing, Standing::Lost),
+            Phase::Ended => Standing::Nothing,
+        }
+    }
+
+    /// The newest hold of `owner` that is not given up.
+    pub(crate) fn of_owner(&self, key: &LockKey, owner: Owner) -> Option<Arc<Hold>> {
+        let table = self.table.lock();
+        table.by_key.get(key)?.of_owner(owner).cloned()
+    }
+
+    /// The hold with this field's number, if it is still listed.
+    pub(crate) fn numbered(&self, key: &LockKey, number: u64) -> Option<Arc<Hold>> {
+        let table = self.table.lock();
+        table.by_key.get(key)?.numbered(number).cloned()
+    }
+
+    /// What this client itself has to do with the lock.
+    pub(crate) fn outlook(&self, key: &LockKey) -> Outlook {
+        let table = self.table.lock();
+        let Some(holds) = table.by_key.get(key) else {
+            return Outlook::default();
+        };
+        let now = self.clock.now();
+        let deadline_of = |hold: &Arc<Hold>| {
+            let state = hold.state();
+            state.is_valid(now).then_some(state.deadline)
+        };
+        Outlook {
+            has_holds: true,
+            kept_until: holds.of(Group::Living).filter_map(deadline_of).max(),
+            releasing: holds
+                .of(Group::Ended)
+                .any(|hold| hold.state().is_releasing()),
+        }
+    }
+
+    /// Up to when others than `owner` keep the lock, as far as this client knows; `None` if nobody does,
+    /// or `owner` has it.
+    pub(crate) fn kept_from(&self, key: &LockKey, owner: Owner) -> Option<Moment> {
+        let table = self.table.lock();
+        let now = self.clock.now();
+        let mut kept = None;
+        for hold in table.by_key.get(key)?.of(Group::Living) {
+            let state = hold.state();
+            if state.is_valid(now) {
+                if hold.owner() == owner {
+                    return None;
+                }
+                kept = kept.max(Some(state.deadline));
+            }
+        }
+        kept
+    }
+
+    /// The newest hold on the lock that has been given up to set it free, without an answer yet.
+    pub(crate) fn releasing(&self, key: &LockKey) -> Option<Arc<Hold>> {
+        let table = self.table.lock();
+        let mut ended = table.by_key.get(key)?.of(Group::Ended);
+        ended.find(|hold| hold.state().is_releasing()).cloned()
+    }
+
+    /// Redis granted the lock to `granted`, so every other hold that this client believes in is
+    /// gone. Returns those, told but not reported.
+    pub(crate) fn supersede(&self, granted: &Arc<Hold>) -> Vec<Arc<Hold>> {
+        let mut others: Vec<_> = {
+            let table = self.table.lock();
+            let Some(holds) = table.by_key.get(&**granted.key()) else {
+                return Vec::new();
+            };
+            let is_other = |hold: &&Arc<Hold>| !Arc::ptr_eq(hold, granted);
+            let living = holds.of(Group::Living);
+            living.filter(is_other).cloned().collect()
+        };
+        others.retain(|other| self.change(other, |state| state.lose(LostReason::NotOurs)));
+        others
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::clock::Clock;
+    #[cfg(target_os = "linux")]
+    use crate::clock::worked;
+    use crate::hold::{State, Terms};
+
+    fn held(holds: &Holds, key: &Arc<LockKey>) -> Arc<Hold> {
+        let hold = holds.enter(key, Owner::new());
+        grant(holds, &hold);
+        hold
+    }
+
+    fn grant(holds: &Holds, hold: &Arc<Hold>) {
+        let now = holds.clock.now();
+        let terms = Terms {
+            lease: Duration::from_secs(10),
+            watched: true,
+            max_hold: None,
+            local: false,
+        };
+        holds.change(hold, |state| state.grant(now, &terms, now));
+    }
+
+    #[test]
+    fn a_superseded_hold_is_named_so_that_somebody_reports_and_removes_it() {
+        let holds = Holds::new(Clock::default(), false);
+        let key = Arc::new(LockKey::new("l", None).unwrap());
+        let (old, new) = (held(&holds, &key), held(&holds, &key));
+        let gone = holds.supersede(&new);
+        assert!(gone.len() == 1 && Arc::ptr_eq(&gone[0], &old));
+        assert!(holds.supersede(&new).is_empty());
+    }
+
+    /// How long it takes until so many owners have tried to get one lock at the same time, and the
+    /// one that got it has given it back.
+    #[cfg(target_os = "linux")]
+    fn trying(owners: usize) -> Duration {
+        let holds = Holds::new(Clock::default(), false);
+        let key = Arc::new(LockKey::new("l", None).unwrap());
+        let look = |owner| {
+            assert!(matches!(holds.standing(&key, owner), Standing::Nothing));
+            assert!(holds.releasing(&key).is_none());
+            assert!(!holds.outlook(&key).releasing);
+            assert!(holds.kept_from(&key, owner).is_none());
+        };
+        let began = worked();
+        let mut tried: Vec<Arc<Hold>> = Vec::new();
+        for _ in 0..owners {
+            let owner = Owner::new();
+            look(owner);
+            tried.push(holds.enter(&key, owner));
+        }
+        for hold in &tried {
+            grant(&holds, hold);
+            assert!(holds.supersede(hold).is_empty());
+            assert!(holds.numbered(&key, hold.number()).is_some());
+            assert!(holds.of_owner(&key, hold.owner()).is_some());
+            holds.change(hold, State::end);
+            assert!(holds.releasing(&key).is_some() && holds.outlook(&key).releasing);
+            assert!(holds.kept_from(&key, hold.owner()).is_none());
+        }
+        while let Some(hold) = tried.pop() {
+            holds.remove(&hold);
+            holds.change(&hold, State::end);
+        }
+        worked() - began
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_crowd_that_tries_takes_as_long_as_it_is_large_and_no_longer() {
+        // The quickest of three: the first one pays for the memory.
+        let quickest = |owners| (0..3).map(|_| trying(owners)).min().unwrap();
+        let [few, many] = [500, 5_000].map(quickest);
+        println!("500 tried in {few:?}, 5,000 in {many:?}");
+        // Ten times as many take ten times as long, and a little for the trees' depth; it was a
+        // hundred times when each look went through all that tried.
+        assert!(many < few * 35, "{few:?} and {many:?}");
+    }
+
+    /// What the table has to say of a lock, found by going through all of its holds, which are given
+    /// in the order of their numbers.
+    struct Walked<'a>(&'a [Arc<Hold>], Moment);
+
+    impl Walked<'_> {
+        fn of_owner(&self, owner: Owner) -> Option<u64> {
+            let phase = |hold: &&Arc<Hold>| hold.state().phase;
+            let newest = self.0.iter().rev();
+            let of_owner = newest.filter(|hold| hold.owner() == owner);
+            let kept = of_owner.filter(|hold| phase(hold) != Phase::Ended);
+            let found = kept.min_by_key(|hold| phase(hold) == Phase::Pending);
+            found.map(|hold| hold.number())
+        }
+
+        fn releasing(&self) -> Option<u64> {
+            let mut newest = self.0.iter().rev();
+            let releasing = newest.find(|hold| hold.state().is_releasing());
+            releasing.map(|hold| hold.number())
+        }
+
+        fn valid(&self) -> impl Iterator<Item = &Arc<Hold>> {
+            self.0.iter().filter(|hold| hold.state().is_valid(self.1))
+        }
+
+        fn kept_from(&self, owner: Option<Owner>) -> Option<Moment> {
+            if self.valid().any(|hold| Some(hold.owner()) == owner) {
+                return None;
+            }
+            self.valid().map(|hold| hold.state().deadline).max()
+        }
+    }
+
+    fn assert_as_walked(holds: &Holds, key: &LockKey, listed: &[Arc<Hold>], owners: &[Owner]) {
+        let walked = Walked(listed, holds.clock.now());
+        let number = |hold: Option<Arc<Hold>>| hold.map(|hold| hold.number());
+        let mut all: Vec<u64> = holds.all().iter().map(|hold| hold.number()).collect();
+        all.sort_unstable();
+        assert!(all.iter().copied().eq(listed.iter().map(|it| it.number())));
+        let outlook = holds.outlook(key);
+        assert_eq!(outlook.has_holds, !listed.is_empty());
+        assert_eq!(outlook.kept_until, walked.kept_from(None));
+        assert_eq!(outlook.releasing, walked.releasing().is_some());
+        assert_eq!(number(holds.releasing(key)), walked.releasing());
+        for owner in owners {
+            let found = number(holds.of_owner(key, *owner));
+            assert_eq!(found, walked.of_owner(*owner));
+            assert_eq!(holds.kept_from(key, *owner), walked.kept_from(Some(*owner)));
+        }
+        for hold in listed {
+            let found = holds.numbered(key, hold.number());
+            assert!(found.is_some_and(|found| Arc::ptr_eq(&found, hold)));
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_the_table_says_of_a_lock_is_what_a_walk_through_its_holds_says(
+            steps in proptest::collection::vec((0..18_u8, 0..1_000_usize), 1..150)
+        ) {
+            let holds = Holds::new(Clock::shifted(Arc::default()), false);
+            let key = Arc::new(LockKey::new("l", None).unwrap());
+            let owners: Vec<Owner> = (0..4).map(|_| Owner::new()).collect();
+            let mut listed: Vec<Arc<Hold>> = Vec::new();
+            let mut removed: Vec<Arc<Hold>> = Vec::new();
+            for (step, which) in steps {
+                let one = (!listed.is_empty()).then(|| listed[which % listed.len()].clone());
+                match (step, one) {
+                    (0..=7, _) | (_, None) => {
+                        listed.push(holds.enter(&key, owners[which % owners.len()]));
+                    }
+                    (8..=10, Some(hold)) => grant(&holds, &hold),
+                    (11, Some(hold)) => {
+                        holds.change(&hold, |state| state.lose(LostReason::Forced));
+                    }
+                    (12 | 13, Some(hold)) => holds.change(&hold, State::end),
+                    (14, Some(hold)) => {
+                        let handing_on = hold.state().handing_on;
+                        hold.state().handing_on = !handing_on;
+                    }
+                    (15, Some(hold)) => {
+                        for lost in holds.supersede(&hold) {
+                            assert!(!Arc::ptr_eq(&lost, &hold));
+                        }
+                        let others = listed.iter().filter(|it| !Arc::ptr_eq(it, &hold));
+                        assert!(others.into_iter().all(|it| !it.state().is_living()));
+                    }
+                    (16, Some(_)) if !removed.is_empty() => {
+                        // Whoever removed it may change it still.
+                        holds.change(&removed[which % removed.len()], State::end);
+                    }
+                    (_, Some(hold)) => {
+                        holds.remove(&hold);
+                        listed.retain(|other| !Arc::ptr_eq(other, &hold));
+                        removed.push(hold);
+                    }
+                }
+                assert_as_walked(&holds, &key, &listed, &owners);
+            }
+            while !listed.is_empty() {
+                holds.remove(&listed.swap_remove(listed.len() / 2));
+                listed.sort_by_key(|hold| hold.number());
+                assert_as_walked(&holds, &key, &listed, &owners);
+            }
+        }
+    }
+}
