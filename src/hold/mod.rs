@@ -26,7 +26,7 @@ pub(crate) use looks::{Outlook, Standing};
 pub(crate) use row::{Bounds, Row, Turn};
 pub(crate) use state::{Dropped, Phase, Share, State, Terms};
 pub(crate) use table::Holds;
-pub(crate) use turn::{Command, PATIENCE, Seen};
+pub(crate) use turn::{Command, PATIENCE, SLOW_UNLOCK, Seen};
 
 /// One owner's claim on one lock, from its first acquire to its last unlock.
 ///

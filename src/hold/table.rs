@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use super::gone::Gone;
 use super::listed::Listed;
 use super::schedule::{Next, Schedule};
-use super::{Hold, Phase, State};
+use super::{Hold, Phase, SLOW_UNLOCK, State};
 use crate::clock::{Clock, Moment};
 use crate::key::{ByKey, LockKey};
 use crate::lease::TOLD_EARLY;
@@ -174,7 +174,7 @@ impl Holds {
                     state.handed = false;
                     due.untaken.push(hold.clone());
                 } else if state.is_slow(now + TOLD_EARLY) {
-                    state.hasten_at = Moment::NEVER;
+                    state.hasten_at = now + SLOW_UNLOCK;
                     due.slow.push(hold.clone());
                 }
             });

@@ -27,6 +27,8 @@ struct Turn {
     /// How many there were: tells the present one from those that were taken over.
     number: u64,
     bearer: Bearer,
+    /// What the watchdog saw of it when it last asked for a sign of life.
+    asked: Option<Seen>,
 }
 
 #[derive(Default)]
@@ -134,17 +136,32 @@ impl Hold {
         self.turns.turn.lock().seen() != Some(since)
     }
 
+    /// Whether the future whose turn it is gave no sign of life since this was last asked; `None` if it is
+    /// no caller's turn. For the watchdog alone, again and again.
+    pub(crate) fn stood_still(&self) -> Option<bool> {
+        let asked = self.turns.turn.lock().asked.take();
+        if asked.is_some_and(|seen| !self.gave_a_sign(seen)) {
+            return Some(true);
+        }
+        let seen = self.ask_for_a_sign()?;
+        self.turns.turn.lock().asked = Some(seen);
+        Some(false)
+    }
+
     /// Takes the turn from a future that has given no sign of life since.
     fn take_over(self: &Arc<Self>, since: Seen) -> Option<(Command, Option<Connection>)> {
         let mut turn = self.turns.turn.lock();
         if turn.seen() != Some(since) {
             return None;
         }
-        let on = match &mut turn.bearer {
-            Bearer::Caller { on, .. } => on.take(),
-            Bearer::Nobody | Bearer::Background => None,
-        };
-        Some((self.give(&mut turn), on))
+        let bearer = std::mem::take(&mut turn.bearer);
+        let command = self.give(&mut turn);
+        // What is left of the bearer has a waker, and to drop that is the caller's code.
+        drop(turn);
+        match bearer {
+            Bearer::Caller { on, .. } => Some((command, on)),
+            Bearer::Nobody | Bearer::Background => Some((command, None)),
+        }
     }
 }
 
@@ -201,16 +218,29 @@ impl Command {
     /// Notes a sign of life. False if it came too late.
     fn is_polled(&self, by: &Waker) -> bool {
         let mut turn = self.hold.turns.turn.lock();
+        let is_known = match &turn.bearer {
+            Bearer::Caller { waker, .. } => waker.as_ref().is_some_and(|it| it.will_wake(by)),
+            Bearer::Nobody | Bearer::Background => true,
+        };
+        let mut new = None;
+        if !is_known {
+            // To clone or drop a waker is the caller's code: no lock is held.
+            drop(turn);
+            new = Some(by.clone());
+            turn = self.hold.turns.turn.lock();
+        }
         if turn.number != self.number {
             return false;
         }
+        let mut old = None;
         if let Bearer::Caller { waker, polls, .. } = &mut turn.bearer {
             *polls = polls.wrapping_add(1);
-            match waker {
-                Some(waker) => waker.clone_from(by),
-                None => *waker = Some(by.clone()),
+            if new.is_some() {
+                old = std::mem::replace(waker, new);
             }
         }
+        drop(turn);
+        drop(old);
         true
     }
 
@@ -220,9 +250,12 @@ impl Command {
         if turn.number != self.number {
             return false;
         }
+        let mut old = (None, None);
         if let Bearer::Caller { on, waker, .. } = &mut turn.bearer {
-            (*on, *waker) = (None, None);
+            old = (on.take(), waker.take());
         }
+        drop(turn);
+        drop(old);
         true
     }
 }
@@ -233,9 +266,12 @@ impl Permits for Hold {
         if turn.number != number {
             return false;
         }
+        let mut old = None;
         if let Bearer::Caller { on, .. } = &mut turn.bearer {
-            *on = Some(connection.clone());
+            old = on.replace(connection.clone());
         }
+        drop(turn);
+        drop(old);
         true
     }
 }
@@ -259,6 +295,10 @@ impl Drop for Command {
 /// blocked. One that is taken over all the same asks again: it costs a command.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(50);
 
+/// An unlock that takes so long is looked after by the background, which does it if its future is not
+/// polled for as long again: another client may wait for the lock, which this one cannot know.
+pub(crate) const SLOW_UNLOCK: Duration = Duration::from_secs(1);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -269,9 +309,7 @@ mod tests {
 
     #[test]
     fn a_call_that_is_polled_loses_its_turn_to_nobody_who_asked_before() {
-        let holds = Holds::new(Clock::default(), false);
-        let key = Arc::new(LockKey::new("l", None).unwrap());
-        let hold = holds.enter(&key, Owner::new());
+        let hold = hold();
         let turn = hold.try_command().expect("nobody else has it");
         let first = hold.ask_for_a_sign().expect("it is a caller's");
         assert!(turn.is_polled(Waker::noop()));
@@ -283,5 +321,66 @@ mod tests {
         assert!(!hold.gave_a_sign(second));
         assert!(hold.take_over(second).is_some());
         assert!(!turn.is_valid());
+    }
+
+    fn hold() -> Arc<Hold> {
+        let holds = Holds::new(Clock::default(), false);
+        let key = Arc::new(LockKey::new("l", None).unwrap());
+        holds.enter(&key, Owner::new())
+    }
+
+    #[test]
+    fn a_future_stands_still_that_was_not_polled_between_two_looks() {
+        let hold = hold();
+        assert_eq!(hold.stood_still(), None);
+        let turn = hold.try_command().expect("nobody else has it");
+        assert_eq!(hold.stood_still(), Some(false));
+        assert!(turn.is_polled(Waker::noop()));
+        assert_eq!(hold.stood_still(), Some(false));
+        assert_eq!(hold.stood_still(), Some(true));
+        let turn = turn.into_background();
+        assert_eq!(hold.stood_still(), None);
+        drop(turn);
+        // Another turn is another future's.
+        let _turn = hold.try_command().expect("nobody else has it");
+        assert_eq!(hold.stood_still(), Some(false));
+    }
+
+    /// The caller's code, called when the last handle of its waker goes.
+    struct Gone {
+        hold: Arc<Hold>,
+        seen: Arc<Mutex<Vec<bool>>>,
+    }
+
+    impl std::task::Wake for Gone {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    impl Drop for Gone {
+        fn drop(&mut self) {
+            let is_free = self.hold.turns.turn.try_lock().is_some();
+            self.seen.lock().push(is_free);
+        }
+    }
+
+    #[test]
+    fn no_waker_is_dropped_while_the_turn_is_locked() {
+        let hold = hold();
+        let seen = Arc::default();
+        let poll = |turn: &Command| {
+            let (hold, seen) = (turn.hold.clone(), Arc::clone(&seen));
+            assert!(turn.is_polled(&Waker::from(Arc::new(Gone { hold, seen }))));
+        };
+        let turn = hold.try_command().expect("nobody else has it");
+        poll(&turn);
+        // The task has another waker.
+        poll(&turn);
+        assert_eq!(*seen.lock(), [true]);
+        assert!(turn.is_answered());
+        assert_eq!(*seen.lock(), [true; 2]);
+        poll(&turn);
+        let asked = hold.ask_for_a_sign().expect("it is a caller's");
+        assert!(hold.take_over(asked).is_some());
+        assert_eq!(*seen.lock(), [true; 3]);
     }
 }

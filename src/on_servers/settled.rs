@@ -1,10 +1,12 @@
 //! What was given up is undone, whatever of it runs when.
 
+use std::pin::pin;
+
 use super::{Member, PLAIN, ms};
 use crate::error::LostReason;
 use crate::hold::{Phase, Share, State};
 use crate::owner::Owner;
-use crate::session::Job;
+use crate::session::{Job, settle};
 use crate::support::eventually;
 use crate::wait::Wish;
 
@@ -97,11 +99,7 @@ async fn a_hold_is_listed_until_its_release_is_settled_whoever_else_drops_a_guar
     let hold = member.core.holds.all().pop().unwrap();
     assert!(member.core.lose_quietly(&hold, LostReason::Watchdog));
     let now = member.now();
-    let share = Share {
-        watched: true,
-        local: false,
-        part: false,
-    };
+    let share = WATCHED;
     let drops = |state: &mut State| state.drop_claim(share, now);
     let first = member.core.holds.change(&hold, drops);
     let second = member.core.holds.change(&hold, drops);
@@ -117,6 +115,44 @@ async fn a_hold_is_listed_until_its_release_is_settled_whoever_else_drops_a_guar
     member.core.after_drop(&hold, second);
     eventually(ms(20_000), "it is settled", async || {
         member.core.holds.all().is_empty() && !member.redis.exists("l").await
+    })
+    .await;
+    drop((outer, inner));
+}
+
+/// The count of one was sent, and the last guard ends before that is answered: the field is still there,
+/// and whoever asks for the lock has to know that it is being released.
+#[tokio::test]
+async fn a_hold_is_listed_though_an_earlier_count_is_settled_after_its_end() {
+    let member = Member::start().await;
+    let lock = member.client.lock("l");
+    let (outer, inner) = (lock.lock().await.unwrap(), lock.lock().await.unwrap());
+    let hold = member.core.holds.all().pop().unwrap();
+    let (now, share) = (member.now(), WATCHED);
+    let drops = |state: &mut State| state.drop_claim(share, now);
+    member.core.holds.change(&hold, drops);
+    assert_eq!(hold.state().target(), 1);
+    let mut job = Job::new(hold.clone());
+    assert!(job.try_turn());
+    // The connection is there already, so that the count is sent at once.
+    let node = member.core.server.node("").unwrap();
+    node.own_connection(ms(3000)).await.unwrap();
+    member.server.pause();
+    let mut settling = pin!(settle(&member.core, job));
+    let early = tokio::time::timeout(ms(500), settling.as_mut()).await;
+    assert!(early.is_err(), "it is on its way");
+    member.core.holds.change(&hold, drops);
+    member.server.resume();
+    assert!(settling.await.is_none(), "it was answered");
+    let is_listed = || {
+        let holds = &member.core.holds;
+        holds.numbered(hold.key(), hold.number()).is_some()
+    };
+    assert!(is_listed());
+    assert!(member.redis.exists("l").await);
+    member.core.owe(Job::new(hold.clone()));
+    eventually(ms(20_000), "it is settled", async || {
+        !is_listed() && !member.redis.exists("l").await
     })
     .await;
     drop((outer, inner));
@@ -141,3 +177,9 @@ async fn a_waiter_whose_client_holds_the_lock_is_told_of_no_outage_of_before() {
     assert!(matches!(busy, Ok(None)), "{busy:?}");
     assert!(guard.is_valid());
 }
+
+const WATCHED: Share = Share {
+    watched: true,
+    local: false,
+    part: false,
+};

@@ -44,10 +44,19 @@ impl Core {
         }
     }
 
-    /// Sees to the release of a hold that takes long: the future that releases it may stand still.
+    /// Sees to the release of a hold that takes long: the future that releases it may stand still. Called
+    /// again and again until the hold is gone. A future that is polled goes on by itself: while a server
+    /// pauses, these are many.
     pub(crate) fn hasten(&self, hold: &Arc<Hold>) {
-        if hold.is_with_caller() {
-            self.owe(Job::if_listed(hold.clone()).0);
+        let stood_still = hold.stood_still();
+        let (mut job, _) = Job::if_listed(hold.clone());
+        let is_owed = match stood_still {
+            Some(stood_still) => stood_still,
+            // The background has a turn, or nobody has any more.
+            None => job.try_turn(),
+        };
+        if is_owed {
+            self.owe(job);
         }
     }
 

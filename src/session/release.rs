@@ -2,14 +2,13 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::Session;
 use super::settle::Job;
 use super::transfer::Transfer;
 use crate::clock::Moment;
 use crate::error::{Error, LostReason, UnlockUnconfirmed};
-use crate::hold::{Command, Hold, Phase, Share, State, Terms};
+use crate::hold::{Command, Hold, Phase, SLOW_UNLOCK, Share, State, Terms};
 use crate::key::LockKey;
 use crate::owner::Owner;
 use crate::script::{self, Transferred, Unlocked as Answer};
@@ -114,11 +113,17 @@ impl Claim {
         if let Some(count) = self.end_locally() {
             return Ok(Unlocked::StillHeld { count });
         }
-        let command = match self.hold.try_command() {
-            Some(command) => command,
-            None => self.turn().await?,
-        };
-        Ending::begin(self, command)?.finish().await
+        loop {
+            let command = match self.hold.try_command() {
+                Some(command) => command,
+                None => self.turn().await?,
+            };
+            match Ending::begin(self, command)? {
+                Ok(ending) => return ending.finish().await,
+                // Somebody took its turn over before: this thread stood still.
+                Err(claim) => self = claim,
+            }
+        }
     }
 
     /// Waits for the end of an earlier command of the hold.
@@ -182,9 +187,9 @@ struct Ending {
 }
 
 impl Ending {
-    /// Takes the claim back under the hold's command lock. `Lost` if there is nothing to end; then
-    /// the claim is left to its drop.
-    fn begin(mut claim: Claim, command: Command) -> Result<Self, Error> {
+    /// Takes the claim back under the hold's command lock, or gives it to the caller again where the turn
+    /// was taken over. `Lost` if there is nothing to end; then the claim is left to its drop.
+    fn begin(mut claim: Claim, command: Command) -> Result<Result<Self, Claim>, Error> {
         let hold = &claim.hold;
         let core = claim.session.core();
         let now = core.clock.now();
@@ -194,12 +199,18 @@ impl Ending {
             if !state.is_valid(now) {
                 return Err(state.expire(now));
             }
+            if !command.is_valid() {
+                // Who took the turn over settled on a count that this claim was among. Who takes it over
+                // from here on settles on the count without it.
+                return Ok(None);
+            }
             state.drop_claim(claim.share, now);
-            state.hasten_at = now + SLOW;
-            Ok((state.target(), state.count))
+            state.hasten_at = now + SLOW_UNLOCK;
+            Ok(Some((state.target(), state.count)))
         });
         let (target, left) = match counts {
-            Ok(counts) => counts,
+            Ok(Some(counts)) => counts,
+            Ok(None) => return Ok(Err(claim)),
             Err(expired) => {
                 if expired {
                     core.report_lost(hold);
@@ -208,7 +219,7 @@ impl Ending {
             }
         };
         claim.ended = true;
-        Ok(Self {
+        Ok(Ok(Self {
             claim,
             sent: Sent::with([command.permit()]),
             command: Some(command),
@@ -218,7 +229,7 @@ impl Ending {
             transfer: None,
             answered: false,
             handed_on: false,
-        })
+        }))
     }
 
     async fn finish(mut self) -> Result<Unlocked, Error> {
@@ -342,6 +353,37 @@ impl Drop for Ending {
     }
 }
 
-/// An unlock that takes so long is waited for by the background, which does it if its future is not
-/// polled: another client may wait for the lock, which this one cannot know.
-const SLOW: Duration = Duration::from_secs(1);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::Client;
+    use crate::support::RedisServer;
+
+    /// The thread of an unlock stands still between its turn and the end of its claim. Meanwhile another
+    /// guard was dropped, and the turn taken over for it.
+    #[tokio::test]
+    async fn an_unlock_whose_turn_was_taken_over_ends_no_claim_before_it_has_a_turn_again() {
+        let server = RedisServer::start().await;
+        let client = Client::connect(server.url()).await.unwrap();
+        let session = client.lock("l").session().clone();
+        let guard = client.lock("l").lock().await.unwrap();
+        let hold = session.core().holds.all().pop().unwrap();
+        let share = Share {
+            watched: true,
+            local: false,
+            part: false,
+        };
+        let claim = Claim::new(session.clone(), hold.clone(), share);
+        let late = hold.try_command().expect("nobody else has it");
+        // The watchdog's own way: nobody polls it.
+        let (taken, _) = hold.command().await;
+        let begun = Ending::begin(claim, late).expect("it is held");
+        let mut claim = begun.err().expect("it has no turn");
+        assert_eq!(hold.state().count, 1);
+        drop(taken);
+        // It stands for the guard's claim.
+        claim.ended = true;
+        assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+        assert!(session.core().holds.all().is_empty());
+    }
+}

@@ -228,6 +228,7 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
             core.settled(&hold, target, &settled, is_last);
             job.end(
                 core,
+                target == 0,
                 match settled {
                     Settled::Done => Outcome::Done,
                     Settled::Missing => Outcome::Nothing,
@@ -238,14 +239,14 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
         // A server out of memory lowers no count; the final unlock deletes the field whatever its
         // count is, and must not wait for this.
         Err(Failure::Refused { code, .. }) if code == "OOM" && target > 0 => {
-            job.end(core, Outcome::Done);
+            job.end(core, false, Outcome::Done);
             return None;
         }
         Err(failure) => failure,
     };
     let now = core.clock.now();
     if now >= hold.state().remains_until {
-        job.end(core, Outcome::Unanswered);
+        job.end(core, true, Outcome::Unanswered);
         return None;
     }
     if core.is_closed() && matches!(failure, Failure::Refused { .. }) {
@@ -254,7 +255,7 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
         let since = *job.refused_since.get_or_insert(now);
         if !failure.passes() || now.since(since) >= A_SECOND {
             core.give_up_release(&hold);
-            job.end(core, Outcome::Unanswered);
+            job.end(core, true, Outcome::Unanswered);
             return None;
         }
     }
@@ -302,13 +303,14 @@ async fn settle_or_close(
 }
 
 impl Job {
-    /// Takes the hold off the list, and tells whoever waits what it came to.
-    fn end(self, core: &Core, outcome: Outcome) {
+    /// Takes a hold off the list of which nothing is left, and tells whoever waits what it came to.
+    fn end(self, core: &Core, is_last: bool, outcome: Outcome) {
         let hold = &self.hold;
         if mutant!("late_drop") && hold.state().target() == 0 {
             core.holds.change(hold, State::end);
         }
-        if hold.state().phase == Phase::Ended {
+        // One that ended after the count was sent is still there: the job of its end follows.
+        if is_last && hold.state().phase == Phase::Ended {
             // The master that answered may have been replaced already by one that has the field: an
             // unanswered acquire can be replicated before its settlement is lost.
             hold.state().granted = true;

@@ -255,11 +255,14 @@ impl Cluster {
     /// Wakes those who wait for a change, and logs it: wakers and the user's subscriber run where no
     /// lock is held.
     fn tell(&self, change: &Change<Arc<Node>>, switches: u64) {
+        if change.is_switch {
+            // The watchdog looks at the holds: before any waker that may take its time.
+            self.switches.send_replace(switches);
+        }
         for node in &change.left {
             node.source().tell_reign();
         }
         if change.is_switch {
-            self.switches.send_replace(switches);
             tracing::debug!(cluster = self.address(), "slots have other owners");
         }
         for heir in &change.heirs {
