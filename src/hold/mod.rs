@@ -1,6 +1,7 @@
 //! What this client holds.
 
 mod gone;
+mod grant;
 mod listed;
 mod looks;
 mod renewal;

@@ -40,7 +40,7 @@ impl Next {
     pub(super) fn of(state: &State) -> Self {
         let expire = match state.phase {
             Phase::Held | Phase::Jeopardy => state.deadline,
-            Phase::Pending if state.handed => state.deadline,
+            Phase::Pending if state.awaited => state.deadline,
             Phase::Ended => state.hasten_at,
             Phase::Pending | Phase::Lost(_) => Moment::NEVER,
         };

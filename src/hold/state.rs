@@ -86,8 +86,8 @@ pub(crate) struct State {
     pub(crate) granted: bool,
     /// After so many switches of its server it was released once more.
     pub(crate) released_after: u64,
-    /// It was handed to an owner, who has until the deadline to take it in.
-    pub(crate) handed: bool,
+    /// Redis may have granted it, or has: whoever asked has until the deadline to take it in.
+    pub(crate) awaited: bool,
     /// The hand-overs by which it came about; few holds do.
     pub(crate) row: Option<Box<Row>>,
 }
@@ -124,7 +124,7 @@ impl State {
             doubted: false,
             granted: false,
             released_after: 0,
-            handed: false,
+            awaited: false,
             row: None,
         }
     }
@@ -149,11 +149,6 @@ impl State {
         self.claims().saturating_sub(self.local)
     }
 
-    /// It was handed to an owner who does not take it in.
-    pub(crate) fn is_untaken(&self, now: Moment) -> bool {
-        self.handed && self.phase == Phase::Pending && now >= self.deadline
-    }
-
     /// It takes long to set the lock free: the unlock may stand still.
     pub(crate) fn is_slow(&self, now: Moment) -> bool {
         self.phase == Phase::Ended && now >= self.hasten_at
@@ -167,43 +162,6 @@ impl State {
     /// Every claim left is a forgotten one.
     pub(crate) fn is_only_forgotten(&self) -> bool {
         self.count as usize == self.forgotten.len()
-    }
-
-    /// Takes in a grant: the answer to an acquire first sent at `sent`. False if it is none: it
-    /// came after its own deadline, or the hold was given up meanwhile (design: invariant 2).
-    pub(crate) fn grant(&mut self, sent: Moment, terms: &Terms, now: Moment) -> bool {
-        let deadline = lease::deadline(sent, terms.lease);
-        let first = match self.phase {
-            Phase::Pending => true,
-            Phase::Held | Phase::Jeopardy => false,
-            Phase::Lost(_) | Phase::Ended => return false,
-        };
-        let deadline = if first {
-            deadline
-        } else {
-            deadline.max(self.deadline)
-        };
-        if now >= deadline {
-            return false;
-        }
-        if let Some(max_hold) = terms.max_hold {
-            self.max_until = self.max_until.min(sent + max_hold);
-        }
-        if first {
-            self.acquired = sent;
-            self.granted = true;
-            self.phase = Phase::Held;
-            // The answer is here, so the server did it before now.
-            self.remains_until = now + terms.lease;
-        }
-        self.count += 1;
-        self.renewed = sent;
-        if terms.watched {
-            self.watched += 1;
-            self.renew_at = self.renew_at.min(sent + terms.lease / 3);
-        }
-        self.deadline = deadline.min(self.max_until);
-        true
     }
 
     /// Adds a claim that Redis does not count. False if Redis has to be asked: the hold is not
@@ -343,15 +301,6 @@ impl State {
         }
         self.forgotten.push(share);
         Dropped::Nothing
-    }
-
-    /// Ends a hold whose acquire was not taken in; false if it was, or the hold ended before.
-    pub(crate) fn end_pending(&mut self) -> bool {
-        let pending = self.phase == Phase::Pending;
-        if pending {
-            self.end();
-        }
-        pending
     }
 }
 

@@ -43,7 +43,7 @@ pub(crate) struct Due {
     pub(crate) renew: Vec<(Arc<Hold>, Duration)>,
     /// Holds that were just lost to their deadlines.
     pub(crate) lost: Vec<Arc<Hold>>,
-    /// Holds that were handed to owners who do not take them in.
+    /// Holds whose grants, if there are any, nobody takes in.
     pub(crate) untaken: Vec<Arc<Hold>>,
     /// Holds whose unlocks take long.
     pub(crate) slow: Vec<Arc<Hold>>,
@@ -171,7 +171,7 @@ impl Holds {
                 if state.expire(now + TOLD_EARLY) {
                     due.lost.push(hold.clone());
                 } else if state.is_untaken(now + TOLD_EARLY) {
-                    state.handed = false;
+                    state.awaited = false;
                     due.untaken.push(hold.clone());
                 } else if state.is_slow(now + TOLD_EARLY) {
                     state.hasten_at = now + SLOW_UNLOCK;

@@ -199,6 +199,7 @@ impl Caller<'_> {
         place.note_outage(None);
         contest.is_busy = true;
         contest.too_late = false;
+        acquiring.rest();
         contest.spare = Some(acquiring);
         self.next_look(place, contest, ttl, view.is_listening).await
     }

@@ -205,14 +205,27 @@ impl Acquiring {
     /// The count that a command between `now` and `until` is to ask for, which is about to leave;
     /// `None` if the hold was given up.
     pub(super) fn target(&self, lease: Duration, now: Moment, until: Moment) -> Option<u32> {
-        let mut state = self.hold.state();
-        if !matches!(state.phase, Phase::Pending | Phase::Held | Phase::Jeopardy) {
-            return None;
-        }
+        let core = self.session.core();
         // The longest that the command may still be sent.
-        let patience = now + self.session.core().server.command_timeout();
-        state.sending(until.min(patience), lease);
-        Some(state.target() + 1)
+        let patience = now + core.server.command_timeout();
+        core.holds.change(&self.hold, |state| {
+            if !matches!(state.phase, Phase::Pending | Phase::Held | Phase::Jeopardy) {
+                return None;
+            }
+            state.sending(until.min(patience), lease);
+            if !mutant!("left_grant_stays") {
+                state.await_taking_in(core.left_after(until));
+            }
+            Some(state.target() + 1)
+        })
+    }
+
+    /// It is kept, to ask again. After a clear no there is nothing to be taken in meanwhile.
+    pub(crate) fn rest(&self) {
+        if self.refused {
+            let core = self.session.core();
+            core.holds.change(&self.hold, |state| state.awaited = false);
+        }
     }
 
     /// A repeated command's answer says nothing of its earlier sendings: the hold is spent.

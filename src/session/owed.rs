@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::release::Claim;
 use super::settle::Job;
 use super::{Core, Session};
+use crate::clock::Moment;
 use crate::hold::{Command, Dropped, Hold, State};
 
 impl Core {
@@ -31,6 +32,12 @@ impl Core {
         if self.holds.change(hold, ends) {
             self.owe(Job::new(hold.clone()));
         }
+    }
+
+    /// From then on an acquire that goes on until `until` counts as left. One that is polled has come to
+    /// its end by itself before, however slow the server is.
+    pub(super) fn left_after(&self, until: Moment) -> Moment {
+        self.answered_by(until).unwrap_or(until) + self.waiters.answer_time()
     }
 
     /// The right to send a command for a hold. What one that stands still has sent is settled before.

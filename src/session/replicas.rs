@@ -7,7 +7,7 @@ use super::acquire::Acquiring;
 use super::settle::{Job, Outcome};
 use crate::clock::Moment;
 use crate::error::{Error, NotReplicated};
-use crate::hold::{Phase, State};
+use crate::hold::State;
 use crate::script;
 use crate::server::Unacknowledged;
 
@@ -83,9 +83,9 @@ pub(super) async fn acknowledge(
         return Ok(());
     };
     for acquiring in &*granted {
-        // Whoever looks for a hand-over that nobody takes in shall wait as long.
+        // Whoever looks for grants that nobody takes in shall wait as long.
         core.holds.change(&acquiring.hold, |state| {
-            if state.handed && state.phase == Phase::Pending {
+            if state.is_awaited() {
                 state.deadline = state.deadline.max(until + TO_UNDO);
             }
         });

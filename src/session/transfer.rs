@@ -45,7 +45,11 @@ impl Transfer {
         let Wish { owner, terms, .. } = *receiver.wish();
         let lease = terms?.lease;
         let next = Acquiring::first(session, hold.key(), owner);
-        next.hold().state().sending(until, lease);
+        core.holds.change(next.hold(), |state| {
+            state.sending(until, lease);
+            // The unlock may be left with the hand-over under way.
+            state.await_taking_in(core.left_after(until));
+        });
         if !receiver.announce(next.hold()) {
             return None;
         }
@@ -109,8 +113,7 @@ impl Transfer {
         row.lengthen(others, now);
         core.holds.change(self.next.hold(), |state| {
             state.row = Some(row);
-            state.handed = true;
-            state.deadline = now + core.settings.poll_cap;
+            state.await_taking_in(now + core.settings.poll_cap);
         });
         let mut handed = self.next.hand_on(sent);
         if mutant!("transfer_deadline_from_reply") {

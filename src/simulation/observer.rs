@@ -294,6 +294,20 @@ impl Observer {
         }
     }
 
+    /// What holds when every call that is still there was left for long: it keeps the lock from nobody.
+    pub(super) fn look_at_left(&mut self) {
+        let hash = self.redis.hash(KEY, self.now_ms());
+        for client in 0..self.clients.len() {
+            for hold in self.clients[client].0.holds.all() {
+                let field = self.clients[client].0.field(&hold);
+                let is_pending = hold.state().phase == Phase::Pending;
+                if is_pending && count(hash.as_ref(), &field) > 0 {
+                    self.violated(format!("{field} is kept for a call that was left"));
+                }
+            }
+        }
+    }
+
     pub(super) fn owes_a_release(&self) -> bool {
         let holds = self.clients.iter().flat_map(|(core, _)| core.holds.all());
         holds

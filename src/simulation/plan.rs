@@ -96,7 +96,7 @@ impl Plan {
         if chance.percent(5) {
             tasks = late_receiver(&mut chance, poll_cap_ms);
         }
-        Self {
+        let mut plan = Self {
             seed,
             faults,
             watchdog_lease_ms,
@@ -105,7 +105,17 @@ impl Plan {
             rates: [chance.one_of(&rates), chance.one_of(&rates)],
             pauses,
             tasks,
+        };
+        if chance.percent(5) {
+            plan.tasks = vec![left_acquire(&mut chance)];
         }
+        plan
+    }
+
+    /// When the last watchdog that stands still goes on.
+    pub(super) fn pauses_end_ms(&self) -> u64 {
+        let ends = self.pauses.iter().map(|it| it.at_ms + it.length_ms);
+        ends.max().unwrap_or(0)
     }
 
     /// How long anything of the run can be left in Redis after the last command.
@@ -147,6 +157,21 @@ impl Plan {
         add(&|plan| plan.faults.unreachable = 0);
         add(&|plan| plan.faults.flushed = 0);
         plans
+    }
+}
+
+/// A free lock is asked for by a call that is left, for longer than the run looks at that.
+fn left_acquire(chance: &mut Chance) -> Task {
+    let acquire = Step::Acquire {
+        wait_ms: chance.percent(50).then_some(3000),
+        lease_ms: Some(60_000),
+        local: false,
+        cancel: Cancel::Left(chance.within(1, 3)),
+    };
+    Task {
+        client: 0,
+        owner: 0,
+        steps: vec![acquire],
     }
 }
 

@@ -14,7 +14,7 @@ use super::network::{Event, Faults, Network, Wiring};
 use super::observer::{KEY, Observer, Seen};
 use super::plan::{Pause, Plan};
 use super::redis::Redis;
-use super::task::{self, Report};
+use super::task::{self, Left, Report};
 use crate::background::Background;
 use crate::clock::Clock;
 use crate::guard::Guard;
@@ -163,6 +163,14 @@ async fn story(
     }
     network.calm();
     observer.borrow_mut().note(|| "calm".to_owned());
+    // What they began to release is for somebody to hasten who waits for it; here nobody does.
+    calls.retain(|call| matches!(call, Left::Acquire(_)));
+    if !calls.is_empty() {
+        let pauses = plan.pauses_end_ms() + LEFT_MS;
+        // What was freed by force under a left call stays listed until that goes on.
+        tokio::time::sleep(Duration::from_millis(pauses)).await;
+        observer.borrow_mut().look_at_left();
+    }
     drop(calls);
     let watched = if without_faults {
         observer.borrow().watched()
@@ -276,6 +284,9 @@ async fn with_pauses(work: impl Future<Output = ()>, client: usize, pauses: &[Pa
     }
     work.await;
 }
+
+/// After the end of its own time, a call that is not polled counts as left by then.
+const LEFT_MS: u64 = 5000;
 
 /// In virtual time; much longer than any plan.
 const LONGEST: Duration = Duration::from_secs(600);

@@ -164,7 +164,7 @@ impl Waiters {
     }
 
     /// An answer may take this long before an acquire counts as left.
-    fn answer_time(&self) -> Duration {
+    pub(crate) fn answer_time(&self) -> Duration {
         self.poll_cap.max(SLOW_ANSWER)
     }
 

@@ -4,7 +4,8 @@ use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
-use lockdog::{Client, Error, Lock, Owner, Unlocked};
+use futures_util::future::BoxFuture;
+use lockdog::{Client, Error, Guard, Lock, Owner, Unlocked};
 use tokio::runtime::Builder;
 
 use crate::faults::SOON;
@@ -14,6 +15,9 @@ use crate::support::{Redis, RedisServer, eventually};
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// Longer than any test waits.
 const MINUTES: Duration = Duration::from_secs(300);
+
+/// Of what a call that is left was granted.
+const LEASE: Duration = Duration::from_secs(60);
 
 /// Design: invariants 3 and 14.
 #[tokio::test]
@@ -191,9 +195,67 @@ async fn a_waiter_blames_no_server_for_a_contender_that_stands_still() {
     assert!(matches!(busy, Ok(None)), "{busy:?}");
 }
 
-async fn start() -> (RedisServer, Redis, Client) {
+/// Design: invariant 14. Nobody takes the grant in, and nobody of its client waits for the lock.
+#[tokio::test]
+async fn a_try_lock_that_stands_still_with_its_grant_keeps_the_lock_from_nobody() {
+    let (server, redis) = server().await;
+    let client = connected(&server).await;
+    let call = client.lock("l").try_lock().lease(LEASE).into_future();
+    let (left, others) = others_get_what_it_left(&server, &redis, call).await;
+    let outcome = left.await;
+    let is_none = matches!(outcome, Ok(None) | Err(Error::Timeout { .. }));
+    assert!(is_none, "{outcome:?}");
+    assert_eq!(others.unlock().await.unwrap(), Unlocked::Released);
+}
+
+/// Design: invariant 14. The first attempt of a call that waits.
+#[tokio::test]
+async fn a_lock_that_stands_still_with_its_grant_keeps_it_from_nobody() {
+    let (server, redis) = server().await;
+    let client = connected(&server).await;
+    let call = client.lock("l").lock().lease(LEASE).into_future();
+    let (mut left, others) = others_get_what_it_left(&server, &redis, call).await;
+    // Gone on with, it waits behind whoever has the lock by now.
+    let early = tokio::time::timeout(Duration::from_millis(500), &mut left).await;
+    assert!(early.is_err(), "{early:?}");
+    assert_eq!(others.unlock().await.unwrap(), Unlocked::Released);
+    let guard = left.await.unwrap();
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+}
+
+/// A call on a free lock is left with its grant; another client gets the lock long before the lease of
+/// that grant is over.
+async fn others_get_what_it_left<T>(
+    server: &RedisServer,
+    redis: &Redis,
+    mut call: BoxFuture<'static, T>,
+) -> (BoxFuture<'static, T>, Guard) {
+    assert!(call.as_mut().now_or_never().is_none());
+    counts(redis, "1").await;
+    let others = Client::connect(server.url()).await.unwrap();
+    let began = Instant::now();
+    let guard = others.lock("l").try_lock().wait(LEASE).await.unwrap();
+    let guard = guard.expect("it is given back");
+    assert!(began.elapsed() < LEASE / 2, "{:?}", began.elapsed());
+    (call, guard)
+}
+
+/// A client whose next call is sent at its first poll.
+async fn connected(server: &RedisServer) -> Client {
+    let client = Client::connect(server.url()).await.unwrap();
+    let guard = client.lock("other").lock().await.unwrap();
+    guard.unlock().await.unwrap();
+    client
+}
+
+async fn server() -> (RedisServer, Redis) {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
+    (server, redis)
+}
+
+async fn start() -> (RedisServer, Redis, Client) {
+    let (server, redis) = server().await;
     let client = Client::builder().url(server.url()).command_timeout(TIMEOUT);
     (server, redis, client.build().await.unwrap())
 }

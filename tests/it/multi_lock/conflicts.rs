@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use futures_util::FutureExt;
+use futures_util::future::join_all;
 use lockdog::{Backoff, Owner, Reentry, Unlocked, Wake};
 use tokio::task::JoinSet;
 
@@ -239,6 +241,41 @@ async fn a_waiter_that_is_left_unpolled_loses_its_turn() {
         .expect("all are free")
         .unwrap();
     guard.unlock().await.unwrap();
+    test.assert_clean().await;
+}
+
+/// Design: invariant 14. Its first look is granted every member, and nobody takes them in.
+#[tokio::test]
+async fn a_first_look_that_is_left_unpolled_keeps_its_members_from_nobody() {
+    let test = Fixture::start(2).await;
+    let members = [(0, "a"), (0, "b"), (1, "c")];
+    let lock = test.multi(&members);
+    // From now on there are connections, so that one poll sends the commands.
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    let lease = ms(60_000);
+    let mut left = lock.lock().lease(lease).into_future();
+    assert!((&mut left).now_or_never().is_none());
+    eventually(SOON, "every member is granted", async || {
+        let granted = members.map(|(server, name)| test.is_free(server, name));
+        !join_all(granted).await.contains(&true)
+    })
+    .await;
+    let began = Instant::now();
+    let others = multi(&test.others().await, &members);
+    let guard = others.try_lock().wait(lease).await.unwrap();
+    let guard = guard.expect("they are given back");
+    assert!(began.elapsed() < lease / 2, "{:?}", began.elapsed());
+    // Gone on with, it waits behind whoever has them by now.
+    let early = tokio::time::timeout(ms(500), &mut left).await;
+    assert!(early.is_err(), "{early:?}");
+    guard.unlock().await.unwrap();
+    let guard = tokio::time::timeout(SOON, left).await;
+    guard
+        .expect("they are free")
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
     test.assert_clean().await;
 }
 
