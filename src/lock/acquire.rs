@@ -110,12 +110,15 @@ impl Caller<'_> {
         loop {
             let now = core.clock.now();
             let mut acquiring = Acquiring::first(self.session, self.key, self.owner);
-            match acquiring.attempt(self.terms, now, self.until(now)).await? {
+            let until = self.until(now);
+            match acquiring.attempt(self.terms, now, until).await? {
                 Attempt::Granted(claim) => {
                     core.waiters.wake_owner(self.key, self.owner);
                     return Ok(Some(claim));
                 }
                 Attempt::TooLate => return Err(self.too_late()),
+                // Nobody polled it, or the machine slept: the watchdog gave it up.
+                Attempt::Ended if core.clock.now() >= until => return Err(self.too_late()),
                 // Freed by force before the grant was read: as if it had not been asked for yet.
                 Attempt::Ended => core.open()?,
                 // Meanwhile another branch of this owner may have got it.

@@ -214,7 +214,8 @@ impl Acquiring {
             }
             state.sending(until.min(patience), lease);
             if !mutant!("left_grant_stays") {
-                state.await_taking_in(core.left_after(until));
+                // A call that comes late has some time from now on, too.
+                state.await_taking_in(core.left_after(until.max(now)));
             }
             Some(state.target() + 1)
         })
