@@ -229,8 +229,9 @@ fn boottime() -> u64 {
 /// The instant of [`START`].
 static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// Where tokio's moments begin: those before it must be moments, too.
-const START: Duration = Duration::from_secs(24 * 60 * 60);
+/// Where tokio's moments begin. Those before it must be moments, too: the first clock may be one that a
+/// test moved days ahead, so this is a hundred years.
+const START: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// Tokio caps its timers at some two years; a longer wait sleeps again.
 const LONGEST_SLEEP: Duration = Duration::from_secs(24 * 60 * 60);
