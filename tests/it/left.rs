@@ -3,8 +3,6 @@
 //!
 //! `public::PUBLIC` lists the futures, `case` says what has to go on. A future is left after its first
 //! poll, after its second, and so on until it ends; it is polled only when it was woken.
-//!
-//! `Case::why_not` names the cases that are not run, because of a known defect.
 
 mod case;
 mod listed;
@@ -100,11 +98,10 @@ async fn run_all(site: Site, shapes: &[Shape], network: Network, which: impl Fn(
         };
         chains.spawn(run_each_step(case, room.clone()));
     }
-    let (mut cases, mut not_run, mut failures) = (0, 0, Vec::new());
+    let (mut cases, mut failures) = (0, Vec::new());
     while let Some(chain) = chains.join_next().await {
         let done = chain.expect("a case reports what fails and does not panic");
         cases += done.cases;
-        not_run += done.not_run;
         failures.extend(done.failures);
     }
     failures.sort();
@@ -117,7 +114,7 @@ async fn run_all(site: Site, shapes: &[Shape], network: Network, which: impl Fn(
         warnings.retain(|text| !TRUE_IN_TROUBLE.iter().any(|it| text.contains(it)));
     }
     println!(
-        "{cases} cases in {:?}, {} failed, {not_run} not run; the machine stood still for {:?} at most",
+        "{cases} cases in {:?}, {} failed; the machine stood still for {:?} at most",
         began.elapsed(),
         failures.len(),
         site.stalls.longest(began)
@@ -135,14 +132,13 @@ async fn run_all(site: Site, shapes: &[Shape], network: Network, which: impl Fn(
         "false warnings:\n{}",
         warnings.join("\n")
     );
-    assert!(cases + not_run > 0, "there is no case");
+    assert!(cases > 0, "there is no case");
 }
 
 /// What came of all cases of one future.
 #[derive(Default)]
 struct Done {
     cases: usize,
-    not_run: usize,
     failures: Vec<String>,
 }
 
@@ -178,10 +174,6 @@ async fn run_each_step(case: Case, room: Arc<Semaphore>) -> Done {
                 polls,
                 ..case.clone()
             };
-            if case.why_not().is_some() && std::env::var_os(ALL).is_none() {
-                done.not_run += 1;
-                continue;
-            }
             let room = room.clone();
             cases.spawn(async move {
                 let _room = room.acquire().await;
@@ -209,9 +201,6 @@ const ATTEMPTS: usize = 4;
 const AT_ONCE: usize = 96;
 /// Names the futures that a run is limited to, when a failure is looked into.
 const ONLY: &str = "LOCKDOG_TEST_LEFT";
-
-/// Runs those with known defects too, for whoever repairs these.
-const ALL: &str = "LOCKDOG_TEST_LEFT_ALL";
 
 /// A machine that stands still for this long may cost calls their time.
 const STALL: Duration = Duration::from_millis(300);

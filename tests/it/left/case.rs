@@ -89,19 +89,6 @@ impl Begun {
 }
 
 impl Case {
-    /// Why it is not run: a defect that is known and not repaired yet. Whoever repairs it takes it out.
-    pub(super) fn why_not(&self) -> Option<&'static str> {
-        match self.public.name {
-            "lock" | "try_lock with a wait" | "try_lock with a short wait"
-                if self.shape == Shape::Multi
-                    && matches!(self.mode, Mode::Left | Mode::Resumed) =>
-            {
-                Some("a grant of several locks that its future does not take in keeps its lease")
-            }
-            _ => None,
-        }
-    }
-
     /// How many times the future is pending until it ends, or until it is polled no further.
     pub(super) async fn polls_to_the_end(&self) -> Checked<usize> {
         let begun = self.begin(&mut Home::Here).await?;
