@@ -7,6 +7,7 @@ use crate::client::Client;
 use crate::clock::Moment;
 use crate::script::Acquired;
 use crate::server::Failure;
+use crate::support::logs::{self, Line};
 use crate::support::{Action, Data, Gate, Logs, RedisServer, eventually, named};
 
 #[tokio::test]
@@ -202,15 +203,23 @@ async fn a_server_that_is_busy_at_first_is_known_before_its_answer_counts() {
     assert!(member.reborn().is_some());
 }
 
-#[tokio::test]
-async fn where_info_is_not_permitted_everything_else_works_and_it_is_said_once() {
+/// Any thread may see it first, so all are recorded.
+#[test]
+fn where_info_is_not_permitted_everything_else_works_and_it_is_said_once() {
+    logs::alone(
+        "on_servers::identity::where_info_is_not_permitted_everything_else_works_and_it_is_said_once",
+        without_info(),
+    );
+}
+
+async fn without_info() {
+    let logs = Logs::of_this_process();
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let rules = ["on", ">p", "~*", "&*", "+@all", "-info"];
     redis
         .cmd(&[&["ACL", "SETUSER", "ann"][..], &rules].concat())
         .await;
-    let (logs, _recording) = Logs::of_this_thread();
     let client = Client::connect(format!("redis://ann:p@127.0.0.1:{}", server.port())).await;
     let client = client.unwrap();
     let lock = client.lock("l");
@@ -221,11 +230,7 @@ async fn where_info_is_not_permitted_everything_else_works_and_it_is_said_once()
         let kill = ["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"];
         redis.cmd(&kill).await;
     }
-    let lines = logs.at_least(Level::DEBUG);
-    let said = lines
-        .iter()
-        .filter(|line| line.text.contains("does not tell who it is"));
-    assert_eq!(said.count(), 1, "{lines:#?}");
+    assert_eq!(said(&logs, "does not tell who it is").await.len(), 1);
     assert_eq!(reborn(), None);
     // What it sees then is the first that it sees.
     redis.cmd(&["ACL", "SETUSER", "ann", "+info"]).await;
@@ -242,20 +247,37 @@ async fn where_info_is_not_permitted_everything_else_works_and_it_is_said_once()
     assert_eq!(reborn(), None);
 }
 
-#[tokio::test]
-async fn a_change_is_a_warning_that_names_the_server_once() {
+#[test]
+fn a_change_is_a_warning_that_names_the_server_once() {
+    logs::alone(
+        "on_servers::identity::a_change_is_a_warning_that_names_the_server_once",
+        changed(),
+    );
+}
+
+async fn changed() {
+    let logs = Logs::of_this_process();
     let member = Member::start().await;
-    let (logs, _recording) = Logs::of_this_thread();
     member.server.restart(Data::Lost).await;
     member.ask().await;
     assert!(member.proxy.cut_all() >= 1);
     member.ask().await;
-    let warnings = logs.at_least(Level::WARN);
+    let warnings = said(&logs, "the server is another than before").await;
     assert_eq!(warnings.len(), 1, "{warnings:?}");
-    let text = &warnings[0].text;
-    assert!(text.contains("the server is another than before"), "{text}");
+    let Line { level, text, .. } = &warnings[0];
+    assert_eq!(*level, Level::WARN);
     let there = format!("127.0.0.1:{}", member.proxy.port());
     assert!(text.contains(&there), "{text}");
+}
+
+/// The lines with these words, at least one: the thread that saw it may log it a moment later.
+async fn said(logs: &Logs, words: &str) -> Vec<Line> {
+    let found = || -> Vec<Line> {
+        let lines = logs.lines().into_iter();
+        lines.filter(|line| line.text.contains(words)).collect()
+    };
+    eventually(ms(20_000), "it is said", async || !found().is_empty()).await;
+    found()
 }
 
 #[tokio::test]
