@@ -108,7 +108,8 @@ async fn a_slot_of_a_master_that_became_a_replica_was_not_simply_moved() {
             node.proxy().on(named("CLUSTER"), refuse).always()
         })
         .collect();
-    // It takes over without its master's consent, and without its data.
+    // It takes over without its master's consent, and without its data: that one sends it nothing more.
+    old.cmd("ACL SETUSER default -psync -sync").await;
     let replica = stage.replica();
     replica.server.resume();
     eventually(LONG, "the replica took over", async || {
