@@ -206,8 +206,9 @@ pub(crate) async fn released(
             break;
         }
         if now >= hastens_at {
+            // Asked for a sign of life first, and taken over if it gave none until the next time.
             core.hasten(releasing);
-            hastens_at = Moment::NEVER;
+            hastens_at = now + PATIENCE;
         }
         place.wait(now + RELEASED_SOON).await?;
     }

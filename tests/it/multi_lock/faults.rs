@@ -149,7 +149,7 @@ async fn an_acquire_without_an_answer_is_an_error_and_is_undone() {
 #[tokio::test]
 async fn a_server_that_is_down_is_an_error_and_nothing_is_left_on_the_others() {
     let test = Fixture::start(2).await;
-    let clients = clients(&test.servers, |client| client.command_timeout(ms(500))).await;
+    let clients = clients(&test.servers, |client| client.command_timeout(ms(2_000))).await;
     let lock = multi(&clients, &MEMBERS);
     test.servers[1].kill();
     for request in [
@@ -163,7 +163,7 @@ async fn a_server_that_is_down_is_an_error_and_nothing_is_left_on_the_others() {
         let is_told = matches!(error, Error::Unavailable { .. }) || error.is_timeout();
         assert!(is_told && error.is_retriable(), "{error}");
         assert!(error.to_string().contains("lock=\"c\""), "{error}");
-        assert!(took < ms(2_500), "{took:?}");
+        assert!(took < SOON, "{took:?}");
         eventually(SOON, "nothing is left", async || {
             test.redis[0].keys().await.is_empty()
         })
@@ -171,8 +171,9 @@ async fn a_server_that_is_down_is_an_error_and_nothing_is_left_on_the_others() {
     }
     let (outcome, took) = timed(lock.lock().into_future()).await;
     let error = outcome.unwrap_err();
-    assert!(matches!(error, Error::Unavailable { .. }), "{error}");
-    assert!(took < ms(2_500), "{took:?}");
+    let is_told = matches!(error, Error::Unavailable { .. }) || error.is_timeout();
+    assert!(is_told, "{error}");
+    assert!(took < SOON, "{took:?}");
     test.redis[0].assert_clean().await;
 }
 
