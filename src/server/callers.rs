@@ -103,19 +103,15 @@ impl Callers {
         };
         let inner = Arc::downgrade(&self.inner);
         let (id, of) = (runtime.id(), Arc::downgrade(&opening));
+        let there = || self.inner.connection_of(id);
         let open = || async move {
-            // Another attempt may have brought one since the caller looked.
-            let there = inner.upgrade().and_then(|inner| inner.connection_of(id));
-            if let Some(there) = there {
-                return Ok(there);
-            }
             let opened = source.open(patience).await?;
             if let Some(inner) = inner.upgrade() {
                 inner.put(id, &of, &opened);
             }
             Ok(opened)
         };
-        opening.get(runtime, limit, open).await
+        opening.get_unless(runtime, limit, there, open).await
     }
 
     /// How this runtime opens its connection; `None` if there are too many runtimes.

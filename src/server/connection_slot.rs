@@ -26,7 +26,8 @@ impl Slot {
     }
 
     pub(super) fn current(&self) -> Option<Connection> {
-        in_use(&self.current)
+        let current = self.current.read();
+        current.as_ref().filter(|it| it.is_current()).cloned()
     }
 
     /// The current connection, or the one that `open` makes on this runtime, within `limit`.
@@ -43,35 +44,16 @@ impl Slot {
     where
         F: Future<Output = Result<Connection, Failure>> + Send + 'static,
     {
-        match self.current() {
-            Some(current) => Ok(current),
-            None => self.open(runtime, limit, open).await,
-        }
-    }
-
-    /// As [`Slot::get`], for a caller that found none.
-    async fn open<F>(
-        &self,
-        runtime: &Handle,
-        limit: Duration,
-        open: impl FnOnce() -> F,
-    ) -> Result<Connection, Failure>
-    where
-        F: Future<Output = Result<Connection, Failure>> + Send + 'static,
-    {
         let open = || {
             let (current, open) = (self.current.clone(), open());
             async move {
-                // Another attempt may have brought one since the caller looked.
-                if let Some(current) = in_use(&current) {
-                    return Ok(current);
-                }
                 let opened = open.await?;
                 *current.write() = Some(opened.clone());
                 Ok(opened)
             }
         };
-        self.opening.get(runtime, limit, open).await
+        let there = || self.current();
+        self.opening.get_unless(runtime, limit, there, open).await
     }
 
     /// Takes out whatever is there, and ends the attempt to open another.
@@ -99,11 +81,6 @@ impl Slot {
     }
 }
 
-fn in_use(current: &RwLock<Option<Connection>>) -> Option<Connection> {
-    let current = current.read();
-    current.as_ref().filter(|it| it.is_current()).cloned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,7 +98,7 @@ mod tests {
         let open = || async move { Ok(opened) };
         let first = slot.get(&here, SOON, open).await.unwrap();
         let again = || async { panic!("one is there") };
-        let second = slot.open(&here, SOON, again).await.unwrap();
+        let second = slot.get(&here, SOON, again).await.unwrap();
         assert!(second.is(&first));
     }
 

@@ -51,6 +51,12 @@ struct Outcome<T> {
     ended: CancellationToken,
 }
 
+/// What a caller found.
+enum Joined<T> {
+    There(T),
+    Attempt(Arc<Outcome<T>>),
+}
+
 impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
     pub(crate) fn new(clock: &Clock) -> Self {
         let state = State {
@@ -84,7 +90,29 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
     where
         F: Future<Output = Result<T, Failure>> + Send + 'static,
     {
-        let outcome = self.join(runtime, work);
+        self.get_unless(runtime, limit, || None, work).await
+    }
+
+    /// As [`SingleFlight::get`], unless what attempts bring is there: one may have brought it since the
+    /// caller looked.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`SingleFlight::get`].
+    pub(crate) async fn get_unless<F>(
+        &self,
+        runtime: &Handle,
+        limit: Duration,
+        there: impl FnOnce() -> Option<T>,
+        work: impl FnOnce() -> F,
+    ) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, Failure>> + Send + 'static,
+    {
+        let outcome = match self.join(runtime, there, work) {
+            Joined::There(there) => return Ok(there),
+            Joined::Attempt(outcome) => outcome,
+        };
         if tokio::time::timeout(limit, outcome.ended.cancelled())
             .await
             .is_err()
@@ -97,15 +125,24 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         result.unwrap_or_else(|| Err(Failure::Unsent(ABORTED.into())))
     }
 
-    fn join<F>(&self, runtime: &Handle, work: impl FnOnce() -> F) -> Arc<Outcome<T>>
+    fn join<F>(
+        &self,
+        runtime: &Handle,
+        there: impl FnOnce() -> Option<T>,
+        work: impl FnOnce() -> F,
+    ) -> Joined<T>
     where
         F: Future<Output = Result<T, Failure>> + Send + 'static,
     {
         let mut state = self.shared.state.lock();
+        // An attempt puts what it brings in its place before it ends, for which it needs this lock.
+        if let Some(there) = there() {
+            return Joined::There(there);
+        }
         if let Some(attempt) = &state.under_way
             && !attempt.task.is_finished()
         {
-            return attempt.result.clone();
+            return Joined::Attempt(attempt.result.clone());
         }
         let now = Instant::now();
         let wait = state
@@ -139,7 +176,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
             hurry,
             task: task.abort_handle(),
         });
-        result
+        Joined::Attempt(result)
     }
 
     /// Ends the attempt under way.
