@@ -145,20 +145,12 @@ impl Acquiring {
         until: Moment,
         is_member: bool,
     ) -> Result<Attempt, Error> {
+        let Some(target) = self.prepare(terms.lease, now, until)? else {
+            return Ok(self.gone());
+        };
         let core = self.session.core();
-        // Looked at after the hold was entered: the end of the client misses neither.
-        core.open()?;
-        core.can_be_acknowledged(self.hold.key().key())?;
-        self.is_vouched_for(terms.lease, now)?;
-        let Some(target) = self.target(terms.lease, now, until) else {
-            return Ok(self.gone());
-        };
-        let Some(command) = &self.command else {
-            return Ok(self.gone());
-        };
-        self.sent = Sent::with([command.permit()]);
-        self.refused = false;
         let field = core.field(&self.hold);
+        let turn = self.command.as_ref();
         let acquired = {
             let sending = pin!(script::acquire(
                 &core.server,
@@ -169,7 +161,7 @@ impl Acquiring {
                 Allotted { now, until },
                 &mut self.sent,
             ));
-            Command::attend(&[command], sending).await
+            Command::attend(turn.as_slice(), sending).await
         };
         let Some(acquired) = acquired else {
             return Ok(self.gone());
@@ -178,6 +170,27 @@ impl Acquiring {
             self.acknowledged(until, is_member).await?;
         }
         self.answered(acquired, terms)
+    }
+
+    /// Gets ready to send the command, from `now` on and up to `until`: the count that it is to ask for;
+    /// `None` if the hold was given up.
+    pub(super) fn prepare(
+        &mut self,
+        lease: Duration,
+        now: Moment,
+        until: Moment,
+    ) -> Result<Option<u32>, Error> {
+        let core = self.session.core();
+        // Looked at after the hold was entered: the end of the client misses neither.
+        core.open()?;
+        core.can_be_acknowledged(self.hold.key().key())?;
+        self.is_vouched_for(lease, now)?;
+        let Some(target) = self.target(lease, now, until) else {
+            return Ok(None);
+        };
+        self.sent = Sent::with(self.command.iter().map(Command::permit));
+        self.refused = false;
+        Ok(self.command.is_some().then_some(target))
     }
 
     /// Takes in what the server answered.

@@ -8,7 +8,7 @@ use crate::clock::Moment;
 use crate::error::Error;
 use crate::hold::{Command, Terms};
 use crate::script::{self, Acquired, Guards, Register};
-use crate::server::{Allotted, Sent};
+use crate::server::Allotted;
 
 /// What one attempt for a member of a quorum came to.
 pub(crate) struct Looked {
@@ -48,19 +48,12 @@ impl Acquiring {
         if guards.is_none() {
             return Ok(self.attempt_for(terms, now, until, true).await?.into());
         }
+        let Some(target) = self.prepare(terms.lease, now, until)? else {
+            return Ok(self.gone().into());
+        };
         let core = self.session.core();
-        core.open()?;
-        core.can_be_acknowledged(self.hold.key().key())?;
-        self.is_vouched_for(terms.lease, now)?;
-        let Some(target) = self.target(terms.lease, now, until) else {
-            return Ok(self.gone().into());
-        };
-        let Some(command) = &self.command else {
-            return Ok(self.gone().into());
-        };
-        self.sent = Sent::with([command.permit()]);
-        self.refused = false;
         let field = core.field(&self.hold);
+        let turn = self.command.as_ref();
         let taken = {
             let sending = pin!(script::acquire_member(
                 &core.server,
@@ -72,7 +65,7 @@ impl Acquiring {
                 Allotted { now, until },
                 &mut self.sent,
             ));
-            Command::attend(&[command], sending).await
+            Command::attend(turn.as_slice(), sending).await
         };
         let Some(taken) = taken else {
             return Ok(self.gone().into());
