@@ -23,12 +23,8 @@ const LEASE: Duration = Duration::from_secs(60);
 #[tokio::test]
 async fn an_unlock_waits_for_no_nested_call_that_stands_still() {
     let (_server, redis, client) = start().await;
-    let owner = Owner::new();
     let lock = client.lock("l");
-    let guard = lock.lock().owner(&owner).await.unwrap();
-    let mut nested = pin!(lock.lock().owner(&owner).into_future());
-    assert!(nested.as_mut().now_or_never().is_none());
-    counts(&redis, "2").await;
+    let (_owner, guard, mut nested) = held_with_a_nested_call_left(&redis, &lock).await;
     let began = Instant::now();
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
     assert!(!redis.exists("l").await);
@@ -45,12 +41,8 @@ async fn an_unlock_waits_for_no_nested_call_that_stands_still() {
 #[tokio::test]
 async fn a_nested_call_and_its_unlock_wait_for_no_other_that_stands_still() {
     let (_server, redis, client) = start().await;
-    let owner = Owner::new();
     let lock = client.lock("l");
-    let guard = lock.lock().owner(&owner).await.unwrap();
-    let mut left = pin!(lock.lock().owner(&owner).into_future());
-    assert!(left.as_mut().now_or_never().is_none());
-    counts(&redis, "2").await;
+    let (owner, guard, left) = held_with_a_nested_call_left(&redis, &lock).await;
     let began = Instant::now();
     let nested = lock.lock().owner(&owner).await.unwrap();
     assert_eq!(nested.hold_count(), 2);
@@ -71,12 +63,8 @@ async fn a_nested_call_and_its_unlock_wait_for_no_other_that_stands_still() {
 #[tokio::test]
 async fn a_dropped_guard_is_released_though_a_nested_call_stands_still() {
     let (_server, redis, client) = start().await;
-    let owner = Owner::new();
     let lock = client.lock("l");
-    let guard = lock.lock().owner(&owner).await.unwrap();
-    let mut nested = pin!(lock.lock().owner(&owner).into_future());
-    assert!(nested.as_mut().now_or_never().is_none());
-    counts(&redis, "2").await;
+    let (_owner, guard, _nested) = held_with_a_nested_call_left(&redis, &lock).await;
     let began = Instant::now();
     drop(guard);
     free(&redis).await;
@@ -87,15 +75,7 @@ async fn a_dropped_guard_is_released_though_a_nested_call_stands_still() {
 #[tokio::test]
 async fn a_shutdown_undoes_an_acquire_that_stands_still() {
     let (_server, redis, client) = start().await;
-    // From now on there is a connection, so that one poll sends the command.
-    client
-        .lock("l")
-        .lock()
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    warm(&client).await;
     let mut left = pin!(client.lock("l").lock().into_future());
     assert!(left.as_mut().now_or_never().is_none());
     counts(&redis, "1").await;
@@ -115,12 +95,8 @@ async fn a_shutdown_waits_for_no_unlock_and_no_nested_call_that_stand_still() {
     let guard = client.lock("other").lock().await.unwrap();
     let mut unlock = pin!(guard.unlock());
     assert!(unlock.as_mut().now_or_never().is_none());
-    let lock: Lock = client.lock("l");
-    let owner = Owner::new();
-    let guard = lock.lock().owner(&owner).await.unwrap();
-    let mut nested = pin!(lock.lock().owner(&owner).into_future());
-    assert!(nested.as_mut().now_or_never().is_none());
-    counts(&redis, "2").await;
+    let lock = client.lock("l");
+    let (_owner, guard, nested) = held_with_a_nested_call_left(&redis, &lock).await;
     let began = Instant::now();
     let report = client.shutdown().await;
     assert!(began.elapsed() < TIMEOUT, "{:?}", began.elapsed());
@@ -157,8 +133,7 @@ fn a_shutdown_waits_for_no_runtime_that_stands_still_and_nothing_is_sent_after_i
     });
     let (_server, redis, client) = other.block_on(start());
     let lock = client.lock("l");
-    let warm = async { lock.lock().await.unwrap().unlock().await.unwrap() };
-    idle.block_on(warm);
+    idle.block_on(warm(&client));
     let mut left = Box::pin(lock.lock().lease(MINUTES).into_future());
     idle.block_on(async { assert!(left.as_mut().now_or_never().is_none()) });
     other.block_on(async {
@@ -243,9 +218,27 @@ async fn others_get_what_it_left<T>(
 /// A client whose next call is sent at its first poll.
 async fn connected(server: &RedisServer) -> Client {
     let client = Client::connect(server.url()).await.unwrap();
+    warm(&client).await;
+    client
+}
+
+/// From now on there is a connection for this runtime, so that one poll sends a command.
+async fn warm(client: &Client) {
     let guard = client.lock("other").lock().await.unwrap();
     guard.unlock().await.unwrap();
-    client
+}
+
+/// The lock is held, and a nested call of its owner was sent and is polled no more.
+async fn held_with_a_nested_call_left(
+    redis: &Redis,
+    lock: &Lock,
+) -> (Owner, Guard, BoxFuture<'static, Result<Guard, Error>>) {
+    let owner = Owner::new();
+    let guard = lock.lock().owner(&owner).await.unwrap();
+    let mut nested = lock.lock().owner(&owner).into_future();
+    assert!(nested.as_mut().now_or_never().is_none());
+    counts(redis, "2").await;
+    (owner, guard, nested)
 }
 
 async fn server() -> (RedisServer, Redis) {
