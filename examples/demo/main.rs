@@ -1,7 +1,8 @@
 //! Two processes contend for one lock on a real server; `make demo` runs it.
 //!
-//! It starts a server of its own, redis-server or where that is missing the one of lockdog-test, and itself a second time as the other process. Every line
-//! it tells is checked first: it ends with a failure at the first thing that is not as told.
+//! It starts a server of its own, redis-server or where that is missing the one of lockdog-test, and
+//! itself a second time as the other process. Every line it tells is checked first: it ends with a
+//! failure at the first thing that is not as told.
 
 #![allow(
     clippy::disallowed_methods,

@@ -75,7 +75,8 @@ impl ClientBuilder {
     /// A pool of yours, for the commands of callers. One connection is taken from it and kept.
     ///
     /// A pool cannot be asked for connections that hear messages. Give the URL too; with a pool
-    /// alone, waits poll ([`Wake::Poll`](crate::Wake::Poll)) and the watchdog takes a second connection from the pool.
+    /// alone, waits poll ([`Wake::Poll`](crate::Wake::Poll)) and the watchdog takes a second connection
+    /// from the pool.
     ///
     /// A pool's connections queue 50 commands each. Once more calls than that are begun on one
     /// runtime and not polled again, the other calls of that runtime time out. Connections that the

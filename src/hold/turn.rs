@@ -27,7 +27,7 @@ struct Turn {
     /// How many there were: tells the present one from those that were taken over.
     number: u64,
     bearer: Bearer,
-    /// What the watchdog saw of it when it last asked for a sign of life.
+    /// What was seen of it when [`Hold::stood_still`] last asked for a sign of life.
     asked: Option<Seen>,
 }
 
@@ -137,7 +137,7 @@ impl Hold {
     }
 
     /// Whether the future whose turn it is gave no sign of life since this was last asked; `None` if it is
-    /// no caller's turn. For the watchdog alone, again and again.
+    /// no caller's turn. For those who hasten its release, again and again.
     pub(crate) fn stood_still(&self) -> Option<bool> {
         let asked = self.turns.turn.lock().asked.take();
         if asked.is_some_and(|seen| !self.gave_a_sign(seen)) {
@@ -211,8 +211,8 @@ impl Command {
         })
         .await?;
         // Each of them: nothing is under way any more.
-        let is_over = turns.iter().filter(|turn| !turn.is_answered()).count();
-        (is_over == 0).then_some(answer)
+        let taken_over = turns.iter().filter(|turn| !turn.is_answered()).count();
+        (taken_over == 0).then_some(answer)
     }
 
     /// Notes a sign of life. False if it came too late.

@@ -12,9 +12,7 @@ use super::wire::{open_pubsub_over, password};
 impl Source {
     /// A connection for messages, where an address is known.
     pub(crate) async fn open_pubsub(&self, limit: Duration) -> Result<PubSub, Failure> {
-        let (Some(client), _) = self.find(limit).await? else {
-            return Err(Failure::Unsent("a pool alone brings no messages".into()));
-        };
+        let client = self.find_for_messages(limit).await?;
         if let Some(connector) = &self.connector {
             return open_pubsub_over(&**connector, &client).await;
         }
@@ -29,9 +27,7 @@ impl Source {
         hears: impl Fn(&str) + Send + Sync + 'static,
         limit: Duration,
     ) -> Result<Subscriber, Failure> {
-        let (Some(client), _) = self.find(limit).await? else {
-            return Err(Failure::Unsent("a pool alone brings no messages".into()));
-        };
+        let client = self.find_for_messages(limit).await?;
         // Messages come between answers, which the older protocol cannot tell from them.
         let info = client.get_connection_info().clone();
         let settings = info.redis_settings().clone();
@@ -39,5 +35,10 @@ impl Source {
         let client = redis::Client::open(info.clone().set_redis_settings(settings));
         let client = client.map_err(|error| Failure::of_connect(&error, password(&info)))?;
         Subscriber::open(&client, sharded, hears, limit).await
+    }
+
+    async fn find_for_messages(&self, limit: Duration) -> Result<redis::Client, Failure> {
+        let (client, _) = self.find(limit).await?;
+        client.ok_or_else(|| Failure::Unsent("a pool alone brings no messages".into()))
     }
 }

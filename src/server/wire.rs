@@ -15,10 +15,7 @@ pub(super) async fn open(
     client: &redis::Client,
     limit: Duration,
 ) -> Result<MultiplexedConnection, Failure> {
-    let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(limit))
-        .set_response_timeout(None)
-        .set_pipeline_buffer_size(QUEUED);
+    let config = config().set_connection_timeout(Some(limit));
     let opened = client.get_multiplexed_async_connection_with_config(&config);
     let refused = |error| Failure::of_connect(&error, password(client.get_connection_info()));
     opened.await.map_err(refused)
@@ -30,11 +27,8 @@ pub(super) async fn open_over(
     client: &redis::Client,
 ) -> Result<MultiplexedConnection, Failure> {
     let (stream, info) = (stream(connector).await?, client.get_connection_info());
-    let config = AsyncConnectionConfig::new()
-        .set_response_timeout(None)
-        .set_pipeline_buffer_size(QUEUED);
     let settings = info.redis_settings();
-    let opened = MultiplexedConnection::new_with_config(settings, stream, config).await;
+    let opened = MultiplexedConnection::new_with_config(settings, stream, config()).await;
     let (connection, driver) =
         opened.map_err(|error| Failure::of_connect(&error, password(info)))?;
     #[expect(
@@ -43,6 +37,12 @@ pub(super) async fn open_over(
     )]
     tokio::spawn(driver);
     Ok(connection)
+}
+
+fn config() -> AsyncConnectionConfig {
+    AsyncConnectionConfig::new()
+        .set_response_timeout(None)
+        .set_pipeline_buffer_size(QUEUED)
 }
 
 /// A connection for messages over a stream of the user's.

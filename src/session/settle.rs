@@ -304,13 +304,13 @@ async fn settle_or_close(
 
 impl Job {
     /// Takes a hold off the list of which nothing is left, and tells whoever waits what it came to.
-    fn end(self, core: &Core, is_last: bool, outcome: Outcome) {
+    fn end(self, core: &Core, nothing_is_left: bool, outcome: Outcome) {
         let hold = &self.hold;
         if mutant!("late_drop") && hold.state().target() == 0 {
             core.holds.change(hold, State::end);
         }
         // One that ended after the count was sent is still there: the job of its end follows.
-        if is_last && hold.state().phase == Phase::Ended {
+        if nothing_is_left && hold.state().phase == Phase::Ended {
             // The master that answered may have been replaced already by one that has the field: an
             // unanswered acquire can be replicated before its settlement is lost.
             hold.state().granted = true;

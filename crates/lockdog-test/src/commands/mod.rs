@@ -41,22 +41,18 @@ enum Place {
 type Run = fn(&mut Database, Option<u64>, &[Vec<u8>]) -> Answer;
 
 const fn anywhere(name: &'static str, arity: i32, run: Run) -> Command {
-    let place = Place::Anywhere;
     Command {
         name,
         arity,
-        place,
+        place: Place::Anywhere,
         run,
     }
 }
 
 const fn client_only(name: &'static str, arity: i32, run: Run) -> Command {
-    let place = Place::ClientOnly;
     Command {
-        name,
-        arity,
-        place,
-        run,
+        place: Place::ClientOnly,
+        ..anywhere(name, arity, run)
     }
 }
 
