@@ -51,13 +51,17 @@ impl Clock {
         runtime(self) == runtime(other)
     }
 
-    /// `next`, but no later than `tick` after `now` where timers may stop without notice, as they do
-    /// while the machine sleeps.
+    /// Whether timers may stop without notice while this clock goes on, as they do while the machine
+    /// sleeps. tokio's timers and tokio's time stop together.
+    pub(crate) fn outruns_timers(&self) -> bool {
+        self.tokio.is_none()
+    }
+
+    /// `next`, but no later than `tick` after `now` where timers may stop without notice.
     pub(crate) fn look_again(&self, next: Moment, now: Moment, tick: Duration) -> Moment {
-        match self.tokio {
-            None => next.min(now + tick),
-            // Its timers and its time stop together.
-            Some(_) => next,
+        match self.outruns_timers() {
+            true => next.min(now + tick),
+            false => next,
         }
     }
 

@@ -65,19 +65,23 @@ impl Held {
             if let Some(lost) = loss {
                 return lost;
             }
-            // Tokio's timers stop while the machine sleeps, so the clock is looked at often.
-            let left = self.remaining().saturating_sub(TOLD_EARLY);
-            let left = match &self.kind {
-                Kind::One(one) => {
-                    let (clock, now) = (&one.session.core().clock, one.now());
-                    clock.look_again(now + left, now, TICK).since(now)
-                }
-                Kind::Several(_) => left.min(TICK),
-            };
+            let mut left = self.remaining().saturating_sub(TOLD_EARLY);
+            if self.outruns_timers() {
+                left = left.min(TICK);
+            }
             tokio::select! {
                 () = told.cancelled() => {}
                 () = tokio::time::sleep(left) => {}
             }
+        }
+    }
+
+    /// Whether its deadline may pass without a timer that notices, so that the clock is to be looked at
+    /// often.
+    fn outruns_timers(&self) -> bool {
+        match &self.kind {
+            Kind::One(one) => one.session.core().clock.outruns_timers(),
+            Kind::Several(lock) => lock.outruns_timers(),
         }
     }
 
@@ -197,5 +201,5 @@ impl fmt::Debug for Held {
     }
 }
 
-/// How often the clock is looked at.
+/// How often the clock is looked at that goes on while timers stand still.
 const TICK: Duration = Duration::from_millis(100);

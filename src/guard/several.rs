@@ -39,6 +39,9 @@ pub(crate) trait Several: Send + Sync + 'static {
     /// stays true.
     fn loss(&self, early: Duration) -> Option<Lost>;
 
+    /// See [`Clock::outruns_timers`](crate::clock::Clock::outruns_timers), for the clock of its deadline.
+    fn outruns_timers(&self) -> bool;
+
     /// Cancelled when it is lost, and not before [`Several::loss`] says so too.
     fn lost_token(&self) -> CancellationToken;
 

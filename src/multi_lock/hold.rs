@@ -199,6 +199,11 @@ impl Several for MultiHold {
         None
     }
 
+    fn outruns_timers(&self) -> bool {
+        let outruns = |(member, _): &(Member, Arc<Hold>)| member.core().clock.outruns_timers();
+        self.parts.iter().any(outruns)
+    }
+
     fn lost_token(&self) -> CancellationToken {
         self.told.clone()
     }

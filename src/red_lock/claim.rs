@@ -82,6 +82,10 @@ impl Several for Claimed {
         self.whole.loss()
     }
 
+    fn outruns_timers(&self) -> bool {
+        self.whole.clock.outruns_timers()
+    }
+
     fn lost_token(&self) -> CancellationToken {
         self.whole.lost.clone()
     }

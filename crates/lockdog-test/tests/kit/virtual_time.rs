@@ -1,9 +1,11 @@
 //! Hours of locks in a moment: leases by a paused clock.
 
+use std::pin::pin;
 use std::time::Duration;
 
-use lockdog::{Error, LostReason, Owner, RedLock};
+use lockdog::{Error, LostReason, MultiLock, Owner, RedLock};
 use lockdog_test::{Data, Server};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -36,6 +38,48 @@ async fn a_day_of_renewals_is_not_long() {
     println!("24 hours of a watched lock took {took:?}");
     // Five seconds on a machine that does nothing else.
     assert!(took < Duration::from_secs(120), "{took:?}");
+}
+
+/// A lease of 30 s that is renewed every 10 s has a deadline 20 s ahead at least.
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_loss_sleeps_from_deadline_to_deadline() {
+    let servers = [Server::new(), Server::new(), Server::new()];
+    let mut clients = Vec::new();
+    for server in &servers {
+        clients.push(server.client().await);
+    }
+    let locks = |name| clients.iter().map(move |client| client.lock(name));
+    let guards = [
+        ("plain", clients[0].lock("plain").lock().await),
+        ("multi", MultiLock::new(locks("member")).lock().await),
+        ("red", RedLock::new(locks("instance")).lock().await),
+    ];
+    let began = std::time::Instant::now();
+    let day = guards.map(|(kind, guard)| async move {
+        let guard = guard.unwrap();
+        let mut polls = 0;
+        {
+            let mut lost = pin!(guard.lost());
+            let counted = std::future::poll_fn(|cx| {
+                polls += 1;
+                lost.as_mut().poll(cx)
+            });
+            let waited = tokio::time::timeout(24 * HOUR, counted).await;
+            assert!(waited.is_err(), "{kind}: {waited:?}");
+        }
+        assert!(polls <= 24 * 60 * 60 / 20 + 1, "{kind}: {polls} polls");
+        guard.unlock().await.unwrap();
+    });
+    let mut tasks: JoinSet<()> = day.into_iter().collect();
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+    }
+    let took = began.elapsed();
+    println!("24 hours of a lock of each kind took {took:?}");
+    assert!(took < Duration::from_secs(300), "{took:?}");
+    for server in &servers {
+        server.assert_clean().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -230,7 +274,7 @@ async fn a_client_that_was_shut_down_leaves_nothing() {
 
 #[tokio::test]
 async fn servers_run_side_by_side() {
-    let mut tasks = tokio::task::JoinSet::new();
+    let mut tasks = JoinSet::new();
     for number in 0..200 {
         tasks.spawn(async move {
             let server = Server::new();
