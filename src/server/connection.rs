@@ -9,6 +9,7 @@ use redis::{Cmd, RedisResult, Value};
 
 use super::failure::Failure;
 use super::identity::Identity;
+use super::outside::Driver;
 use crate::clock::Moment;
 
 /// A multiplexed connection: commands sent on it are executed in the order of their sending.
@@ -32,8 +33,16 @@ struct Inner {
     reign: u64,
     /// When the server was last seen to be another, up to its introduction.
     reborn: OnceLock<Option<Moment>>,
-    /// Counts the connection as taken where a user's pool gave it.
-    _pooled: Option<deadpool_redis::Connection>,
+    _kept: Kept,
+}
+
+/// What has to stay as long as a connection.
+pub(super) enum Kept {
+    Nothing,
+    /// Counts it as taken where a user's pool gave it.
+    Pooled(#[expect(dead_code, reason = "it is kept")] deadpool_redis::Connection),
+    /// Drives it where a user's connector opened it.
+    Driver(#[expect(dead_code, reason = "it is kept")] Driver),
 }
 
 /// What carries a connection's commands.
@@ -49,25 +58,20 @@ impl Connection {
         multiplexed: MultiplexedConnection,
         identity: &Arc<Identity>,
         reign: u64,
-        pooled: Option<deadpool_redis::Connection>,
+        kept: Kept,
     ) -> Self {
-        Self::over(Wire::Socket(multiplexed), identity, reign, pooled)
+        Self::over(Wire::Socket(multiplexed), identity, reign, kept)
     }
 
     #[cfg(test)]
     pub(super) fn simulated(wire: crate::simulation::Wire, identity: &Arc<Identity>) -> Self {
         let id = wire.client_id();
-        let connection = Self::over(Wire::Simulated(wire), identity, 0, None);
+        let connection = Self::over(Wire::Simulated(wire), identity, 0, Kept::Nothing);
         connection.inner.client_id.get_or_init(|| id);
         connection
     }
 
-    fn over(
-        wire: Wire,
-        identity: &Arc<Identity>,
-        reign: u64,
-        pooled: Option<deadpool_redis::Connection>,
-    ) -> Self {
+    fn over(wire: Wire, identity: &Arc<Identity>, reign: u64, kept: Kept) -> Self {
         Self {
             inner: Arc::new(Inner {
                 wire,
@@ -76,7 +80,7 @@ impl Connection {
                 identity: identity.clone(),
                 reign,
                 reborn: OnceLock::new(),
-                _pooled: pooled,
+                _kept: kept,
             }),
             asking: false,
         }

@@ -40,7 +40,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 /// ```
 pub trait Connector: fmt::Debug + Send + Sync + 'static {
     /// Opens one connection. The client opens several, and new ones for those that break; it limits
-    /// each attempt to its command timeout, and drops the future then.
+    /// each attempt to its command timeout, and drops the future then. A panic in here, or in a stream,
+    /// is a failed attempt or a broken connection, and nothing more. A call that blocks its thread holds
+    /// up callers on the runtime that it is made on; on the client's own thread it holds up no renewal.
     ///
     /// # Errors
     ///
@@ -62,7 +64,9 @@ pub trait Connector: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// A stream of bytes in both directions. Every type that can be one is one.
+/// A stream of bytes in both directions. Every type that can be one is one. No method of it may block
+/// its thread: renewals wait for it. The client drops a stream with its connection, whatever it still
+/// waits for.
 pub trait Transport: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Transport for T {}

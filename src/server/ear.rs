@@ -7,14 +7,14 @@ use redis::aio::PubSub;
 use super::failure::Failure;
 use super::source::Source;
 use super::subscriber::Subscriber;
-use super::wire::{open_pubsub_over, password};
+use super::wire::password;
 
 impl Source {
     /// A connection for messages, where an address is known.
     pub(crate) async fn open_pubsub(&self, limit: Duration) -> Result<PubSub, Failure> {
         let client = self.find_for_messages(limit).await?;
-        if let Some(connector) = &self.connector {
-            return open_pubsub_over(&**connector, &client).await;
+        if let Some(outside) = &self.outside {
+            return outside.open_pubsub(&client).await;
         }
         let opened = client.get_async_pubsub().await;
         opened.map_err(|error| Failure::of_connect(&error, password(client.get_connection_info())))

@@ -18,6 +18,7 @@ mod kin;
 mod loss;
 mod node;
 mod nodes;
+mod outside;
 mod permit;
 mod place;
 mod private;

@@ -9,12 +9,12 @@ use tokio::sync::watch;
 
 use super::Context;
 use super::address::Address;
-use super::connection::Connection;
-use super::connector::Connector;
+use super::connection::{Connection, Kept};
 use super::failure::Failure;
 use super::identity::Identity;
+use super::outside::Outside;
 use super::sentinel::Sentinels;
-use super::wire::{open, open_over, password};
+use super::wire::{open, password};
 use crate::clock::{Clock, Moment};
 use crate::error::Error;
 
@@ -24,7 +24,7 @@ pub(crate) struct Source {
     pool: Option<deadpool_redis::Pool>,
     name: Option<String>,
     /// Opens connections in place of the route's address.
-    pub(super) connector: Option<Arc<dyn Connector>>,
+    pub(super) outside: Option<Outside>,
     /// Who the server is, as its connections learn it.
     identity: Arc<Identity>,
     /// Takes the place of all.
@@ -64,6 +64,7 @@ impl Source {
         let is_elected = matches!(address, Some(Address::Sentinel { .. }));
         let identity = Arc::new(Identity::new(clock.clone(), shown, is_elected));
         let connector = address.as_ref().and_then(Address::connector);
+        let outside = connector.map(|connector| Outside::new(connector, &context.background));
         let route = match address {
             None => Route::Unknown,
             Some(Address::Server(info) | Address::Connector { info, .. }) => {
@@ -90,7 +91,7 @@ impl Source {
             route,
             pool,
             name,
-            connector,
+            outside,
             identity,
             #[cfg(test)]
             simulated: None,
@@ -104,7 +105,7 @@ impl Source {
             route: Route::Member(Box::new(info)),
             pool: None,
             name,
-            connector: None,
+            outside: None,
             identity: Arc::new(identity),
             #[cfg(test)]
             simulated: None,
@@ -118,7 +119,7 @@ impl Source {
             route: Route::Unknown,
             pool: None,
             name: None,
-            connector: None,
+            outside: None,
             identity: Arc::new(Identity::new(clock.clone(), address, false)),
             simulated: Some(wiring),
         }
@@ -159,7 +160,7 @@ impl Source {
         let mut multiplexed: MultiplexedConnection = pooled.as_ref().clone();
         // Every call brings a time limit of its own; the pool's would cut it short.
         multiplexed.set_response_timeout(NO_LIMIT);
-        let connection = Connection::new(multiplexed, &self.identity, 0, Some(pooled));
+        let connection = Connection::new(multiplexed, &self.identity, 0, Kept::Pooled(pooled));
         connection.introduce(None, limit).await?;
         Ok(connection)
     }
@@ -176,12 +177,15 @@ impl Source {
             return Box::pin(self.open_for_callers(limit)).await;
         };
         let opening = async {
-            let multiplexed = match &self.connector {
-                None => open(&client, limit).await?,
-                // Boxed: it is rare, and part of every call otherwise.
-                Some(connector) => Box::pin(open_over(&**connector, &client)).await?,
+            let (multiplexed, kept) = match &self.outside {
+                None => (open(&client, limit).await?, Kept::Nothing),
+                Some(outside) => {
+                    // Boxed: it is rare, and part of every call otherwise.
+                    let (multiplexed, driver) = Box::pin(outside.open(&client)).await?;
+                    (multiplexed, Kept::Driver(driver))
+                }
             };
-            let connection = Connection::new(multiplexed, &self.identity, reign, None);
+            let connection = Connection::new(multiplexed, &self.identity, reign, kept);
             connection.introduce(self.name.as_deref(), limit).await?;
             Ok(connection)
         };

@@ -1,13 +1,10 @@
 //! What is the same wherever a connection is opened or an answer read.
 
-use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use redis::aio::{MultiplexedConnection, PubSub};
+use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, Value};
 
-use super::connector::{Connector, Transport};
 use super::failure::Failure;
 
 /// Connects within `limit`. Every call brings a time limit of its own.
@@ -21,47 +18,10 @@ pub(super) async fn open(
     opened.await.map_err(refused)
 }
 
-/// As [`open`], over a stream of the user's. Every call brings a time limit of its own.
-pub(super) async fn open_over(
-    connector: &dyn Connector,
-    client: &redis::Client,
-) -> Result<MultiplexedConnection, Failure> {
-    let (stream, info) = (stream(connector).await?, client.get_connection_info());
-    let settings = info.redis_settings();
-    let opened = MultiplexedConnection::new_with_config(settings, stream, config()).await;
-    let (connection, driver) =
-        opened.map_err(|error| Failure::of_connect(&error, password(info)))?;
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "it ends with the last handle on the connection, as redis-rs' own"
-    )]
-    tokio::spawn(driver);
-    Ok(connection)
-}
-
-fn config() -> AsyncConnectionConfig {
+pub(super) fn config() -> AsyncConnectionConfig {
     AsyncConnectionConfig::new()
         .set_response_timeout(None)
         .set_pipeline_buffer_size(QUEUED)
-}
-
-/// A connection for messages over a stream of the user's.
-pub(super) async fn open_pubsub_over(
-    connector: &dyn Connector,
-    client: &redis::Client,
-) -> Result<PubSub, Failure> {
-    let (stream, info) = (stream(connector).await?, client.get_connection_info());
-    let opened = PubSub::new(info.redis_settings(), stream).await;
-    opened.map_err(|error| Failure::of_connect(&error, password(info)))
-}
-
-/// The connector is the user's code: its panic is a failed attempt, and must not end the watchdog.
-async fn stream(connector: &dyn Connector) -> Result<Box<dyn Transport>, Failure> {
-    let connecting = AssertUnwindSafe(async { connector.connect().await });
-    match connecting.catch_unwind().await {
-        Ok(opened) => opened.map_err(|error| Failure::Unsent(error.to_string().into())),
-        Err(_panic) => Err(Failure::Unsent("the connector panicked".into())),
-    }
 }
 
 /// The password that the server is to be told.

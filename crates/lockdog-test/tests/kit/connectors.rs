@@ -4,22 +4,50 @@ use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use lockdog::{Client, Connector, Error, RedLock, Time, Transport};
 use lockdog_test::Server;
+use parking_lot::{Condvar, Mutex};
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 
-use crate::support::LONG;
+use crate::support::{LONG, eventually};
 
-/// Connects to a test server until it is told to fail.
+/// Connects to a test server, and fails as a test asks it to.
 #[derive(Clone)]
 struct Tunnel {
     server: Server,
     time: Time,
-    fails: Arc<AtomicBool>,
-    panics: Arc<AtomicBool>,
-    attempts: Arc<AtomicUsize>,
+    state: Arc<State>,
+}
+
+#[derive(Default)]
+struct State {
+    fault: Mutex<Fault>,
+    /// Told when the fault is another.
+    changed: Condvar,
+    attempts: AtomicUsize,
+    /// Calls that block a thread now.
+    blocked: AtomicUsize,
+    /// Streams that are not dropped.
+    living: AtomicUsize,
+    /// Streams with a smaller number take nothing and bring nothing any more.
+    silent_below: AtomicUsize,
+}
+
+/// What a connector does wrong.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+enum Fault {
+    #[default]
+    Nothing,
+    Fails,
+    PanicsAtOnce,
+    PanicsLater,
+    PanicsInRead,
+    NeverReady,
+    Blocks,
 }
 
 impl Tunnel {
@@ -27,23 +55,67 @@ impl Tunnel {
         Self {
             server: server.clone(),
             time,
-            fails: Arc::default(),
-            panics: Arc::default(),
-            attempts: Arc::default(),
+            state: Arc::default(),
         }
+    }
+
+    fn builder(&self) -> lockdog::ClientBuilder {
+        Client::builder().connector(self.clone())
+    }
+
+    fn set(&self, fault: Fault) {
+        *self.state.fault.lock() = fault;
+        self.state.changed.notify_all();
+    }
+
+    fn attempts(&self) -> usize {
+        self.state.attempts.load(Ordering::Relaxed)
+    }
+
+    fn blocked(&self) -> usize {
+        self.state.blocked.load(Ordering::Relaxed)
+    }
+
+    fn living(&self) -> usize {
+        self.state.living.load(Ordering::Relaxed)
+    }
+
+    /// The streams that there are take nothing and bring nothing any more, and stay open.
+    fn silence(&self) {
+        let below = self.attempts() + 1;
+        self.state.silent_below.store(below, Ordering::Relaxed);
+    }
+}
+
+impl State {
+    fn block(&self) {
+        self.blocked.fetch_add(1, Ordering::Relaxed);
+        let mut fault = self.fault.lock();
+        self.changed
+            .wait_while(&mut fault, |fault| *fault == Fault::Blocks);
+        self.blocked.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Connector for Tunnel {
     fn connect(&self) -> Pin<Box<dyn Future<Output = io::Result<Box<dyn Transport>>> + Send>> {
-        self.attempts.fetch_add(1, Ordering::Relaxed);
-        assert!(!self.panics.load(Ordering::Relaxed), "the tunnel fell in");
+        let number = 1 + self.state.attempts.fetch_add(1, Ordering::Relaxed);
+        let fault = *self.state.fault.lock();
+        match fault {
+            Fault::PanicsAtOnce => panic!("the tunnel fell in"),
+            Fault::Blocks => self.state.block(),
+            _ => {}
+        }
         let tunnel = self.clone();
         Box::pin(async move {
-            if tunnel.fails.load(Ordering::Relaxed) {
-                return Err(io::Error::other("the tunnel is closed"));
+            match fault {
+                Fault::Fails => return Err(io::Error::other("the tunnel is closed")),
+                Fault::PanicsLater => panic!("the tunnel fell in while it was dug"),
+                Fault::NeverReady => std::future::pending().await,
+                _ => {}
             }
-            Ok(Box::new(tunnel.server.connect()) as Box<dyn Transport>)
+            let tube = Tube::new(&tunnel, number, fault == Fault::PanicsInRead);
+            Ok(Box::new(tube) as Box<dyn Transport>)
         })
     }
 
@@ -62,11 +134,78 @@ impl fmt::Debug for Tunnel {
     }
 }
 
+/// A stream that a tunnel opened.
+struct Tube {
+    stream: DuplexStream,
+    number: usize,
+    panics: bool,
+    state: Arc<State>,
+}
+
+impl Tube {
+    fn new(tunnel: &Tunnel, number: usize, panics: bool) -> Self {
+        tunnel.state.living.fetch_add(1, Ordering::Relaxed);
+        Self {
+            stream: tunnel.server.connect(),
+            number,
+            panics,
+            state: tunnel.state.clone(),
+        }
+    }
+}
+
+impl Drop for Tube {
+    fn drop(&mut self) {
+        self.state.living.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Tube {
+    /// `None`: it takes nothing and brings nothing.
+    fn stream(self: Pin<&mut Self>) -> Option<Pin<&mut DuplexStream>> {
+        assert!(!self.panics, "the tube broke");
+        let is_silent = self.number < self.state.silent_below.load(Ordering::Relaxed);
+        (!is_silent).then(|| Pin::new(&mut self.get_mut().stream))
+    }
+}
+
+impl AsyncRead for Tube {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let stream = self.stream();
+        stream.map_or(Poll::Pending, |stream| stream.poll_read(cx, buffer))
+    }
+}
+
+impl AsyncWrite for Tube {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let stream = self.stream();
+        stream.map_or(Poll::Pending, |stream| stream.poll_write(cx, bytes))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let stream = self.stream();
+        stream.map_or(Poll::Pending, |stream| stream.poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let stream = self.stream();
+        stream.map_or(Poll::Pending, |stream| stream.poll_shutdown(cx))
+    }
+}
+
 #[tokio::test]
 async fn with_the_machines_time_locks_are_held_waited_for_and_renewed() {
     let server = Server::new();
     let connect = async || {
-        let builder = Client::builder().connector(Tunnel::new(&server, Time::Machine));
+        let builder = Tunnel::new(&server, Time::Machine).builder();
         let builder = builder.watchdog_lease(Duration::from_secs(3));
         builder.build().await.unwrap()
     };
@@ -88,48 +227,143 @@ async fn with_the_machines_time_locks_are_held_waited_for_and_renewed() {
 async fn one_that_fails_is_told_in_its_own_words() {
     let server = Server::new();
     let tunnel = Tunnel::new(&server, Time::Tokio);
-    tunnel.fails.store(true, Ordering::Relaxed);
-    let failed = Client::builder().connector(tunnel.clone()).build().await;
-    let Err(error @ Error::Unavailable { .. }) = failed else {
-        panic!("{failed:?}");
-    };
-    assert!(
-        error.to_string().contains("the tunnel is closed"),
-        "{error}"
-    );
+    for (fault, words) in [
+        (Fault::Fails, "the tunnel is closed"),
+        (Fault::PanicsAtOnce, "panicked"),
+        (Fault::PanicsLater, "panicked"),
+        (Fault::PanicsInRead, "panicked"),
+        (Fault::NeverReady, "no connection in time"),
+    ] {
+        tunnel.set(fault);
+        let failed = tunnel.builder().build().await;
+        let Err(error @ Error::Unavailable { .. }) = failed else {
+            panic!("{fault:?}: {failed:?}");
+        };
+        assert!(error.to_string().contains(words), "{fault:?}: {error}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_that_panics_for_a_while_costs_no_lock() {
-    let server = Server::new();
-    let tunnel = Tunnel::new(&server, Time::Tokio);
-    let client = Client::builder().connector(tunnel.clone()).build().await;
-    let client = client.unwrap();
-    let guard = client.lock("orders").lock().await.unwrap();
-    // Who waits has a connection for messages, too.
-    let waiter = {
-        let lock = server.client().await.lock("other");
-        let other = lock.lock().await.unwrap();
+    for fault in [Fault::PanicsAtOnce, Fault::PanicsLater] {
+        let server = Server::new();
+        let tunnel = Tunnel::new(&server, Time::Tokio);
+        let client = tunnel.builder().build().await.unwrap();
+        let guard = client.lock("orders").lock().await.unwrap();
+        // Who waits has a connection for messages, too.
+        let other = server.client().await.lock("other").lock().await.unwrap();
         let lock = client.lock("other");
         let waiter = tokio::spawn(async move { lock.lock().await.map(drop) });
         tokio::time::sleep(Duration::from_secs(1)).await;
-        (waiter, other)
+        let before = tunnel.attempts();
+        tunnel.set(fault);
+        server.cut();
+        tokio::time::sleep(Duration::from_secs(15)).await;
+        assert!(tunnel.attempts() > before, "{fault:?}");
+        assert!(guard.is_valid(), "{fault:?}");
+        tunnel.set(Fault::Nothing);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(guard.is_valid(), "{fault:?}");
+        guard.unlock().await.unwrap();
+        other.unlock().await.unwrap();
+        // It may have given up while nothing could be connected.
+        let _ = tokio::time::timeout(LONG, waiter).await.unwrap().unwrap();
+        server.assert_clean().await;
+    }
+}
+
+/// A connection for messages is opened in the middle of the watchdog's work.
+#[tokio::test(start_paused = true)]
+async fn one_that_brings_no_messages_costs_no_lock() {
+    for fault in [
+        Fault::Fails,
+        Fault::PanicsAtOnce,
+        Fault::PanicsLater,
+        Fault::PanicsInRead,
+        Fault::NeverReady,
+    ] {
+        let server = Server::new();
+        let tunnel = Tunnel::new(&server, Time::Tokio);
+        let client = tunnel.builder().build().await.unwrap();
+        let guard = client.lock("orders").lock().await.unwrap();
+        // The watchdog has a connection of its own by then.
+        tokio::time::sleep(Duration::from_secs(11)).await;
+        let stolen = server.steal("other");
+        let before = tunnel.attempts();
+        tunnel.set(fault);
+        let lock = client.lock("other");
+        let waiter = tokio::spawn(async move { lock.lock().await.map(drop) });
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(tunnel.attempts() > before + 3, "{fault:?}: it tries again");
+        assert!(guard.is_valid(), "{fault:?}");
+        tunnel.set(Fault::Nothing);
+        drop(stolen);
+        let waited = tokio::time::timeout(LONG, waiter).await.unwrap().unwrap();
+        waited.unwrap();
+        guard.unlock().await.unwrap();
+        server.assert_clean().await;
+    }
+}
+
+#[tokio::test]
+async fn one_that_blocks_its_thread_delays_no_renewal_and_no_shutdown() {
+    let server = Server::new();
+    let tunnel = Tunnel::new(&server, Time::Machine);
+    let builder = tunnel.builder().watchdog_lease(Duration::from_secs(3));
+    let builder = builder.command_timeout(Duration::from_secs(1));
+    let client = builder.build().await.unwrap();
+    let guard = client.lock("orders").lock().await.unwrap();
+    let stolen = server.steal("other");
+    // The watchdog has a connection of its own by then.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    tunnel.set(Fault::Blocks);
+    // A runtime of one thread: the watchdog opens the connection for messages.
+    let waiter = {
+        let lock = client.lock("other");
+        tokio::spawn(async move { lock.lock().await.map(drop) })
     };
-    let before = tunnel.attempts.load(Ordering::Relaxed);
-    tunnel.panics.store(true, Ordering::Relaxed);
-    server.cut();
-    tokio::time::sleep(Duration::from_secs(15)).await;
-    assert!(tunnel.attempts.load(Ordering::Relaxed) > before);
-    assert!(guard.is_valid());
-    tunnel.panics.store(false, Ordering::Relaxed);
-    tokio::time::sleep(Duration::from_secs(60)).await;
-    assert!(guard.is_valid());
+    eventually("the connector is called", || tunnel.blocked() > 0).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(guard.is_valid(), "renewals went on");
+    assert_eq!(tunnel.blocked(), 1, "calls that never return add up");
+    drop(stolen);
+    let waited = tokio::time::timeout(LONG, waiter).await.unwrap().unwrap();
+    waited.unwrap();
     guard.unlock().await.unwrap();
-    let (waiter, other) = waiter;
-    other.unlock().await.unwrap();
-    // It may have given up while nothing could be connected.
-    let _ = tokio::time::timeout(LONG, waiter).await.unwrap().unwrap();
+    let ended = tokio::time::timeout(LONG, client.shutdown()).await;
+    ended.expect("the client ends though the connector does not return");
+    tunnel.set(Fault::Nothing);
     server.assert_clean().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_ends_with_its_connection_whatever_it_still_waits_for() {
+    let server = Server::new();
+    let tunnel = Tunnel::new(&server, Time::Tokio);
+    let client = tunnel.builder().build().await.unwrap();
+    let guard = client.lock("orders").lock().await.unwrap();
+    // Callers, the watchdog and messages: a connection for each.
+    let stolen = server.steal("other");
+    let waiter = {
+        let lock = client.lock("other");
+        tokio::spawn(async move { lock.lock().await.map(drop) })
+    };
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    assert_eq!(tunnel.living(), 3);
+    for _ in 0..5 {
+        tunnel.silence();
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(guard.is_valid());
+        assert!(tunnel.living() <= 3, "{} streams live", tunnel.living());
+    }
+    assert!(tunnel.attempts() > 3, "streams took the place of others");
+    drop(stolen);
+    let _ = tokio::time::timeout(LONG, waiter).await.unwrap().unwrap();
+    guard.unlock().await.unwrap();
+    tunnel.silence();
+    client.shutdown().await;
+    drop(client);
+    eventually("no stream is left", || tunnel.living() == 0).await;
 }
 
 #[tokio::test]
@@ -157,7 +391,7 @@ async fn a_red_lock_needs_one_clock() {
         .iter()
         .zip([Time::Tokio, Time::Tokio, Time::Machine])
     {
-        let builder = Client::builder().connector(Tunnel::new(server, time));
+        let builder = Tunnel::new(server, time).builder();
         locks.push(builder.build().await.unwrap().lock("orders"));
     }
     let refused = RedLock::new(locks).try_lock().await;

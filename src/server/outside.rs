@@ -1,0 +1,150 @@
+//! Connections over streams that a connector of the user's opens.
+//!
+//! The connector and its streams are the user's code. All of it runs in tasks of its own: a panic there
+//! is a failed attempt and nothing more, and nobody waits longer for it than for any connection (design:
+//! invariant 14).
+
+use std::sync::Arc;
+
+use redis::aio::{MultiplexedConnection, PubSub};
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::task::{AbortHandle, JoinError, JoinSet, spawn_blocking};
+use tokio_util::sync::CancellationToken;
+
+use super::connector::{Connector, Transport};
+use super::failure::Failure;
+use super::wire::{config, password};
+use crate::background::Background;
+
+/// A user's connector.
+pub(super) struct Outside {
+    connector: Arc<dyn Connector>,
+    background: Background,
+    /// How many calls of the connector for commands, and for messages, may go on at the same time on
+    /// threads of their own. One that never returns keeps its place, so that such calls do not add up.
+    for_commands: Arc<Semaphore>,
+    for_messages: Arc<Semaphore>,
+}
+
+/// What moves a connection's bytes. It ends when this is dropped, and the user's stream with it: an
+/// answer that never comes would keep both.
+pub(super) struct Driver(AbortHandle);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Outside {
+    pub(super) fn new(connector: Arc<dyn Connector>, background: &Background) -> Self {
+        Self {
+            connector,
+            background: background.clone(),
+            for_commands: Arc::new(Semaphore::new(COMMAND_CALLS)),
+            for_messages: Arc::new(Semaphore::new(MESSAGE_CALLS)),
+        }
+    }
+
+    /// A connection for commands, driven by the runtime that this is called on. Every call brings a time
+    /// limit of its own.
+    ///
+    /// # Cancel safety
+    ///
+    /// The attempt ends with it.
+    pub(super) async fn open(
+        &self,
+        client: &redis::Client,
+    ) -> Result<(MultiplexedConnection, Driver), Failure> {
+        let (stream, client) = (self.stream(&self.for_commands), client.clone());
+        apart(async move {
+            let (stream, info) = (stream.await?, client.get_connection_info());
+            let opened =
+                MultiplexedConnection::new_with_config(info.redis_settings(), stream, config());
+            let opened = opened.await;
+            let (connection, driver) =
+                opened.map_err(|error| Failure::of_connect(&error, password(info)))?;
+            #[expect(clippy::disallowed_methods, reason = "it ends with the connection")]
+            let driver = tokio::spawn(driver);
+            Ok((connection, Driver(driver.abort_handle())))
+        })
+        .await
+    }
+
+    /// As [`Outside::open`], a connection for messages.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Outside::open`].
+    pub(super) async fn open_pubsub(&self, client: &redis::Client) -> Result<PubSub, Failure> {
+        let (stream, client) = (self.stream(&self.for_messages), client.clone());
+        apart(async move {
+            let (stream, info) = (stream.await?, client.get_connection_info());
+            let opened = PubSub::new(info.redis_settings(), stream).await;
+            opened.map_err(|error| Failure::of_connect(&error, password(info)))
+        })
+        .await
+    }
+
+    /// Calls the connector: on a thread of its own where the watchdog would stand still with it.
+    fn stream(
+        &self,
+        places: &Arc<Semaphore>,
+    ) -> impl Future<Output = Result<Box<dyn Transport>, Failure>> + Send + use<> {
+        let connector = self.connector.clone();
+        let (background, places) = (self.background.clone(), places.clone());
+        async move {
+            let runtime = Handle::current();
+            if !background.is(&runtime) {
+                return connect(&*connector).await;
+            }
+            let Ok(place) = places.acquire_owned().await else {
+                return Err(Failure::Unsent(ABORTED.into()));
+            };
+            // A future that is ready never would keep the thread otherwise.
+            let given_up = CancellationToken::new();
+            let _gives_up = given_up.clone().drop_guard();
+            let connecting = spawn_blocking(move || {
+                let _place = place;
+                let connecting = async { connect(&*connector).await };
+                runtime.block_on(given_up.run_until_cancelled(connecting))
+            });
+            match connecting.await {
+                Ok(Some(opened)) => opened,
+                Ok(None) => Err(Failure::Unsent(ABORTED.into())),
+                Err(error) => Err(ended(&error)),
+            }
+        }
+    }
+}
+
+async fn connect(connector: &dyn Connector) -> Result<Box<dyn Transport>, Failure> {
+    let opened = connector.connect().await;
+    opened.map_err(|error| Failure::Unsent(error.to_string().into()))
+}
+
+/// Does this in a task of its own, which ends with the caller's interest in it.
+async fn apart<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Failure>> + Send + 'static,
+) -> Result<T, Failure> {
+    let mut task = JoinSet::new();
+    task.spawn(work);
+    match task.join_next().await {
+        Some(Ok(opened)) => opened,
+        Some(Err(error)) => Err(ended(&error)),
+        None => Err(Failure::Unsent(ABORTED.into())),
+    }
+}
+
+fn ended(error: &JoinError) -> Failure {
+    let cause = if error.is_panic() { PANICKED } else { ABORTED };
+    Failure::Unsent(cause.into())
+}
+
+const PANICKED: &str = "the connector, or a stream that it opened, panicked";
+const ABORTED: &str = "the attempt to connect was aborted: its runtime has ended";
+/// The background opens connections for commands for renewals, for callers on many runtimes and for
+/// what waits for replicas, one of each at a time.
+const COMMAND_CALLS: usize = 3;
+const MESSAGE_CALLS: usize = 1;
