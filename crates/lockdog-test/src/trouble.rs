@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-use crate::commands::publish;
+use crate::commands::{knows, publish};
 use crate::database::text;
 use crate::keyspace::Value;
 use crate::server::Server;
@@ -122,9 +122,13 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// If the error is empty or has more than one line.
+    /// If the server has no such command, or if the error is empty or has more than one line.
     #[track_caller]
     pub fn refuse(&self, command: &str, error: &str, times: usize) {
+        assert!(
+            knows(command),
+            "the test server has no command {command:?} to refuse: give its first word alone"
+        );
         assert!(
             !error.is_empty() && !error.contains(['\r', '\n']),
             "an error is one line and not empty: {error:?}"

@@ -380,6 +380,11 @@ async fn it_takes_the_place_of_a_url_and_of_any_other() {
             matches!(&both, Err(Error::Invalid { what, .. }) if *what == "connector"),
             "{both:?}"
         );
+        let text = both.unwrap_err().to_string();
+        assert!(
+            text.contains("any other connector: give one of them"),
+            "{text}"
+        );
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the test server promises, checked.
 
+mod bad_input;
 mod clients;
 mod commands_as_redis;
 mod connectors;

@@ -1,0 +1,108 @@
+//! Mistakes in the use of the kit: each is named at once.
+
+use lockdog::Client;
+use lockdog_test::Server;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::runtime::Builder;
+
+/// Sends one command without a client, and answers the first line of the reply.
+async fn ask(server: &Server, words: &[&str]) -> String {
+    let mut request = format!("*{}\r\n", words.len());
+    for word in words {
+        request += &format!("${}\r\n{word}\r\n", word.len());
+    }
+    let mut stream = BufReader::new(server.connect());
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut line = String::new();
+    stream.read_line(&mut line).await.unwrap();
+    line.trim_end().to_owned()
+}
+
+#[tokio::test]
+async fn an_unknown_command_is_named() {
+    let server = Server::new();
+    let refused = ask(&server, &["BitCount", "orders"]).await;
+    let expected = "-ERR unknown command 'BitCount', the test server knows only what locks need";
+    assert_eq!(refused, expected);
+    let script = "return redis.call('bitcount', KEYS[1])";
+    let refused = ask(&server, &["eval", script, "1", "orders"]).await;
+    assert!(
+        refused.starts_with("-ERR unknown command 'bitcount', the test server knows only"),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
+#[should_panic(expected = r#"there is no lock "orders"; the keys are []"#)]
+async fn nothing_can_be_lost_on_an_empty_server() {
+    Server::new().lose("orders");
+}
+
+#[tokio::test]
+#[should_panic(expected = r#"the key "orders" is no lock"#)]
+async fn a_key_of_another_kind_has_no_holder() {
+    let server = Server::new();
+    assert_eq!(ask(&server, &["set", "orders", "42"]).await, "+OK");
+    server.holder("orders");
+}
+
+#[tokio::test]
+#[should_panic(expected = r#"the test server has no command "evalsah" to refuse"#)]
+async fn a_command_that_nobody_can_send_cannot_be_refused() {
+    Server::new().refuse("evalsah", "OOM no memory", 1);
+}
+
+#[tokio::test]
+#[should_panic(expected = "an error is one line and not empty")]
+async fn an_error_without_words_cannot_be_given() {
+    Server::new().refuse("evalsha", "", 1);
+}
+
+#[tokio::test]
+#[should_panic(expected = "no client of the test server")]
+async fn a_client_of_a_server_that_refuses_it_says_why() {
+    let server = Server::new();
+    server.require_password("secret");
+    server.client().await;
+}
+
+/// A second server would be one connector more, which `connectors` tries.
+#[tokio::test]
+async fn a_url_beside_a_server_is_refused() {
+    let server = Server::new();
+    let address = server.listen("127.0.0.1:0").await.unwrap();
+    let url = format!("redis://{address}");
+    Client::connect(&url).await.unwrap();
+    let refused = server.builder().url(&url).build().await.unwrap_err();
+    let text = refused.to_string();
+    assert!(
+        text.contains("connector") && text.contains("give one of them"),
+        "{text}"
+    );
+}
+
+#[test]
+#[should_panic(expected = "requires the `current_thread` Tokio runtime")]
+fn a_runtime_of_several_threads_cannot_begin_with_a_paused_clock() {
+    let mut builder = Builder::new_multi_thread();
+    let runtime = builder
+        .worker_threads(1)
+        .enable_all()
+        .start_paused(true)
+        .build();
+    runtime
+        .unwrap()
+        .block_on(async { Server::new().client().await });
+}
+
+#[test]
+#[should_panic(expected = "requires the `current_thread` Tokio runtime")]
+fn the_clock_of_a_runtime_of_several_threads_cannot_be_paused() {
+    let mut builder = Builder::new_multi_thread();
+    let runtime = builder.worker_threads(1).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = Server::new().client().await;
+        let _guard = client.lock("orders").lock().await.unwrap();
+        tokio::time::pause();
+    });
+}
