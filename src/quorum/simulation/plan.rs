@@ -1,6 +1,6 @@
 //! What happens in one run: drawn from its seed, and cut shorter to find the shortest failing one.
 //!
-//! Every plan keeps to what a quorum needs (A1 to A3): rates that differ by less than one percent,
+//! Every plan keeps to what a quorum needs (A1 to A3 of docs/quorum.md): rates that differ by less than one percent,
 //! losses that are either covered by quarantine or happen to no more instances than are masked.
 
 #[derive(Clone, Debug, PartialEq)]

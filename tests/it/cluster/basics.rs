@@ -10,7 +10,7 @@ use crate::support::cluster::{names, slot};
 use crate::support::{Binary, Cluster, eventually};
 use crate::turn::turn;
 
-/// Catalogue: L11 and S06, on a cluster: taken, entered again, given back, at the slot's master.
+/// Acquired, re-entered and released, all at the slot's master.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_is_kept_by_the_master_of_its_slot() {
     let cluster = Cluster::start(3, 1).await;
@@ -44,7 +44,7 @@ async fn a_lock_is_kept_by_the_master_of_its_slot() {
     client.shutdown().await;
 }
 
-/// Issue 4, W1, on a cluster: a command each, at the master alone.
+/// One command each, to the slot's master only.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_uncontended_acquire_and_its_unlock_are_one_command_each() {
     let cluster = Cluster::start(3, 1).await;
@@ -86,8 +86,8 @@ async fn spent(cluster: &Cluster) -> BTreeMap<&'static str, [u64; 3]> {
     spent
 }
 
-/// Issue 6: "pub/sub sharded on servers >= 7 exactly as Redisson does it, plain below": with other
-/// clients' waiters and with none but messages to wake them.
+/// Channels are sharded on servers from 7.0 on and plain below, as in Redisson. The waiters belong
+/// to other clients, and only messages can wake them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_are_woken_by_messages_of_their_shard() {
     let cluster = Cluster::start(3, 0).await;
@@ -124,7 +124,6 @@ async fn waiters_are_woken_by_messages_of_their_shard() {
     }
 }
 
-/// Catalogue: L08, on a cluster; whoever waits is told.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn force_unlock_frees_a_lock_of_another_client_and_wakes_a_waiter() {
     let cluster = Cluster::start(3, 0).await;
@@ -150,7 +149,6 @@ async fn force_unlock_frees_a_lock_of_another_client_and_wakes_a_waiter() {
     }
 }
 
-/// Issue 6: a multi lock over several slots and masters is all or nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_multi_lock_over_all_masters_is_taken_and_given_back_as_one() {
     let cluster = Cluster::start(3, 0).await;

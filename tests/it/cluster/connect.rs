@@ -9,7 +9,7 @@ use crate::support::cluster::names;
 use crate::support::{Binary, Cluster, RedisServer, free_port};
 use crate::turn::turn;
 
-/// Issue 6: by URL and by builder; one node of all is enough to find the others.
+/// By URL and by builder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_living_node_among_dead_ones_is_enough_to_find_all() {
     let cluster = Cluster::start(3, 1).await;
@@ -34,7 +34,7 @@ async fn one_living_node_among_dead_ones_is_enough_to_find_all() {
     }
 }
 
-/// Issue 6: nodes that do not answer, or are none; with `lazy`, calls tell.
+/// The nodes do not answer, or are no cluster nodes. With `lazy`, the calls report it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_node_that_answers_there_is_no_client() {
     let (one, other) = (free_port(), free_port());
@@ -101,7 +101,6 @@ async fn nodes_are_found_by_whatever_they_tell_clients() {
     }
 }
 
-/// Issue 6: "ACL user and password everywhere".
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn user_and_password_are_those_of_every_node() {
     let cluster = Cluster::builder(3, 0).password("p@ss").start().await;
@@ -174,8 +173,7 @@ async fn what_cannot_be_a_cluster_is_refused() {
     }
 }
 
-/// Issue 6: "names with braces after redisson-protocol.md": those whose key and channel would be in
-/// different slots are refused, before anything is sent.
+/// Names whose key and channel would be in different slots.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn names_that_redisson_could_not_unlock_are_refused_before_any_command() {
     let cluster = Cluster::builder(3, 0).announce_proxies().start().await;

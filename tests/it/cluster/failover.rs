@@ -10,7 +10,7 @@ use crate::support::cluster::slot;
 use crate::support::{Cluster, Data, Direction, eventually, timed};
 use crate::turn::turn;
 
-/// Issue 6: "CLUSTER FAILOVER"; "every held lock is checked at once after a switch".
+/// By `CLUSTER FAILOVER`. The client checks every held lock at once after the switch.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_live_on_at_the_new_master_and_are_unlocked_there() {
     let cluster = Cluster::start(3, 1).await;
@@ -43,8 +43,8 @@ async fn locks_live_on_at_the_new_master_and_are_unlocked_there() {
     client.shutdown().await;
 }
 
-/// Issue 6: "not there -> Lost", at once; and those of other masters are none the wiser. L17: the
-/// master is really killed.
+/// They are reported lost at once, and locks of other masters are not affected. The master is
+/// killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_that_the_new_master_does_not_have_are_told_to_be_lost() {
     let cluster = Cluster::start(3, 1).await;
@@ -91,7 +91,6 @@ async fn locks_that_the_new_master_does_not_have_are_told_to_be_lost() {
     client.shutdown().await;
 }
 
-/// Catalogue: L17, with the master killed in the midst of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thirty_locks_of_a_name_are_had_though_its_master_is_killed() {
     let cluster = Cluster::start(3, 1).await;
@@ -107,7 +106,7 @@ async fn thirty_locks_of_a_name_are_had_though_its_master_is_killed() {
     client.shutdown().await;
 }
 
-/// Issue 6: failover by kill, under 50 contending tasks.
+/// With 50 contending tasks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_goes_on_after_a_master_was_killed() {
     let cluster = Cluster::start(3, 1).await;
@@ -125,7 +124,7 @@ async fn a_crowd_goes_on_after_a_master_was_killed() {
     are_free(&cluster, &names).await;
 }
 
-/// Issue 6: failover by freeze; the old master comes back, and is believed and written to no more.
+/// When the old master is back, the client neither believes it nor writes to it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_goes_on_after_a_master_froze_and_came_back() {
     let cluster = Cluster::start(3, 1).await;
@@ -149,7 +148,7 @@ async fn a_crowd_goes_on_after_a_master_froze_and_came_back() {
     are_free(&cluster, &names).await;
 }
 
-/// Issue 6: `CLUSTER FAILOVER`, there and back again.
+/// By `CLUSTER FAILOVER`, to the replica and back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_goes_on_through_planned_failovers() {
     let cluster = Cluster::start(3, 1).await;
@@ -253,8 +252,8 @@ async fn waiters_listen_at_the_new_master() {
     }
 }
 
-/// Issue 6, as with sentinels: a lease is extended only if another node said within the last lease
-/// that this master is one.
+/// A renewal counts only if another node named this master within the last lease, as with
+/// sentinels.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_nobody_else_names_extends_no_lease() {
     let cluster = Cluster::start(3, 0).await;
@@ -319,8 +318,8 @@ impl Held {
         Self { client, guards }
     }
 
-    /// Issue 6: "every guard either keeps a lock that is really on the new master or is told lost by
-    /// its deadline".
+    /// Each guard either keeps a lock that is on the new master, or reports the loss by its
+    /// deadline.
     async fn end_kept_or_told(self, cluster: &Cluster) {
         // Every hold was looked for.
         eventually(SOON, "each was looked for", async || {
@@ -345,5 +344,5 @@ impl Held {
     }
 }
 
-/// Issue 6: "waiters proceed within 5 s after the switch".
+/// How soon waiters proceed after the switch.
 const WITHIN: Duration = Duration::from_secs(5);

@@ -11,8 +11,8 @@ use super::{load_scripts, sent, soon, without_polling};
 use crate::faults::scripts::transfer;
 use crate::support::{Cell, Cluster, eventually, timed};
 
-/// Issue 4, W3, on a cluster: one who waits for messages alone gets the lock beside a client whose
-/// tasks pass it to each other.
+/// A waiter that relies on messages alone gets the lock beside a client whose tasks hand it to each
+/// other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn others_get_a_lock_that_is_handed_on_in_one_client() {
     let cluster = Cluster::builder(3, 0).announce_proxies().start().await;

@@ -11,8 +11,7 @@ use crate::faults::scripts;
 use crate::support::cluster::{names, slot};
 use crate::support::{Action, Cluster, eventually};
 
-/// Issue 6: "renewals grouped by slot": names of one slot share a command, others do not, and all are
-/// kept alive.
+/// Locks of one slot share a renewal command, locks of different slots do not, and all are kept.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_of_all_slots_are_renewed_those_of_one_slot_together() {
     let cluster = Cluster::builder(3, 0).announce_proxies().start().await;

@@ -14,8 +14,7 @@ use crate::support::{Cluster, Redis, eventually, timed};
 
 const SLOT: u16 = 42;
 
-/// Issue 6: "slot migrated key by key while locks of that slot are taken, renewed": at each step of
-/// the way every operation does what it should.
+/// The slot is migrated key by key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_operation_works_at_each_step_of_a_migration() {
     let cluster = Cluster::start(3, 0).await;
@@ -71,7 +70,7 @@ async fn every_operation_works_at_each_step_of_a_migration() {
     }
 }
 
-/// Issue 6: renewals of a slot that is half there and half here (TRYAGAIN, ASK) reach each lock.
+/// The nodes answer with TRYAGAIN and ASK.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_of_a_slot_that_is_half_moved_are_all_renewed() {
     let cluster = Cluster::builder(3, 0).announce_proxies().start().await;
@@ -118,7 +117,8 @@ async fn locks_of_a_slot_that_is_half_moved_are_all_renewed() {
     client.shutdown().await;
 }
 
-/// Issue 6: "unsolicited SUNSUBSCRIBE during slot migration re-subscribes and wakes each waiter once".
+/// The server sends SUNSUBSCRIBE when the slot migrates. The client subscribes again and wakes each
+/// waiter once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_subscribe_again_where_their_slot_went_and_try_once() {
     let cluster = Cluster::builder(3, 0).announce_proxies().start().await;
@@ -190,7 +190,7 @@ async fn a_lock_released_on_its_way_is_not_waited_for_longer_than_the_move() {
     }
 }
 
-/// Issue 6: under a crowd, there and back, with keys on the way.
+/// Keys are migrated one by one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_goes_on_while_its_slot_moves_there_and_back() {
     let cluster = Cluster::start(3, 0).await;
@@ -213,7 +213,7 @@ async fn a_crowd_goes_on_while_its_slot_moves_there_and_back() {
     cluster.assert_clean().await;
 }
 
-/// Issue 6: "node added and slots moved; all with waiters blocked on pub/sub".
+/// Waiters are subscribed all the time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_goes_on_while_a_node_joins_and_takes_its_slots() {
     let mut cluster = Cluster::start(3, 0).await;
@@ -296,5 +296,5 @@ async fn listen(redis: &Redis, channel: &str, n: u64) {
     .await;
 }
 
-/// Issue 6: "waiters proceed within 5 s".
+/// How soon waiters proceed.
 const WITHIN: Duration = Duration::from_secs(5);

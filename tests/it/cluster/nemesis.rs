@@ -11,7 +11,7 @@ use crate::support::cluster::{names, slot};
 use crate::support::logs::{self, Recent};
 use crate::support::{Cluster, Dice, eventually};
 
-/// Catalogue, last list: 1 and 12. Failovers, freezes and migrations of the slots that a crowd wants.
+/// Failovers, freezes and migrations of the slots that a crowd uses.
 #[test]
 fn exclusion_holds_under_a_nemesis_of_a_cluster_and_everybody_recovers() {
     logs::alone(

@@ -14,7 +14,7 @@ use super::{LONG, SOON, ms, soon};
 use crate::support::cluster::slot;
 use crate::support::{Cell, Cluster, eventually, timed};
 
-/// Issue 6: "RedLock and MultiLock over these: instances that are whole clusters".
+/// Each instance is a whole cluster.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_is_taken_on_all_clusters_and_given_back_on_all() {
     let clusters = Clusters::start().await;
@@ -101,8 +101,8 @@ async fn it_is_had_while_one_of_the_clusters_is_down() {
     shut_down(mine.into_iter().chain(yours)).await;
 }
 
-/// Issue 6: to a client that saw the cluster before, a new master that may have forgotten locks does
-/// not count for as long as anybody may hold what it has forgotten.
+/// For a client that knew the cluster before, the new master does not count while anybody may hold
+/// a lock that it has forgotten.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_may_have_forgotten_locks_does_not_count_at_first() {
     let clusters = Clusters::start().await;
@@ -177,8 +177,8 @@ async fn a_slot_that_moved_counts_at_once() {
     shut_down(clients.into_iter().chain([other])).await;
 }
 
-/// Issue 6: "the tests have RedLock over three clusters"; one of them fails over, by kill, while the
-/// lock is held by some and contended by others.
+/// The lock spans three clusters. The master of one is killed while clients hold the lock and
+/// contend for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_goes_on_while_one_of_the_clusters_fails_over() {
     let clusters = Clusters::start().await;

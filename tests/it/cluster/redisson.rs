@@ -9,7 +9,7 @@ use crate::support::cluster::slot;
 use crate::support::redisson::Redisson;
 use crate::support::{Cluster, eventually, timed};
 
-/// Issue 6: "message wake-ups both ways (sharded pub/sub), locks seen both ways after failover".
+/// Each side wakes the other by sharded messages, and sees the other's locks after a failover.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_go_to_and_from_redisson_before_and_after_failovers() {
     let cluster = Cluster::start(3, 1).await;
@@ -57,7 +57,6 @@ async fn locks_go_to_and_from_redisson_before_and_after_failovers() {
     java.shutdown().await;
 }
 
-/// Catalogue: L12, on a cluster: what a dead client held is free when its lease is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_of_a_redisson_that_died_is_had_when_its_lease_is_over() {
     let cluster = Cluster::start(3, 0).await;
@@ -77,7 +76,6 @@ async fn a_lock_of_a_redisson_that_died_is_had_when_its_lease_is_over() {
     client.shutdown().await;
 }
 
-/// Issue 6: and while the slot is moved to another master.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_go_to_and_from_redisson_after_their_slot_moved() {
     let cluster = Cluster::start(3, 0).await;

@@ -11,8 +11,8 @@ use crate::support::cluster::{Node, names};
 use crate::support::{Action, Cluster, eventually};
 use crate::turn::turn;
 
-/// Issue 6: "prove it with a proxy that kills after execution, the nodes announcing the proxy's
-/// address, and that saw the command twice".
+/// The nodes announce the address of a proxy. It closes the connection after the command ran, and
+/// sees the command twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_acquire_and_an_unlock_that_ran_twice_count_once() {
     let stand = Stand::start(LONG).await;

@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::program::Program;
 use crate::support::{RedisServer, eventually};
 
-/// L12
 #[tokio::test]
 async fn another_leads_when_the_leader_is_killed_and_at_once_when_it_resigns() {
     let server = RedisServer::start().await;

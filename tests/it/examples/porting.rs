@@ -3,7 +3,6 @@
 use super::program::Program;
 use crate::support::RedisServer;
 
-/// A01, A02, A04, A05
 #[tokio::test]
 async fn every_call_of_rlock_is_ported_and_does_what_java_does() {
     let server = RedisServer::start().await;

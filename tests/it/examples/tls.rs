@@ -3,7 +3,6 @@
 use super::program::Program;
 use crate::support::Certificates;
 
-/// A02, A05, over TLS.
 #[tokio::test]
 async fn every_call_works_over_tls_and_none_with_a_certificate_that_nobody_vouches_for() {
     let certificates = Certificates::new();

@@ -6,7 +6,6 @@ use lockdog::{Client, ClientBuilder, Error};
 
 use crate::faults::stand::{NAME, Stand};
 
-/// Catalogue, last list: 14.
 #[tokio::test]
 async fn leases_and_names_out_of_range_are_refused_and_nothing_is_sent() {
     let max = Duration::from_secs(60);
@@ -135,7 +134,6 @@ async fn settings_out_of_range_are_refused_and_nothing_is_sent() {
     stand.redis.assert_clean().await;
 }
 
-/// Catalogue L14, L19.
 #[tokio::test]
 async fn an_unlock_of_what_is_not_held_is_refused_and_nothing_is_sent() {
     let stand = Stand::start().await;

@@ -11,7 +11,6 @@ use crate::faults::scripts;
 use crate::faults::stand::{NAME, Stand, assert_recovered, load_scripts, take};
 use crate::support::{Direction, Proxy, RedisServer, eventually};
 
-/// Catalogue L03 and last list: 4.
 #[tokio::test]
 async fn a_dropped_lock_leaves_nothing() {
     let stages = everywhere(async |stand, n, linger| {
@@ -23,7 +22,6 @@ async fn a_dropped_lock_leaves_nothing() {
     stages.assert_seen("acquire");
 }
 
-/// Catalogue L03 and last list: 4.
 #[tokio::test]
 async fn a_dropped_try_lock_leaves_nothing() {
     let stages = everywhere(async |stand, n, linger| {
@@ -35,7 +33,6 @@ async fn a_dropped_try_lock_leaves_nothing() {
     stages.assert_seen("acquire");
 }
 
-/// Catalogue L03, L07 and last list: 4.
 #[tokio::test]
 async fn a_dropped_wait_leaves_nothing() {
     let stages = everywhere(async |stand, n, linger| {
@@ -54,7 +51,6 @@ async fn a_dropped_wait_leaves_nothing() {
     stages.assert_seen("acquire subscribe acquire");
 }
 
-/// Catalogue L03 and last list: 4.
 #[tokio::test]
 async fn a_dropped_nested_lock_leaves_the_outer_hold_as_it_was() {
     let stages = everywhere(async |stand, n, linger| {
@@ -78,7 +74,6 @@ async fn a_dropped_nested_lock_leaves_the_outer_hold_as_it_was() {
     stages.assert_seen("acquire acquire unlock unlock");
 }
 
-/// Catalogue, last list: 4.
 #[tokio::test]
 async fn a_dropped_unlock_unlocks() {
     let stages = everywhere(async |stand, n, linger| {
@@ -103,7 +98,6 @@ async fn a_dropped_unlock_unlocks() {
     stages.assert_seen("acquire acquire unlock unlock");
 }
 
-/// Catalogue, last list: 4.
 #[tokio::test]
 async fn a_dropped_unlock_of_a_forgotten_hold_unlocks() {
     let stages = everywhere(async |stand, n, linger| {
@@ -116,7 +110,6 @@ async fn a_dropped_unlock_of_a_forgotten_hold_unlocks() {
     stages.assert_seen("acquire unlock");
 }
 
-/// Catalogue, last list: 4.
 #[tokio::test]
 async fn a_dropped_with_releases_the_lock_and_drops_the_work() {
     let stages = everywhere(async |stand, n, linger| {
@@ -133,7 +126,6 @@ async fn a_dropped_with_releases_the_lock_and_drops_the_work() {
     stages.assert_seen("acquire unlock");
 }
 
-/// Catalogue, last list: 4.
 #[tokio::test]
 async fn a_dropped_force_unlock_frees_the_lock_or_does_not() {
     let stages = everywhere(async |stand, n, linger| {
@@ -150,7 +142,6 @@ async fn a_dropped_force_unlock_frees_the_lock_or_does_not() {
     stages.assert_seen("hgetall pttl force_unlock");
 }
 
-/// Catalogue, last list: 4.
 #[tokio::test]
 async fn a_dropped_question_disturbs_no_other() {
     let stages = everywhere(async |stand, n, linger| {
@@ -176,7 +167,6 @@ async fn a_dropped_question_disturbs_no_other() {
     stages.assert_seen("acquire exists hget hget pttl hgetall pttl hget hgetall pttl unlock");
 }
 
-/// Catalogue, last list: 4.
 #[tokio::test]
 async fn a_dropped_shutdown_releases_every_hold() {
     let server = RedisServer::start().await;
@@ -213,7 +203,6 @@ async fn a_dropped_shutdown_releases_every_hold() {
     Stages(stages).assert_seen("settle settle settle");
 }
 
-/// Catalogue, last list: 4.
 #[tokio::test]
 async fn a_dropped_connect_leaves_nothing() {
     let server = RedisServer::start().await;

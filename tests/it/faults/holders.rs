@@ -9,7 +9,6 @@ use crate::faults::SOON;
 use crate::faults::stand::{NAME, Stand};
 use crate::support::eventually;
 
-/// Catalogue, last list: 4.
 #[tokio::test]
 async fn aborting_the_task_that_holds_a_guard_frees_the_lock() {
     let stand = Stand::start().await;

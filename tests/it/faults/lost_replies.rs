@@ -7,7 +7,6 @@ use crate::faults::scripts::{acquire, acquire_to, kill, settle, unlock_to};
 use crate::faults::stand::{NAME, PATIENCE, Stand};
 use crate::support::{Action, Gate, eventually};
 
-/// Catalogue, last list: 3.
 #[tokio::test]
 async fn an_acquire_repeated_after_a_lost_reply_counts_once() {
     let stand = Stand::start().await;
@@ -20,7 +19,6 @@ async fn an_acquire_repeated_after_a_lost_reply_counts_once() {
     stand.redis.assert_clean().await;
 }
 
-/// Catalogue, last list: 3.
 #[tokio::test]
 async fn an_inner_acquire_repeated_after_a_lost_reply_counts_once() {
     let stand = Stand::start().await;
@@ -35,7 +33,6 @@ async fn an_inner_acquire_repeated_after_a_lost_reply_counts_once() {
     assert!(stand.is_free().await);
 }
 
-/// Catalogue, last list: 3.
 #[tokio::test]
 async fn an_inner_unlock_repeated_after_a_lost_reply_counts_once() {
     let stand = Stand::start().await;
@@ -52,7 +49,6 @@ async fn an_inner_unlock_repeated_after_a_lost_reply_counts_once() {
     assert!(stand.is_free().await);
 }
 
-/// Catalogue, last list: 3.
 #[tokio::test]
 async fn a_final_unlock_repeated_after_a_lost_reply_is_released() {
     let stand = Stand::start().await;
@@ -69,7 +65,6 @@ async fn a_final_unlock_repeated_after_a_lost_reply_is_released() {
     assert_eq!(messages.seen().len(), 1, "the repetition tells nobody");
 }
 
-/// Catalogue, last list: 3.
 #[tokio::test]
 async fn an_acquire_without_an_answer_is_an_error_and_is_undone() {
     let stand = Stand::with(|client| client.command_timeout(PATIENCE)).await;
@@ -86,7 +81,6 @@ async fn an_acquire_without_an_answer_is_an_error_and_is_undone() {
     stand.assert_recovered().await;
 }
 
-/// Catalogue, last list: 3.
 #[tokio::test]
 async fn an_inner_acquire_without_an_answer_leaves_the_outer_hold_as_it_was() {
     let stand = Stand::with(|client| client.command_timeout(PATIENCE)).await;
@@ -105,7 +99,6 @@ async fn an_inner_acquire_without_an_answer_leaves_the_outer_hold_as_it_was() {
     assert!(stand.is_free().await);
 }
 
-/// Catalogue, last list: 3.
 #[tokio::test]
 async fn an_unlock_without_an_answer_is_unconfirmed_and_is_made_good() {
     let stand = Stand::with(|client| client.command_timeout(PATIENCE)).await;
@@ -187,7 +180,6 @@ async fn a_connection_that_is_given_up_is_killed_before_its_commands_can_run() {
     stand.assert_recovered().await;
 }
 
-/// Catalogue, last list: 3.
 #[tokio::test]
 async fn a_request_cut_in_the_middle_is_sent_again() {
     let stand = Stand::start().await;

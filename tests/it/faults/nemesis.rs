@@ -14,7 +14,6 @@ use crate::faults::stand::{NAME, Stand, take};
 use crate::support::logs::{self, Recent};
 use crate::support::{Cell, Dice, Direction, Redis};
 
-/// Catalogue, last list: 1 and 2.
 #[test]
 fn exclusion_holds_under_a_nemesis_and_everybody_recovers() {
     logs::alone(

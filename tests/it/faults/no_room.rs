@@ -10,7 +10,7 @@ use crate::faults::scripts::renew;
 use crate::faults::stand::{NAME, PATIENCE, Stand, take};
 use crate::support::{Redis, RedisServer, eventually};
 
-/// Issue 6: `NOREPLICAS`, with a real replica that goes and comes back.
+/// The server answers `NOREPLICAS` while its replica is away.
 #[tokio::test]
 async fn a_held_lock_is_renewed_when_the_replicas_are_back() {
     let stand = Stand::with(|client| client.watchdog_lease(LEASE).command_timeout(SOON)).await;
@@ -72,7 +72,7 @@ async fn a_held_lock_is_lost_at_its_deadline_where_the_replicas_stay_away() {
     stand.assert_recovered().await;
 }
 
-/// Issue 6: a full `maxclients`, met by callers, waiters and the watchdog alike.
+/// Callers, waiters and the watchdog all meet a full `maxclients`.
 #[tokio::test]
 async fn a_held_lock_is_renewed_when_there_is_room_for_its_client_again() {
     let stand = Stand::with(|client| client.watchdog_lease(LEASE).command_timeout(SOON)).await;

@@ -142,7 +142,6 @@ async fn a_permission_taken_away_is_an_error_that_names_it() {
     assert!(redis.errorstats().await["NOPERM"] >= 3);
 }
 
-/// Catalogue, last list: 14.
 #[tokio::test]
 async fn another_type_under_the_key_is_an_error_that_says_so() {
     let stand = Stand::start().await;
@@ -171,7 +170,6 @@ async fn another_type_under_the_key_is_an_error_that_says_so() {
     stand.assert_recovered().await;
 }
 
-/// Catalogue, last list: 2.
 #[tokio::test]
 async fn a_guard_on_a_server_that_lost_its_data_is_lost() {
     let stand = Stand::with(|client| client.watchdog_lease(SOON / 5)).await;

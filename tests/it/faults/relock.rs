@@ -6,8 +6,8 @@ use lockdog::Owner;
 
 use crate::faults::stand::Stand;
 
-/// Catalogue, last list: 4. The drop's command is on its way when the same owner locks again: 10,000
-/// times the key is there a moment later, with the field of the new hold.
+/// The drop's command is on its way when the same owner locks again. 10,000 times the key is there
+/// afterwards, with the field of the new hold.
 #[tokio::test]
 async fn a_lock_taken_again_at_once_survives_the_release_of_the_dropped_guard() {
     let stand = Stand::start().await;

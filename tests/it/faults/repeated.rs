@@ -9,7 +9,6 @@ use crate::faults::scripts::{acquire, acquire_to, force_unlock, unlock_to};
 use crate::faults::stand::{NAME, Stand, take};
 use crate::support::{Action, Gate};
 
-/// Catalogue, last list: 3.
 #[tokio::test]
 async fn commands_that_arrive_twice_count_once() {
     let stand = Stand::start().await;
@@ -36,7 +35,7 @@ async fn commands_that_arrive_twice_count_once() {
     stand.redis.assert_clean().await;
 }
 
-/// Design: invariant 7. Catalogue, last list: 3.
+/// Invariant 7 of docs/design.md.
 #[tokio::test]
 async fn a_late_unlock_does_not_free_the_next_hold_of_its_owner() {
     let stand = Stand::start().await;
@@ -57,7 +56,7 @@ async fn a_late_unlock_does_not_free_the_next_hold_of_its_owner() {
     assert!(stand.is_free().await);
 }
 
-/// Design: invariant 7. Catalogue, last list: 3.
+/// Invariant 7 of docs/design.md.
 #[tokio::test]
 async fn an_unlock_that_outlives_its_connection_does_not_free_the_next_hold_of_its_owner() {
     let stand = Stand::start().await;
@@ -82,7 +81,7 @@ async fn an_unlock_that_outlives_its_connection_does_not_free_the_next_hold_of_i
     stand.assert_recovered().await;
 }
 
-/// Design: invariants 3 and 7. Catalogue, last list: 3.
+/// Invariants 3 and 7 of docs/design.md.
 #[tokio::test]
 async fn late_inner_commands_change_nothing_that_lasts() {
     let stand = Stand::start().await;
@@ -110,7 +109,7 @@ async fn late_inner_commands_change_nothing_that_lasts() {
     assert!(stand.is_free().await);
 }
 
-/// Design: invariant 3. Catalogue, last list: 3.
+/// Invariant 3 of docs/design.md.
 #[tokio::test]
 async fn a_late_inner_acquire_takes_no_free_lock() {
     let stand = Stand::start().await;
@@ -125,7 +124,7 @@ async fn a_late_inner_acquire_takes_no_free_lock() {
     assert!(stand.is_free().await);
 }
 
-/// Design: invariant 6. Catalogue, last list: 3.
+/// Invariant 6 of docs/design.md.
 #[tokio::test]
 async fn a_late_acquire_leaves_an_orphan_of_one_lease_that_nobody_mistakes() {
     let stand = Stand::start().await;
@@ -157,7 +156,7 @@ async fn a_late_acquire_leaves_an_orphan_of_one_lease_that_nobody_mistakes() {
     stand.assert_recovered().await;
 }
 
-/// Design: invariants 3 and 7. Catalogue, last list: 3.
+/// Invariants 3 and 7 of docs/design.md.
 #[tokio::test]
 async fn a_late_acquire_of_a_living_hold_counts_once() {
     let stand = Stand::start().await;
@@ -170,7 +169,7 @@ async fn a_late_acquire_of_a_living_hold_counts_once() {
     assert!(stand.is_free().await);
 }
 
-/// Design: invariant 12. Catalogue, last list: 3.
+/// Invariant 12 of docs/design.md.
 #[tokio::test]
 async fn a_late_force_unlock_does_not_free_the_next_holder() {
     let stand = Stand::start().await;
@@ -205,7 +204,7 @@ async fn a_late_force_unlock_does_not_free_the_next_holder() {
     stand.assert_recovered().await;
 }
 
-/// Design: invariant 12. Catalogue, last list: 3.
+/// Invariant 12 of docs/design.md.
 #[tokio::test]
 async fn a_force_unlock_repeated_after_a_lost_reply_has_freed_the_lock() {
     let stand = Stand::start().await;

@@ -9,7 +9,6 @@ use crate::faults::scripts::{acquire, settle, unlock_to};
 use crate::faults::stand::{Stand, take};
 use crate::support::{Action, Gate, eventually};
 
-/// Catalogue, last list: 3.
 #[tokio::test]
 async fn a_repeated_unlock_that_finds_nothing_after_the_deadline_is_unconfirmed() {
     let stand = Stand::start().await;
@@ -34,7 +33,7 @@ async fn a_repeated_unlock_that_finds_nothing_after_the_deadline_is_unconfirmed(
     stand.assert_recovered().await;
 }
 
-/// Catalogue, last list: 3. The same, but the deadline has not passed: then it was ours.
+/// The deadline has not passed, so the lock was still ours.
 #[tokio::test]
 async fn a_repeated_unlock_that_finds_nothing_before_the_deadline_is_released() {
     let stand = Stand::start().await;

@@ -9,7 +9,6 @@ use crate::faults::scripts::{Matches, acquire_to, force_unlock, kill, renew, set
 use crate::faults::stand::{PATIENCE, Stand, take};
 use crate::support::{Action, Gate, eventually, named};
 
-/// Catalogue L03 and last list: 3 and 4.
 #[tokio::test]
 async fn an_acquire_that_ran_unheard_is_undone() {
     let stand = stand().await;
@@ -29,7 +28,6 @@ async fn an_acquire_that_ran_unheard_is_undone() {
     assert_eq!(stand.proxy.count(renew()), 0);
 }
 
-/// Catalogue, last list: 3 and 4.
 #[tokio::test]
 async fn an_inner_acquire_that_ran_unheard_is_undone() {
     let stand = stand().await;
@@ -44,7 +42,6 @@ async fn an_inner_acquire_that_ran_unheard_is_undone() {
     stand.assert_recovered().await;
 }
 
-/// Catalogue, last list: 3 and 4.
 #[tokio::test]
 async fn unlocks_that_ran_unheard_have_unlocked() {
     let stand = stand().await;
@@ -64,7 +61,6 @@ async fn unlocks_that_ran_unheard_have_unlocked() {
     stand.assert_recovered().await;
 }
 
-/// Catalogue, last list: 3 and 4.
 #[tokio::test]
 async fn a_force_unlock_that_ran_unheard_has_freed_the_lock() {
     let stand = stand().await;
@@ -75,7 +71,6 @@ async fn a_force_unlock_that_ran_unheard_has_freed_the_lock() {
     stand.assert_recovered().await;
 }
 
-/// Catalogue, last list: 3 and 4.
 #[tokio::test]
 async fn a_shutdown_that_was_answered_unheard_has_released() {
     let stand = stand().await;
@@ -102,7 +97,6 @@ async fn a_connection_that_answers_no_question_is_given_up() {
     assert!(!stand.lock().force_unlock().await.unwrap());
 }
 
-/// Catalogue I03 and last list: 4.
 #[tokio::test]
 async fn a_waiter_dropped_while_it_subscribes_leaves_no_channel_and_the_next_one_hears() {
     for dropped in [true, false] {

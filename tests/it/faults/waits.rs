@@ -9,7 +9,6 @@ use crate::faults::scripts::acquire;
 use crate::faults::stand::{NAME, PATIENCE, Stand, take};
 use crate::support::{Direction, RedisServer, eventually, timed};
 
-/// Catalogue L04.
 #[tokio::test]
 async fn a_wait_on_a_frozen_server_ends_in_time_with_an_error() {
     let stand = Stand::start().await;
@@ -32,7 +31,6 @@ async fn a_wait_on_a_frozen_server_ends_in_time_with_an_error() {
     stand.assert_recovered().await;
 }
 
-/// Catalogue L04.
 #[tokio::test]
 async fn a_wait_on_a_lost_server_ends_in_time_with_an_error() {
     let stand = Stand::start().await;
@@ -64,7 +62,6 @@ async fn a_wait_through_a_pause_of_the_server_gets_the_lock() {
     stand.assert_recovered().await;
 }
 
-/// Catalogue, last list: 14.
 #[tokio::test]
 async fn a_wait_for_a_key_without_expiry_is_bounded_and_ends_when_it_is_deleted() {
     let stand = Stand::with(|client| client.poll_cap(Duration::from_millis(100))).await;

@@ -7,8 +7,8 @@ use lockdog::Client;
 use super::{Race, transfers, warm_up};
 use crate::support::RedisServer;
 
-/// Issue 4, W2: at most 1.2 commands a pair, every owner's share within 10 % of fair, and without
-/// publishing while nobody else listens.
+/// At most 1.2 commands a pair, every owner's share within 10 % of fair, and no message while
+/// nobody else listens.
 #[tokio::test]
 async fn owners_of_one_client_take_turns_at_one_command_a_pair() {
     for owners in [2, 16] {
@@ -16,7 +16,7 @@ async fn owners_of_one_client_take_turns_at_one_command_a_pair() {
     }
 }
 
-/// Issue 4, W2: as above, with owners that really run at once.
+/// As above, with owners that run in parallel.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn owners_on_several_threads_take_turns_at_one_command_a_pair() {
     take_turns(16).await;

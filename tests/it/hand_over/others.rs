@@ -6,7 +6,7 @@ use super::{LONG, SOON, ms};
 use crate::support::RedisServer;
 use crate::support::redisson::Redisson;
 
-/// Issue 4, section 3: Redisson's view stays right: one field, an owner of ours, a TTL.
+/// Redisson sees one field, an owner of ours and a TTL.
 #[tokio::test]
 async fn redisson_sees_a_lock_that_was_handed_on_as_held() {
     let server = RedisServer::start().await;

@@ -7,13 +7,13 @@ use super::{Race, SOON, transfers};
 use crate::support::redisson::Redisson;
 use crate::support::{RedisServer, eventually};
 
-/// Issue 4, W3: no client starves, at three commands a pair at most.
+/// No client starves, and a pair costs at most three commands.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_clients_with_as_many_owners_share_a_lock() {
     share(2).await;
 }
 
-/// Issue 4, W3: no client starves, at three commands a pair at most.
+/// No client starves, and a pair costs at most three commands.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn four_clients_with_as_many_owners_share_a_lock() {
     share(4).await;
@@ -44,7 +44,6 @@ async fn share(clients: u64) {
         sent as f64 / race.done() as f64
     );
     assert!(handed > race.done() / 2, "{handed} hand-overs");
-    // Issue 4, W3.
     assert!(sent <= race.done() * 3, "{sent} commands");
     race.assert_exclusive();
     redis.assert_clean().await;
@@ -54,7 +53,6 @@ async fn share(clients: u64) {
     );
 }
 
-/// Issue 4, section 3: other clients must not starve, and Java services are others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redisson_gets_the_lock_after_each_row_of_hand_overs() {
     let server = RedisServer::start().await;
@@ -96,7 +94,6 @@ async fn redisson_gets_the_lock_after_each_row_of_hand_overs() {
     );
 }
 
-/// Issue 4, section 3: `0 = never hand over`.
 #[tokio::test]
 async fn a_client_that_may_not_hand_over_sets_every_lock_free() {
     let server = RedisServer::start().await;

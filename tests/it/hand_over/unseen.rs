@@ -9,7 +9,8 @@ use super::{CHANNEL, LONG, Race, SOON, ms, transfers, warm_up};
 use crate::support::redis::Redis;
 use crate::support::{RedisServer, eventually};
 
-/// Issue 4, section 3: waiters that do not subscribe are invisible, hence the 250 ms.
+/// A waiter that does not subscribe is invisible to the client, so hand-overs in a row are limited
+/// to 250 ms.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_polls_gets_the_lock_beside_a_crowd() {
     let server = RedisServer::start().await;
@@ -34,7 +35,7 @@ async fn a_client_that_polls_gets_the_lock_beside_a_crowd() {
     finish(crowd, crowding, &redis).await;
 }
 
-/// Issue 4, section 3: as above, for a client of another kind that knows nothing of channels.
+/// As above, for a program of another kind that knows no channels.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stranger_that_tries_every_few_milliseconds_gets_the_lock_beside_a_crowd() {
     let server = RedisServer::start().await;
@@ -60,8 +61,7 @@ async fn a_stranger_that_tries_every_few_milliseconds_gets_the_lock_beside_a_cro
     finish(crowd, crowding, &redis).await;
 }
 
-/// Issue 4, section 3: at least every 250 ms the lock is released openly, even if nobody seems to
-/// listen; and not more often.
+/// And not more often.
 #[tokio::test]
 async fn a_client_that_is_alone_releases_the_lock_for_all_every_quarter_of_a_second() {
     let server = RedisServer::start().await;
@@ -88,7 +88,7 @@ async fn a_client_that_is_alone_releases_the_lock_for_all_every_quarter_of_a_sec
     finish(client, crowding, &redis).await;
 }
 
-/// Issue 4, section 3: where the ACL denies PUBSUB, the bound applies always.
+/// The ACL denies PUBSUB, so the limit on hand-overs in a row always applies.
 #[tokio::test]
 async fn without_a_permission_to_ask_who_listens_rows_are_short_and_nothing_fails() {
     let server = RedisServer::start().await;
@@ -112,7 +112,7 @@ async fn without_a_permission_to_ask_who_listens_rows_are_short_and_nothing_fail
     redis.assert_clean().await;
 }
 
-/// Issue 4, section 3: our own subscription is subtracted.
+/// The client subtracts its own subscription from the number of listeners.
 #[tokio::test]
 async fn a_client_that_listens_itself_and_is_alone_hands_on_in_long_rows() {
     let server = RedisServer::start().await;

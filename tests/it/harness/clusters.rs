@@ -198,7 +198,8 @@ async fn announced_proxies_are_where_clients_are_led() {
     cluster.await_switch(0, &cluster.nodes[0]).await;
 }
 
-/// Issue 6: "unsolicited SUNSUBSCRIBE during slot migration". Redis 6.2 has no sharded channels.
+/// The server sends SUNSUBSCRIBE by itself when the slot migrates. Redis 6.2 has no sharded
+/// channels.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sharded_subscription_ends_with_its_slot_and_the_proxy_is_not_confused() {
     if Binary::under_test() == Binary::Redis62 {

@@ -7,7 +7,6 @@ use lockdog::Client;
 use crate::support::RedisServer;
 use crate::support::redisson::Redisson;
 
-/// Catalogue, last list: 13.
 #[tokio::test]
 async fn four_java_threads_and_four_of_our_tasks_lose_no_update() {
     let server = RedisServer::start().await;

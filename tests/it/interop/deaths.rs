@@ -9,7 +9,6 @@ use super::{SAFETY, holder, somebody_waits, waiter, without_timers};
 use crate::support::redisson::Redisson;
 use crate::support::{RedisServer, eventually};
 
-/// Catalogue, last list: 13.
 #[tokio::test]
 async fn we_get_the_lock_of_a_killed_java_process_when_its_lease_is_over() {
     let server = RedisServer::start().await;
@@ -48,8 +47,7 @@ async fn we_get_the_lock_of_a_killed_java_process_when_its_lease_is_over() {
     redis.assert_clean().await;
 }
 
-/// Catalogue, last list: 13. Runs twice: as the test, and started by it in a process of its own as
-/// the holder that is killed.
+/// Runs twice: as the test, and started by it in a process of its own as the holder that is killed.
 #[tokio::test]
 async fn java_gets_the_lock_of_our_killed_process_when_its_lease_is_over() {
     let lease = Duration::from_millis(1_500);

@@ -8,7 +8,6 @@ use super::{SAFETY, holder, waiter};
 use crate::support::redisson::Redisson;
 use crate::support::{RedisServer, eventually};
 
-/// L08 across the two sides. Catalogue, last list: 13.
 #[tokio::test]
 async fn our_guard_is_told_by_the_next_renewal_that_java_freed_its_lock() {
     let server = RedisServer::start().await;
@@ -44,7 +43,6 @@ async fn our_guard_is_told_by_the_next_renewal_that_java_freed_its_lock() {
     redis.assert_clean().await;
 }
 
-/// Catalogue, last list: 13.
 #[tokio::test]
 async fn java_is_told_at_its_unlock_that_we_freed_its_lock() {
     let server = RedisServer::start().await;
@@ -79,7 +77,6 @@ async fn java_is_told_at_its_unlock_that_we_freed_its_lock() {
     redis.assert_clean().await;
 }
 
-/// Catalogue, last list: 13.
 #[tokio::test]
 async fn expecting_a_java_holder_frees_only_that_one() {
     let server = RedisServer::start().await;
@@ -99,8 +96,8 @@ async fn expecting_a_java_holder_frees_only_that_one() {
     assert!(!t2.is_locked("orders").await);
 }
 
-/// Catalogue, last list: 13. While its client holds the lock, a waiter sends nothing and hears
-/// nothing: it learns of the end together with the holder.
+/// While its client holds the lock, a waiter sends no command and is not subscribed. It learns of
+/// the loss together with the holder.
 #[tokio::test]
 async fn our_waiter_behind_our_own_holder_gets_the_lock_that_java_freed_when_the_holder_is_told() {
     let server = RedisServer::start().await;

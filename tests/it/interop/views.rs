@@ -8,7 +8,6 @@ use super::{holder, without_timers};
 use crate::support::RedisServer;
 use crate::support::redisson::Redisson;
 
-/// L13, L14 and L16 across the two sides. Catalogue, last list: 13.
 #[tokio::test]
 async fn java_sees_our_reentrant_hold_as_one_field_with_its_count() {
     let server = RedisServer::start().await;
@@ -46,7 +45,6 @@ async fn java_sees_our_reentrant_hold_as_one_field_with_its_count() {
     redis.assert_clean().await;
 }
 
-/// L13, L14 and L16 across the two sides. Catalogue, last list: 13.
 #[tokio::test]
 async fn we_see_javas_reentrant_hold_with_its_field_and_count() {
     let server = RedisServer::start().await;
@@ -83,7 +81,6 @@ async fn we_see_javas_reentrant_hold_with_its_field_and_count() {
     redis.assert_clean().await;
 }
 
-/// Catalogue, last list: 13.
 #[tokio::test]
 async fn both_sides_see_the_same_ttl() {
     let server = RedisServer::start().await;
@@ -147,7 +144,7 @@ async fn both_sides_see_the_same_ttl() {
     redis.assert_clean().await;
 }
 
-/// Catalogue, last list: 13. Java's thread 1 and our owner 1 are two.
+/// Java's thread 1 and our owner 1 are two.
 #[tokio::test]
 async fn an_owner_of_ours_with_the_number_of_a_java_thread_does_not_reenter_its_hold() {
     let server = RedisServer::start().await;

@@ -9,7 +9,6 @@ use crate::support::RedisServer;
 use crate::support::redis::Redis;
 use crate::support::redisson::{JavaThread, PendingCall, Redisson};
 
-/// Catalogue, last list: 13.
 #[tokio::test]
 async fn a_java_unlock_wakes_our_waiter() {
     let server = RedisServer::start().await;
@@ -32,7 +31,6 @@ async fn a_java_unlock_wakes_our_waiter() {
     redis.assert_clean().await;
 }
 
-/// Catalogue, last list: 13.
 #[tokio::test]
 async fn a_java_force_unlock_wakes_our_waiter() {
     let server = RedisServer::start().await;
@@ -53,7 +51,6 @@ async fn a_java_force_unlock_wakes_our_waiter() {
     redis.assert_clean().await;
 }
 
-/// Catalogue, last list: 13.
 #[tokio::test]
 async fn our_unlock_wakes_a_java_waiter() {
     let scene = Scene::new().await;
@@ -66,7 +63,6 @@ async fn our_unlock_wakes_a_java_waiter() {
     scene.java_was_woken(waiting, released).await;
 }
 
-/// Catalogue, last list: 13.
 #[tokio::test]
 async fn our_unlock_of_a_leased_lock_wakes_a_java_waiter() {
     let scene = Scene::new().await;
@@ -79,7 +75,6 @@ async fn our_unlock_of_a_leased_lock_wakes_a_java_waiter() {
     scene.java_was_woken(waiting, released).await;
 }
 
-/// Catalogue, last list: 13.
 #[tokio::test]
 async fn a_dropped_guard_wakes_a_java_waiter() {
     let scene = Scene::new().await;
@@ -92,7 +87,6 @@ async fn a_dropped_guard_wakes_a_java_waiter() {
     scene.java_was_woken(waiting, released).await;
 }
 
-/// Catalogue, last list: 13.
 #[tokio::test]
 async fn the_last_of_our_nested_unlocks_wakes_a_java_waiter_and_no_earlier_one_does() {
     let scene = Scene::new().await;
@@ -115,7 +109,6 @@ async fn the_last_of_our_nested_unlocks_wakes_a_java_waiter_and_no_earlier_one_d
     scene.java_was_woken(waiting, released).await;
 }
 
-/// Catalogue, last list: 13.
 #[tokio::test]
 async fn our_force_unlock_of_our_holder_wakes_a_java_waiter() {
     let scene = Scene::new().await;
@@ -129,7 +122,6 @@ async fn our_force_unlock_of_our_holder_wakes_a_java_waiter() {
     assert!(!guard.is_valid());
 }
 
-/// Catalogue, last list: 13.
 #[tokio::test]
 async fn our_shutdown_wakes_a_java_waiter() {
     let scene = Scene::new().await;

@@ -7,7 +7,6 @@ use lockdog::{Error, LostReason, Owner, Ttl, Unlocked};
 use super::{Fixture, LONG, SOON, ms, waiter};
 use crate::support::eventually;
 
-/// L05
 #[tokio::test]
 async fn an_inner_unlock_keeps_the_lease() {
     let test = Fixture::start().await;
@@ -36,7 +35,6 @@ async fn an_inner_unlock_keeps_the_lease() {
     test.redis.assert_clean().await;
 }
 
-/// L08
 #[tokio::test]
 async fn a_forced_unlock_is_seen_through_every_handle() {
     let test = Fixture::start().await;
@@ -50,7 +48,6 @@ async fn a_forced_unlock_is_seen_through_every_handle() {
     assert!(!lock.force_unlock().await.unwrap());
 }
 
-/// L09
 #[tokio::test]
 async fn an_expired_lease_wakes_the_waiter_by_its_ttl_alone() {
     let test = Fixture::start().await;
@@ -75,7 +72,6 @@ async fn an_expired_lease_wakes_the_waiter_by_its_ttl_alone() {
     test.redis.assert_clean().await;
 }
 
-/// L13, L15, L18, L20
 #[tokio::test]
 async fn counts_and_states_follow_lock_and_unlock() {
     let test = Fixture::start().await;
@@ -101,7 +97,6 @@ async fn counts_and_states_follow_lock_and_unlock() {
     test.redis.assert_clean().await;
 }
 
-/// L14, L16, S10
 #[tokio::test]
 async fn another_owner_sees_the_lock_taken_but_not_by_itself() {
     let test = Fixture::start().await;
@@ -124,7 +119,6 @@ async fn another_owner_sees_the_lock_taken_but_not_by_itself() {
     assert_eq!(ask().await.unwrap(), (false, false, 0));
 }
 
-/// L19
 #[tokio::test]
 async fn an_unlock_by_another_owner_is_refused_and_harms_nobody() {
     let test = Fixture::start().await;
@@ -145,7 +139,6 @@ async fn an_unlock_by_another_owner_is_refused_and_harms_nobody() {
     test.redis.assert_clean().await;
 }
 
-/// L21
 #[tokio::test]
 async fn the_last_of_two_unlocks_lets_the_next_owner_in() {
     let test = Fixture::start().await;
@@ -160,7 +153,6 @@ async fn the_last_of_two_unlocks_lets_the_next_owner_in() {
     test.redis.assert_clean().await;
 }
 
-/// A02, A05
 #[tokio::test]
 async fn explicit_owners_hold_one_after_the_other() {
     let test = Fixture::start().await;
@@ -182,7 +174,6 @@ async fn explicit_owners_hold_one_after_the_other() {
     assert_eq!(held_by().await, (false, false));
 }
 
-/// K01
 #[tokio::test]
 async fn the_second_of_two_owners_enters_after_the_first_has_left() {
     let test = Fixture::start().await;
@@ -203,7 +194,6 @@ async fn the_second_of_two_owners_enters_after_the_first_has_left() {
     test.redis.assert_clean().await;
 }
 
-/// S19, S20, S22
 #[tokio::test]
 async fn a_bounded_wait_succeeds_when_the_lock_is_freed_in_time() {
     let test = Fixture::start().await;

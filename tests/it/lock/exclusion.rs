@@ -8,7 +8,6 @@ use tokio::task::JoinSet;
 use super::{Fixture, ms};
 use crate::support::Cell;
 
-/// L23
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tasks_of_one_client_exclude_each_other() {
     let test = Fixture::start().await;
@@ -23,7 +22,6 @@ async fn tasks_of_one_client_exclude_each_other() {
     assert!(test.redis.keys().await.is_empty());
 }
 
-/// L24
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_rounds_of_many_clients_exclude_each_other() {
     let test = Fixture::start().await;
@@ -38,7 +36,6 @@ async fn many_rounds_of_many_clients_exclude_each_other() {
     assert!(test.redis.keys().await.is_empty());
 }
 
-/// L25
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_round_of_very_many_clients_exclude_each_other() {
     let test = Fixture::start().await;

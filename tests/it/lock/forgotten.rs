@@ -5,7 +5,6 @@ use lockdog::{Error, Owner, Unlocked};
 use super::{Fixture, LONG, SOON, ms};
 use crate::support::eventually;
 
-/// L20
 #[tokio::test]
 async fn forgotten_locks_and_unlocks_pair_up_as_in_java() {
     let test = Fixture::start().await;

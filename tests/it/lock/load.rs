@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 use super::{Fixture, LONG, SOON, ms};
 use crate::support::{eventually, logs};
 
-/// L01: a lock name is random, a hold is short, a channel is subscribed and left all the time.
+/// Lock names are random and holds are short, so clients subscribe and unsubscribe all the time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_call_fails_and_no_channel_is_left_after_a_crowd() {
     let test = Fixture::start().await;
@@ -31,7 +31,6 @@ async fn no_call_fails_and_no_channel_is_left_after_a_crowd() {
     assert!(test.redis.keys().await.is_empty());
 }
 
-/// L02
 #[tokio::test]
 async fn all_contenders_on_two_names_succeed_in_both_rounds() {
     let test = Fixture::start().await;
@@ -51,7 +50,6 @@ async fn all_contenders_on_two_names_succeed_in_both_rounds() {
     test.redis.assert_clean().await;
 }
 
-/// I03
 #[tokio::test]
 async fn a_subscription_given_up_while_it_is_made_does_not_spoil_the_next_one() {
     let test = Fixture::start().await;
@@ -81,7 +79,7 @@ async fn a_subscription_given_up_while_it_is_made_does_not_spoil_the_next_one() 
     }
 }
 
-/// H02: in a process of its own, because its memory is measured.
+/// In a process of its own, because the test measures its memory.
 #[test]
 fn memory_does_not_grow_with_locks_and_unlocks() {
     logs::alone(

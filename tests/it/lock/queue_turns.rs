@@ -41,7 +41,6 @@ async fn a_cancelled_waiter_passes_its_wake_up_on() {
     }
 }
 
-/// L07
 #[tokio::test]
 async fn a_waiter_cancelled_in_the_middle_of_the_queue_leaves_no_gap() {
     let test = Fixture::start().await;

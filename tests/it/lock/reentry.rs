@@ -5,7 +5,6 @@ use lockdog::{Client, Lock, Owner, Unlocked};
 use super::{Fixture, LONG, SOON, ms};
 use crate::support::eventually;
 
-/// L13
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nested_calls_of_one_task_re_enter_across_awaits() {
     let test = Fixture::start().await;

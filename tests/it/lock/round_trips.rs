@@ -6,8 +6,8 @@ use lockdog::Client;
 use super::{LONG, SOON, ms, waiter};
 use crate::support::{Direction, Proxy, RedisServer, eventually};
 
-/// Issue 4, W10: with a millisecond each way, an acquire is one round trip, an unlock is one, a
-/// hand-over inside a client is one, and one across clients is two.
+/// An acquire is one round trip, an unlock is one, a hand-over within a client is one, and one
+/// between clients is two. The network takes a millisecond each way.
 #[tokio::test]
 async fn every_step_of_a_lock_takes_the_fewest_round_trips() {
     let server = RedisServer::start().await;

@@ -6,7 +6,7 @@ use lockdog::Unlocked;
 
 use super::{Fixture, LONG};
 
-/// Issue 4, W1: a command each, and fewer calls inside than the bare protocol makes.
+/// The scripts also make fewer calls than the bare protocol does.
 #[tokio::test]
 async fn an_uncontended_acquire_and_its_final_unlock_are_one_command_each() {
     let test = Fixture::start().await;

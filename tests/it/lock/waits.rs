@@ -7,7 +7,6 @@ use lockdog::{Backoff, Client, Owner, Wake};
 use super::{Fixture, SOON, ms, waiter};
 use crate::support::eventually;
 
-/// L06, F11
 #[tokio::test]
 async fn a_wait_that_times_out_is_none_and_not_before_its_time() {
     let test = Fixture::start().await;
@@ -27,7 +26,7 @@ async fn a_wait_that_times_out_is_none_and_not_before_its_time() {
         }
     }
     assert!(held.is_valid());
-    // A failed wait leaves nothing that the next one would meet (F10).
+    // A failed wait leaves nothing that the next one would meet.
     held.unlock().await.unwrap();
     let next = test.client.lock("l").try_lock().await.unwrap();
     next.expect("it is free").unlock().await.unwrap();

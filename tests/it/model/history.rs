@@ -74,7 +74,6 @@ impl Recorder {
     }
 }
 
-/// Catalogue, last list: 1.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn holders_of_one_lock_never_overlap_in_time() {
     let server = RedisServer::start().await;

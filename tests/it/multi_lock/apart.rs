@@ -9,7 +9,7 @@ use super::{Fixture, LONG, SOON, ms, multi, waiter};
 use crate::support::proxy::Rule;
 use crate::support::{Action, Proxy, eventually, timed};
 
-/// Issue 6: "a proxy that answers CROSSSLOT to a batch: taken apart".
+/// A proxy answers CROSSSLOT to commands of several keys.
 #[tokio::test]
 async fn members_that_one_command_may_not_have_are_asked_for_one_by_one() {
     let test = Fixture::start(1).await;

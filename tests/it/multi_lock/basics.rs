@@ -5,7 +5,6 @@ use lockdog::{Error, InstanceState, MultiLock, Owner, Reentry, Ttl, Unlocked};
 use super::{Fixture, SOON, ms, multi};
 use crate::support::eventually;
 
-/// M01
 #[tokio::test]
 async fn all_are_held_by_the_owner_until_the_unlock() {
     let test = Fixture::start(2).await;
@@ -68,7 +67,6 @@ async fn a_hundred_members_are_one_command() {
     test.assert_clean().await;
 }
 
-/// M01, and the catalogue's L21 for several: the hold counts.
 #[tokio::test]
 async fn its_owner_acquires_it_again_and_the_last_unlock_frees_it() {
     let test = Fixture::start(2).await;

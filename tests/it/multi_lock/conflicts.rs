@@ -124,7 +124,6 @@ async fn the_ttl_of_the_member_that_blocks_wakes_the_waiter() {
     test.assert_clean().await;
 }
 
-/// M03
 #[tokio::test]
 async fn a_second_owner_waits_for_the_first() {
     let test = Fixture::start(2).await;

@@ -11,7 +11,7 @@ use super::{Fixture, SOON, clients, ms, multi};
 use crate::support::child::{Copy, argument, tell};
 use crate::support::{Cell, Direction, Proxy};
 
-/// M03, and last list: 9. Two processes name two servers' locks in opposite orders.
+/// Two processes name the locks of two servers in opposite orders.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn opposite_orders_from_two_processes_neither_overlap_nor_block_each_other() {
     if let Some(argument) = argument() {

@@ -103,7 +103,6 @@ impl Theirs {
     }
 }
 
-/// Catalogue, last list: 13.
 #[tokio::test]
 async fn a_java_unlock_wakes_our_waiter() {
     let scene = Scene::start().await;
@@ -141,7 +140,6 @@ async fn a_java_unlock_wakes_our_waiter() {
     scene.end().await;
 }
 
-/// Catalogue, last list: 13.
 #[tokio::test]
 async fn our_unlock_wakes_a_java_waiter() {
     let scene = Scene::start().await;
@@ -247,7 +245,7 @@ async fn each_side_sees_the_others_holds_as_plain_locks() {
     scene.end().await;
 }
 
-/// Catalogue, last list: 13. Both sides on a value that shows every lost update, in opposite orders.
+/// Both sides take the locks in opposite orders and update a value that shows every lost update.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn both_sides_lose_no_update() {
     let test = Fixture::start(2).await;

@@ -1,5 +1,5 @@
-//! What Redisson's own tests of RedLock check, in the catalogue's numbers. The sections under the
-//! lock last a tenth of what they do there, and so do leases and waits beside them.
+//! What Redisson's own tests of RedLock check. The sections under the lock last a tenth of what
+//! they do there, and so do leases and waits.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use lockdog::{Client, Owner, RedLock};
 use super::{SOON, Servers, lock_of, ms};
 use crate::support::{Cell, timed};
 
-/// Q01: seven names on two servers, ten tasks of one client set, five turns each. There the lease is
-/// 2,000 ms and the section 1 s: here 200 ms and 100 ms.
+/// Five turns for each task. In Redisson's test the lease is 2,000 ms and the section 1 s: here 200
+/// ms and 100 ms.
 #[tokio::test]
 async fn ten_tasks_lose_no_update_under_seven_names_on_two_servers() {
     let servers = Servers::start(2).await;
@@ -19,7 +19,7 @@ async fn ten_tasks_lose_no_update_under_seven_names_on_two_servers() {
     servers.assert_clean().await;
 }
 
-/// Q02: the same with the lease in seconds, and here with clients of its own for each task.
+/// In Redisson's test the lease is given in seconds. Here each task has clients of its own.
 #[tokio::test]
 async fn ten_client_sets_lose_no_update_under_seven_names_on_two_servers() {
     let servers = Servers::start(2).await;
@@ -31,8 +31,7 @@ async fn ten_client_sets_lose_no_update_under_seven_names_on_two_servers() {
     servers.assert_clean().await;
 }
 
-/// Q04: three names on two servers, `tryLock(4 s, lease 2 s)` and 1 s of work: here 400, 200 and
-/// 100 ms.
+/// In Redisson's test `tryLock(4 s, lease 2 s)` and 1 s of work: here 400, 200 and 100 ms.
 #[tokio::test]
 async fn ten_tasks_that_try_for_a_while_lose_no_update_under_three_names_on_two_servers() {
     let servers = Servers::start(2).await;
@@ -49,7 +48,7 @@ async fn ten_tasks_that_try_for_a_while_lose_no_update_under_three_names_on_two_
     servers.assert_clean().await;
 }
 
-/// Q06: another owner holds one of three, whichever, of this client or another.
+/// Any one of the three, held by another owner of this client or by another client.
 #[tokio::test]
 async fn one_of_three_in_other_hands_is_no_obstacle() {
     let servers = Servers::start(3).await;
@@ -77,7 +76,7 @@ async fn one_of_three_in_other_hands_is_no_obstacle() {
     servers.assert_clean().await;
 }
 
-/// Q08: the server of one of three is down before anybody asks.
+/// The server is down before anybody asks.
 #[tokio::test]
 async fn with_one_server_of_three_down_both_get_it_one_after_the_other() {
     let servers = Servers::start(3).await;
@@ -102,7 +101,7 @@ async fn with_one_server_of_three_down_both_get_it_one_after_the_other() {
     cell.assert_exclusive(2);
 }
 
-/// M01 for RedLock: held by its owner inside, by both ways to ask, and not after.
+/// Both `is_held` and `is_held_by` tell.
 #[tokio::test]
 async fn three_names_are_held_by_the_owner_inside_and_not_after() {
     let servers = Servers::start(1).await;
@@ -125,7 +124,7 @@ async fn three_names_are_held_by_the_owner_inside_and_not_after() {
     }
 }
 
-/// M03 for RedLock: one locks for 3 s, another comes 1 s later.
+/// In Redisson's test the first holds the lock for 3 s, and the second comes 1 s later.
 #[tokio::test]
 async fn who_comes_second_enters_after_the_first() {
     let servers = Servers::start(2).await;

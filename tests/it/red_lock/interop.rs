@@ -12,7 +12,6 @@ use crate::interop::{assert_woken, channel};
 use crate::support::eventually;
 use crate::support::redisson::{JavaLock, JavaThread, Redisson};
 
-/// Catalogue, last list: 13.
 #[tokio::test]
 async fn java_threads_and_our_tasks_lose_no_update() {
     let scene = Scene::start().await;

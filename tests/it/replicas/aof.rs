@@ -15,7 +15,7 @@ async fn client(all: &Replicated, local: bool, replicas: u32) -> Client {
     build(Client::builder().url(all.master.url()).replica_ack(ack)).await
 }
 
-/// Issue 6: "also AOF (WAITAOF) on servers that know it".
+/// By WAITAOF, on servers that know it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_is_on_the_disks_that_were_asked_for() {
     let on_disk = |server: crate::support::server::ServerBuilder| {

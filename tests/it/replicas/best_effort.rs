@@ -8,7 +8,6 @@ use super::{SLACK, SOON, TIMEOUT, best_effort, build, ms};
 use crate::support::{Logs, Replicated, Sentinels, eventually, logs, timed};
 use crate::turn::turn;
 
-/// Issue 6.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_is_on_the_replica_when_it_is_granted() {
     let all = Replicated::start_behind(1, ms(30)).await;
@@ -22,7 +21,7 @@ async fn a_lock_is_on_the_replica_when_it_is_granted() {
     }
 }
 
-/// Issue 6: who does not acknowledge costs one acquire its time, and not every one.
+/// A replica that does not acknowledge delays one acquire, not every one.
 #[test]
 fn a_replica_that_stands_still_is_waited_for_seldom_and_told_of_once() {
     logs::alone(
@@ -62,7 +61,7 @@ fn a_replica_that_stands_still_is_waited_for_seldom_and_told_of_once() {
     );
 }
 
-/// Issue 6: no round trip for nothing, and replicas that come later are found.
+/// Acquires without replicas cost no extra round trip, and replicas that come later are found.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_replicas_nothing_is_waited_for_until_there_are_some() {
     let all = Replicated::start(1).await;
@@ -111,7 +110,6 @@ async fn one_that_stands_still_leaves_the_other() {
     assert_eq!(all.calls(["wait"]).await, [rounds]);
 }
 
-/// Issue 6: the defaults.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_is_the_default_with_sentinels_and_off_with_one_server() {
     let all = Sentinels::start().await;

@@ -7,7 +7,7 @@ use crate::support::cluster::{Cluster, slot};
 use crate::support::{Action, Gate, eventually, named, timed};
 use crate::turn::turn;
 
-/// S06: `testInCluster`, replica sync timeout 3000 ms. And acceptance list 12 on one of the masters.
+/// As in Redisson's `testInCluster`, with a replica sync timeout of 3000 ms.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_is_on_the_replica_of_its_own_master() {
     let cluster = Cluster::start(3, 1).await;
@@ -58,8 +58,8 @@ async fn a_lock_is_on_the_replica_of_its_own_master() {
     guard.unwrap().unlock().await.unwrap();
 }
 
-/// Issue 6, exclusion in a failover by freeze: a master that lost its replicas may have lost its slots
-/// to one of them, so its grant counts when another node has said that it is a master.
+/// A master that lost its replicas may have lost its slots to one of them, so its grant counts only
+/// when another node has said that it is a master.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_a_lost_replica_does_not_acknowledge_waits_for_what_other_nodes_say() {
     let cluster = Cluster::builder(3, 1).announce_proxies().start().await;

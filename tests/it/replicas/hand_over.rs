@@ -5,7 +5,7 @@ use lockdog::{Owner, Replicas};
 use super::{SOON, ms, not_replicated, requiring};
 use crate::support::{Replicated, eventually};
 
-/// Issue 6: a hand-over is a first acquire of the next owner, which has to be acknowledged too.
+/// A hand-over is the first acquire of the next owner, so replicas have to acknowledge it too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_is_handed_on_is_on_the_replica_when_the_next_owner_has_it() {
     let all = Replicated::start_behind(1, ms(30)).await;

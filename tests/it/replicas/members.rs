@@ -5,7 +5,7 @@ use lockdog::{Client, InstanceState, MultiLock, RedLock, ReplicaAck, Replicas};
 use super::{SLACK, SOON, TIMEOUT, best_effort, build, ms, not_replicated, requiring};
 use crate::support::{RedisServer, Replicated, eventually, timed};
 
-/// Issue 6: several locks of one client are acquired by one command, and acknowledged by one.
+/// One command acquires several locks of one client, and one WAIT covers them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_acquired_together_are_acknowledged_together_or_undone_together() {
     let all = Replicated::start(1).await;
@@ -45,8 +45,8 @@ async fn locks_acquired_together_are_acknowledged_together_or_undone_together() 
     assert!(all.redis.keys().await.is_empty());
 }
 
-/// Issue 6: other instances are there for what this one may lose, so nothing is waited for that is not
-/// required; what is, counts for the instance.
+/// The other instances cover what this one may lose, so the client waits for replicas only where
+/// that is required. A missing acknowledgement then counts against the instance.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_instance_of_a_red_lock_waits_for_replicas_where_that_is_required() {
     let all = Replicated::start(1).await;

@@ -40,7 +40,7 @@ const REQUIRED: ReplicaAck = ReplicaAck::Require {
     timeout: super::TIMEOUT,
 };
 
-/// Issue 6: "with `Off` the double grant is shown to be possible (the test documents it)".
+/// With `Off` a double grant is possible; this test documents it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_acknowledgement_an_unsynced_promotion_grants_a_lock_twice() {
     let mut stage = Promotion::start().await;
@@ -59,7 +59,7 @@ async fn without_acknowledgement_an_unsynced_promotion_grants_a_lock_twice() {
     assert!(first.unlock().await.unwrap_err().is_lost());
 }
 
-/// Issue 6: "with `Require{1}` the acquire fails and leaves nothing".
+/// With `Require` the acquire fails and leaves nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_a_required_acknowledgement_an_unsynced_promotion_finds_no_lock_to_forget() {
     let mut stage = Promotion::start().await;
@@ -87,7 +87,7 @@ async fn with_a_required_acknowledgement_an_unsynced_promotion_finds_no_lock_to_
     first.unlock().await.unwrap();
 }
 
-/// Issue 6: "fencing/`RedLock` as the answer": a quorum bears with an instance that forgot.
+/// A quorum tolerates an instance that forgot the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_red_lock_keeps_excluding_when_one_instance_was_promoted_without_it() {
     let mut stage = Promotion::start().await;
@@ -116,7 +116,7 @@ async fn a_red_lock_keeps_excluding_when_one_instance_was_promoted_without_it() 
     next.unlock().await.unwrap();
 }
 
-/// Issue 6: a lock that all replicas have outlives its master.
+/// A lock that all replicas have outlives its master.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_acknowledged_lock_is_on_the_master_that_sentinels_promote() {
     let all = Sentinels::start().await;

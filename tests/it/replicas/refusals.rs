@@ -146,8 +146,9 @@ async fn a_master_that_falls_silent_while_it_waits_is_told_and_settled_later() {
     eventually(SOON, "it is undone", async || !all.redis.exists("l").await).await;
 }
 
-/// Issue 6: `NOREPLICAS`. A master that takes no writes without its replicas refuses the acquire; and
-/// where it begins to in the middle, the undoing too, which is made good when they are back.
+/// A master that takes no writes without its replicas refuses the acquire with `NOREPLICAS`. Where
+/// it begins to do so in the middle, it refuses to undo the acquire, too; the client does that when
+/// the replicas are back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_refuses_writes_without_replicas_is_no_other_case() {
     let all = Replicated::start_with(1, |server| {

@@ -6,7 +6,7 @@ use super::{SLACK, SOON, TIMEOUT, build, ms, not_replicated, requiring};
 use crate::support::{Replicated, eventually, timed};
 use crate::turn::turn;
 
-/// Issue 6; S06's setting, on one master.
+/// With the setting of Redisson's `testInCluster`, on one master.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_granted_lock_is_on_the_replicas_already() {
     let all = Replicated::start_behind(2, ms(30)).await;
@@ -100,7 +100,7 @@ async fn a_master_without_replicas_meets_no_requirement() {
     turn(&client.lock("l")).await;
 }
 
-/// Issue 6: only the first acquire waits.
+/// Only the first acquire waits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reentries_renewals_and_unlocks_wait_for_no_replica() {
     let all = Replicated::start(1).await;
@@ -129,7 +129,6 @@ async fn reentries_renewals_and_unlocks_wait_for_no_replica() {
     assert_eq!(all.calls(["wait"]).await, [waits]);
 }
 
-/// Issue 6: it counts for the caller's deadline.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_callers_deadline_bounds_the_wait_for_replicas() {
     let all = Replicated::start(1).await;

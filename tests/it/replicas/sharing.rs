@@ -9,8 +9,8 @@ use super::{SLACK, SOON, build, requiring};
 use crate::support::{Cell, Direction, Proxy, Replicated, eventually, timed};
 use crate::turn::turn;
 
-/// Issue 6: "without stopping other callers' pipelining". What many callers were granted before a WAIT
-/// left is covered by it.
+/// A WAIT covers everything that was granted before it was sent, so it does not stop other callers'
+/// commands.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_callers_share_a_wait() {
     let all = Replicated::start(1).await;
@@ -71,7 +71,6 @@ async fn contenders_exclude_each_other() {
     all.redis.assert_clean().await;
 }
 
-/// Issue 6: a WAIT under way stands in nobody's way.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wait_under_way_keeps_no_other_command_waiting() {
     let all = Replicated::start(1).await;

@@ -13,7 +13,6 @@ use tokio::task::JoinSet;
 use super::{SOON, ms};
 use crate::support::{Data, Proxy, RedisServer, Sentinels, eventually, timed};
 
-/// Issue 12, C10.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_callers_connect_as_one_and_each_hears_the_real_cause() {
     let server = RedisServer::start().await;
@@ -65,7 +64,7 @@ async fn a_thousand_callers_connect_as_one_and_each_hears_the_real_cause() {
     client.shutdown().await;
 }
 
-/// Issue 12, B15: a proxy that accepts, and says at once that it has nothing more to say.
+/// The proxy accepts a connection and closes its own direction at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_proxy_that_half_closes_every_connection_is_not_stormed() {
     let server = RedisServer::start().await;
@@ -107,7 +106,6 @@ async fn a_proxy_that_half_closes_every_connection_is_not_stormed() {
     client.shutdown().await;
 }
 
-/// Issue 12, C13.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lazy_client_begins_while_the_sentinels_master_is_dead() {
     let all = Sentinels::start().await;

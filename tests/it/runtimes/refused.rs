@@ -7,7 +7,6 @@ use lockdog::{Client, Error};
 use super::{SOON, ms};
 use crate::support::{Proxy, RedisServer, eventually, timed};
 
-/// Issue 12, C13.
 #[tokio::test]
 async fn a_client_that_was_refused_for_want_of_replicas_ends_soon() {
     let server = RedisServer::start().await;
@@ -30,7 +29,6 @@ async fn a_client_that_was_refused_for_want_of_replicas_ends_soon() {
     drop(guard);
 }
 
-/// Issue 12, C13.
 #[tokio::test]
 async fn a_client_whose_password_is_no_longer_good_ends_soon() {
     let server = RedisServer::builder().password("before").start().await;

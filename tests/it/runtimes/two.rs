@@ -13,7 +13,6 @@ fn current_thread() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// Issue 12, B5.
 #[test]
 fn a_runtime_that_blocks_costs_another_one_nothing() {
     let (mut first, second) = (current_thread(), current_thread());
@@ -27,7 +26,7 @@ fn a_runtime_that_blocks_costs_another_one_nothing() {
     second.block_on(client.shutdown());
 }
 
-/// Issue 12, B5. Idle: nothing drives what its tasks left there.
+/// Nothing drives what the tasks of an idle runtime left there.
 #[test]
 fn a_runtime_that_is_idle_costs_another_one_nothing() {
     let (idle, second) = (current_thread(), current_thread());

@@ -11,7 +11,6 @@ use super::{SOON, ms, poll_until};
 use crate::support::sentinels::MASTER;
 use crate::support::{Direction, Proxy, RedisServer, Sentinels, eventually, timed};
 
-/// Issue 12, B3.
 #[tokio::test]
 async fn a_branch_that_stands_still_while_it_connects_keeps_no_other_call_from_it() {
     let server = RedisServer::start().await;
@@ -84,7 +83,6 @@ impl Kept {
     }
 }
 
-/// Issue 12, B2.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_left_while_it_asks_the_sentinels_loses_no_lock() {
     let kept = Kept::new().await;
@@ -98,7 +96,6 @@ async fn a_call_left_while_it_asks_the_sentinels_loses_no_lock() {
     assert!(left.await.is_err());
 }
 
-/// Issue 12, B2.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_runtime_that_blocks_while_it_asks_the_sentinels_loses_no_lock() {
     let kept = Kept::new().await;
@@ -124,7 +121,6 @@ async fn a_runtime_that_blocks_while_it_asks_the_sentinels_loses_no_lock() {
     blocks.join().unwrap();
 }
 
-/// Issue 12, B4.
 #[tokio::test]
 async fn a_wait_shorter_than_it_takes_to_connect_connects_all_the_same() {
     let server = RedisServer::start().await;

@@ -12,7 +12,6 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use super::{SOON, ms};
 use crate::support::{RedisServer, Sentinels, eventually};
 
-/// T01: the master is killed, and later there is a new replica.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn timers_that_lock_and_unlock_recover_from_a_killed_master_and_a_new_replica() {
     let all = Sentinels::start().await;
@@ -43,7 +42,6 @@ async fn timers_that_lock_and_unlock_recover_from_a_killed_master_and_a_new_repl
     client.shutdown().await;
 }
 
-/// T02: waiters subscribe and leave all the while.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn timers_that_subscribe_and_leave_recover_from_a_killed_master() {
     let all = Sentinels::start().await;

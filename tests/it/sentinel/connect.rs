@@ -6,7 +6,7 @@ use super::{SOON, ms};
 use crate::support::sentinels::MASTER;
 use crate::support::{Sentinels, eventually, free_port};
 
-/// Issue 6: by URL and by builder; one sentinel of three is enough to find the master.
+/// By URL and by builder; one sentinel of three is enough.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_master_is_found_by_sentinels_some_of_which_are_gone() {
     let all = Sentinels::start().await;
@@ -32,7 +32,6 @@ async fn the_master_is_found_by_sentinels_some_of_which_are_gone() {
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
 }
 
-/// Issue 6: user, password and database are those of the master.
 #[tokio::test]
 async fn login_and_database_are_the_masters() {
     let all = Sentinels::start().await;
@@ -131,7 +130,7 @@ async fn the_documented_permissions_at_sentinels_are_enough() {
     assert!(!format!("{error} {error:?}").contains("hunter2"));
 }
 
-/// Issue 6: the sentinels' own login beside a URL that has no place for it.
+/// The builder sets the sentinels' login, because the URL has no place for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sentinels_whose_default_user_is_off_are_logged_in_to() {
     let all = Sentinels::start().await;

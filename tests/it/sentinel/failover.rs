@@ -10,7 +10,8 @@ use crate::support::sentinels::{MASTER, is_master};
 use crate::support::{Direction, Proxy, RedisServer, Sentinels, eventually};
 use crate::turn::turn;
 
-/// Issue 6: "every held lock is checked at once after a switch: still there -> renewed".
+/// The client checks every held lock at once after the switch, and renews those that are still
+/// there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_live_on_at_the_new_master_and_are_unlocked_there() {
     let all = Sentinels::start().await;
@@ -35,7 +36,7 @@ async fn locks_live_on_at_the_new_master_and_are_unlocked_there() {
     client.shutdown().await;
 }
 
-/// Issue 6: "not there -> Lost", with a lease and under the watchdog; long before their deadlines.
+/// With a lease and under the watchdog, long before their deadlines.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_that_the_new_master_does_not_have_are_told_to_be_lost() {
     let all = Sentinels::start().await;
@@ -77,7 +78,7 @@ async fn locks_that_the_new_master_does_not_have_are_told_to_be_lost() {
     client.shutdown().await;
 }
 
-/// Issue 6: failover by kill, under 50 contending tasks.
+/// With 50 contending tasks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_goes_on_after_the_master_was_killed() {
     let all = Sentinels::start().await;
@@ -90,7 +91,7 @@ async fn a_crowd_goes_on_after_the_master_was_killed() {
     is_free(&all).await;
 }
 
-/// Issue 6: failover by freeze; the old master comes back, and is believed and written to no more.
+/// When the old master is back, the client neither believes it nor writes to it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_goes_on_after_the_master_froze_and_came_back() {
     let all = Sentinels::start().await;
@@ -119,8 +120,8 @@ async fn a_crowd_goes_on_after_the_master_froze_and_came_back() {
     is_free(&all).await;
 }
 
-/// Issue 6: failover by freeze. The old master reads first what was sent to it before, and grants it;
-/// a client that has not heard of the switch asks before it believes that.
+/// The old master first reads and grants what was sent to it before the freeze. A client that does
+/// not know of the failover asks before it believes the grant.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_old_master_grants_when_it_comes_back_is_no_grant() {
     let all = Sentinels::start().await;
@@ -161,7 +162,7 @@ async fn what_the_old_master_grants_when_it_comes_back_is_no_grant() {
     client.shutdown().await;
 }
 
-/// Issue 6: failover by `SENTINEL FAILOVER`.
+/// By `SENTINEL FAILOVER`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_goes_on_through_a_planned_failover() {
     let all = Sentinels::start().await;
@@ -172,7 +173,7 @@ async fn a_crowd_goes_on_through_a_planned_failover() {
     is_free(&all).await;
 }
 
-/// Issue 6: "a renewal counts only if a sentinel named this master within the last lease".
+/// A renewal counts only if a sentinel named this master within the last lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_sentinels_a_lock_ends_at_its_deadline_and_not_later() {
     let all = Sentinels::start().await;
@@ -209,7 +210,7 @@ async fn scripts_run_at(server: &RedisServer) -> u64 {
     run.iter().sum()
 }
 
-/// Issue 6: "waiters proceed within 5 s after the switch".
+/// How soon waiters proceed after the switch.
 const WITHIN: Duration = Duration::from_secs(5);
 
 /// The master may be replaced by then, and the one in its place does not know the longer lease.

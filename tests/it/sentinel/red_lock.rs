@@ -9,8 +9,8 @@ use super::{SOON, ms};
 use crate::support::sentinels::MASTER;
 use crate::support::{RedisServer, Sentinels, eventually};
 
-/// Issue 6: "RedLock and MultiLock over these": held while the sentinels' master is killed, and had by
-/// nobody else meanwhile. The new master has the lock, but may have forgotten others.
+/// The sentinels' master is killed, and nobody else acquires the lock meanwhile. The new master has
+/// the lock, but may have forgotten others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_is_held_while_the_sentinels_fail_over() {
     let stand = Stand::start().await;
@@ -62,8 +62,8 @@ async fn it_is_held_while_the_sentinels_fail_over() {
     shut_down(mine.into_iter().chain(yours)).await;
 }
 
-/// Issue 6: a promoted replica that has not got what was granted counts for nobody until all that it
-/// may have forgotten is over.
+/// A promoted replica without the lock does not count until every lock that it may have forgotten
+/// has ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_forgot_a_lock_makes_no_second_quorum() {
     let stand = Stand::start().await;

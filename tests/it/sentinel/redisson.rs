@@ -9,7 +9,7 @@ use super::{SOON, ms};
 use crate::support::redisson::Redisson;
 use crate::support::{Sentinels, eventually};
 
-/// Issue 6: "message wake-ups both ways, locks seen both ways after failover".
+/// Each side wakes the other by messages, and sees the other's locks after a failover.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_go_to_and_from_redisson_before_and_after_a_failover() {
     let all = Sentinels::start().await;

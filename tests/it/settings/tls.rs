@@ -13,7 +13,7 @@ use crate::support::cluster::slot;
 use crate::support::process::Process;
 use crate::support::{Authority, Binary, Cluster, RedisServer, eventually, free_port};
 
-/// Issue 6: the server asks for a certificate; commands, renewals and messages have one.
+/// The client sends its certificate on the connections for commands, renewals and messages.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_asks_for_certificates_is_shown_one() {
     let authority = Authority::new();
@@ -135,7 +135,6 @@ async fn what_is_no_certificate_is_refused_at_once_and_shown_nowhere() {
     assert!(error.to_string().contains("rediss://"), "{error}");
 }
 
-/// Issue 6: sentinels and their master need not be alike.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sentinels_and_their_master_speak_tls_each_for_itself() {
     let authority = Authority::new();
@@ -158,7 +157,7 @@ async fn sentinels_and_their_master_speak_tls_each_for_itself() {
     }
 }
 
-/// Issue 6: TLS everywhere: each node of a cluster, messages, and whoever takes a slot over.
+/// Including the connections for messages, and a node that takes over a slot.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_node_of_a_cluster_speaks_tls() {
     let authority = Authority::new();

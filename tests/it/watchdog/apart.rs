@@ -8,7 +8,7 @@ use tokio::time::{sleep, timeout};
 use super::{LEASE, PERIOD, SAFETY, connect, hold_many, is_renewal, renewals};
 use crate::support::{Action, Proxy, RedisServer, named};
 
-/// Issue 6: "a proxy that answers CROSSSLOT to a batch: taken apart".
+/// A proxy answers CROSSSLOT to commands of several keys.
 #[tokio::test]
 async fn a_batch_that_is_refused_for_its_keys_is_taken_apart_and_stays_so() {
     let server = RedisServer::start().await;

@@ -15,7 +15,6 @@ const LOCKS: usize = 1000;
 const MANY_LEASE: Duration = Duration::from_millis(2400);
 const MANY_PERIOD: Duration = Duration::from_millis(800);
 
-/// Issue 4, W5: commands for 100 locks and period.
 #[tokio::test]
 async fn a_thousand_locks_taken_at_once_cost_a_command_for_each_hundred_and_period() {
     let many = Many::connect().await;
@@ -54,7 +53,6 @@ async fn renewals_of_many_locks_come_spread_and_not_in_one_burst() {
     many.redis.assert_clean().await;
 }
 
-/// Catalogue, last list: 5.
 #[tokio::test]
 async fn one_bad_entry_harms_no_other_of_its_batch() {
     let server = RedisServer::start().await;

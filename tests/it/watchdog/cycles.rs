@@ -9,7 +9,6 @@ use super::{LEASE, PERIOD, SAFETY, builder, connect, connected, hold_many, is_ac
 use super::{renewals, scripts_run};
 use crate::support::{Action, Gate, Proxy, RedisServer, eventually};
 
-/// Issue 4, W5: none is lost, also right after many pairs of lock and unlock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_quick_cycles_leave_no_entry_and_harm_no_later_lock() {
     let server = RedisServer::start().await;
@@ -51,7 +50,6 @@ async fn ten_thousand_quick_cycles_leave_no_entry_and_harm_no_later_lock() {
     redis.assert_clean().await;
 }
 
-/// I01
 #[tokio::test]
 async fn one_acquire_and_one_release_leave_no_renewal() {
     left_by(async |lock| {
@@ -61,7 +59,6 @@ async fn one_acquire_and_one_release_leave_no_renewal() {
     .await;
 }
 
-/// I02
 #[tokio::test]
 async fn two_acquires_and_two_releases_leave_no_renewal() {
     left_by(async |lock| {
@@ -93,7 +90,6 @@ async fn left_by(cycle: impl AsyncFnOnce(&lockdog::Lock)) {
     assert_eq!(renewals(&proxy), before);
 }
 
-/// L03, number 4 of the catalogue's last list
 #[tokio::test]
 async fn a_lock_granted_to_a_dropped_try_lock_is_free_soon_and_not_renewed() {
     let server = RedisServer::start().await;
@@ -130,7 +126,7 @@ async fn a_lock_granted_to_a_dropped_try_lock_is_free_soon_and_not_renewed() {
     server.redis().await.assert_clean().await;
 }
 
-/// L03: as the catalogue has it, a call that is interrupted a few milliseconds after its start.
+/// Calls are interrupted a few milliseconds after their start.
 #[tokio::test]
 async fn calls_dropped_at_any_moment_leave_the_lock_free() {
     let server = RedisServer::start().await;

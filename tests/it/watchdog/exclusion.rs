@@ -8,7 +8,6 @@ use std::time::Duration;
 use super::connect;
 use crate::support::{Cell, RedisServer};
 
-/// Number 2 of the catalogue's last list
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn frozen_holders_that_look_before_they_write_never_overlap() {
     let server = RedisServer::start().await;

@@ -71,7 +71,6 @@ async fn stopped_with_the_lock(lease: &str) {
     server.redis().await.assert_clean().await;
 }
 
-/// L12
 #[tokio::test]
 async fn a_lock_whose_process_died_is_free_within_a_lease() {
     if let Some(url) = argument() {

@@ -13,7 +13,6 @@ use tokio_util::sync::CancellationToken;
 use super::{LEASE, SAFETY, builder, connect, connected};
 use crate::support::{Redis, RedisServer, eventually};
 
-/// Catalogue, last list: 2.
 #[tokio::test]
 async fn a_deleted_key_is_told_to_everybody() {
     let (_server, redis, client) = start().await;
@@ -23,7 +22,6 @@ async fn a_deleted_key_is_told_to_everybody() {
     redis.assert_clean().await;
 }
 
-/// Catalogue, last list: 2.
 #[tokio::test]
 async fn a_key_taken_by_another_is_told_to_everybody_and_left_to_that_one() {
     let (_server, redis, client) = start().await;
@@ -38,7 +36,6 @@ async fn a_key_taken_by_another_is_told_to_everybody_and_left_to_that_one() {
     redis.assert_clean().await;
 }
 
-/// Catalogue, last list: 2.
 #[tokio::test]
 async fn a_server_gone_for_longer_than_the_lease_is_told_to_everybody() {
     let (server, redis, client) = start().await;
@@ -85,7 +82,6 @@ async fn the_verdict_follows_the_renewals() {
     redis.assert_clean().await;
 }
 
-/// Catalogue, last list: 2.
 #[tokio::test]
 async fn a_lock_forced_by_this_client_is_told_to_everybody() {
     let (_server, redis, client) = start().await;
@@ -96,7 +92,6 @@ async fn a_lock_forced_by_this_client_is_told_to_everybody() {
     redis.assert_clean().await;
 }
 
-/// Catalogue, last list: 2.
 #[tokio::test]
 async fn a_lock_forced_by_another_client_is_told_to_everybody() {
     let (server, redis, client) = start().await;
@@ -107,7 +102,6 @@ async fn a_lock_forced_by_another_client_is_told_to_everybody() {
     redis.assert_clean().await;
 }
 
-/// Catalogue, last list: 2.
 #[tokio::test]
 async fn a_shutdown_is_told_to_everybody() {
     let (_server, redis, client) = start().await;
@@ -119,7 +113,6 @@ async fn a_shutdown_is_told_to_everybody() {
     redis.assert_clean().await;
 }
 
-/// Catalogue, last list: 2.
 #[tokio::test]
 async fn a_max_hold_is_told_to_everybody() {
     let (_server, redis, client) = start().await;
@@ -131,7 +124,6 @@ async fn a_max_hold_is_told_to_everybody() {
     redis.assert_clean().await;
 }
 
-/// Catalogue, last list: 2.
 #[tokio::test]
 async fn a_fixed_lease_is_told_of_its_end_though_nobody_asks_redis() {
     let (_server, redis, client) = start().await;
@@ -144,7 +136,6 @@ async fn a_fixed_lease_is_told_of_its_end_though_nobody_asks_redis() {
     assert!(!guard.is_valid() && guard.remaining().is_zero());
 }
 
-/// Catalogue, last list: 2.
 #[tokio::test]
 async fn a_nested_call_after_the_loss_is_told_and_a_first_one_after_the_drop_is_not() {
     let (_server, redis, client) = start().await;

@@ -106,7 +106,7 @@ async fn a_renewal_repeated_after_its_hold_ended_does_nothing() {
     held.redis.assert_clean().await;
 }
 
-/// Catalogue, last list: 5. An unlock of a non-final hold races with a renewal.
+/// The unlock of an inner hold races with a renewal.
 #[tokio::test]
 async fn an_inner_unlock_beside_a_renewal_leaves_the_outer_hold_renewed() {
     let held = Renewed::start().await;

@@ -190,7 +190,6 @@ async fn a_lock_lost_with_the_servers_data_is_told() {
     assert_eq!(lost.reason(), LostReason::NotOurs);
 }
 
-/// W03
 #[tokio::test]
 async fn a_lock_taken_after_the_servers_data_was_lost_is_renewed_again() {
     let server = RedisServer::start().await;

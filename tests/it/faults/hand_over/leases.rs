@@ -10,7 +10,6 @@ use crate::faults::scripts::{renew, transfer};
 use crate::faults::stand::{NAME, Stand};
 use crate::support::{Action, Gate, eventually};
 
-/// Issue 4, section 3: the script sets the next one's lease.
 #[tokio::test]
 async fn the_lease_in_redis_is_the_receivers() {
     let stand = Stand::with(|client| client.watchdog_lease(WATCHED)).await;

@@ -11,8 +11,7 @@ use crate::faults::scripts::transfer;
 use crate::faults::stand::{NAME, Stand};
 use crate::support::{Action, Gate, eventually};
 
-/// Issue 4, section 3: whoever unlocks drives the hand-over; dropped at any point of it, before and
-/// after the command was written, the next in line gets the lock all the same.
+/// The unlocking call sends the hand-over. It is dropped before and after the command was written.
 #[tokio::test]
 async fn the_next_in_line_gets_the_lock_from_an_unlock_dropped_anywhere() {
     let stand = Stand::start().await;
@@ -38,7 +37,7 @@ async fn the_next_in_line_gets_the_lock_from_an_unlock_dropped_anywhere() {
     assert!(sent >= 3, "sent {sent}, unsent {unsent}");
 }
 
-/// Issue 4, section 3: a cancelled receiver's grant passes on. Before and after the server did it.
+/// The receiver is cancelled before and after the server executed the hand-over.
 #[tokio::test]
 async fn the_grant_of_a_receiver_that_is_cancelled_passes_on() {
     for executed in [false, true] {
@@ -65,7 +64,6 @@ async fn the_grant_of_a_receiver_that_is_cancelled_passes_on() {
     }
 }
 
-/// Issue 4, section 3: a receiver past its deadline. It is told in time, and keeps nothing.
 #[tokio::test]
 async fn a_receiver_whose_time_runs_out_meanwhile_is_told_in_time_and_keeps_nothing() {
     for executed in [false, true] {
@@ -118,7 +116,7 @@ async fn both_calls_of_an_owner_have_the_lock_that_was_handed_to_one() {
     finish(&stand, got(stranger).await).await;
 }
 
-/// Issue 4, section 3. The waiters are told, and nothing stays behind.
+/// The waiters get an error.
 #[tokio::test]
 async fn a_shutdown_in_the_middle_of_a_hand_over_leaves_nothing() {
     for executed in [false, true] {
@@ -145,8 +143,8 @@ async fn a_shutdown_in_the_middle_of_a_hand_over_leaves_nothing() {
     }
 }
 
-/// Issue 4, section 3: cancelled receivers and unlocks, at whatever moment two threads find for
-/// that. A grant that nobody takes in would keep the lock for a lease, which outlives the test.
+/// Receivers and unlocks are cancelled at random moments, on two threads. A grant that nobody takes
+/// in would keep the lock for a lease, which outlives the test.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_is_cancelled_when_the_lock_goes_from_hand_to_hand_it_goes_on() {
     let stand = Stand::start().await;

@@ -10,7 +10,7 @@ use crate::faults::scripts::{TRANSFER, transfer};
 use crate::faults::stand::{NAME, PATIENCE, Stand};
 use crate::support::{Action, Gate};
 
-/// Issue 4, section 3: a lost reply, the same arguments again.
+/// The same arguments are sent again.
 #[tokio::test]
 async fn a_hand_over_repeated_after_a_lost_reply_is_one() {
     let stand = Stand::start().await;
@@ -29,8 +29,7 @@ async fn a_hand_over_repeated_after_a_lost_reply_is_one() {
     finish(&stand, next).await;
 }
 
-/// Issue 4, section 3. The connection breaks before the server has read the command; what it read
-/// late changes nothing.
+/// The connection breaks before the server has read the command.
 #[tokio::test]
 async fn a_hand_over_that_arrives_late_changes_nothing() {
     let stand = Stand::start().await;
@@ -58,7 +57,7 @@ async fn a_hand_over_that_arrives_late_changes_nothing() {
     finish(&stand, third).await;
 }
 
-/// Issue 4, section 3: the silence lasts until the command timeout.
+/// There is no answer until the command timeout.
 #[tokio::test]
 async fn after_a_hand_over_without_an_answer_the_next_in_line_contends() {
     for action in [Action::DropReply, Action::HoldRequest(Gate::new())] {
@@ -79,7 +78,6 @@ async fn after_a_hand_over_without_an_answer_the_next_in_line_contends() {
     }
 }
 
-/// Issue 4, section 3: idempotent like every script.
 #[tokio::test]
 async fn a_hand_over_delivered_twice_is_one() {
     let stand = Stand::start().await;
@@ -91,7 +89,7 @@ async fn a_hand_over_delivered_twice_is_one() {
     finish(&stand, next).await;
 }
 
-/// Issue 4, section 3, as above: when the receiver has re-entered, and when it has gone.
+/// After the receiver has re-entered, and after it has unlocked.
 #[tokio::test]
 async fn a_hand_over_delivered_once_more_later_changes_nothing() {
     let stand = Stand::start().await;

@@ -8,7 +8,7 @@ use crate::faults::scripts::transfer;
 use crate::faults::stand::{NAME, Stand, take};
 use crate::support::{Action, Gate, RedisServer, eventually};
 
-/// Issue 4, section 3: answer "not held": the sender gets `Lost`, the receiver contends.
+/// The script answers "not held": the sender gets `Lost`, and the receiver contends.
 #[tokio::test]
 async fn a_lock_that_was_lost_is_not_handed_on() {
     let stand = Stand::start().await;
@@ -29,7 +29,7 @@ async fn a_lock_that_was_lost_is_not_handed_on() {
     finish(&stand, got(next).await).await;
 }
 
-/// Issue 4, section 3: a force unlock in between, before the server has read the command.
+/// The force unlock comes before the server has read the hand-over.
 #[tokio::test]
 async fn a_lock_freed_by_force_before_it_is_handed_on_is_lost_and_the_receiver_contends() {
     let stand = Stand::start().await;
@@ -49,7 +49,6 @@ async fn a_lock_freed_by_force_before_it_is_handed_on_is_lost_and_the_receiver_c
     finish(&stand, got(next).await).await;
 }
 
-/// Issue 4, section 3: the server did it, the lock is freed by force, and then the answer comes.
 #[tokio::test]
 async fn a_force_unlock_between_the_hand_over_and_its_answer_ends_the_grant() {
     let stand = Stand::start().await;
@@ -78,8 +77,7 @@ async fn a_force_unlock_between_the_hand_over_and_its_answer_ends_the_grant() {
     stand.assert_recovered().await;
 }
 
-/// Issue 4, section 3: by a client of its own, which knows that it freed a grant that nobody has
-/// read yet.
+/// The client knows that it freed a grant whose answer it has not read yet.
 #[tokio::test]
 async fn a_grant_that_its_own_client_freed_by_force_is_none() {
     let stand = Stand::start().await;
@@ -97,7 +95,7 @@ async fn a_grant_that_its_own_client_freed_by_force_is_none() {
     finish(&stand, first).await;
 }
 
-/// Issue 4, section 3: after the hand-over it is a hold like any other.
+/// After the hand-over it is a hold like any other.
 #[tokio::test]
 async fn a_force_unlock_after_the_hand_over_ends_the_receivers_hold() {
     let stand = Stand::start().await;

@@ -92,8 +92,8 @@ async fn the_next_in_line_gets_the_lock_though_nobody_polls_the_unlock() {
     finish(&stand, next).await;
 }
 
-/// Issue 4, section 3. A contender that waits for its subscription has no command under way, so the
-/// lock may be handed to it, and it looks.
+/// A contender that waits for its subscription has no command under way, so the lock may be handed
+/// to it.
 #[tokio::test]
 async fn a_waiter_whose_subscription_takes_long_takes_in_what_is_handed_to_it() {
     let lease = SOON * 10;

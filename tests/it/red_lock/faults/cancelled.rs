@@ -13,7 +13,7 @@ use crate::support::eventually;
 
 use super::NAME;
 
-/// Matrix: task cancelled at every await.
+/// The call is dropped at every await.
 #[tokio::test]
 async fn a_dropped_lock_leaves_nothing_on_any_instance() {
     let stages = everywhere(async |locks, n, linger| {
@@ -26,7 +26,7 @@ async fn a_dropped_lock_leaves_nothing_on_any_instance() {
     assert!(stages.contains(&0) && stages.contains(&3), "{stages:?}");
 }
 
-/// Matrix: task cancelled at every await.
+/// The call is dropped at every await.
 #[tokio::test]
 async fn a_dropped_try_lock_for_a_token_leaves_nothing_on_any_instance() {
     everywhere(async |locks, n, linger| {
@@ -38,7 +38,7 @@ async fn a_dropped_try_lock_for_a_token_leaves_nothing_on_any_instance() {
     .await;
 }
 
-/// Matrix: task cancelled at every await.
+/// The call is dropped at every await.
 #[tokio::test]
 async fn a_dropped_wait_leaves_nothing_on_any_instance() {
     let stages = everywhere(async |locks, n, linger| {
@@ -56,7 +56,7 @@ async fn a_dropped_wait_leaves_nothing_on_any_instance() {
     assert!(stages.len() >= 3, "{stages:?}");
 }
 
-/// Matrix: task cancelled at every await.
+/// The call is dropped at every await.
 #[tokio::test]
 async fn a_dropped_nested_lock_leaves_the_outer_hold_as_it_was() {
     everywhere(async |locks, n, linger| {
@@ -89,7 +89,7 @@ async fn a_dropped_nested_lock_leaves_the_outer_hold_as_it_was() {
     .await;
 }
 
-/// Matrix: task cancelled at every await.
+/// The call is dropped at every await.
 #[tokio::test]
 async fn a_dropped_unlock_unlocks_every_instance() {
     everywhere(async |locks, n, linger| {
@@ -108,7 +108,7 @@ async fn a_dropped_unlock_unlocks_every_instance() {
     .await;
 }
 
-/// Matrix: task cancelled at every await.
+/// The call is dropped at every await.
 #[tokio::test]
 async fn a_dropped_with_releases_every_instance() {
     everywhere(async |locks, n, linger| {

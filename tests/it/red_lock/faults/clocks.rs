@@ -9,7 +9,7 @@ use super::{LEASE, NAME};
 use crate::red_lock::{SOON, ms};
 use crate::support::{Redis, RedisServer, eventually};
 
-/// Matrix: clock step on one server. Its keys are over at once, and taken again where they were.
+/// Its keys expire at once, and are acquired again there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clock_set_ahead_by_a_minute_costs_a_holder_one_of_five_for_a_moment() {
     let stand = stand().await;
@@ -44,7 +44,7 @@ async fn a_clock_set_ahead_by_a_minute_costs_a_holder_one_of_five_for_a_moment()
     stand.assert_nothing_stays().await;
 }
 
-/// Matrix: clock step on one server. What a dead holder left there lives on for a minute.
+/// What a dead holder left there lives on for a minute.
 #[tokio::test]
 async fn a_clock_set_back_by_a_minute_keeps_nobody_out() {
     let stand = stand().await;
@@ -70,7 +70,7 @@ async fn a_clock_set_back_by_a_minute_keeps_nobody_out() {
     stand.assert_nothing_stays().await;
 }
 
-/// Matrix: clock step on one server. One that loses what it just granted is what masking bears with.
+/// Masking tolerates a server that loses what it has just granted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clock_that_jumps_to_and_fro_lets_no_two_in_where_one_loss_is_masked() {
     let stand = stand().await;

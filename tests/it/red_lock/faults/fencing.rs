@@ -45,7 +45,6 @@ impl Turns {
     }
 }
 
-/// Catalogue, last list: 10.
 #[tokio::test]
 async fn tokens_grow_after_an_expiry_a_deletion_and_a_flush_of_all() {
     let stand = Stand::start(3).await;
@@ -81,7 +80,7 @@ async fn tokens_grow_after_an_expiry_a_deletion_and_a_flush_of_all() {
     stand.assert_nothing_stays().await;
 }
 
-/// Catalogue, last list: 10. In the end none of the registers of the beginning is left.
+/// In the end none of the first registers is left.
 #[tokio::test]
 async fn tokens_grow_while_instances_come_back_empty() {
     let stand = Stand::start(5).await;
@@ -137,7 +136,7 @@ async fn a_token_that_only_a_missing_instance_may_know_is_waited_for() {
     stand.assert_nothing_stays().await;
 }
 
-/// Catalogue, last list: 10. Nothing is left but the clocks.
+/// Only the clocks are left.
 #[tokio::test]
 async fn tokens_grow_after_all_instances_came_back_empty() {
     let stand = Stand::start(3).await;
@@ -157,8 +156,8 @@ async fn tokens_grow_after_all_instances_came_back_empty() {
     stand.assert_nothing_stays().await;
 }
 
-/// Catalogue, last list: 10. Two instances lose what they granted, again and again: two holders may
-/// well believe in the lock, but each has a larger token than all before it.
+/// Two instances lose what they granted, again and again. Two clients may believe that they hold
+/// the lock, but each has a larger token than all before it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_grow_for_a_crowd_though_a_clock_jumps_and_an_instance_is_flushed() {
     let mut servers = vec![RedisServer::builder().own_clock().start().await];

@@ -12,7 +12,6 @@ use super::{LEASE, is_acquire};
 use crate::red_lock::{SOON, ms};
 use crate::support::{eventually, timed};
 
-/// Matrix: server SIGSTOP, shorter and longer than the lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_of_five_frozen_for_longer_than_the_lease_and_three_for_a_part_of_it_lose_nothing() {
     let stand = Stand::start(5).await;
@@ -50,7 +49,6 @@ async fn two_of_five_frozen_for_longer_than_the_lease_and_three_for_a_part_of_it
     stand.assert_nothing_stays().await;
 }
 
-/// Matrix: server SIGSTOP longer than the lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_is_told_when_three_of_five_are_frozen_for_longer_than_the_lease() {
     let stand = Stand::start(5).await;
@@ -97,7 +95,7 @@ async fn an_unlock_with_three_of_five_frozen_is_unconfirmed_and_made_good() {
     stand.assert_nothing_stays().await;
 }
 
-/// Catalogue, last list: 8. Whoever did not answer once is asked again by one question at a time.
+/// An instance that did not answer gets one question at a time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hardly_anything_is_sent_to_a_frozen_instance_while_the_others_work() {
     let stand = Stand::proxied(5).await;
@@ -143,7 +141,7 @@ async fn hardly_anything_is_sent_to_a_frozen_instance_while_the_others_work() {
     stand.assert_nothing_stays().await;
 }
 
-/// Catalogue, last list: 8. A timeout is waited for once.
+/// The client waits for a timeout once.
 #[tokio::test]
 async fn an_acquire_does_not_wait_for_who_was_silent_before() {
     let stand = Stand::proxied(5).await;

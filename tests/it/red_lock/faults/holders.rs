@@ -17,7 +17,6 @@ use crate::red_lock::{SOON, ms};
 use crate::support::child::{Copy, argument, await_go_ahead, tell};
 use crate::support::{eventually, logs};
 
-/// Matrix: client process SIGSTOP longer than the lease.
 #[tokio::test]
 async fn a_process_frozen_for_longer_than_the_lease_knows_at_its_first_look() {
     let Some(urls) = argument() else {

@@ -13,7 +13,6 @@ use crate::red_lock::faults::is_acquire;
 use crate::red_lock::{SOON, ms};
 use crate::support::{Action, Data, Gate, eventually};
 
-/// Matrix: server kill -9.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_or_two_of_five_killed_before_an_acquire_keep_nobody_from_it() {
     let stand = Stand::start(5).await;
@@ -48,8 +47,8 @@ async fn one_or_two_of_five_killed_before_an_acquire_keep_nobody_from_it() {
     stand.assert_nothing_stays().await;
 }
 
-/// Matrix: server kill -9. When they die, one of them has not got the command, one has executed it,
-/// and the acquire has two of the three answers that it needs.
+/// When they are killed, one has not received the command, one has executed it, and the acquire has
+/// two of the three answers that it needs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_of_five_killed_during_an_acquire_do_not_end_it() {
     let stand = Stand::proxied(5).await;
@@ -91,7 +90,6 @@ async fn two_of_five_killed_during_an_acquire_do_not_end_it() {
     stand.assert_nothing_stays_of(lease).await;
 }
 
-/// Matrix: server kill -9, restart with data.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hold_outlives_two_of_five_killed_and_not_a_third() {
     let stand = Stand::persistent(5).await;

@@ -9,19 +9,18 @@ use super::story::Watched;
 use crate::red_lock::SOON;
 use crate::support::{Direction, eventually};
 
-/// Matrix: partition of a minority and a majority, half-open.
+/// The connections are half-open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_whose_commands_get_lost_keeps_a_majority_and_is_told_without_one() {
     minority_then_majority(&[Direction::ToServer]).await;
 }
 
-/// Matrix: partition of a minority and a majority, half-open.
+/// The connections are half-open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_whose_answers_get_lost_keeps_a_majority_and_is_told_without_one() {
     minority_then_majority(&[Direction::ToClient]).await;
 }
 
-/// Matrix: partition of a minority and a majority. Catalogue, last list: 8.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_that_is_cut_off_keeps_a_majority_and_is_told_without_one() {
     minority_then_majority(&[Direction::ToServer, Direction::ToClient]).await;

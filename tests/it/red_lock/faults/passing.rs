@@ -9,8 +9,8 @@ use super::story::Watched;
 use crate::red_lock::{SOON, ms};
 use crate::support::{Action, eventually};
 
-/// Matrix: LOADING, BUSY, MASTERDOWN, MISCONF, NOREPLICAS, READONLY. The vote of who says such a thing
-/// is not counted, for a hold as for an acquire.
+/// It answers LOADING, BUSY, MASTERDOWN, MISCONF, NOREPLICAS or READONLY. Its vote is not counted,
+/// neither for a hold nor for an acquire.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_instance_that_cannot_now_does_not_count_until_it_can() {
     for line in [
@@ -56,7 +56,7 @@ async fn an_instance_that_cannot_now_does_not_count_until_it_can() {
     }
 }
 
-/// Matrix: CLIENT PAUSE, as a server that stands still.
+/// By CLIENT PAUSE.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_of_five_that_are_told_to_pause_are_missing_for_that_long() {
     let stand = Stand::start(5).await;
@@ -84,7 +84,7 @@ async fn two_of_five_that_are_told_to_pause_are_missing_for_that_long() {
     stand.assert_nothing_stays().await;
 }
 
-/// Matrix: pub/sub lost, on all servers at once.
+/// On all servers at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_whose_messages_are_cut_off_hears_again_and_gets_the_lock() {
     let stand = Stand::start(3).await;

@@ -12,7 +12,6 @@ use super::{LEASE, NAME};
 use crate::red_lock::{SOON, ms};
 use crate::support::eventually;
 
-/// Matrix: NOSCRIPT.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn scripts_flushed_all_the_time_hinder_nobody() {
     let stand = Stand::start(3).await;
@@ -58,7 +57,7 @@ async fn scripts_flushed_all_the_time_hinder_nobody() {
     stand.assert_nothing_stays().await;
 }
 
-/// Matrix: OOM. What stands there already is extended and given back.
+/// What the instance has already can be renewed and released.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_instance_without_memory_keeps_what_it_has_and_takes_nothing_new() {
     let stand = Stand::start(5).await;
@@ -98,7 +97,6 @@ async fn an_instance_with_a_key_of_another_type_does_not_count_and_keeps_its_key
     heals(&stand, guard).await;
 }
 
-/// Matrix: AUTH/NOPERM change mid-run.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_instance_that_withdraws_its_permission_is_lost_and_had_again() {
     let stand = Stand::start(5).await;
@@ -130,7 +128,6 @@ async fn an_instance_that_withdraws_its_permission_is_lost_and_had_again() {
     stand.assert_nothing_stays().await;
 }
 
-/// Matrix: AUTH/NOPERM change mid-run.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_instance_that_wants_a_password_is_lost_and_had_again() {
     let stand = Stand::start(5).await;

@@ -11,7 +11,7 @@ use super::{LEASE, NAME, QUARANTINE};
 use crate::red_lock::{SOON, ms};
 use crate::support::{Data, Redis, RedisServer, eventually};
 
-/// Matrix: server kill -9, restart without data. Catalogue, last list: 8.
+/// The server is killed and restarted without data.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_instance_that_came_back_empty_is_not_taken_again_before_its_quarantine_is_over() {
     let stand = Stand::start(3).await;
@@ -54,15 +54,14 @@ async fn an_instance_that_came_back_empty_is_not_taken_again_before_its_quaranti
     stand.assert_nothing_stays().await;
 }
 
-/// Matrix: server kill -9, restart without data. The first holder has two of three; whoever took the
-/// emptied one and the third would be another.
+/// The first holder has two of three. A client that acquired the emptied one and the third would be
+/// a second holder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_emptied_instance_makes_no_second_quorum_for_clients_that_knew_it() {
     second_quorum(Emptied::Restart, false).await;
 }
 
-/// Matrix: server kill -9, restart without data. As before, but the second client connects
-/// afterwards: only the server can know.
+/// As above, but the second client connects after the restart, so only the server can know.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_emptied_instance_makes_no_second_quorum_for_clients_that_never_saw_it() {
     second_quorum(Emptied::Restart, true).await;
@@ -119,7 +118,6 @@ async fn second_quorum(emptied: Emptied, on_server: bool) {
     stand.assert_nothing_stays().await;
 }
 
-/// Matrix: server kill -9, restart with data.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_instance_that_came_back_with_its_data_goes_on_where_it_was() {
     let stand = Stand::persistent(3).await;
@@ -145,7 +143,7 @@ async fn an_instance_that_came_back_with_its_data_goes_on_where_it_was() {
     stand.assert_nothing_stays().await;
 }
 
-/// Matrix: server kill -9, restart without data, all of them.
+/// All servers are killed and restarted without data.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_lost_with_the_data_of_all_is_told_and_not_had_before_the_quarantine_is_over() {
     let stand = Stand::start(3).await;

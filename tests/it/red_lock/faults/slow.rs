@@ -11,7 +11,6 @@ use super::{LEASE, NAME, is_acquire};
 use crate::red_lock::{SOON, lock_of, ms};
 use crate::support::{Action, Direction, Gate, Proxy, eventually, named, timed};
 
-/// Catalogue, last list: 8.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_instance_that_takes_five_seconds_slows_nobody_down() {
     let stand = Stand::proxied(5).await;
@@ -93,8 +92,7 @@ async fn an_acquire_of_five_costs_the_round_trip_of_the_third_fastest() {
     stand.assert_nothing_stays().await;
 }
 
-/// Matrix: lost reply. The instance has it, and nobody knows: it is given back at once where the
-/// connection still works.
+/// The reply is lost. The connection still works, so the client releases at once.
 #[tokio::test]
 async fn what_an_instance_granted_unheard_is_given_back_long_before_its_lease_is_over() {
     let stand = Stand::proxied(3).await;
@@ -116,7 +114,7 @@ async fn what_an_instance_granted_unheard_is_given_back_long_before_its_lease_is
     stand.assert_nothing_stays().await;
 }
 
-/// Matrix: lost reply. The connection hears nothing any more: another one gives it back.
+/// The reply is lost, and the connection delivers no further ones.
 #[tokio::test]
 async fn what_an_instance_granted_on_a_dead_connection_is_given_back_on_another() {
     let stand = Stand::proxied(3).await;
@@ -138,7 +136,7 @@ async fn what_an_instance_granted_on_a_dead_connection_is_given_back_on_another(
     stand.assert_nothing_stays().await;
 }
 
-/// Matrix: late acquire. It arrives after its lock was given back and its connection given up.
+/// It arrives after its lock was released and its connection closed.
 #[tokio::test]
 async fn an_acquire_that_arrives_after_everything_is_an_orphan_of_one_lease() {
     let stand = Stand::proxied(3).await;
@@ -187,7 +185,8 @@ async fn an_acquire_that_arrives_after_everything_is_an_orphan_of_one_lease() {
     stand.assert_nothing_stays_of(lease).await;
 }
 
-/// Matrix: latency 0 to 2 t, RST in the middle of an answer.
+/// Delays of 0 to 2 times the limit for one instance; connections are reset in the middle of an
+/// answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn delays_about_the_time_for_one_instance_and_broken_answers_let_no_two_in() {
     let stand = Stand::proxied(5).await;
