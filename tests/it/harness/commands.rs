@@ -261,4 +261,4 @@ async fn counter(redis: &Redis) -> i64 {
     redis.ask(&["GET", "n"]).await
 }
 
-const SOON: Duration = Duration::from_secs(5);
+const SOON: Duration = Duration::from_secs(30);

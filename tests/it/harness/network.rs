@@ -1,6 +1,6 @@
 //! The proxy's standing faults, each with its counter.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::Value;
 
@@ -9,6 +9,7 @@ use crate::support::{Background, Direction, Proxy, RedisServer, eventually, name
 
 #[tokio::test]
 async fn without_faults_the_proxy_only_watches() {
+    let began = Instant::now();
     let server = RedisServer::start().await;
     let proxy = Proxy::to_port(server.port()).await;
     assert_ne!(proxy.port(), server.port());
@@ -21,7 +22,7 @@ async fn without_faults_the_proxy_only_watches() {
         (last.connection, &last.args[..]),
         (1, &["INCR".to_owned(), "n".to_owned()][..])
     );
-    assert!(last.at.elapsed() < Duration::from_secs(10));
+    assert!((began..=Instant::now()).contains(&last.at));
     assert_eq!(proxy.connections(), 1);
     drop(client);
     eventually(SOON, "the client left", async || proxy.connections() == 0).await;
@@ -194,10 +195,12 @@ async fn the_proxy_goes_on_while_the_tests_own_worker_is_starved() {
     let url = proxy.url().to_owned();
     let replied = elsewhere
         .spawn(async move { timed(async { Plain::connect(&url).await.incr().await }).await });
-    std::thread::sleep(2 * PATIENCE);
+    let began = Instant::now();
+    std::thread::sleep(4 * PATIENCE);
+    let starved = began.elapsed();
     let (reply, took) = replied.await.expect("it only connects");
     assert_eq!(reply, Ok(Value::Int(1)));
-    assert!(took < PATIENCE, "it took {took:?}");
+    assert!(took < starved, "it took {took:?}");
 }
 
 async fn connected() -> (RedisServer, Proxy, Plain) {
@@ -207,4 +210,4 @@ async fn connected() -> (RedisServer, Proxy, Plain) {
     (server, proxy, client)
 }
 
-const SOON: Duration = Duration::from_secs(5);
+const SOON: Duration = Duration::from_secs(30);

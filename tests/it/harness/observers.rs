@@ -141,4 +141,4 @@ async fn clean_waits_for_a_late_clean_up() {
     tokio::join!(redis.assert_clean(), clean_up);
 }
 
-const SOON: Duration = Duration::from_secs(5);
+const SOON: Duration = Duration::from_secs(30);

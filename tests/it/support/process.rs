@@ -78,7 +78,7 @@ fn signal(child: &Child, signal: Signal) {
 }
 
 fn await_state(pid: u32, what: &str, wanted: impl Fn(char) -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + Duration::from_secs(30);
     while !wanted(process_state(pid)) {
         assert!(
             Instant::now() < deadline,

@@ -289,7 +289,7 @@ impl ClientInfo {
     }
 }
 
-const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 /// A safety net for what takes milliseconds on an idle machine.
 const RELEASED_WITHIN: Duration = Duration::from_secs(30);
-const CLEAN_WITHIN: Duration = Duration::from_secs(5);
+const CLEAN_WITHIN: Duration = Duration::from_secs(30);

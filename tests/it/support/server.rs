@@ -386,4 +386,4 @@ fn path(path: &Path) -> &str {
 }
 
 const PORT_ATTEMPTS: usize = 20;
-const READY_WITHIN: Duration = Duration::from_secs(20);
+const READY_WITHIN: Duration = Duration::from_secs(60);

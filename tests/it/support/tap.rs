@@ -151,4 +151,4 @@ impl Tap {
     }
 }
 
-const OPENS_WITHIN: Duration = Duration::from_secs(10);
+const OPENS_WITHIN: Duration = Duration::from_secs(30);

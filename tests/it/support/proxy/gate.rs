@@ -20,13 +20,13 @@ impl Gate {
         self.stage.send_modify(|stage| stage.open = true);
     }
 
-    /// Waits until something stands before the gate; fails the test after ten seconds.
+    /// Waits until something stands before the gate; fails the test after thirty seconds.
     pub(crate) async fn wait_reached(&self) {
         self.wait("nothing reached the gate", |stage| stage.reached)
             .await;
     }
 
-    /// Waits until what the gate held back has had its effect; fails the test after ten seconds.
+    /// Waits until what the gate held back has had its effect; fails the test after thirty seconds.
     pub(crate) async fn wait_passed(&self) {
         self.wait("nothing passed the gate", |stage| stage.passed.is_some())
             .await;
@@ -72,4 +72,4 @@ struct Stage {
     reached: bool,
 }
 
-const REACHED_WITHIN: Duration = Duration::from_secs(10);
+const REACHED_WITHIN: Duration = Duration::from_secs(30);

@@ -53,4 +53,4 @@ fn count(all: &[Seen], matches: &impl Fn(&[String]) -> bool) -> usize {
     all.iter().filter(|seen| matches(&seen.args)).count()
 }
 
-const SEEN_WITHIN: Duration = Duration::from_secs(10);
+const SEEN_WITHIN: Duration = Duration::from_secs(30);

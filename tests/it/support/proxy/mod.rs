@@ -95,7 +95,7 @@ impl Proxy {
         self.shared.log.count(&matches)
     }
 
-    /// Waits until clients have sent `n` commands that match; fails the test after ten seconds.
+    /// Waits until clients have sent `n` commands that match; fails the test after thirty seconds.
     pub(crate) async fn wait_for(&self, matches: impl Fn(&[String]) -> bool, n: usize) {
         self.shared.log.wait_for(&matches, n).await;
     }

@@ -161,4 +161,4 @@ impl Default for Left {
 
 type Matches = Box<dyn Fn(&[String]) -> bool + Send + Sync>;
 
-const HIT_WITHIN: Duration = Duration::from_secs(10);
+const HIT_WITHIN: Duration = Duration::from_secs(30);
