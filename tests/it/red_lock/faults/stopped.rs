@@ -110,7 +110,9 @@ async fn nested_acquires_that_are_dropped_or_left_cost_a_healthy_hold_nothing() 
     let lock = lock_of(&clients, NAME);
     let outer = take(&lock).await;
     eventually(SOON, "it has all", async || outer.margin() == 1).await;
-    let (mut left, mut in_jeopardy) = (Vec::new(), 0);
+    // That none of them spoils a round is shown where no machine is busy: `quorum` in
+    // `crates/lockdog-test`.
+    let mut left = Vec::new();
     for n in 0..100 {
         // Each needs it for longer than the one before, so that every instance is asked.
         let lease = Duration::from_secs(10) + ms(50) * n;
@@ -122,11 +124,8 @@ async fn nested_acquires_that_are_dropped_or_left_cost_a_healthy_hold_nothing() 
         } else {
             drop(inner);
         }
-        in_jeopardy += usize::from(outer.verdict() == Verdict::Jeopardy);
         assert_healthy(&outer);
     }
-    // A busy machine may well answer too late now and then.
-    assert!(in_jeopardy < 20, "{in_jeopardy} of 100 spoiled a round");
     // Beyond the lease and each of the longer ones.
     tokio::time::sleep(Duration::from_secs(4)).await;
     eventually(SOON, "it is held", async || {

@@ -1,0 +1,84 @@
+//! How long a call takes that has a limit, to the millisecond.
+
+use std::time::Duration;
+
+use lockdog::{Backoff, Client, MultiLock, RedLock, TryLockRequest, Wake};
+use lockdog_test::Server;
+use tokio::time::Instant;
+
+/// How much longer than its wait a call took whose servers do not answer.
+async fn overrun(request: TryLockRequest, wait: Duration) -> Duration {
+    let began = Instant::now();
+    let error = request.wait(wait).await.expect_err("nobody answers");
+    assert!(error.is_retriable(), "{error}");
+    let took = began.elapsed();
+    assert!(took >= wait, "{took:?} of {wait:?}");
+    took - wait
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_ends_with_its_wait_though_the_server_does_not_answer() {
+    let server = Server::new();
+    let client = server.client().await;
+    let guard = client.lock("warm").lock().await.unwrap();
+    guard.unlock().await.unwrap();
+    server.freeze();
+    for (number, millis) in [20, 50, 300, 1_000].into_iter().enumerate() {
+        let wait = Duration::from_millis(millis);
+        // No call meets what an earlier one of the same lock left to be undone.
+        let plain = client.lock(format!("plain:{number}")).try_lock();
+        let members = ["a", "b"].map(|member| client.lock(format!("{member}:{number}")));
+        let multi = MultiLock::new(members).try_lock();
+        for request in [plain, multi] {
+            let overrun = overrun(request, wait).await;
+            assert!(overrun <= TIMER, "{wait:?} and then {overrun:?}");
+        }
+    }
+    server.thaw();
+}
+
+/// Each call is another process's: one that knows its servers as silent asks them nothing.
+#[tokio::test(start_paused = true)]
+async fn a_red_locks_call_ends_with_its_wait_though_no_server_answers() {
+    for millis in [20, 300] {
+        let servers = [Server::new(), Server::new(), Server::new()];
+        let mut members = Vec::new();
+        for server in &servers {
+            members.push(server.client().await.lock("l"));
+        }
+        for server in &servers {
+            server.freeze();
+        }
+        let wait = Duration::from_millis(millis);
+        let overrun = overrun(RedLock::new(members).try_lock(), wait).await;
+        assert!(overrun <= TIMER, "{wait:?} and then {overrun:?}");
+        for server in &servers {
+            server.thaw();
+        }
+    }
+}
+
+/// An answer takes 20 ms and there is always a question, so the end of each wait cuts one off.
+#[tokio::test(start_paused = true)]
+async fn a_busy_lock_is_no_timeout_though_the_wait_ends_between_question_and_answer() {
+    let server = Server::new();
+    let held = server.client().await.lock("l").lock().await.unwrap();
+    let polls = Wake::Poll(Backoff::constant(Duration::from_millis(1)));
+    let client: Client = server.builder().wake(polls).build().await.unwrap();
+    let lock = client.lock("l");
+    assert!(lock.try_lock().await.unwrap().is_none());
+    server.delay(Duration::from_millis(20));
+    for millis in 100..160 {
+        let wait = Duration::from_millis(millis);
+        let began = Instant::now();
+        let busy = lock.try_lock().wait(wait).await;
+        assert!(matches!(busy, Ok(None)), "{wait:?}: {busy:?}");
+        let over = began.elapsed() - wait;
+        assert!(over <= TIMER, "{wait:?} and then {over:?}");
+    }
+    server.delay(Duration::ZERO);
+    held.unlock().await.unwrap();
+}
+
+/// Tokio's timers are exact to a millisecond, and a call has one or two.
+const TIMER: Duration = Duration::from_millis(2);

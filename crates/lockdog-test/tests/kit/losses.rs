@@ -1,0 +1,134 @@
+//! Who loses a lock is told by the deadline, to the millisecond.
+
+use std::time::Duration;
+
+use lockdog::{Client, Guard, LostReason, RedLock, Verdict};
+use lockdog_test::{Data, Server};
+use tokio::time::{Instant, sleep, timeout};
+
+const LEASE: Duration = Duration::from_millis(1_200);
+const PERIOD: Duration = Duration::from_millis(400);
+
+/// Waits until the guard is told, and checks that it is told by then.
+async fn told_by(guard: &Guard, deadline: Instant) -> LostReason {
+    let lost = guard.lost().await;
+    let now = Instant::now();
+    assert!(now <= deadline, "told {:?} late", now - deadline);
+    assert!(!guard.is_valid() && guard.remaining().is_zero());
+    assert!(guard.lost_token().is_cancelled());
+    lost.reason()
+}
+
+fn deadline(guard: &Guard) -> Instant {
+    Instant::now() + guard.remaining()
+}
+
+async fn start() -> (Server, Client) {
+    let server = Server::new();
+    let client = server.builder().watchdog_lease(LEASE).build().await;
+    (server, client.unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_is_told_by_its_deadline_whenever_the_server_stops() {
+    // Through more than a period, so that renewals are due, under way and just answered.
+    for millis in (0..600).step_by(7) {
+        let (server, client) = start().await;
+        let guard = client.lock("l").lock().await.unwrap();
+        sleep(Duration::from_millis(millis)).await;
+        server.freeze();
+        let reason = told_by(&guard, deadline(&guard)).await;
+        assert_eq!(reason, LostReason::Deadline, "after {millis} ms");
+        server.thaw();
+        drop(guard);
+        server.assert_clean().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_is_told_within_a_period_that_its_key_is_gone() {
+    for millis in (0..600).step_by(7) {
+        let (server, client) = start().await;
+        let guard = client.lock("l").lock().await.unwrap();
+        sleep(Duration::from_millis(millis)).await;
+        server.lose("l");
+        let reason = told_by(&guard, Instant::now() + PERIOD).await;
+        assert_eq!(reason, LostReason::NotOurs, "after {millis} ms");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_is_told_by_the_end_of_a_lease_of_its_own() {
+    for millis in [10, 100, 999, 5_000] {
+        let (server, client) = start().await;
+        let lease = Duration::from_millis(millis);
+        let asked = Instant::now();
+        let guard = client.lock("l").lock().lease(lease).await.unwrap();
+        let reason = told_by(&guard, asked + lease).await;
+        assert_eq!(reason, LostReason::Deadline);
+        // A hundredth of the lease is left for clocks that differ.
+        assert!(asked.elapsed() >= lease * 9 / 10 - Duration::from_millis(3));
+        drop(server);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quorums_holder_is_told_by_its_deadline_whenever_a_majority_stops() {
+    for millis in (0..600).step_by(50) {
+        let servers = [Server::new(), Server::new(), Server::new()];
+        let mut members = Vec::new();
+        for server in &servers {
+            let client = server.builder().watchdog_lease(LEASE).build().await;
+            members.push(client.unwrap().lock("l"));
+        }
+        let guard = RedLock::new(members).lock().await.unwrap();
+        sleep(Duration::from_millis(millis)).await;
+        servers[0].freeze();
+        servers[1].freeze();
+        let mut last = deadline(&guard);
+        // What was under way may count yet.
+        while guard.is_valid() {
+            last = last.max(deadline(&guard));
+            let _ = timeout(Duration::from_millis(1), guard.lost()).await;
+        }
+        let reason = told_by(&guard, last + Duration::from_millis(1)).await;
+        assert_eq!(reason, LostReason::Deadline, "after {millis} ms");
+        servers[0].thaw();
+        servers[1].thaw();
+    }
+}
+
+/// Held, then in jeopardy while renewals fail, then held again; and at last lost.
+#[tokio::test(start_paused = true)]
+async fn the_verdict_follows_the_renewals() {
+    let (server, client) = start().await;
+    let guard = client.lock("l").lock().await.unwrap();
+    let mut seen = vec![guard.verdict()];
+    let look = async |time: Duration, seen: &mut Vec<Verdict>| {
+        let until = Instant::now() + time;
+        while Instant::now() < until {
+            sleep(Duration::from_millis(1)).await;
+            let verdict = guard.verdict();
+            if seen.last() != Some(&verdict) {
+                seen.push(verdict);
+            }
+        }
+    };
+    look(LEASE * 3, &mut seen).await;
+    assert_eq!(seen, [Verdict::Held]);
+    server.freeze();
+    // A renewal is due within a period, and missed after a sixth of the lease.
+    look(PERIOD * 13 / 8, &mut seen).await;
+    assert_eq!(seen, [Verdict::Held, Verdict::Jeopardy]);
+    server.thaw();
+    look(LEASE, &mut seen).await;
+    assert_eq!(seen, [Verdict::Held, Verdict::Jeopardy, Verdict::Held]);
+    server.restart(Data::Lost);
+    look(LEASE, &mut seen).await;
+    // Its connections broke, too.
+    let lost = Verdict::Lost(LostReason::NotOurs);
+    assert!(
+        seen[3..] == [lost] || seen[3..] == [Verdict::Jeopardy, lost],
+        "{seen:?}"
+    );
+}

@@ -1,0 +1,138 @@
+//! Locks on several servers, with calls and leases as long as Redisson's own tests have them.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use lockdog::{Client, Guard, RedLock, Verdict};
+use lockdog_test::Server;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+/// A nested call that is dropped or left spoils no round: on a machine that is never busy, none at all.
+#[tokio::test(start_paused = true)]
+async fn nested_acquires_that_are_dropped_or_left_cost_a_healthy_hold_nothing() {
+    let servers = [Server::new(), Server::new(), Server::new()];
+    let mut members = Vec::new();
+    for server in &servers {
+        // So that a round is under way when its caller is dropped.
+        server.delay(Duration::from_millis(20));
+        let lease = Duration::from_secs(3);
+        let client = server.builder().watchdog_lease(lease).build().await;
+        members.push(client.unwrap().lock("l"));
+    }
+    let lock = RedLock::new(members);
+    let outer = lock.lock().await.unwrap();
+    sleep(Duration::from_millis(100)).await;
+    assert_healthy(&outer);
+    let mut left = Vec::new();
+    for number in 0..100 {
+        // Each needs it for longer than the one before, so that every instance is asked.
+        let lease = Duration::from_secs(10) + Duration::from_millis(50) * number;
+        let mut inner = lock.lock().lease(lease).into_future();
+        let once = poll_fn(|context| Poll::Ready(inner.as_mut().poll(context).is_pending()));
+        assert!(once.await, "it asks every instance");
+        sleep(Duration::from_millis(u64::from(number % 45))).await;
+        if number % 10 == 0 {
+            left.push(inner);
+        } else {
+            drop(inner);
+        }
+        assert_healthy(&outer);
+    }
+    sleep(Duration::from_secs(20)).await;
+    assert_healthy(&outer);
+    drop(left);
+    outer.unlock().await.unwrap();
+    for server in &servers {
+        server.assert_clean().await;
+    }
+}
+
+fn assert_healthy(guard: &Guard) {
+    assert_eq!(guard.verdict(), Verdict::Held, "{:?}", guard.instances());
+    assert!(guard.is_valid());
+    assert_eq!(guard.margin(), 1, "{:?}", guard.instances());
+}
+
+/// In virtual time with the leases of Redisson's tests: seven names on two servers, ten tasks of one client set, five turns each.
+#[tokio::test(start_paused = true)]
+async fn ten_tasks_lose_no_update_under_seven_names_on_two_servers() {
+    let servers = [Server::new(), Server::new()];
+    let clients = clients(&servers).await;
+    let locks = (0..10).map(|_| seven(&clients)).collect();
+    fifty_turns(locks, None).await;
+}
+
+/// The same with clients of its own for each task.
+#[tokio::test(start_paused = true)]
+async fn ten_client_sets_lose_no_update_under_seven_names_on_two_servers() {
+    let servers = [Server::new(), Server::new()];
+    let mut locks = Vec::new();
+    for _ in 0..10 {
+        locks.push(seven(&clients(&servers).await));
+    }
+    fifty_turns(locks, None).await;
+}
+
+/// Three names on two servers, `tryLock(4 s, lease 2 s)` and 1 s of work.
+#[tokio::test(start_paused = true)]
+async fn ten_tasks_that_try_for_a_while_lose_no_update_under_three_names_on_two_servers() {
+    let servers = [Server::new(), Server::new()];
+    let clients = clients(&servers).await;
+    let three = || {
+        let names = [(0, "lock1"), (1, "lock2"), (1, "lock3")];
+        RedLock::new(names.map(|(client, name): (usize, _)| clients[client].lock(name)))
+    };
+    let locks = (0..10).map(|_| three()).collect();
+    fifty_turns(locks, Some(Duration::from_secs(4))).await;
+}
+
+async fn clients(servers: &[Server]) -> Vec<Client> {
+    let mut clients = Vec::new();
+    for server in servers {
+        clients.push(server.client().await);
+    }
+    clients
+}
+
+/// Four names on one server and three on the other.
+fn seven(clients: &[Client]) -> RedLock {
+    RedLock::new((0..7).map(|n| clients[n % 2].lock(format!("lock{n}"))))
+}
+
+/// Each lock is one task's, which counts five times under it: a second of work, under a lease of two.
+async fn fifty_turns(locks: Vec<RedLock>, wait: Option<Duration>) {
+    let (work, lease) = (Duration::from_secs(1), Duration::from_secs(2));
+    let cell = Arc::new(AtomicU64::new(0));
+    let turns = 5 * locks.len() as u64;
+    let mut tasks = JoinSet::new();
+    for lock in locks {
+        let cell = cell.clone();
+        tasks.spawn(async move {
+            let mut counted = 0;
+            while counted < 5 {
+                let taken = match wait {
+                    None => lock.lock().lease(lease).await.map(Some),
+                    Some(wait) => lock.try_lock().wait(wait).lease(lease).await,
+                };
+                let Some(guard) = taken.expect("every server answers") else {
+                    continue;
+                };
+                // The read and the write are two steps on purpose.
+                let read = cell.load(Ordering::SeqCst);
+                sleep(work).await;
+                assert!(guard.is_valid(), "the lease is twice as long");
+                cell.store(read + 1, Ordering::SeqCst);
+                counted += 1;
+                guard.unlock().await.expect("it is held");
+            }
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+    }
+    assert_eq!(cell.load(Ordering::SeqCst), turns, "an update was lost");
+}
