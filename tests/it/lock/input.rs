@@ -5,6 +5,7 @@ use std::time::Duration;
 use lockdog::{Client, Error, Lock};
 
 use super::{Fixture, SOON, ms};
+use crate::support::eventually;
 
 /// Last list, 14
 #[tokio::test]
@@ -71,7 +72,7 @@ async fn names_with_one_brace_are_locks_like_any_other() {
         assert_eq!(test.redis.keys().await, [name]);
         let waiting = super::waiter(&lock);
         let listens = async || test.redis.channels().await.len() == 1;
-        crate::support::eventually(SOON, "the waiter listens", listens).await;
+        eventually(SOON, "the waiter listens", listens).await;
         held.unlock().await.unwrap();
         let next = tokio::time::timeout(SOON, waiting).await;
         let next = next
@@ -117,7 +118,8 @@ async fn a_key_that_becomes_another_type_ends_the_wait() {
     let lock = test.client.lock("l");
     test.redis.cmd(&["HSET", "l", "somebody:1", "1"]).await;
     let waiting = tokio::spawn(lock.lock().into_future());
-    tokio::time::sleep(ms(50)).await;
+    let listens = async || test.redis.channels().await.len() == 1;
+    eventually(SOON, "it found the lock busy and listens", listens).await;
     assert!(!waiting.is_finished());
     test.redis.cmd(&["SET", "l", "a string"]).await;
     let ended = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();

@@ -27,12 +27,12 @@ fn the_normal_path_says_nothing_at_info_or_above() {
             assert!(
                 two.lock("l")
                     .try_lock()
-                    .wait(ms(20))
+                    .wait(ms(1_000))
                     .await
                     .unwrap()
                     .is_none()
             );
-            tokio::time::sleep(ms(1_700)).await;
+            tokio::time::sleep(ms(1_000)).await;
             guard.unlock().await.unwrap();
             let next = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
             drop(next);

@@ -1,24 +1,32 @@
 //! Who is one owner and who is two, and guards that leave their task.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use lockdog::{Lock, Owner, Unlocked};
+use tokio::sync::Barrier;
 use tracing::Level;
 
-use super::{Fixture, ms};
+use super::{Fixture, SOON, ms};
 use crate::support::{Cell, Logs};
 
 #[tokio::test]
 async fn two_branches_of_one_task_are_one_owner() {
     let test = Fixture::start().await;
     let lock = test.client.lock("l");
-    let cell = Cell::new();
+    let (value, both_have_read) = (AtomicU64::new(0), Barrier::new(2));
     let branch = || async {
         let guard = lock.lock().await.unwrap();
-        cell.bump(ms(100)).await;
+        let read = value.load(Ordering::SeqCst);
+        // A branch that were kept out would be waited for without end.
+        both_have_read.wait().await;
+        value.store(read + 1, Ordering::SeqCst);
         guard.unlock().await.unwrap();
     };
-    tokio::join!(branch(), branch());
-    // The trap that the documentation tells of: both were inside, and an update was lost.
-    assert_eq!(cell.value(), 1);
+    let both = async { tokio::join!(branch(), branch()) };
+    let both = tokio::time::timeout(SOON, both).await;
+    both.expect("both are inside at the same time");
+    // The trap that the documentation tells of: an update was lost.
+    assert_eq!(value.load(Ordering::SeqCst), 1);
     test.redis.assert_clean().await;
 }
 

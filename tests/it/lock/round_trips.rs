@@ -47,12 +47,14 @@ async fn every_step_of_a_lock_takes_the_fewest_round_trips() {
     let held = inside.await.unwrap();
     assert_eq!(sent.since(), 1, "a hand-over inside a client");
 
+    redis.reset_stats().await;
     let across = waiter(&two.lock("l"));
-    eventually(SOON, "the subscription", async || {
-        !redis.channels().await.is_empty()
+    // An attempt, the subscription, and the attempt after it.
+    eventually(SOON, "it listens, and has asked again", async || {
+        let asked = redis.commandstats().await.get("evalsha").copied();
+        !redis.channels().await.is_empty() && asked == Some(2)
     })
     .await;
-    // Its second attempt, after the subscription, is answered.
     tokio::time::sleep(ms(50)).await;
     let sent = Sent::from(&proxy);
     held.unlock().await.unwrap();

@@ -34,7 +34,7 @@ fn no_password_is_in_any_debug_output_error_or_log_line() {
             }
             let client = Client::builder()
                 .url(server.url())
-                .command_timeout(ms(300))
+                .command_timeout(ms(1_000))
                 .watchdog_lease(ms(1_500))
                 .build()
                 .await

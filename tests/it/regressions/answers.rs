@@ -61,7 +61,7 @@ async fn a_waiter_behind_a_holder_of_its_client_is_told_busy_after_a_past_outage
 async fn a_silent_connection_is_given_up_after_a_question() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(&server).await;
-    let client = through(&proxy).command_timeout(ms(300)).build().await;
+    let client = through(&proxy).command_timeout(ms(1_000)).build().await;
     let lock = client.unwrap().lock("l");
     let rule = proxy.on(named("EXISTS"), Action::DropReply);
     assert!(lock.is_locked().await.unwrap_err().is_timeout());
@@ -85,7 +85,7 @@ async fn no_backoff_is_longer_than_the_poll_cap() {
         .await
         .unwrap();
     let lock = client.lock("l");
-    assert!(lock.try_lock().wait(ms(100)).await.unwrap().is_none());
+    assert!(lock.try_lock().wait(ms(1_000)).await.unwrap().is_none());
     let waiter = tokio::spawn(async move { lock.lock().await.map(drop) });
     tokio::time::sleep(ms(100)).await;
     held.unlock().await.unwrap();

@@ -49,7 +49,7 @@ async fn the_end_of_max_hold_is_named_as_the_reason() {
         .build()
         .await
         .unwrap();
-    for max_hold in [600, 1_800] {
+    for max_hold in [1_000, 1_800] {
         let guard = client.lock("l").lock().max_hold(ms(max_hold)).await;
         let lost = guard.unwrap().lost().await;
         assert_eq!(lost.reason(), LostReason::MaxHold, "{lost}");
@@ -61,7 +61,7 @@ async fn a_settlement_that_hangs_in_connecting_delays_no_renewal_beyond_its_leas
     let server = RedisServer::start().await;
     let proxy = Proxy::start(&server).await;
     let client = through(&proxy)
-        .watchdog_lease(ms(1500))
+        .watchdog_lease(ms(3000))
         .command_timeout(ms(10_000))
         .build()
         .await
@@ -72,7 +72,7 @@ async fn a_settlement_that_hangs_in_connecting_delays_no_renewal_beyond_its_leas
     let rule = proxy.on(is_id, Action::DropReply);
     // Its settlement is the first to open the background's connection.
     drop(dropped);
-    tokio::time::sleep(ms(2500)).await;
+    tokio::time::sleep(ms(4500)).await;
     assert_eq!(rule.hits(), 1);
     assert!(guard.is_valid());
 }

@@ -48,10 +48,11 @@ async fn a_thousand_callers_connect_as_one_and_each_hears_the_real_cause() {
     let hides = |text: &&String| text.contains("a moment ago") || text.contains("in time");
     let hidden: Vec<_> = said.iter().filter(hides).collect();
     assert!(hidden.is_empty(), "{} hide it: {}", hidden.len(), hidden[0]);
-    // Callers, watchdog and probe: each has a backoff of its own, of a fifth of a second soon.
+    // Callers, watchdog and probe: each has a backoff of its own, of a fifth of a second soon. The first
+    // ones come within a moment.
     let refused = proxy.counts().refused as f64;
-    let each_second = refused / took.as_secs_f64();
-    assert!((1.0..60.0).contains(&each_second), "{each_second} a second");
+    let most = 60.0 + 60.0 * took.as_secs_f64();
+    assert!(refused >= 1.0 && refused < most, "{refused} in {took:?}");
     proxy.heal();
     client
         .lock("l")
@@ -101,7 +102,7 @@ async fn a_proxy_that_half_closes_every_connection_is_not_stormed() {
         call.unwrap();
     }
     let accepted = accepted.load(Ordering::Relaxed);
-    assert!((3..200).contains(&accepted), "{accepted} connections");
+    assert!((2..200).contains(&accepted), "{accepted} connections");
     half_closes.abort();
     client.shutdown().await;
 }
@@ -117,11 +118,16 @@ async fn a_lazy_client_begins_while_the_sentinels_master_is_dead() {
     all.servers[0].kill();
     let client = Client::builder().url(all.url()).lazy(true);
     let client = client.build().await.expect("nothing is connected yet");
-    let error = client.lock("l").try_lock().wait(ms(500)).await.unwrap_err();
+    let error = client
+        .lock("l")
+        .try_lock()
+        .wait(ms(2_000))
+        .await
+        .unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }), "{error}");
     all.servers[0].restart(Data::Lost).await;
     eventually(SOON, "the client finds the master", async || {
-        let got = client.lock("l").try_lock().wait(ms(500)).await;
+        let got = client.lock("l").try_lock().wait(ms(2_000)).await;
         matches!(got, Ok(Some(_)))
     })
     .await;

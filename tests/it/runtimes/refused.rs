@@ -16,7 +16,12 @@ async fn a_client_that_was_refused_for_want_of_replicas_ends_soon() {
     redis
         .cmd(&["CONFIG", "SET", "min-replicas-to-write", "1"])
         .await;
-    let error = client.lock("l").try_lock().wait(ms(300)).await.unwrap_err();
+    let error = client
+        .lock("l")
+        .try_lock()
+        .wait(ms(1_000))
+        .await
+        .unwrap_err();
     assert!(
         matches!(&error, Error::Refused { code, .. } if code == "NOREPLICAS"),
         "{error}"
@@ -39,7 +44,12 @@ async fn a_client_whose_password_is_no_longer_good_ends_soon() {
     redis.cmd(&["CONFIG", "SET", "requirepass", "after"]).await;
     assert!(proxy.cut_all() >= 1);
     eventually(SOON, "all are gone", async || proxy.connections() == 0).await;
-    let error = client.lock("l").try_lock().wait(ms(300)).await.unwrap_err();
+    let error = client
+        .lock("l")
+        .try_lock()
+        .wait(ms(1_000))
+        .await
+        .unwrap_err();
     assert!(
         matches!(&error, Error::Refused { code, .. } if code == "WRONGPASS"),
         "{error}"

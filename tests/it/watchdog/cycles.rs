@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lockdog::Guard;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::{LEASE, PERIOD, SAFETY, builder, connect, connected, hold_many, is_acquire};
 use super::{renewals, scripts_run};
@@ -32,10 +32,9 @@ async fn ten_thousand_quick_cycles_leave_no_entry_and_harm_no_later_lock() {
         worker.await.unwrap();
     }
     eventually(SAFETY, "every release is done", async || {
-        redis.keys().await.is_empty()
+        redis.keys().await.is_empty() && client.holds().is_empty()
     })
     .await;
-    assert!(client.holds().is_empty());
     redis.reset_stats().await;
     sleep(LEASE).await;
     assert_eq!(scripts_run(&redis).await, 0, "nothing is left to renew");
@@ -107,18 +106,18 @@ async fn a_lock_granted_to_a_dropped_try_lock_is_free_soon_and_not_renewed() {
             Action::HoldRequest(gate.clone())
         };
         let rule = proxy.on(is_acquire, action);
-        let request = client.lock("a").try_lock();
-        let attempt = timeout(Duration::from_millis(300), request).await;
-        assert!(attempt.is_err(), "it was dropped under way");
-        gate.wait_reached().await;
+        tokio::select! {
+            biased;
+            () = gate.wait_reached() => {}
+            _ = client.lock("a").try_lock().into_future() => panic!("it has no answer"),
+        }
         gate.open();
         rule.wait_hits(1).await;
         // Far from the end of the lease, so nothing but a release can have freed it.
         let got = other.lock("a").try_lock().wait(SAFETY).await.unwrap();
         got.expect("it is free").unlock().await.unwrap();
-        assert!(client.holds().is_empty());
         eventually(SAFETY, "it is free for good", async || {
-            !other.lock("a").is_locked().await.unwrap()
+            client.holds().is_empty() && !other.lock("a").is_locked().await.unwrap()
         })
         .await;
     }

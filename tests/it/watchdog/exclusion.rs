@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use lockdog::{Guard, Lock};
+
 use super::connect;
 use crate::support::{Cell, RedisServer};
 
@@ -15,7 +17,7 @@ async fn frozen_holders_that_look_before_they_write_never_overlap() {
     let overslept = Arc::new(AtomicU32::new(0));
     let written = Arc::new(AtomicU32::new(0));
     let mut holders = Vec::new();
-    for who in ["ann", "bob"] {
+    for _ in 0..2 {
         let client = connect(&server.url()).await;
         let (cell, overslept, written) = (cell.clone(), overslept.clone(), written.clone());
         // A blocked thread of its own for each, so that one's sleep does not hold up the other.
@@ -27,15 +29,15 @@ async fn frozen_holders_that_look_before_they_write_never_overlap() {
             runtime.block_on(async {
                 for round in 0..8 {
                     let lock = client.lock("a");
-                    let guard = lock.lock().lease(LEASE).await.unwrap();
+                    let guard = acquired(&lock).await;
                     if round % 3 == 1 {
                         std::thread::sleep(LEASE + LEASE / 4);
                         assert!(!guard.is_valid(), "the lease is over");
                         overslept.fetch_add(1, Ordering::Relaxed);
                     }
-                    // A write is short against what has to be left of the lease for it.
-                    if guard.is_valid() && guard.remaining() > LEASE / 2 {
-                        cell.bump_as(who, Duration::from_millis(1)).await;
+                    // A busy machine may outlast the lease between the look and the write.
+                    let pause = Duration::from_millis(1);
+                    if guard.is_valid() && cell.bump_while(pause, || guard.is_valid()).await {
                         written.fetch_add(1, Ordering::Relaxed);
                     }
                     let _ = guard.unlock().await;
@@ -51,8 +53,18 @@ async fn frozen_holders_that_look_before_they_write_never_overlap() {
     assert_eq!(overslept.load(Ordering::Relaxed), 6);
     let written = written.load(Ordering::Relaxed);
     assert!(written >= 4, "hardly anybody wrote: {written}");
-    cell.assert_exclusive(written.into());
+    assert_eq!(cell.value(), i64::from(written), "an update was lost");
     server.redis().await.assert_clean().await;
 }
 
-const LEASE: Duration = Duration::from_millis(600);
+/// On a busy machine the answer may come after the lease.
+async fn acquired(lock: &Lock) -> Guard {
+    loop {
+        match lock.lock().lease(LEASE).await {
+            Ok(guard) => return guard,
+            Err(error) => assert!(error.is_timeout(), "{error}"),
+        }
+    }
+}
+
+const LEASE: Duration = Duration::from_millis(1_000);

@@ -106,7 +106,7 @@ async fn a_lock_whose_process_died_is_free_within_a_lease() {
 async fn a_lock_left_to_its_lease_can_be_taken_again_and_again() {
     let server = RedisServer::start().await;
     let client = connect(&server.url()).await;
-    let lease = Duration::from_millis(200);
+    let lease = Duration::from_millis(1_000);
     for _ in 0..3 {
         let lock = client.lock("a");
         let held = tokio::spawn(async move { lock.lock().lease(lease).await.unwrap().forget() });

@@ -59,7 +59,7 @@ async fn a_shorter_nested_lease_neither_shortens_nor_ends_the_renewal() {
     let lock = client.lock("a");
     let outer = lock.lock().await.unwrap();
     let before = outer.remaining();
-    let inner = lock.lock().lease(LEASE / 8).await.unwrap();
+    let inner = lock.lock().lease(LEASE / 4).await.unwrap();
     assert!(ttl(&redis, "a").await > LEASE / 4 && before > LEASE / 4);
     inner.unlock().await.unwrap();
     sleep(LEASE * 2).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockdog::{Client, Guard};
 use tokio::time::sleep;
 
-use super::{LEASE, PERIOD, connect, is_renewal, renewals, ttl};
+use super::{LEASE, PERIOD, builder, connected, is_renewal, renewals, ttl};
 use crate::support::{Action, Direction, Gate, Proxy, Redis, RedisServer};
 
 #[tokio::test]
@@ -20,7 +20,7 @@ async fn late_answers_to_renewals_lose_no_lock() {
 
 #[tokio::test]
 async fn renewals_that_run_but_stay_unanswered_lose_no_lock() {
-    let held = Renewed::start().await;
+    let held = Renewed::with_lease(LEASE * 2).await;
     // Two connections in a row fall silent: each costs one try, since what is sent again goes
     // elsewhere.
     let rule = held.proxy.on(is_renewal, Action::DropReply).times(2);
@@ -35,7 +35,7 @@ async fn renewals_that_run_but_stay_unanswered_lose_no_lock() {
         .map(|seen| seen.connection)
         .collect();
     assert!(on[0] != on[1] && on[1] != on[2], "{on:?}");
-    sleep(LEASE * 2).await;
+    sleep(LEASE * 3).await;
     held.assert_still_held().await;
 }
 
@@ -70,12 +70,13 @@ async fn a_passing_refusal_of_renewals_loses_no_lock() {
 
 #[tokio::test]
 async fn a_renewal_in_flight_when_its_hold_ends_never_lengthens_the_next_one() {
-    let held = Renewed::start().await;
+    // The renewal is not sent again before the test has ended its hold.
+    let held = Renewed::with_lease(LEASE * 4).await;
     let gate = Gate::new();
     held.proxy.on(is_renewal, Action::HoldRequest(gate.clone()));
     gate.wait_reached().await;
     held.guard.unlock().await.unwrap();
-    let lease = PERIOD;
+    let lease = LEASE;
     let request = held.client.lock("a").lock().lease(lease);
     let next = request.await.unwrap();
     gate.open();
@@ -91,12 +92,12 @@ async fn a_renewal_in_flight_when_its_hold_ends_never_lengthens_the_next_one() {
 
 #[tokio::test]
 async fn a_renewal_repeated_after_its_hold_ended_does_nothing() {
-    let held = Renewed::start().await;
+    let held = Renewed::with_lease(LEASE * 4).await;
     let gate = Gate::new();
     held.proxy.on(is_renewal, Action::TwiceLate(gate.clone()));
     gate.wait_reached().await;
     held.guard.unlock().await.unwrap();
-    let lease = PERIOD;
+    let lease = LEASE;
     let next = held.client.lock("a").lock().lease(lease).await.unwrap();
     gate.open();
     gate.wait_passed().await;
@@ -135,9 +136,13 @@ struct Renewed {
 
 impl Renewed {
     async fn start() -> Self {
+        Self::with_lease(LEASE).await
+    }
+
+    async fn with_lease(lease: Duration) -> Self {
         let server = RedisServer::start().await;
         let proxy = Proxy::start(&server).await;
-        let client = connect(proxy.url()).await;
+        let client = connected(builder(proxy.url()).watchdog_lease(lease)).await;
         let guard = client.lock("a").lock().await.unwrap();
         // The watchdog's connection is there from now on.
         proxy.wait_for(is_renewal, 1).await;

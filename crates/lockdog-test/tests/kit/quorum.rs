@@ -57,7 +57,8 @@ fn assert_healthy(guard: &Guard) {
     assert_eq!(guard.margin(), 1, "{:?}", guard.instances());
 }
 
-/// In virtual time with the leases of Redisson's tests: seven names on two servers, ten tasks of one client set, five turns each.
+/// With the leases of Redisson's tests, and in virtual time: seven names on two servers, ten tasks of one
+/// client set, five turns each.
 #[tokio::test(start_paused = true)]
 async fn ten_tasks_lose_no_update_under_seven_names_on_two_servers() {
     let servers = [Server::new(), Server::new()];
