@@ -35,7 +35,7 @@ async fn a_lock_is_kept_by_the_master_of_its_slot() {
         assert_eq!(inner.unlock().await.unwrap(), left);
         assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
         assert!(!redis.exists(name).await && !lock.is_locked().await.unwrap());
-        lock.lock().lease(ms(400)).await.unwrap().forget();
+        lock.lock().lease(ms(1_000)).await.unwrap().forget();
         // Nothing but the lease frees it.
         let guard = soon("its lease ends", lock.lock().owner(&other).into_future());
         guard.await.unwrap().unlock().await.unwrap();

@@ -127,27 +127,31 @@ async fn a_clock_that_is_wrong_is_found() {
     for (seconds, way) in [(5, " ms ahead of "), (-5, " ms behind ")] {
         server.set_clock(seconds);
         // The server looks at its clock once in a while.
-        tokio::time::sleep(ms(300)).await;
+        let is_found = async || {
+            let found = findings(&client).await;
+            found.first().is_some_and(|it| it.meaning.contains(way))
+        };
+        eventually(SOON, "it is found", is_found).await;
         let found = findings(&client).await;
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].kind, FindingKind::ClockDifference);
         assert!(found[0].meaning.contains(way), "{}", found[0]);
     }
     server.set_clock(0);
-    tokio::time::sleep(ms(300)).await;
-    assert_eq!(findings(&client).await.len(), 0);
+    let is_well = async || findings(&client).await.is_empty();
+    eventually(SOON, "nothing is found any more", is_well).await;
 }
 
 #[tokio::test]
 async fn a_server_that_cannot_be_reached_is_an_error_and_no_finding() {
     let url = format!("redis://127.0.0.1:{}", free_port());
     let builder = Client::builder().url(url).lazy(true);
-    let client = builder.command_timeout(ms(300)).build().await.unwrap();
+    let client = builder.command_timeout(ms(1000)).build().await.unwrap();
     let error = client.diagnose().await.unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }), "{error}");
     let server = RedisServer::builder().persistent().start().await;
     let builder = Client::builder().url(server.url());
-    let client = builder.command_timeout(ms(300)).build().await.unwrap();
+    let client = builder.command_timeout(ms(1000)).build().await.unwrap();
     server.pause();
     let error = client.diagnose().await.unwrap_err();
     assert!(error.is_timeout(), "{error}");

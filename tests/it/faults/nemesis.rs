@@ -12,7 +12,7 @@ use lockdog::{Client, Guard, Owner};
 use crate::faults::SOON;
 use crate::faults::stand::{NAME, Stand, take};
 use crate::support::logs::{self, Recent};
-use crate::support::{Cell, Dice, Direction, Redis};
+use crate::support::{Cell, Dice, Direction, Redis, eventually};
 
 #[test]
 fn exclusion_holds_under_a_nemesis_and_everybody_recovers() {
@@ -82,10 +82,10 @@ async fn story(seen: &Seen) {
     assert!(done.len() >= 4, "{done:?}");
     let visits = run.visits.load(Ordering::Relaxed);
     assert!(visits >= 10, "{visits} got in while {done:?}");
-    run.cell.assert_exclusive(visits as i64);
+    assert_eq!(run.cell.value(), visits as i64, "an update was lost");
     for client in &clients {
         take(&client.lock(NAME)).await.unlock().await.unwrap();
-        assert!(client.holds().is_empty());
+        eventually(SOON, "nothing is held", async || client.holds().is_empty()).await;
     }
     stand.assert_recovered().await;
 }
@@ -122,22 +122,14 @@ async fn contend(client: Client, run: Arc<Run>) {
     }
 }
 
-/// Goes in with time enough to come out again, so that whoever overlaps has no excuse.
+/// Reads, sleeps, and writes one more while it may.
 async fn visit(guard: &Guard, run: &Run) {
-    let enough = STAY * 20;
-    if !guard.is_valid() || guard.remaining() < enough {
+    if !guard.is_valid() {
         return;
     }
-    let entered = Instant::now();
-    let bumped = run.cell.bump(STAY);
-    tokio::select! {
-        // Cancelled before its write, the visit changes nothing.
-        biased;
-        _ = guard.lost() => {}
-        () = bumped => {
-            run.visits.fetch_add(1, Ordering::Relaxed);
-            assert!(guard.is_valid() || entered.elapsed() >= enough);
-        }
+    // A busy machine may keep it in there until its lease is over; then it writes nothing.
+    if run.cell.bump_while(STAY, || guard.is_valid()).await {
+        run.visits.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -2,7 +2,7 @@
 //! when they last longer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lockdog::{Client, Error, Unlocked};
 
@@ -14,7 +14,7 @@ use crate::support::{Data, Redis, RedisServer, eventually};
 async fn loading_is_waited_out() {
     let server = RedisServer::builder()
         .while_loading()
-        .arg("--key-load-delay", "200")
+        .arg("--key-load-delay", "600")
         .arg("--rdbcompression", "no")
         .start()
         .await;
@@ -30,8 +30,16 @@ async fn loading_is_waited_out() {
     let impatient = stand.client.lock("other").try_lock().wait(PATIENCE);
     let error = impatient.await.unwrap_err();
     assert!(error.is_retriable() && !error.is_lost(), "{error}");
+    // It loads until now for three seconds, on a machine that is not busy.
+    let refused = loading.try_cmd(&["GET", "1"]).await;
+    assert!(refused.is_err(), "it has loaded already");
     let waiting = stand.client.lock("third").try_lock().wait(SOON * 3);
-    let (unlocked, waited) = tokio::join!(guard.unlock(), waiting.into_future());
+    let hasten = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let set = ["CONFIG", "SET", "key-load-delay", "0"];
+        loading.cmd(&set).await;
+    };
+    let (unlocked, waited, ()) = tokio::join!(guard.unlock(), waiting.into_future(), hasten);
     assert_eq!(unlocked.unwrap(), Unlocked::Released);
     drop(waited.unwrap().expect("it is free"));
     let redis = stand.server.redis().await;
@@ -167,7 +175,7 @@ async fn connections_that_are_reset_or_killed_are_opened_again() {
 async fn a_paused_or_sleeping_server_is_waited_for() {
     let stand = Stand::with(|client| client.command_timeout(SOON)).await;
     let lock = stand.lock();
-    for command in [&["CLIENT", "PAUSE", "500"][..], &["DEBUG", "SLEEP", "0.5"]] {
+    for command in [&["CLIENT", "PAUSE", "700"][..], &["DEBUG", "SLEEP", "0.7"]] {
         for inner in [false, true] {
             let outer = if inner { Some(take(&lock).await) } else { None };
             let guard = during(&stand, command, lock.lock().into_future()).await;
@@ -255,20 +263,28 @@ async fn during<T>(stand: &Stand, command: &[&str], call: impl Future<Output = T
     let admin = stand.server.redis().await;
     let before = stand.proxy.commands().len();
     let command: Vec<String> = command.iter().map(|&arg| arg.to_owned()).collect();
+    let began = Instant::now();
     let stalled = tokio::spawn(async move {
         let command: Vec<&str> = command.iter().map(String::as_str).collect();
         admin.cmd(&command).await
     });
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    let (answer, took) = crate::support::timed(call).await;
-    assert!(
-        took > Duration::from_millis(100),
-        "nothing stalled: {took:?}"
-    );
+    eventually(SOON, "the server stalls", async || {
+        let answer = stand.redis.try_cmd(&["PING"]);
+        tokio::time::timeout(Duration::from_millis(50), answer)
+            .await
+            .is_err()
+    })
+    .await;
+    let answer = call.await;
+    let took = began.elapsed();
+    assert!(took >= STALL, "it did not wait for the stall: {took:?}");
     assert!(stand.proxy.commands().len() > before);
     stalled.await.unwrap();
     answer
 }
+
+/// How long the server of `a_paused_or_sleeping_server_is_waited_for` stalls.
+const STALL: Duration = Duration::from_millis(700);
 
 /// The connection that carries the callers' commands.
 async fn caller(redis: &Redis) -> i64 {

@@ -30,7 +30,7 @@ fn unconfirmed(error: &Error) -> (&str, &str) {
 
 #[tokio::test]
 async fn without_memory_an_acquire_is_refused_and_everything_else_works() {
-    let lease = Duration::from_millis(900);
+    let lease = Duration::from_millis(1_500);
     let stand = Stand::with(|client| client.watchdog_lease(lease)).await;
     let outer = stand.lock().lock().await.unwrap();
     let inner = stand.lock().lock().await.unwrap();

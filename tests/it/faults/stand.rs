@@ -115,4 +115,4 @@ pub(super) async fn load_scripts(redis: &Redis) {
 pub(super) const NAME: &str = "orders:42";
 
 /// Short enough to be waited for, long enough for a busy machine's answer.
-pub(super) const PATIENCE: Duration = Duration::from_millis(400);
+pub(super) const PATIENCE: Duration = Duration::from_millis(1_000);

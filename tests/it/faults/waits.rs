@@ -13,7 +13,7 @@ use crate::support::{Direction, RedisServer, eventually, timed};
 async fn a_wait_on_a_frozen_server_ends_in_time_with_an_error() {
     let stand = Stand::start().await;
     stand.server.pause();
-    let wait = Duration::from_millis(500);
+    let wait = Duration::from_millis(1_000);
     // One of them asks, the others wait behind it.
     let mut waits = tokio::task::JoinSet::new();
     for _ in 0..5 {
@@ -35,7 +35,7 @@ async fn a_wait_on_a_frozen_server_ends_in_time_with_an_error() {
 async fn a_wait_on_a_lost_server_ends_in_time_with_an_error() {
     let stand = Stand::start().await;
     stand.server.kill();
-    let wait = Duration::from_millis(500);
+    let wait = Duration::from_millis(1_000);
     let waiting = || stand.lock().try_lock().wait(wait).lease(SOON).into_future();
     let other = tokio::spawn(timed(waiting()));
     let (outcome, took) = timed(waiting()).await;

@@ -35,7 +35,14 @@ async fn a_release_wakes_one_waiter_of_each_client() {
     })
     .await;
     // Their looks after the subscription are over as well.
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    let asked = async || redis.commandstats().await.get("evalsha").copied();
+    let (mut before, mut quiet) = (asked().await, 0);
+    while quiet < 10 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let now = asked().await;
+        quiet = if now == before { quiet + 1 } else { 0 };
+        before = now;
+    }
     let monitor = redis.monitor().await;
 
     held.unlock().await.unwrap();

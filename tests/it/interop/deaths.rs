@@ -13,7 +13,7 @@ use crate::support::{RedisServer, eventually};
 async fn we_get_the_lock_of_a_killed_java_process_when_its_lease_is_over() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
-    let lease = Duration::from_millis(1_500);
+    let lease = Duration::from_millis(2_500);
     let java = Redisson::builder(&server.url())
         .watchdog_timeout(lease)
         .start()
@@ -50,7 +50,7 @@ async fn we_get_the_lock_of_a_killed_java_process_when_its_lease_is_over() {
 /// Runs twice: as the test, and started by it in a process of its own as the holder that is killed.
 #[tokio::test]
 async fn java_gets_the_lock_of_our_killed_process_when_its_lease_is_over() {
-    let lease = Duration::from_millis(1_500);
+    let lease = Duration::from_millis(2_500);
     if let Ok(url) = std::env::var(HOLDER) {
         let client = Client::builder()
             .url(url)

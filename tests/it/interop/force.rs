@@ -13,7 +13,7 @@ async fn our_guard_is_told_by_the_next_renewal_that_java_freed_its_lock() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let java = Redisson::start(&server.url()).await;
-    let lease = Duration::from_millis(900);
+    let lease = Duration::from_secs(3);
     let client = Client::builder()
         .url(server.url())
         .watchdog_lease(lease)
@@ -105,7 +105,7 @@ async fn our_waiter_behind_our_own_holder_gets_the_lock_that_java_freed_when_the
     let java = Redisson::start(&server.url()).await;
     let client = Client::builder()
         .url(server.url())
-        .watchdog_lease(Duration::from_millis(1_500))
+        .watchdog_lease(Duration::from_secs(3))
         .build()
         .await
         .unwrap();

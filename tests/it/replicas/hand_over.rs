@@ -58,7 +58,7 @@ async fn a_hand_over_may_be_acknowledged_after_the_poll_cap() {
     for _ in 0..2 {
         let request = client.lock("l").lock().owner(&Owner::new());
         waiting.push(tokio::spawn(async move { request.await }));
-        tokio::time::sleep(ms(50)).await;
+        tokio::time::sleep(ms(200)).await;
     }
     let others = waiting.pop().unwrap();
     all.replicas[0].pause();

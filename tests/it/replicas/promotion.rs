@@ -82,7 +82,7 @@ async fn with_a_required_acknowledgement_an_unsynced_promotion_finds_no_lock_to_
     let first = client.lock("l").lock().await.unwrap();
     stage.cut_off().await;
     stage.promote().await;
-    let second = other.lock("l").try_lock().wait(ms(500)).await;
+    let second = other.lock("l").try_lock().wait(ms(1_500)).await;
     assert!(second.unwrap().is_none(), "the new master knows the holder");
     first.unlock().await.unwrap();
 }
@@ -122,7 +122,7 @@ async fn an_acknowledged_lock_is_on_the_master_that_sentinels_promote() {
     let all = Sentinels::start().await;
     let ack = ReplicaAck::Require {
         replicas: Replicas::All,
-        timeout: ms(1000),
+        timeout: ms(3000),
     };
     let client = build(Client::builder().url(all.url()).replica_ack(ack)).await;
     let guard = client.lock("l").lock().await.unwrap();

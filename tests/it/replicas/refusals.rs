@@ -168,7 +168,12 @@ async fn a_master_that_refuses_writes_without_replicas_is_no_other_case() {
     );
     // It holds what it could not give back, and grants nothing.
     assert!(all.redis.exists("l").await);
-    let error = client.lock("m").try_lock().wait(ms(300)).await.unwrap_err();
+    let error = client
+        .lock("m")
+        .try_lock()
+        .wait(ms(1_000))
+        .await
+        .unwrap_err();
     assert!(
         matches!(&error, Error::Refused { code, .. } if code == "NOREPLICAS"),
         "{error:?}"

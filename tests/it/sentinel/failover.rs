@@ -15,14 +15,18 @@ use crate::turn::turn;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_live_on_at_the_new_master_and_are_unlocked_there() {
     let all = Sentinels::start().await;
-    let client = Client::connect(all.url()).await.unwrap();
+    // A third of it does not pass in this test.
+    let client = Client::builder().url(all.url()).watchdog_lease(SOON * 10);
+    let client = client.build().await.unwrap();
     let watched = client.lock("watched").lock().await.unwrap();
+    let before = Instant::now() + watched.remaining();
     let leased = client.lock("leased").lock().lease(SOON * 4).await.unwrap();
     let master = all.failover().await;
     let redis = master.redis().await;
     // Renewed long before a third of its lease is over, so because of the switch.
-    eventually(ms(8000), "it is renewed", async || {
-        watched.remaining() > ms(29_000) && redis.exists("watched").await
+    eventually(SOON, "it is renewed", async || {
+        let deadline = Instant::now() + watched.remaining();
+        deadline > before + ms(100) && redis.exists("watched").await
     })
     .await;
     assert!(watched.is_valid() && leased.is_valid());
@@ -86,7 +90,7 @@ async fn a_crowd_goes_on_after_the_master_was_killed() {
     let old = &all.servers[0];
     old.kill();
     all.await_switch_from(old.port()).await;
-    assert!(crowd.goes_on().await <= WITHIN);
+    crowd.goes_on_within(WITHIN).await;
     crowd.end().await;
     is_free(&all).await;
 }
@@ -100,7 +104,7 @@ async fn a_crowd_goes_on_after_the_master_froze_and_came_back() {
     let before = scripts_run_at(old).await;
     old.pause();
     all.await_switch_from(old.port()).await;
-    assert!(crowd.goes_on().await <= WITHIN);
+    crowd.goes_on_within(WITHIN).await;
     old.resume();
     let began = Instant::now();
     // It reads what lay in its sockets before it reads from a connection that is made only now.
@@ -113,7 +117,7 @@ async fn a_crowd_goes_on_after_the_master_froze_and_came_back() {
     println!("two masters for {:?}", began.elapsed());
     let more = ms(2000).saturating_sub(began.elapsed());
     tokio::time::sleep(more).await;
-    assert!(crowd.goes_on().await <= WITHIN);
+    crowd.goes_on_within(WITHIN).await;
     let sent = scripts_run_at(old).await - late;
     assert_eq!(sent, 0, "scripts were sent to it after the switch");
     crowd.end().await;
@@ -168,7 +172,7 @@ async fn a_crowd_goes_on_through_a_planned_failover() {
     let all = Sentinels::start().await;
     let crowd = Crowd::start(&all.url(), &["l"]).await;
     all.failover().await;
-    assert!(crowd.goes_on().await <= WITHIN);
+    crowd.goes_on_within(WITHIN).await;
     crowd.end().await;
     is_free(&all).await;
 }

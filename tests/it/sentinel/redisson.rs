@@ -49,7 +49,6 @@ async fn locks_go_to_and_from_redisson_before_and_after_a_failover() {
         let guard = tokio::time::timeout(SOON, waiting).await;
         let guard = guard.expect("we get it").unwrap().unwrap();
         println!("we were woken after {:?}", began.elapsed());
-        assert!(began.elapsed() < ms(5000), "{:?}", began.elapsed());
         guard.unlock().await.unwrap();
     }
     client.shutdown().await;

@@ -130,7 +130,7 @@ async fn a_fixed_lease_that_was_handed_on_ends() {
     let stand = Stand::start().await;
     let lock = stand.lock();
     let held = lock.lock().owner(&Owner::new()).await.unwrap();
-    let lease = Duration::from_millis(700);
+    let lease = Duration::from_millis(1_000);
     let next = lock.lock().lease(lease).owner(&Owner::new());
     let next = tokio::spawn(next.into_future());
     tokio::task::yield_now().await;
@@ -148,7 +148,7 @@ async fn a_fixed_lease_that_was_handed_on_ends() {
 #[tokio::test]
 async fn holds_that_go_from_hand_to_hand_outlive_the_lease_of_each() {
     let stand = Stand::start().await;
-    let lease = Duration::from_millis(900);
+    let lease = Duration::from_millis(1_500);
     let client = Client::builder()
         .url(stand.server.url())
         .watchdog_lease(lease);

@@ -70,7 +70,7 @@ async fn a_receiver_whose_time_runs_out_meanwhile_is_told_in_time_and_keeps_noth
         let stand = Stand::start().await;
         let lock = stand.lock();
         let held = lock.lock().owner(&Owner::new()).await.unwrap();
-        let wait = Duration::from_millis(600);
+        let wait = Duration::from_millis(1_500);
         let first = lock.try_lock().wait(wait).owner(&Owner::new());
         let first = tokio::spawn(first.into_future());
         tokio::task::yield_now().await;

@@ -362,7 +362,7 @@ fn text(value: &Value) -> String {
 /// A call that waits has made its first attempts by then; one that is slower waits all the same.
 const LOOKS_LIKE_WAITING: Duration = Duration::from_millis(250);
 const NEVER_WAITS: Duration = Duration::from_secs(20);
-const SETTLES_WITHIN: Duration = Duration::from_secs(5);
+const SETTLES_WITHIN: Duration = Duration::from_secs(20);
 
 /// Where we tell the recorders how far to read.
 const MARKS: &str = "replay:marks";
