@@ -1,8 +1,6 @@
 //! Members of one client whose server takes one key in a command and no more, as a proxy in front of a
 //! cluster may.
 
-use std::time::Duration;
-
 use lockdog::{Client, Owner, Unlocked};
 
 use super::{Fixture, LONG, SOON, ms, multi, waiter};
@@ -73,13 +71,10 @@ async fn a_call_that_is_taken_apart_keeps_its_deadline() {
     }
     let lock = multi(&clients, &[(0, "a"), (0, "b"), (1, "a"), (1, "b")]);
     let held = test.held_elsewhere(1, "b").await;
-    let wait = ms(600);
+    let wait = ms(1_500);
     let (answer, took) = timed(lock.try_lock().wait(wait).into_future()).await;
     assert!(answer.unwrap().is_none());
-    assert!(
-        took >= wait && took < wait + Duration::from_secs(2),
-        "{took:?}"
-    );
+    assert!(took >= wait && took < wait + SOON, "{took:?}");
     // The answer of the one that is slower is not waited for, so that it may refuse twice.
     let refused = || rules.iter().map(Rule::hits).collect::<Vec<u64>>();
     let before = refused();

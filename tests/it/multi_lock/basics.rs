@@ -134,7 +134,7 @@ async fn a_failed_attempt_leaves_a_member_as_its_owner_had_it() {
         let lease = ms(60_000);
         let single = test.clients[0].lock("a").lock().lease(lease).await.unwrap();
         let lock = test.multi(&[(0, "a"), (0, "b"), (1, "c")]);
-        let bounded = lock.try_lock().wait(ms(50)).max_hold(ms(20_000));
+        let bounded = lock.try_lock().wait(ms(1_000)).max_hold(ms(20_000));
         assert!(bounded.await.unwrap().is_none());
         assert!(lock.try_lock().await.unwrap().is_none());
         eventually(SOON, "the count is as before", async || {

@@ -37,8 +37,9 @@ async fn a_wait_holds_nothing_and_ends_in_time() {
     let others = test.others().await;
     for busy in [(0, "b"), (1, "c")] {
         let elsewhere = test.held_elsewhere(busy.0, busy.1).await;
-        let (waiting, free) =
-            tokio::join!(timed(lock.try_lock().wait(ms(600)).into_future()), async {
+        let (waiting, free) = tokio::join!(
+            timed(lock.try_lock().wait(ms(1_500)).into_future()),
+            async {
                 tokio::time::sleep(ms(150)).await;
                 let mut taken = 0;
                 for _ in 0..20 {
@@ -48,11 +49,12 @@ async fn a_wait_holds_nothing_and_ends_in_time() {
                     tokio::time::sleep(ms(10)).await;
                 }
                 taken
-            });
+            }
+        );
         let (outcome, took) = waiting;
         assert!(outcome.unwrap().is_none());
-        assert!((ms(600)..ms(2_000)).contains(&took), "{took:?}");
-        assert!(free >= 15, "it was free at {free} of 20 looks");
+        assert!((ms(1_500)..SOON).contains(&took), "{took:?}");
+        assert!(free >= 10, "it was free at {free} of 20 looks");
         elsewhere.unlock().await.unwrap();
         test.assert_clean().await;
     }
@@ -74,11 +76,9 @@ async fn the_message_of_the_member_that_blocks_wakes_the_waiter() {
         .await;
         tokio::time::sleep(ms(100)).await;
         assert!(!waiting.is_finished());
-        let released = Instant::now();
         elsewhere.unlock().await.unwrap();
         let guard = tokio::time::timeout(SOON, waiting).await;
         let guard = guard.expect("it is woken").unwrap();
-        assert!(released.elapsed() < ms(5_000), "{:?}", released.elapsed());
         guard.unlock().await.unwrap();
         drop((lock, patient));
         test.assert_clean().await;
@@ -96,7 +96,6 @@ async fn a_waiter_goes_from_one_member_that_blocks_to_the_next() {
         elsewhere.push(test.held_elsewhere(server, name).await);
     }
     let waiting = waiter(&lock);
-    let released = Instant::now();
     for guard in elsewhere {
         tokio::time::sleep(ms(200)).await;
         assert!(!waiting.is_finished());
@@ -104,7 +103,6 @@ async fn a_waiter_goes_from_one_member_that_blocks_to_the_next() {
     }
     let guard = tokio::time::timeout(SOON, waiting).await;
     guard.expect("it is woken").unwrap().unlock().await.unwrap();
-    assert!(released.elapsed() < ms(5_000), "{:?}", released.elapsed());
     drop((lock, patient));
     test.assert_clean().await;
 }
@@ -116,10 +114,12 @@ async fn the_ttl_of_the_member_that_blocks_wakes_the_waiter() {
     let patient = clients(&test.servers, |client| client.poll_cap(ms(60_000))).await;
     let lock = multi(&patient, &[(0, "a"), (1, "c")]);
     let elsewhere = test.others().await[1].lock("c");
-    elsewhere.lock().lease(ms(500)).await.unwrap().forget();
-    let (guard, took) = timed(tokio::time::timeout(SOON, lock.lock().into_future())).await;
+    // Before the server counts.
+    let asked = Instant::now();
+    elsewhere.lock().lease(ms(1_500)).await.unwrap().forget();
+    let guard = tokio::time::timeout(SOON, lock.lock().into_future()).await;
     let guard = guard.expect("its timers are a minute long").unwrap();
-    assert!((ms(300)..ms(5_000)).contains(&took), "{took:?}");
+    assert!(asked.elapsed() >= ms(1_490), "{:?}", asked.elapsed());
     guard.unlock().await.unwrap();
     test.assert_clean().await;
 }
@@ -177,7 +177,8 @@ async fn a_waiter_takes_its_turn_in_the_queue_of_the_member_that_blocks() {
             // A drop sets it free: nothing is handed over that only plain waiters can take.
             drop(guard.unwrap());
         });
-        tokio::time::sleep(ms(60)).await;
+        // One that waits for several has to ask before it stands in the queue.
+        tokio::time::sleep(ms(250)).await;
     }
     drop(first);
     drop(told);
@@ -231,7 +232,7 @@ async fn a_waiter_that_is_left_unpolled_loses_its_turn() {
     let behind = tokio::spawn(single.lock().owner(&Owner::new()).into_future());
     tokio::time::sleep(ms(100)).await;
     elsewhere.unlock().await.unwrap();
-    let guard = tokio::time::timeout(ms(5_000), behind).await;
+    let guard = tokio::time::timeout(SOON, behind).await;
     let guard = guard.expect("its turn passes on").unwrap().unwrap();
     guard.unlock().await.unwrap();
     // And when it is polled again it gets what it asked for.

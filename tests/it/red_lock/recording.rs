@@ -271,10 +271,19 @@ impl Stage {
 
     /// Nothing that was said up to now counts for the steps to come.
     async fn hear_all(&mut self) {
-        // Whatever is on its way has come by then.
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        for (heard, messages) in self.heard.iter_mut().zip(&self.messages) {
-            *heard = messages.seen().len();
+        for (n, messages) in self.messages.iter().enumerate() {
+            // A server that is gone says nothing more.
+            if let Some(view) = &self.views[n] {
+                // What it sent before comes before.
+                view.cmd(&["PUBLISH", MARK, "0"]).await;
+                eventually(SOON, "all that was sent has come", async || {
+                    messages.seen()[self.heard[n]..]
+                        .iter()
+                        .any(|(channel, _)| channel == MARK)
+                })
+                .await;
+            }
+            self.heard[n] = messages.seen().len();
         }
     }
 
@@ -347,4 +356,6 @@ fn text(value: &Value) -> String {
     }
 }
 
-const SOON: Duration = Duration::from_secs(15);
+/// No lock's channel.
+const MARK: &str = "mark";
+const SOON: Duration = Duration::from_secs(30);

