@@ -1,9 +1,9 @@
 //! A connection to a master that was switched is neither written to nor believed.
 
-use super::{Caller, Member, ms};
+use super::{Caller, Member, SOON, ms};
 use crate::client::Client;
 use crate::server::{Connection, Failure, ReplicaAck, Source};
-use crate::support::{Data, Redis, RedisServer, Replicated};
+use crate::support::{Data, Redis, RedisServer, Replicated, eventually, named};
 
 /// As a switch does it.
 fn end_reign(source: &Source) {
@@ -48,7 +48,7 @@ async fn an_answer_that_comes_after_the_switch_is_none() {
     let mut write = redis::cmd("SET");
     write.arg("k").arg("v");
     let (answer, ()) = tokio::join!(old.send(&write, ms(5000)), async {
-        tokio::time::sleep(ms(100)).await;
+        member.proxy.wait_for(named("SET"), 1).await;
         end_reign(node.source());
         member.server.resume();
     });
@@ -61,14 +61,14 @@ async fn an_answer_that_comes_after_the_switch_is_none() {
 #[tokio::test]
 async fn a_grant_behind_which_the_master_was_switched_is_none() {
     let all = Replicated::start(1).await;
-    let ack = ReplicaAck::BestEffort { timeout: ms(1500) };
+    let ack = ReplicaAck::BestEffort { timeout: ms(2500) };
     let client = Client::builder().url(all.master.url()).replica_ack(ack);
     let caller = Caller::new(client.build().await.unwrap(), "l");
     let lock = caller.client.lock("l");
     lock.lock().await.unwrap().unlock().await.unwrap();
     all.replicas[0].pause();
     let (guard, before) = tokio::join!(lock.lock(), async {
-        tokio::time::sleep(ms(300)).await;
+        eventually(SOON, "it is granted", async || all.redis.exists("l").await).await;
         let granted = all.redis.hash("l").await;
         end_reign(caller.core.server.node("").unwrap().source());
         granted

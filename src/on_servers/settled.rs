@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 
-use super::{Member, PLAIN, ms};
+use super::{Member, PLAIN, SOON, ms};
 use crate::error::LostReason;
 use crate::hold::{Phase, Share, State};
 use crate::owner::Owner;
@@ -22,7 +22,7 @@ async fn an_acquire_that_comes_after_it_was_given_up_is_undone_though_it_takes_t
     let on = node.source().open_own(ms(3000)).await.unwrap();
     core.holds.change(&hold, State::end_pending);
     core.owe(Job::regardless(hold.clone()));
-    eventually(ms(5000), "there is nothing to undo", async || {
+    eventually(SOON, "there is nothing to undo", async || {
         core.holds.numbered(hold.key(), hold.number()).is_none()
     })
     .await;
@@ -30,7 +30,7 @@ async fn an_acquire_that_comes_after_it_was_given_up_is_undone_though_it_takes_t
     assert!(member.redis.exists("l").await);
     node.kill(&on, ms(3000)).await;
     core.owe(Job::after(hold, None, Some(on)));
-    eventually(ms(5000), "it is undone", async || {
+    eventually(SOON, "it is undone", async || {
         !member.redis.exists("l").await
     })
     .await;
@@ -46,7 +46,7 @@ async fn a_guard_that_is_forgotten_after_its_loss_sets_the_lock_free() {
     assert!(member.core.lose_quietly(&hold, LostReason::Watchdog));
     assert!(member.redis.exists("l").await);
     guard.forget();
-    eventually(ms(20_000), "the lock is free", async || {
+    eventually(SOON, "the lock is free", async || {
         !member.redis.exists("l").await
     })
     .await;
@@ -64,7 +64,7 @@ async fn a_hold_that_was_taken_in_is_given_up_by_its_guard_only() {
     member.core.abandon(&hold);
     // What is owed is done in the order of its coming, so that this release comes behind.
     drop(member.client.lock("other").lock().await.unwrap());
-    eventually(ms(20_000), "the other lock is free", async || {
+    eventually(SOON, "the other lock is free", async || {
         !member.redis.exists("other").await
     })
     .await;
@@ -113,7 +113,7 @@ async fn a_hold_is_listed_until_its_release_is_settled_whoever_else_drops_a_guar
             .is_some()
     );
     member.core.after_drop(&hold, second);
-    eventually(ms(20_000), "it is settled", async || {
+    eventually(SOON, "it is settled", async || {
         member.core.holds.all().is_empty() && !member.redis.exists("l").await
     })
     .await;
@@ -151,7 +151,7 @@ async fn a_hold_is_listed_though_an_earlier_count_is_settled_after_its_end() {
     assert!(is_listed());
     assert!(member.redis.exists("l").await);
     member.core.owe(Job::new(hold.clone()));
-    eventually(ms(20_000), "it is settled", async || {
+    eventually(SOON, "it is settled", async || {
         !is_listed() && !member.redis.exists("l").await
     })
     .await;

@@ -22,12 +22,13 @@ async fn callers_who_wait_for_the_first_look_at_a_cluster_each_keep_their_own_ti
     let began = Instant::now();
     let calls = (0..6).map(|number| {
         let lock = caller.client.lock(format!("l{number}"));
-        async move { lock.try_lock().wait(ms(400)).await }
+        async move { lock.try_lock().wait(ms(1000)).await }
     });
     for answer in futures_util::future::join_all(calls).await {
         let error = answer.expect_err("nobody answers");
         assert!(error.is_retriable(), "{error}");
     }
+    // Far from all their times one after the other.
     let took = began.elapsed();
-    assert!(took < ms(1200), "{took:?}");
+    assert!(took < ms(3000), "{took:?}");
 }
