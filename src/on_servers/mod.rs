@@ -20,6 +20,7 @@ use crate::key::LockKey;
 use crate::script::{self, Guards, Marked, Taken};
 use crate::server::{Failure, Sent};
 use crate::session::Core;
+use crate::support::prelude::{LONG, SOON, ms};
 use crate::support::{Proxy, Redis, RedisServer};
 
 /// A client of one server, as the driver of a quorum sees it.
@@ -139,10 +140,6 @@ impl Deref for Member {
     }
 }
 
-fn ms(milliseconds: u64) -> Duration {
-    Duration::from_millis(milliseconds)
-}
-
 /// Nothing but the lock.
 const PLAIN: Guards = Guards {
     quarantine: None,
@@ -162,12 +159,6 @@ fn wary(quarantine: Duration) -> Guards {
         register: true,
     }
 }
-
-/// A lease that outlives every test.
-const LONG: Duration = Duration::from_secs(300);
-
-/// A safety net for what takes milliseconds on an idle machine.
-const SOON: Duration = Duration::from_secs(30);
 
 /// A quarantine that outlives every test.
 const LONGEST: Duration = Duration::from_secs(120);

@@ -15,25 +15,19 @@ mod red_lock;
 mod redisson;
 mod resend;
 
-use std::future::IntoFuture;
 use std::time::Duration;
 
-use lockdog::{Client, Guard, Lock, Owner};
-use tokio::task::JoinHandle;
+use lockdog::Client;
 
 use crate::faults::scripts;
 use crate::support::Cluster;
+use crate::support::prelude::{LONG, ms};
+use crate::turn::waiter;
 
 /// A client whose waiters are woken by nothing but messages and TTLs while the test lasts.
 async fn without_polling(cluster: &Cluster) -> Client {
     let client = Client::builder().url(cluster.url()).poll_cap(LONG);
     client.build().await.expect("it runs")
-}
-
-/// Waits for a lock in a task of its own, as an owner of its own.
-fn waiter(lock: &Lock) -> JoinHandle<Guard> {
-    let waiting = lock.lock().owner(&Owner::new()).into_future();
-    tokio::spawn(async { waiting.await.expect("nothing is wrong") })
 }
 
 /// So that no command is sent twice only because the node does not know the script yet.
@@ -56,10 +50,5 @@ async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
     done.unwrap_or_else(|_| panic!("it did not come soon that {what}"))
 }
 
+/// As the prelude's, but below the default lease of 30 s: a lock that is free by then was released.
 const SOON: Duration = Duration::from_secs(20);
-/// Longer than a test waits for anything.
-const LONG: Duration = Duration::from_secs(120);
-
-fn ms(number: u64) -> Duration {
-    Duration::from_millis(number)
-}

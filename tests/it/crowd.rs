@@ -103,7 +103,7 @@ impl Crowd {
         let taken = |turns: &Arc<Turns>| turns.taken.load(Ordering::SeqCst);
         let before: Vec<_> = self.turns.iter().map(taken).collect();
         let each = TASKS / self.turns.len();
-        eventually(SOON, "the crowd goes on", async || {
+        eventually(A_MINUTE, "the crowd goes on", async || {
             let mut now = self.turns.iter().map(taken).zip(&before);
             now.all(|(now, before)| now >= before + each as u64)
         })
@@ -121,7 +121,7 @@ impl Crowd {
     pub(crate) async fn end(mut self) {
         self.over.store(true, Ordering::SeqCst);
         let ended = async { while self.tasks.join_next().await.transpose().unwrap().is_some() {} };
-        tokio::time::timeout(SOON, ended)
+        tokio::time::timeout(A_MINUTE, ended)
             .await
             .expect("no task hangs");
         for turns in &self.turns {
@@ -161,4 +161,4 @@ const TASKS: usize = 50;
 const PAUSE: Duration = Duration::from_millis(1);
 /// Longer than a test waits for anything.
 const LEASE: Duration = Duration::from_secs(180);
-const SOON: Duration = Duration::from_secs(60);
+const A_MINUTE: Duration = Duration::from_secs(60);

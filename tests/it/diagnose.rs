@@ -6,10 +6,9 @@ mod log;
 mod permissions;
 mod servers;
 
-use std::time::Duration;
-
 use lockdog::{Client, Finding, FindingKind};
 
+use crate::support::prelude::{SOON, ms};
 use crate::support::server::ServerBuilder;
 use crate::support::{Binary, RedisServer};
 
@@ -33,10 +32,3 @@ async fn kinds_at(url: &str) -> Vec<(FindingKind, bool)> {
     client.shutdown().await;
     found.iter().map(|it| (it.kind, it.is_known)).collect()
 }
-
-fn ms(number: u64) -> Duration {
-    Duration::from_millis(number)
-}
-
-/// A safety net for what takes milliseconds on an idle machine.
-const SOON: Duration = Duration::from_secs(30);

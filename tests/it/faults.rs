@@ -24,5 +24,5 @@ mod waits;
 
 use std::time::Duration;
 
-/// A safety net: whatever is waited for takes a fraction of it.
+/// As the prelude's, but below the default lease of 30 s: a lock that is free by then was released.
 const SOON: Duration = Duration::from_secs(10);

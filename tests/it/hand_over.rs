@@ -8,11 +8,11 @@ mod unseen;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use lockdog::{Client, Lock, Owner};
 use tokio::task::JoinSet;
 
+use crate::support::prelude::{LONG, SOON, ms};
 use crate::support::{Cell, Redis};
 
 /// A lock that crowds of owners loop on until enough pairs are done. Nothing in it takes a time of
@@ -103,11 +103,4 @@ async fn warm_up(client: &Client, redis: &Redis) {
     redis.reset_stats().await;
 }
 
-fn ms(milliseconds: u64) -> Duration {
-    Duration::from_millis(milliseconds)
-}
-
-/// A safety net for what takes a fraction of it.
-const SOON: Duration = Duration::from_secs(30);
-const LONG: Duration = Duration::from_secs(300);
 const CHANNEL: &str = "redisson_lock__channel:{l}";

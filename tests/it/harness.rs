@@ -14,6 +14,8 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, RedisResult, Value};
 
+use crate::support::prelude::SOON;
+
 /// A client that never sends anything twice and gives up on a reply after `PATIENCE`.
 struct Plain {
     connection: MultiplexedConnection,
@@ -50,6 +52,3 @@ impl Plain {
 
 /// Long against the round trip on one machine, short for a test.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-/// A safety net for what takes milliseconds on an idle machine.
-const SOON: Duration = Duration::from_secs(30);

@@ -29,9 +29,11 @@ mod with;
 
 use std::time::Duration;
 
-use lockdog::{Client, Guard, Lock, Owner};
+use lockdog::{Client, Guard};
 
+use crate::support::prelude::{LONG, SOON, ms, poll_once};
 use crate::support::{Deployment, Redis};
+use crate::turn::waiter;
 
 /// What the run asks for, one client of it, and the test's own view.
 struct Fixture {
@@ -101,28 +103,3 @@ impl Fixture {
         commands.map(|command| stats.get(command).copied().unwrap_or(0))
     }
 }
-
-/// Starts a task that waits for the lock as an owner of its own and tells when it has it.
-fn waiter(lock: &Lock) -> tokio::task::JoinHandle<Guard> {
-    let request = lock.lock().owner(&Owner::new());
-    tokio::spawn(async move { request.await.expect("nothing is wrong with the server") })
-}
-
-/// Polls a future once and says what came of it.
-async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
-    tokio::select! {
-        biased;
-        output = future => Some(output),
-        () = std::future::ready(()) => None,
-    }
-}
-
-fn ms(milliseconds: u64) -> Duration {
-    Duration::from_millis(milliseconds)
-}
-
-/// A safety net for what takes milliseconds on an idle machine.
-const SOON: Duration = Duration::from_secs(30);
-
-/// A lease that outlives every test.
-const LONG: Duration = Duration::from_secs(300);

@@ -9,11 +9,10 @@ mod faults;
 mod interop;
 mod lost;
 
-use std::time::Duration;
-
 use futures_util::future::join_all;
 use lockdog::{Client, ClientBuilder, Guard, Lock, MultiLock, Owner};
 
+use crate::support::prelude::{LONG, SOON, ms};
 use crate::support::{Redis, RedisServer, eventually};
 
 /// Servers, one client of each, and the test's own view.
@@ -119,13 +118,3 @@ fn waiter(lock: &MultiLock) -> tokio::task::JoinHandle<Guard> {
     let request = lock.lock().owner(&Owner::new());
     tokio::spawn(async move { request.await.expect("nothing is wrong with the servers") })
 }
-
-fn ms(milliseconds: u64) -> Duration {
-    Duration::from_millis(milliseconds)
-}
-
-/// A safety net for what takes milliseconds on an idle machine.
-const SOON: Duration = Duration::from_secs(30);
-
-/// A lease that outlives every test.
-const LONG: Duration = Duration::from_secs(300);

@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use lockdog::{Client, ClientBuilder, Guard, InstanceState, RedLock};
 
+use crate::support::prelude::ms;
 use crate::support::{Redis, RedisServer, eventually};
 
 /// Some servers, and the test's own view of each.
@@ -131,11 +132,8 @@ fn states(guard: &Guard) -> Vec<InstanceState> {
     instances.map(|instance| instance.state).collect()
 }
 
-fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
-
-/// What happens behind is done by then.
+/// What happens in the background is done by then. Below the default lease of 30 s, so that what is
+/// free by then was released.
 const SOON: Duration = Duration::from_secs(10);
 /// Longer than any test lasts.
 const NEVER: Duration = Duration::from_secs(60);

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use redis::Commands;
 
+use crate::support::prelude::SOON;
 use crate::support::redisson::{JavaLock, Redisson};
 use crate::support::{Binary, Cluster, eventually};
 
@@ -432,5 +433,3 @@ impl Drop for Server {
 fn is_running(pid: u32) -> bool {
     Path::new("/proc").join(pid.to_string()).exists()
 }
-
-const SOON: Duration = Duration::from_secs(20);

@@ -9,6 +9,7 @@ use std::time::Duration;
 use lockdog::{Client, ClientBuilder};
 
 use crate::support::Proxy;
+use crate::support::prelude::ms;
 
 /// A client whose every connection goes through the proxy.
 fn through(proxy: &Proxy) -> ClientBuilder {
@@ -20,8 +21,5 @@ fn call_for(key: &'static str) -> impl Fn(&[String]) -> bool + Send + Sync {
     move |args| args[0].starts_with("EVAL") && args.get(3).is_some_and(|name| name == key)
 }
 
-const fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
-}
-
+/// Below the leases of these tests, so that what is free by then was released.
 const SOON: Duration = Duration::from_secs(15);

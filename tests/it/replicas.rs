@@ -16,6 +16,7 @@ use std::time::Duration;
 use lockdog::{Client, ClientBuilder, Error, NotReplicated, ReplicaAck, Replicas};
 
 use crate::support::Replicated;
+use crate::support::prelude::{SOON, ms};
 
 /// A client of this master that requires an acknowledgement, within a second.
 async fn requiring(all: &Replicated, replicas: Replicas) -> Client {
@@ -44,14 +45,7 @@ fn not_replicated<T: std::fmt::Debug>(outcome: lockdog::Result<T>) -> NotReplica
     }
 }
 
-fn ms(milliseconds: u64) -> Duration {
-    Duration::from_millis(milliseconds)
-}
-
 const TIMEOUT: Duration = Duration::from_secs(1);
-
-/// A safety net for what takes milliseconds on an idle machine.
-const SOON: Duration = Duration::from_secs(30);
 
 /// A busy machine's share in what was to take no time.
 const SLACK: Duration = Duration::from_secs(10);

@@ -6,9 +6,9 @@ mod two;
 mod unpolled;
 
 use std::pin::Pin;
-use std::time::Duration;
 
 use crate::support::eventually;
+use crate::support::prelude::{SOON, ms};
 
 /// Polls a future whenever it asks to be polled until `then` holds, and leaves it there. It must not
 /// come to its end.
@@ -18,10 +18,4 @@ async fn poll_until<F: Future + ?Sized>(mut future: Pin<&mut F>, then: impl Fn()
         () = eventually(SOON, "the future got to its point", async || then()) => {}
         _ = future.as_mut() => panic!("it ended before"),
     }
-}
-
-const SOON: Duration = Duration::from_secs(30);
-
-fn ms(number: u64) -> Duration {
-    Duration::from_millis(number)
 }

@@ -7,10 +7,4 @@ mod foreign;
 mod red_lock;
 mod redisson;
 
-use std::time::Duration;
-
-const SOON: Duration = Duration::from_secs(30);
-
-fn ms(number: u64) -> Duration {
-    Duration::from_millis(number)
-}
+use crate::support::prelude::{SOON, ms};

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use lockdog::{ClientBuilder, Owner};
 
+use crate::support::prelude::{SOON, ms};
 use crate::support::{Redis, eventually};
 
 /// A lock is taken, renewed, waited for and had by a message. `redis` looks at it from beside.
@@ -38,12 +39,5 @@ async fn works(redis: &Redis, builder: &ClientBuilder) {
     eventually(SOON, "nobody listens any more", is_gone).await;
 }
 
-fn ms(number: u64) -> Duration {
-    Duration::from_millis(number)
-}
-
 /// Short, so that a renewal is seen, and long for a busy machine.
 const LEASE: Duration = Duration::from_millis(2_500);
-
-/// A safety net for what takes milliseconds on an idle machine.
-const SOON: Duration = Duration::from_secs(30);

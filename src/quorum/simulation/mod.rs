@@ -3,7 +3,8 @@
 //! Several clients drive the real core as the driver in `red_lock` does. Requests and replies are
 //! delivered late, twice, out of order and not at all; instances crash with their data, with some of
 //! it and without; clocks run at different rates and step; clients freeze, die and give up. All within
-//! what a quorum needs (A1 to A3 of docs/quorum.md). An observer that sees all sides checks after every event:
+//! what a quorum needs (A1 to A3 of docs/quorum.md). An observer that sees all sides checks after
+//! every event:
 //!
 //! - M: no two clients believe in the lock at one time;
 //! - F: fencing tokens are unique and grow, and a resource that looks at them takes no late write;

@@ -1,7 +1,8 @@
 //! What happens in one run: drawn from its seed, and cut shorter to find the shortest failing one.
 //!
-//! Every plan keeps to what a quorum needs (A1 to A3 of docs/quorum.md): rates that differ by less than one percent,
-//! losses that are either covered by quarantine or happen to no more instances than are masked.
+//! Every plan keeps to what a quorum needs (A1 to A3 of docs/quorum.md): rates that differ by less
+//! than one percent, losses that are either covered by quarantine or happen to no more instances than
+//! are masked.
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Plan {

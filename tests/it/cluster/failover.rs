@@ -14,21 +14,22 @@ use crate::turn::turn;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_live_on_at_the_new_master_and_are_unlocked_there() {
     let cluster = Cluster::start(3, 1).await;
-    let client = Client::builder().url(cluster.url()).watchdog_lease(LONG);
+    let lease = ms(120_000);
+    let client = Client::builder().url(cluster.url()).watchdog_lease(lease);
     let client = client.build().await.unwrap();
     let names = cluster.names_at(&cluster.nodes[0], "l", 2).await;
     let elsewhere = &cluster.names_at(&cluster.nodes[1], "l", 1).await[0];
     let watched = client.lock(&names[0]).lock().await.unwrap();
-    let leased = client.lock(&names[1]).lock().lease(LONG).await.unwrap();
+    let leased = client.lock(&names[1]).lock().lease(lease).await.unwrap();
     let untouched = client.lock(elsewhere).lock().await.unwrap();
     // A hundredth of the lease is kept back.
     tokio::time::sleep(ms(2000)).await;
-    assert!(watched.remaining() < LONG - ms(2500));
+    assert!(watched.remaining() < lease - ms(2500));
     let new = cluster.fail_over(slot(&names[0])).await;
     let redis = new.redis().await;
     // Renewed long before a third of its lease is over, so because of the switch.
     eventually(SOON, "it is renewed", async || {
-        watched.remaining() > LONG - ms(2400)
+        watched.remaining() > lease - ms(2400)
     })
     .await;
     assert!(redis.pttl(&names[0]).await > 110_000);

@@ -31,7 +31,7 @@ async fn outlives(file: &str, scheme: &str, master: &str) {
     let take_all = async || {
         for number in 0..20 {
             let lock = client.lock(format!("lock {number}"));
-            let taken = lock.try_lock().wait(SOON).await;
+            let taken = lock.try_lock().wait(A_MINUTE).await;
             let guard = taken.unwrap_or_else(|error| panic!("{error}\n{}", running.logs()));
             guard
                 .expect("it is free")
@@ -148,7 +148,7 @@ impl Running {
     async fn await_once(&self) {
         for (name, service) in &self.services {
             if service.runs_once {
-                eventually(SOON, "what is done once is done", async || {
+                eventually(A_MINUTE, "what is done once is done", async || {
                     !service.process.is_running()
                 })
                 .await;
@@ -166,13 +166,17 @@ impl Running {
         let sentinels = commands.filter(|service| service.log().contains("+monitor"));
         let sentinels = sentinels.count();
         let replicas = if sentinels > 0 { 2 } else { 3 };
-        eventually(SOON, "all replicas follow, and all are known", async || {
-            let logs = self.logs();
-            let said = |line: &str| logs.matches(line).count();
-            said("MASTER <-> REPLICA sync: Finished with success") >= replicas
-                && said("+slave slave") >= sentinels * replicas
-                && said("+sentinel sentinel") >= sentinels * 2
-        })
+        eventually(
+            A_MINUTE,
+            "all replicas follow, and all are known",
+            async || {
+                let logs = self.logs();
+                let said = |line: &str| logs.matches(line).count();
+                said("MASTER <-> REPLICA sync: Finished with success") >= replicas
+                    && said("+slave slave") >= sentinels * replicas
+                    && said("+sentinel sentinel") >= sentinels * 2
+            },
+        )
         .await;
     }
 
@@ -248,4 +252,5 @@ const CLUSTER: &str = include_str!("../../../deploy/cluster.yaml");
 const SENTINEL: &str = include_str!("../../../deploy/sentinel.yaml");
 const README: &str = include_str!("../../../deploy/README.md");
 
-const SOON: Duration = Duration::from_secs(60);
+/// Docker takes its time.
+const A_MINUTE: Duration = Duration::from_secs(60);

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::support::binary::root;
+
 /// From the top; a module may use those of lower rows only. `docs/design.md` has the same table.
 const LAYERS: [&[&str]; 14] = [
     &["client"],
@@ -214,10 +216,6 @@ fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
 fn relative(file: &Path) -> String {
     let path = file.strip_prefix(root()).expect("it is ours");
     path.to_str().expect("our names are plain").to_owned()
-}
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
 /// About 350, so that a one-line fix splits no file.

@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 use crate::faults::SOON;
 use crate::faults::scripts::transfer;
 use crate::faults::stand::Stand;
+use crate::support::prelude::poll_once;
 
 type Waiting = JoinHandle<Result<Guard>>;
 
@@ -48,13 +49,4 @@ async fn finish(stand: &Stand, last: Guard) {
 
 fn transfers(stand: &Stand) -> usize {
     stand.proxy.count(transfer())
-}
-
-/// Polls a future once and leaves it.
-pub(super) async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
-    tokio::select! {
-        biased;
-        output = future => Some(output),
-        () = std::future::ready(()) => None,
-    }
 }

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt;
 use lockdog::{Client, Guard, Owner, RedLock, Unlocked};
 
+use crate::faults::SOON;
 use crate::faults::scripts::{acquire, renew, transfer};
 use crate::faults::stand::{NAME, Stand, load_scripts, take};
-use crate::faults::{SOON, hand_over};
+use crate::support::prelude::{LONG, poll_once};
 use crate::support::{Action, Gate, Proxy, Redis, RedisServer, eventually};
 
 /// `blind_force_unlock`: what arrives late deletes the key, whoever has it by then.
@@ -76,14 +77,13 @@ async fn a_renewal_that_is_answered_after_the_loss_revives_nothing() {
 async fn what_is_handed_to_a_waiter_that_has_gone_is_free_at_once() {
     // Neither the end of a lease nor the watchdog's look at a grant that is not taken in comes before the
     // end of the test.
-    const LONG: Duration = Duration::from_secs(300);
     let stand = Stand::with(|client| client.poll_cap(LONG)).await;
     let lock = stand.lock();
     for is_under_way in [false, true] {
         let held = lock.lock().owner(&Owner::new()).await.unwrap();
         let next = lock.lock().lease(LONG).owner(&Owner::new());
         let mut next = next.into_future();
-        assert!(hand_over::poll_once(&mut next).await.is_none());
+        assert!(poll_once(&mut next).await.is_none());
         let before = stand.proxy.count(transfer());
         if is_under_way {
             let gate = Gate::new();

@@ -1,12 +1,12 @@
 //! A future dropped after its command ran and its reply was lost; the connection is silent from
 //! then on.
 
-use std::future::poll_fn;
 use std::pin::pin;
 
 use crate::faults::SOON;
 use crate::faults::scripts::{Matches, acquire_to, force_unlock, kill, renew, settle, unlock_to};
 use crate::faults::stand::{PATIENCE, Stand, take};
+use crate::support::prelude::poll_once;
 use crate::support::{Action, Gate, eventually, named};
 
 #[tokio::test]
@@ -144,13 +144,13 @@ async fn a_waiter_dropped_when_it_was_woken_passes_the_lock_on() {
     let lock = stand.lock();
     let mut first = pin!(lock.lock().into_future());
     eventually(SOON, "the first waits with a subscription", async || {
-        poll_once(first.as_mut()).await;
+        assert!(poll_once(first.as_mut()).await.is_none(), "it is held");
         stand.redis.channels().await.len() == 1 && stand.proxy.count(acquire_to(1)) >= 2
     })
     .await;
     // The answer to its second try has to be in before it is left alone.
     for _ in 0..20 {
-        poll_once(first.as_mut()).await;
+        assert!(poll_once(first.as_mut()).await.is_none(), "it is held");
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
     let second = tokio::spawn(lock.try_lock().wait(SOON * 6).into_future());
@@ -189,12 +189,4 @@ async fn unheard(stand: &Stand, matches: impl Matches, call: impl IntoFuture) {
 /// Waits until the `n`-th silent connection is given up; on the same one no rule would be hit.
 async fn given_up(stand: &Stand, n: usize) {
     stand.proxy.wait_for(kill(), n).await;
-}
-
-async fn poll_once(mut future: std::pin::Pin<&mut impl Future>) {
-    poll_fn(|cx| {
-        assert!(future.as_mut().poll(cx).is_pending(), "another holds it");
-        std::task::Poll::Ready(())
-    })
-    .await;
 }

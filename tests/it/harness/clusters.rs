@@ -6,6 +6,7 @@ use redis::{ErrorKind, Value};
 use tokio::net::TcpStream;
 
 use crate::support::cluster::{names, slot};
+use crate::support::prelude::SOON;
 use crate::support::resp::encode;
 use crate::support::wire::Wire;
 use crate::support::{Action, Binary, Cluster, Data, Direction, Gate, eventually, named, timed};
@@ -228,7 +229,8 @@ async fn a_sharded_subscription_ends_with_its_slot_and_the_proxy_is_not_confused
         let (from, gate) = (cluster.owner(3).await, Gate::new());
         let held = Action::HoldReply(gate.clone());
         let held = from.proxy().on(named("PING"), held);
-        from.proxy().delay(Direction::ToServer, SOON / 20);
+        from.proxy()
+            .delay(Direction::ToServer, Duration::from_secs(1));
         wire.write(&encode(&["PING"])).await.unwrap();
         from.proxy().wait_for(named("PING"), 1).await;
         cluster.move_slot(3, to).await;
@@ -279,4 +281,3 @@ async fn ask<T: redis::FromRedisValue>(cluster: &Cluster, args: &[&str]) -> T {
 const ASK: ErrorKind = ErrorKind::Server(redis::ServerErrorKind::Ask);
 const MOVED: ErrorKind = ErrorKind::Server(redis::ServerErrorKind::Moved);
 const TRY_AGAIN: ErrorKind = ErrorKind::Server(redis::ServerErrorKind::TryAgain);
-const SOON: Duration = Duration::from_secs(20);

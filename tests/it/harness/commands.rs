@@ -1,11 +1,10 @@
 //! The proxy's rules on single commands: each does what its name says, and to no other command.
 
-use std::time::Duration;
-
 use redis::Value;
 use tokio::net::TcpStream;
 
 use crate::harness::{PATIENCE, Plain};
+use crate::support::prelude::SOON;
 use crate::support::resp;
 use crate::support::wire::Wire;
 use crate::support::{Action, Direction, Gate, Proxy, Redis, RedisServer, eventually, named};
@@ -260,5 +259,3 @@ async fn connected() -> (Plain, Proxy, RedisServer) {
 async fn counter(redis: &Redis) -> i64 {
     redis.ask(&["GET", "n"]).await
 }
-
-const SOON: Duration = Duration::from_secs(30);

@@ -1,10 +1,11 @@
 //! The proxy's standing faults, each with its counter.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use redis::Value;
 
 use crate::harness::{PATIENCE, Plain};
+use crate::support::prelude::SOON;
 use crate::support::{Background, Direction, Proxy, RedisServer, eventually, named, timed};
 
 #[tokio::test]
@@ -209,5 +210,3 @@ async fn connected() -> (RedisServer, Proxy, Plain) {
     let client = Plain::connect(proxy.url()).await;
     (server, proxy, client)
 }
-
-const SOON: Duration = Duration::from_secs(30);

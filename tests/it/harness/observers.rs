@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::harness::Plain;
+use crate::support::prelude::SOON;
 use crate::support::{RedisServer, eventually};
 
 #[tokio::test]
@@ -140,5 +141,3 @@ async fn clean_waits_for_a_late_clean_up() {
     };
     tokio::join!(redis.assert_clean(), clean_up);
 }
-
-const SOON: Duration = Duration::from_secs(30);

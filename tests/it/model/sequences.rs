@@ -13,6 +13,7 @@ use proptest::test_runner::{Config, TestRunner};
 
 use crate::hand_over::transfers;
 use crate::model::state::{Acquired, Ended, Model};
+use crate::support::prelude::{SOON, poll_once};
 use crate::support::{Redis, RedisServer, eventually};
 
 #[derive(Clone, Copy, Debug)]
@@ -281,13 +282,6 @@ fn check_ended(ended: Result<Unlocked, Error>, expected: Ended) {
 }
 
 /// Sends what a call sends at its first poll, and cancels it.
-async fn poll_once<F: Future>(call: F) -> Option<F::Output> {
-    tokio::select! {
-        biased;
-        output = call => Some(output),
-        () = std::future::ready(()) => None,
-    }
-}
 
 #[test]
 fn any_sequence_of_calls_ends_as_the_model_says() {
@@ -348,6 +342,5 @@ fn any_sequence_of_calls_ends_as_the_model_says() {
 
 const CASES: u32 = 100;
 const SIDE_BY_SIDE: u32 = 4;
-const SOON: Duration = Duration::from_secs(20);
 /// Long enough that a busy machine loses no lock, short enough to see a renewal.
 const WATCHDOG_LEASE: Duration = Duration::from_secs(3);

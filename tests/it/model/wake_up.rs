@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use lockdog::{Client, Owner};
 
+use crate::support::prelude::SOON;
 use crate::support::{RedisServer, eventually};
 
 /// Remembers that it was woken, and does nothing about it.
@@ -70,4 +71,3 @@ async fn a_cancelled_waiter_passes_its_wake_up_on() {
 }
 
 const FOR_EVER: Duration = Duration::from_secs(600);
-const SOON: Duration = Duration::from_secs(20);

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use lockdog::{Client, Error, Guard, Lock, Owner, RedLock};
 use serde_json::Value;
 
+use crate::support::prelude::SOON;
 use crate::support::redis::Redis;
 use crate::support::tap::Messages;
 use crate::support::{RedisServer, eventually};
@@ -358,4 +359,3 @@ fn text(value: &Value) -> String {
 
 /// No lock's channel.
 const MARK: &str = "mark";
-const SOON: Duration = Duration::from_secs(30);

@@ -166,11 +166,11 @@ async fn a_crowd_of_calls_that_is_polled_once_keeps_no_other_call_from_its_conne
     let crowd = locks.iter().map(|lock| lock.try_lock().into_future());
     let mut crowd: Vec<_> = crowd.map(Box::pin).collect();
     // All in one poll of this task, so that the connection's task does not run between them.
-    let poll = |context: &mut Context<'_>| {
-        let pending = |call: &mut _| poll_once(call, context).is_pending();
+    let all = |context: &mut Context<'_>| {
+        let pending = |call: &mut _| poll(call, context).is_pending();
         Poll::Ready(crowd.iter_mut().map(pending).filter(|it| *it).count())
     };
-    assert_eq!(std::future::poll_fn(poll).await, 400);
+    assert_eq!(std::future::poll_fn(all).await, 400);
     let other = client.lock("other").lock().await;
     let other = other.expect("the other call is answered");
     other.unlock().await.unwrap();
@@ -179,7 +179,7 @@ async fn a_crowd_of_calls_that_is_polled_once_keeps_no_other_call_from_its_conne
     client.shutdown().await;
 }
 
-fn poll_once<F: Future>(call: &mut Pin<Box<F>>, context: &mut Context<'_>) -> Poll<F::Output> {
+fn poll<F: Future>(call: &mut Pin<Box<F>>, context: &mut Context<'_>) -> Poll<F::Output> {
     call.as_mut().poll(context)
 }
 

@@ -15,6 +15,7 @@ pub(crate) mod heartbeat;
 pub(crate) mod logs;
 pub(crate) mod pool;
 pub(crate) mod port;
+pub(crate) mod prelude;
 pub(crate) mod process;
 pub(crate) mod proxy;
 pub(crate) mod redis;

@@ -6,6 +6,7 @@ use futures_util::future::join_all;
 
 use crate::support::binary::Binary;
 use crate::support::port::free_port;
+use crate::support::prelude::SOON;
 use crate::support::proxy::{Direction, Proxy};
 use crate::support::redis::Redis;
 use crate::support::server::{RedisServer, ServerBuilder};
@@ -118,5 +119,3 @@ impl Replicated {
         commands.map(|command| stats.get(command).copied().unwrap_or(0))
     }
 }
-
-const SOON: Duration = Duration::from_secs(30);

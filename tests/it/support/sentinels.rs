@@ -9,6 +9,7 @@ use tempfile::TempDir;
 
 use crate::support::binary::Binary;
 use crate::support::port::free_port;
+use crate::support::prelude::SOON;
 use crate::support::process::{Process, pause, resume};
 use crate::support::redis::Redis;
 use crate::support::server::RedisServer;
@@ -251,6 +252,5 @@ impl Sentinel {
 }
 
 const PORT_ATTEMPTS: usize = 20;
-const SOON: Duration = Duration::from_secs(30);
 /// Two seconds until it is thought down, and a few for the votes and their delays.
 const SWITCHED_WITHIN: Duration = Duration::from_secs(60);

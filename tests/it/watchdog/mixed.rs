@@ -9,13 +9,13 @@ use super::{LEASE, SAFETY, connect, is_renewal, renewals, ttl};
 use crate::support::{Proxy, RedisServer};
 
 /// Longer than the watchdog's, so that it is the smaller one that has to go on.
-const LONG: Duration = Duration::from_millis(2 * 1200);
+const TWO_LEASES: Duration = Duration::from_millis(2 * 1200);
 
 #[tokio::test]
 async fn a_nested_longer_lease_does_not_end_the_renewal() {
     still_held_after_the_longer_lease(async |lock| {
         let outer = lock.lock().await.unwrap();
-        let inner = lock.lock().lease(LONG).await.unwrap();
+        let inner = lock.lock().lease(TWO_LEASES).await.unwrap();
         (outer, inner)
     })
     .await;
@@ -24,7 +24,7 @@ async fn a_nested_longer_lease_does_not_end_the_renewal() {
 #[tokio::test]
 async fn a_guard_without_a_lease_inside_a_longer_one_is_renewed() {
     still_held_after_the_longer_lease(async |lock| {
-        let outer = lock.lock().lease(LONG).await.unwrap();
+        let outer = lock.lock().lease(TWO_LEASES).await.unwrap();
         let inner = lock.lock().await.unwrap();
         (inner, outer)
     })
@@ -38,7 +38,7 @@ async fn still_held_after_the_longer_lease(take: impl AsyncFnOnce(&Lock) -> (Gua
     let redis = server.redis().await;
     let (watched, fixed) = take(&client.lock("a")).await;
     assert!(watched.remaining() > LEASE, "the longer lease counts");
-    sleep(LONG + LEASE).await;
+    sleep(TWO_LEASES + LEASE).await;
     assert!(watched.is_valid() && fixed.is_valid());
     assert!(ttl(&redis, "a").await <= LEASE);
     assert!(renewals(&proxy) > 0);

@@ -1,0 +1,22 @@
+//! What nearly every test needs.
+
+use std::time::Duration;
+
+/// A safety net for what takes milliseconds on an idle machine.
+pub(crate) const SOON: Duration = Duration::from_secs(30);
+
+/// Outlives every test: a lease, a poll cap, a quarantine.
+pub(crate) const LONG: Duration = Duration::from_secs(300);
+
+pub(crate) const fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+/// Polls a future once. Gives its output if it is ready.
+pub(crate) async fn poll_once<F: Future>(future: F) -> Option<F::Output> {
+    tokio::select! {
+        biased;
+        output = future => Some(output),
+        () = std::future::ready(()) => None,
+    }
+}
