@@ -1,12 +1,15 @@
 //! What the documents point to is there.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use crate::support::binary::root;
 
 #[test]
 fn links_between_documents_lead_somewhere() {
     let mut followed = 0;
-    for page in pages(&["README.md", "CHANGELOG.md"]) {
+    for page in pages(&["README.md", "CHANGELOG.md", "tests/README.md"]) {
         let text = read(&page);
         let folder = page.parent().expect("it is in a folder");
         for link in text.split("](").skip(1) {
@@ -25,7 +28,7 @@ fn links_between_documents_lead_somewhere() {
 #[test]
 fn every_test_that_a_document_names_exists() {
     let mut named = 0;
-    for page in pages(&["README.md"]) {
+    for page in pages(&["README.md", "tests/README.md"]) {
         let text = read(&page);
         for line in text.lines() {
             for name in line.split('`').skip(1).step_by(2) {
@@ -51,6 +54,47 @@ fn every_message_in_the_log_is_documented() {
         }
     }
     assert!(found > 10, "only {found} messages were found");
+}
+
+#[test]
+fn every_folder_of_tests_is_described() {
+    let page = read(&root().join("tests/README.md"));
+    let entries = fs::read_dir(root().join("tests/it")).expect("the folder is there");
+    let folders = entries.map(|entry| entry.expect("it can be read").path());
+    for folder in folders.filter(|path| path.is_dir()) {
+        let name = folder.file_name().and_then(|name| name.to_str());
+        let name = name.expect("our names are plain");
+        assert!(
+            page.contains(&format!("`{name}`")),
+            "tests/README.md has no {name}"
+        );
+    }
+}
+
+/// In both directions: a variable that is read and a variable that is documented.
+#[test]
+fn the_variables_of_the_tests_are_documented() {
+    let page = read(&root().join("tests/README.md"));
+    let mut read_by_tests = BTreeSet::new();
+    for folder in ["src", "tests/it", "crates/lockdog-test/tests"] {
+        for file in sources(&root().join(folder)) {
+            if file.ends_with("examples/documents.rs") {
+                continue;
+            }
+            let code = read(&file);
+            let quoted = code.split('"').filter(|text| is_variable(text));
+            read_by_tests.extend(quoted.map(str::to_owned));
+        }
+    }
+    for internal in SET_BY_TESTS {
+        assert!(read_by_tests.remove(internal), "nobody reads {internal}");
+    }
+    let documented: BTreeSet<String> = page
+        .split('`')
+        .filter(|text| is_variable(text))
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(documented, read_by_tests);
 }
 
 /// What the check of messages stands on.
@@ -161,9 +205,17 @@ fn read(file: &Path) -> String {
     fs::read_to_string(file).expect("it is text")
 }
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+fn is_variable(text: &str) -> bool {
+    let name = text.strip_prefix("LOCKDOG_").unwrap_or_default();
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_uppercase() || c == '_')
 }
+
+/// A test sets them for a process that it starts.
+const SET_BY_TESTS: [&str; 3] = [
+    "LOCKDOG_TEST_ALONE",
+    "LOCKDOG_TEST_CHILD",
+    "LOCKDOG_TEST_HOLDER",
+];
 
 /// The modules with tests.
 const TOPS: [&str; 18] = [
