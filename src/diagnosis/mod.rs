@@ -245,7 +245,7 @@ pub(crate) async fn meet(server: &Server, expected: &Expected, limit: Duration) 
         let looked = Looked::new(server, &connection, &place, expected, limit);
         let asked = Answers::ask(&looked, Depth::InPassing);
         let asked = tokio::time::timeout(limit, asked).await;
-        match asked.unwrap_or(Err(Failure::Silent(limit))) {
+        match asked.unwrap_or_else(|_| Err(Failure::silent(limit))) {
             Ok(answers) => {
                 node.checked(met);
                 tell(looked.judge(&answers));

@@ -105,7 +105,7 @@ pub(super) async fn tried(looked: &Looked<'_>, ear: Option<Ear>) -> Permissions 
     let needs = needs(looked);
     let names = Names::new();
     let mut permissions = Permissions::default();
-    let silent = || Err(Failure::Silent(looked.limit));
+    let silent = || Err(Failure::silent(looked.limit));
     let heard = match ear {
         Some(ear) => ear.hear(&names.channel, looked.limit).await,
         None => [silent(), silent()],
@@ -183,7 +183,7 @@ impl Ear {
                 match tokio::time::timeout(limit, answers).await {
                     Ok(answers) => answers
                         .map(|answer| answer.map_err(|error| Failure::of_command(error, limit))),
-                    Err(_) => [Err(Failure::Silent(limit)), Err(Failure::Silent(limit))],
+                    Err(_) => [Err(Failure::silent(limit)), Err(Failure::silent(limit))],
                 }
             }
             Self::OfShard(subscriber) => {

@@ -96,8 +96,9 @@ pub enum Error {
         /// several, how long that part was asked.
         waited: Duration,
         /// Who did not answer, in words: the lock's name and its server for a part of a lock of
-        /// several, the server for a client that could not be built. `None` for a call of a plain
-        /// lock.
+        /// several, the server for a client that could not be built, and the server that was asked for
+        /// a call on a cluster or behind sentinels. `None` for a call on a single server, and where
+        /// nobody was asked.
         part: Option<Arc<str>>,
     },
 
@@ -181,15 +182,23 @@ impl Error {
         self.with_place(&format!("; server={server}"))
     }
 
+    /// The same failure, of this server where it is known which one it was.
+    pub(crate) fn at(self, server: Option<&str>) -> Self {
+        match server {
+            Some(server) => self.of_server(server),
+            None => self,
+        }
+    }
+
     fn with_place(self, place: &str) -> Self {
         match self {
             Self::Refused { code, message } => Self::Refused {
                 code,
                 message: message + place,
             },
-            Self::Timeout { waited, part: None } => Self::Timeout {
+            Self::Timeout { waited, part } => Self::Timeout {
                 waited,
-                part: Some(place.into()),
+                part: Some([part.as_deref().unwrap_or_default(), place].concat().into()),
             },
             Self::Unavailable { cause } => Self::Unavailable {
                 cause: [&cause, place].concat().into(),

@@ -27,6 +27,8 @@ struct Turn {
     /// How many there were: tells the present one from those that were taken over.
     number: u64,
     bearer: Bearer,
+    /// Which of a deployment's servers was asked last.
+    server: Option<Arc<str>>,
     /// What was seen of it when [`Hold::stood_still`] last asked for a sign of life.
     asked: Option<Seen>,
 }
@@ -94,6 +96,17 @@ impl Hold {
                 return taken;
             }
         }
+    }
+
+    /// The client's own thread asks on this connection.
+    pub(crate) fn asks_on(&self, connection: &Connection) {
+        self.turns.turn.lock().server = connection.server().cloned();
+    }
+
+    /// Which of a deployment's servers was asked last for this hold. One without an answer is the one
+    /// that is waited for.
+    pub(crate) fn asked_server(&self) -> Option<Arc<str>> {
+        self.turns.turn.lock().server.clone()
     }
 
     /// A caller's future has the right to send its commands, and may stand still.
@@ -270,6 +283,7 @@ impl Permits for Hold {
         if let Bearer::Caller { on, .. } = &mut turn.bearer {
             old = on.replace(connection.clone());
         }
+        turn.server = connection.server().cloned();
         drop(turn);
         drop(old);
         true

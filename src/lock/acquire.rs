@@ -116,9 +116,11 @@ impl Caller<'_> {
                     core.waiters.wake_owner(self.key, self.owner);
                     return Ok(Some(claim));
                 }
-                Attempt::TooLate => return Err(self.too_late()),
+                Attempt::TooLate => return Err(self.too_late(acquiring.hold())),
                 // Nobody polled it, or the machine slept: the watchdog gave it up.
-                Attempt::Ended if core.clock.now() >= until => return Err(self.too_late()),
+                Attempt::Ended if core.clock.now() >= until => {
+                    return Err(self.too_late(acquiring.hold()));
+                }
                 // Freed by force before the grant was read: as if it had not been asked for yet.
                 Attempt::Ended => core.open()?,
                 // Meanwhile another branch of this owner may have got it.
@@ -174,9 +176,10 @@ impl Caller<'_> {
         self.until(then).since(then) >= self.core().server.command_timeout()
     }
 
-    pub(super) fn too_late(&self) -> Error {
+    /// The server that was asked for this hold answered too late, or not at all.
+    pub(super) fn too_late(&self, asked_for: &Hold) -> Error {
         let waited = self.core().clock.now().since(self.began);
-        Error::timeout(waited)
+        Error::timeout(waited).at(asked_for.asked_server().as_deref())
     }
 
     pub(super) fn core(&self) -> &Arc<Core> {

@@ -1,12 +1,13 @@
 //! The wait for a lock: try, subscribe, try again, then wait for a message, a hand-over or a timer.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::acquire::Caller;
 use super::contest::{Contest, Seat, Step};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
-use crate::hold::{Outlook, PATIENCE};
+use crate::hold::{Hold, Outlook, PATIENCE};
 use crate::session::{Acquiring, Attempt, Claim};
 use crate::wait::{Found, Handed, Place, Wake, Wish};
 
@@ -100,18 +101,24 @@ impl Caller<'_> {
             // It is busy for certain. What the contender met before says nothing of that.
             return Ok(None);
         }
-        let unanswered = place
-            .unanswered_for(now)
-            .is_some_and(|silence| silence >= SILENCE.max(waited / 2));
-        let unreleased = contest
+        if let Some(outage) = place.outage() {
+            return Err(outage);
+        }
+        // The hold that an answer is missing for: the contender's, or one that is being released.
+        let silent = place.silent_contender(now);
+        let silent = silent.filter(|(silence, _)| *silence >= SILENCE.max(waited / 2));
+        let is_unreleased = contest
             .release_awaited
             .is_some_and(|since| now.since(since) >= SILENCE);
-        match place.outage() {
-            Some(outage) => Err(outage),
-            // Neither the contender's question nor a release of this client's has an answer.
-            None if unanswered || unreleased || contest.too_late => Err(Error::timeout(waited)),
-            None => Ok(None),
+        let unanswered = silent
+            .map(|(_, hold)| hold)
+            .or_else(|| contest.too_late.clone());
+        if unanswered.is_none() && !is_unreleased {
+            return Ok(None);
         }
+        let unanswered = unanswered.or_else(|| core.holds.releasing(self.key));
+        let server = unanswered.and_then(|hold| hold.asked_server());
+        Err(Error::timeout(waited).at(server.as_deref()))
     }
 
     /// One look at the lock from a place in its queue.
@@ -191,14 +198,14 @@ impl Caller<'_> {
         let ttl = match attempt {
             Ok(Attempt::Busy(ttl)) => ttl,
             Ok(attempt) => {
-                let claim = self.weigh(place, contest, attempt)?;
+                let claim = self.weigh(place, contest, acquiring.hold(), attempt)?;
                 return Ok(claim.map_or(Step::Again, Step::Acquired));
             }
             Err(error) => return self.meet(place, contest, error, now),
         };
         place.note_outage(None);
         contest.is_busy = true;
-        contest.too_late = false;
+        contest.too_late = None;
         acquiring.rest();
         contest.spare = Some(acquiring);
         self.next_look(place, contest, ttl, view.is_listening).await
@@ -215,7 +222,7 @@ impl Caller<'_> {
             return self.meet(place, contest, error, now);
         }
         let attempt = acquiring.take_in(self.terms)?;
-        let claim = self.weigh(place, contest, attempt)?;
+        let claim = self.weigh(place, contest, acquiring.hold(), attempt)?;
         Ok(claim.map_or(Step::Again, Step::Acquired))
     }
 
@@ -231,6 +238,7 @@ impl Caller<'_> {
         &self,
         place: &Place,
         contest: &mut Contest,
+        hold: &Arc<Hold>,
         attempt: Attempt,
     ) -> Result<Option<Claim>> {
         if let Attempt::Granted(claim) = attempt {
@@ -240,8 +248,8 @@ impl Caller<'_> {
         place.note_outage(None);
         match attempt {
             // Asked for ever, a server that is slower than the lease would be asked for ever.
-            Attempt::TooLate if self.deadline.is_none() => return Err(self.too_late()),
-            Attempt::TooLate => contest.too_late = true,
+            Attempt::TooLate if self.deadline.is_none() => return Err(self.too_late(hold)),
+            Attempt::TooLate => contest.too_late = Some(hold.clone()),
             _ => {}
         }
         Ok(None)

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::beside::Beside;
 use crate::clock::Moment;
+use crate::hold::Hold;
 use crate::session::{Acquiring, Claim, Session};
 use crate::wait::Place;
 
@@ -46,6 +47,6 @@ pub(super) struct Contest {
     /// Since when a release by this client itself is waited for.
     pub(super) release_awaited: Option<Moment>,
     pub(super) beside: Beside,
-    /// The last attempt was granted after its own deadline.
-    pub(super) too_late: bool,
+    /// The hold of the last attempt, if it was granted after its own deadline.
+    pub(super) too_late: Option<Arc<Hold>>,
 }

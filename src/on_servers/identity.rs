@@ -29,7 +29,7 @@ async fn who_the_server_is_is_asked_before_the_first_command_of_each_connection(
     let taken = member.acquire("f", PLAIN).await.unwrap();
     assert!(matches!(taken.acquired, Acquired::Granted), "{taken:?}");
     // The background's, too.
-    member.core.server.suspect("", &Failure::Silent(ms(20)));
+    member.core.server.suspect("", &Failure::silent(ms(20)));
     let cleared = async || member.core.server.suspected("").is_none();
     eventually(SOON, "it is cleared", cleared).await;
     let commands = member.proxy.commands();
@@ -158,10 +158,10 @@ async fn an_answer_is_none_where_it_cannot_be_known_whose_it_is() {
     for (action, is_expected) in [
         (
             Action::DropReply,
-            (|failure| matches!(failure, Failure::Silent(_))) as fn(&Failure) -> bool,
+            (|failure| matches!(failure, Failure::Silent { .. })) as fn(&Failure) -> bool,
         ),
         (refuse("-BUSY Redis is busy running a script"), |failure| {
-            matches!(failure, Failure::Silent(_) | Failure::Broken(_))
+            matches!(failure, Failure::Silent { .. } | Failure::Broken(_))
         }),
     ] {
         member.proxy.on(evaluates, refuse("-LOADING loading"));

@@ -226,7 +226,7 @@ impl Part {
             Err(_) => {
                 // It may come yet; but nothing more is asked before it does.
                 core.server
-                    .suspect(self.key.key(), &Failure::Silent(until.since(now)));
+                    .suspect(self.key.key(), &Failure::silent(until.since(now)));
                 answer.await
             }
         };
@@ -324,7 +324,7 @@ impl Part {
 /// The failure of a server that did not answer, if it is one.
 fn silence(error: &Error) -> Option<Failure> {
     match error {
-        Error::Timeout { waited, .. } => Some(Failure::Silent(*waited)),
+        Error::Timeout { waited, .. } => Some(Failure::silent(*waited)),
         Error::Unavailable { cause } => Some(Failure::Unsent(cause.clone())),
         _ => None,
     }

@@ -77,14 +77,16 @@ pub(crate) async fn acquire_all(
     Err((None, unexpected(&answer)))
 }
 
-/// Takes the name of a key off the end of a refusal.
+/// Takes the name of a key off the end of a refusal, behind which stands the server at most.
 fn about(failure: Failure, holds: usize) -> (Option<usize>, Failure) {
     let Failure::Refused { code, message } = failure else {
         return (None, failure);
     };
     let named = message.rsplit_once(" KEYS[").and_then(|(words, key)| {
-        let which = key.strip_suffix(']')?.parse().ok()?;
-        Some((words.to_owned(), place(which, holds)?))
+        let (which, server) = key.split_once(']')?;
+        let is_end = server.is_empty() || server.starts_with("; server=");
+        let which = which.parse().ok().filter(|_| is_end)?;
+        Some((format!("{words}{server}"), place(which, holds)?))
     });
     match named {
         Some((message, which)) => (Some(which), Failure::Refused { code, message }),
@@ -114,11 +116,16 @@ mod tests {
             (which, message)
         };
         assert_eq!(refused("no hash KEYS[2]"), (Some(1), "no hash".to_owned()));
+        assert_eq!(
+            refused("no hash KEYS[1]; server=a:1"),
+            (Some(0), "no hash; server=a:1".to_owned())
+        );
         for other in [
             "no hash",
             "no hash KEYS[3]",
             "no KEYS[0]",
             "KEYS[x]",
+            "no KEYS[1] a hash",
             " KEYS[1",
         ] {
             assert_eq!(refused(other), (None, other.to_owned()));

@@ -29,6 +29,8 @@ struct Inner {
     client_id: OnceLock<u64>,
     /// Of the server, as all connections of the client know it.
     identity: Arc<Identity>,
+    /// Host and port, where a deployment has several servers.
+    server: Option<Arc<str>>,
     /// The master that it leads to.
     reign: u64,
     /// When the server was last seen to be another, up to its introduction.
@@ -53,31 +55,41 @@ enum Wire {
 }
 
 impl Connection {
-    /// `reign` is which master was in use before it was asked where that is.
+    /// `reign` is which master was in use before it was asked where that is, and `server` is where.
     pub(super) fn new(
         multiplexed: MultiplexedConnection,
         identity: &Arc<Identity>,
+        server: Option<Arc<str>>,
         reign: u64,
         kept: Kept,
     ) -> Self {
-        Self::over(Wire::Socket(multiplexed), identity, reign, kept)
+        let wire = Wire::Socket(multiplexed);
+        Self::over(wire, identity, server, reign, kept)
     }
 
     #[cfg(test)]
     pub(super) fn simulated(wire: crate::simulation::Wire, identity: &Arc<Identity>) -> Self {
         let id = wire.client_id();
-        let connection = Self::over(Wire::Simulated(wire), identity, 0, Kept::Nothing);
+        let wire = Wire::Simulated(wire);
+        let connection = Self::over(wire, identity, None, 0, Kept::Nothing);
         connection.inner.client_id.get_or_init(|| id);
         connection
     }
 
-    fn over(wire: Wire, identity: &Arc<Identity>, reign: u64, kept: Kept) -> Self {
+    fn over(
+        wire: Wire,
+        identity: &Arc<Identity>,
+        server: Option<Arc<str>>,
+        reign: u64,
+        kept: Kept,
+    ) -> Self {
         Self {
             inner: Arc::new(Inner {
                 wire,
                 number: next_number(),
                 client_id: OnceLock::new(),
                 identity: identity.clone(),
+                server,
                 reign,
                 reborn: OnceLock::new(),
                 _kept: kept,
@@ -90,6 +102,11 @@ impl Connection {
     pub(super) fn asking(self) -> Self {
         let asking = true;
         Self { asking, ..self }
+    }
+
+    /// The server's host and port, where a deployment has several servers.
+    pub(crate) fn server(&self) -> Option<&Arc<str>> {
+        self.inner.server.as_ref()
     }
 
     /// The server's host.
@@ -207,7 +224,9 @@ impl Connection {
             Some(answer.await)
         };
         match answer {
-            Some(answer) if self.is_current() => answer.unwrap_or(Err(Failure::Silent(limit))),
+            Some(answer) if self.is_current() => {
+                answer.unwrap_or_else(|_| Err(Failure::silent(limit)))
+            }
             _ => Err(Failure::Broken("the master was switched".into())),
         }
     }

@@ -17,7 +17,11 @@ pub(crate) enum Failure {
     /// The server answered with an error: the command did nothing.
     Refused { code: String, message: String },
     /// No answer in time: it may have run, or run later.
-    Silent(Duration),
+    Silent {
+        waited: Duration,
+        /// Who was asked, where a deployment has several servers.
+        server: Option<Arc<str>>,
+    },
     /// There was no connection to send it on: it did not run.
     Unsent(Arc<str>),
     /// The client was shut down before it was sent: it did not run.
@@ -42,7 +46,7 @@ impl Failure {
             return refused;
         }
         if error.is_timeout() {
-            return Self::Silent(waited);
+            return Self::silent(waited);
         }
         Self::Broken(without_arguments(&error.to_string()).into())
     }
@@ -101,13 +105,28 @@ impl Failure {
         })
     }
 
-    /// The same, as one that came at this server.
+    /// No answer in time, from a server that need not be named.
+    pub(crate) fn silent(waited: Duration) -> Self {
+        let server = None;
+        Self::Silent { waited, server }
+    }
+
+    /// The same, as one that came at this server. For the end of a call: what a server says is read
+    /// as it came before.
     pub(super) fn at(self, server: &str) -> Self {
         let named = |cause: Arc<str>| format!("{server}: {cause}").into();
         match self {
             Self::Broken(cause) => Self::Broken(named(cause)),
             Self::Unsent(cause) => Self::Unsent(named(cause)),
-            failure @ (Self::Refused { .. } | Self::Silent(_) | Self::Closed) => failure,
+            Self::Refused { code, message } => Self::Refused {
+                code,
+                message: format!("{message}; server={server}"),
+            },
+            Self::Silent { waited, .. } => Self::Silent {
+                waited,
+                server: Some(server.into()),
+            },
+            Self::Closed => Self::Closed,
         }
     }
 
@@ -123,7 +142,7 @@ impl Failure {
     pub(crate) fn words(&self) -> String {
         match self {
             Self::Refused { code, message } => format!("{code} {message}"),
-            Self::Silent(_) => "no answer in time".to_owned(),
+            Self::Silent { .. } => "no answer in time".to_owned(),
             Self::Broken(cause) | Self::Unsent(cause) => cause.to_string(),
             Self::Closed => "the client is shut down".to_owned(),
         }
@@ -131,7 +150,7 @@ impl Failure {
 
     /// The command may have run, or may run yet.
     pub(crate) fn is_ambiguous(&self) -> bool {
-        matches!(self, Self::Broken(_) | Self::Silent(_))
+        matches!(self, Self::Broken(_) | Self::Silent { .. })
     }
 
     /// The server has no memory for what the command would write.
@@ -199,7 +218,7 @@ impl Failure {
             Self::Broken(_) | Self::Unsent(_) => Remedy::Reconnect,
             Self::Refused { code, .. } if code == "READONLY" => Remedy::Reconnect,
             Self::Refused { .. } if self.passes() => Remedy::Wait,
-            Self::Refused { .. } | Self::Silent(_) | Self::Closed => Remedy::GiveUp,
+            Self::Refused { .. } | Self::Silent { .. } | Self::Closed => Remedy::GiveUp,
         }
     }
 }
@@ -209,7 +228,7 @@ impl From<Failure> for Error {
         match failure {
             Failure::Broken(cause) | Failure::Unsent(cause) => Self::Unavailable { cause },
             Failure::Refused { code, message } => Self::Refused { code, message },
-            Failure::Silent(waited) => Self::timeout(waited),
+            Failure::Silent { waited, server } => Self::timeout(waited).at(server.as_deref()),
             Failure::Closed => Self::Closed,
         }
     }

@@ -113,6 +113,8 @@ pub(crate) struct Sent {
     pub(crate) repeated: bool,
     /// Another server named the one that the last sending went to (`MOVED`), not the map of slots.
     pub(crate) moved: bool,
+    /// The last attempt came as far as a sending, and its failure is one of `on`.
+    was_sent: bool,
     /// The server that the call failed at, whether or not something was sent to it.
     failed_at: Option<Arc<Node>>,
     /// Asked for before each sending.
@@ -219,7 +221,8 @@ impl Server {
                 });
             }
             if matches!(failure, Failure::Refused { .. }) {
-                refusal = Some(failure);
+                let node = there.as_ref().ok().map(|place| &place.node);
+                refusal = Some(self.named(failure, node, sent));
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
@@ -246,6 +249,7 @@ impl Server {
         until: Moment,
         sent: &mut Sent,
     ) -> Result<Value, Failure> {
+        sent.was_sent = false;
         let connection = match place.node.current() {
             Some(current) => current,
             None => {
@@ -268,6 +272,7 @@ impl Server {
         }
         sent.first = sent.first.or(Some(now));
         sent.unanswered = true;
+        sent.was_sent = true;
         let on = sent.on.insert(on);
         let command = command(on);
         let answer = on.send(&command, limit).await;
@@ -275,11 +280,20 @@ impl Server {
         answer
     }
 
-    /// The failure of a whole call. On a cluster, it says at which of the servers it came.
+    /// The failure of a whole call, as [`Server::named`].
     fn failed(&self, failure: Failure, place: Option<Place>, sent: &mut Sent) -> Failure {
         sent.failed_at = place.map(|place| place.node);
-        match &sent.failed_at {
-            Some(node) if self.is_cluster() => failure.at(&node.address()),
+        self.named(failure, sent.failed_at.as_ref(), sent)
+    }
+
+    /// The same failure, which says at which of a deployment's servers it came. That is the one that
+    /// was asked, which may be another than the map names (design: invariant 15).
+    fn named(&self, failure: Failure, node: Option<&Arc<Node>>, sent: &Sent) -> Failure {
+        let asked = sent.on.as_ref().filter(|_| sent.was_sent);
+        match (asked.and_then(Connection::server), node) {
+            (Some(server), _) => failure.at(server),
+            // It could not be connected to. Behind sentinels the failure says so already, or is theirs.
+            (None, Some(node)) if self.is_cluster() => failure.at(&node.address()),
             _ => failure,
         }
     }
@@ -287,7 +301,7 @@ impl Server {
     /// Gives up the connection of a call that was not answered and that nobody settles: it may be
     /// half open, and no later question would find out.
     pub(crate) fn abandon_silent(&self, answer: &Result<Value, Failure>, sent: &Sent) {
-        if let (Err(Failure::Silent(_)), Some(silent)) = (answer, &sent.on) {
+        if let (Err(Failure::Silent { .. }), Some(silent)) = (answer, &sent.on) {
             self.abandon(silent);
         }
     }

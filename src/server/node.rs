@@ -167,7 +167,7 @@ impl Node {
             self.own_connection(limit).await.map(drop)
         };
         let looked = tokio::time::timeout(limit, Box::pin(look)).await;
-        looked.unwrap_or(Err(Failure::Silent(limit)))
+        looked.unwrap_or_else(|_| Err(Failure::silent(limit)))
     }
 
     /// A server answered here whose set-up nobody has looked at: how many answered so far.

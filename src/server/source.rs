@@ -14,7 +14,7 @@ use super::failure::Failure;
 use super::identity::Identity;
 use super::outside::Outside;
 use super::sentinel::Sentinels;
-use super::wire::{open, password};
+use super::wire::{client, open, password};
 use crate::clock::{Clock, Moment};
 use crate::error::Error;
 
@@ -160,7 +160,8 @@ impl Source {
         let mut multiplexed: MultiplexedConnection = pooled.as_ref().clone();
         // Every call brings a time limit of its own; the pool's would cut it short.
         multiplexed.set_response_timeout(NO_LIMIT);
-        let connection = Connection::new(multiplexed, &self.identity, 0, Kept::Pooled(pooled));
+        let kept = Kept::Pooled(pooled);
+        let connection = Connection::new(multiplexed, &self.identity, None, 0, kept);
         connection.introduce(None, limit).await?;
         Ok(connection)
     }
@@ -176,6 +177,7 @@ impl Source {
         let Some(client) = client else {
             return Box::pin(self.open_for_callers(limit)).await;
         };
+        let server = self.server(&client);
         let opening = async {
             let (multiplexed, kept) = match &self.outside {
                 None => (open(&client, limit).await?, Kept::Nothing),
@@ -185,16 +187,32 @@ impl Source {
                     (multiplexed, Kept::Driver(driver))
                 }
             };
-            let connection = Connection::new(multiplexed, &self.identity, reign, kept);
+            let connection =
+                Connection::new(multiplexed, &self.identity, server.clone(), reign, kept);
             connection.introduce(self.name.as_deref(), limit).await?;
             Ok(connection)
         };
-        tokio::select! {
+        let opened = tokio::select! {
             opened = opening => opened,
             // Others wait for this one, and it would not be of use any more.
             () = self.identity.until_over(reign) => {
                 Err(Failure::Unsent("the master was switched".into()))
             }
+        };
+        match (&self.route, &server) {
+            // Nobody but this knows which server it was.
+            (Route::Sentinel(_), Some(server)) => opened.map_err(|failure| failure.at(server)),
+            _ => opened,
+        }
+    }
+
+    /// Where this leads to, where a deployment has several servers.
+    fn server(&self, client: &redis::Client) -> Option<Arc<str>> {
+        match &self.route {
+            Route::Member(_) | Route::Sentinel(_) => {
+                Some(client.get_connection_info().addr().to_string().into())
+            }
+            Route::Unknown | Route::Fixed(_) => None,
         }
     }
 
@@ -320,11 +338,6 @@ impl Source {
             _ => Ok(()),
         }
     }
-}
-
-fn client(info: redis::ConnectionInfo) -> Result<redis::Client, Error> {
-    // What could be wrong with it was found when it was read.
-    redis::Client::open(info).map_err(|_| Error::invalid("url", "it cannot be used".to_owned()))
 }
 
 /// Shows where connections go, never with what password.

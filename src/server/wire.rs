@@ -6,6 +6,13 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, Value};
 
 use super::failure::Failure;
+use crate::error::Error;
+
+/// What connects to this address.
+pub(super) fn client(info: ConnectionInfo) -> Result<redis::Client, Error> {
+    // What could be wrong with it was found when it was read.
+    redis::Client::open(info).map_err(|_| Error::invalid("url", "it cannot be used".to_owned()))
+}
 
 /// Connects within `limit`. Every call brings a time limit of its own.
 pub(super) async fn open(

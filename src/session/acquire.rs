@@ -66,7 +66,7 @@ impl Acquiring {
             None => {
                 let waited = until.since(now);
                 let command = tokio::time::timeout(waited, session.core().turn(&hold)).await;
-                command.map_err(|_| Error::timeout(waited))?
+                command.map_err(|_| Error::timeout(waited).at(hold.asked_server().as_deref()))?
             }
         };
         Ok(Self::new(session, hold, Some(command), false))

@@ -134,7 +134,8 @@ impl Claim {
         let command = tokio::time::timeout(waited, turn).await;
         command.map_err(|_| {
             // The drop puts this unlock behind it.
-            let cause = Some(Error::timeout(waited));
+            let server = self.hold.asked_server();
+            let cause = Some(Error::timeout(waited).at(server.as_deref()));
             UnlockUnconfirmed::new(self.hold.key().name(), cause).into()
         })
     }

@@ -204,6 +204,7 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
     let target = hold.state().target();
     let settled = match &connection {
         Ok(connection) => {
+            hold.asks_on(connection);
             let field = core.field(&hold);
             let publishes = core.server.publishes();
             let sending = pin!(script::settle(
@@ -296,7 +297,7 @@ async fn settle_or_close(
         return answer;
     }
     if core.server.kill(on, core.server.command_timeout()).await {
-        return Err(Failure::Silent(LAST_PATIENCE));
+        return Err(Failure::silent(LAST_PATIENCE));
     }
     // It comes after what is queued there, whenever that is sent.
     sending.await

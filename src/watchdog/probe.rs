@@ -48,7 +48,7 @@ async fn until_it_answers(core: &Core, node: &Node) {
     let limit = core.server.command_timeout();
     let mut patience = match node.suspected() {
         // Whoever waited so long has several times as long until it is too late.
-        Some(Failure::Silent(waited)) => (waited * 2).max(SHORTEST_PATIENCE).min(limit),
+        Some(Failure::Silent { waited, .. }) => (waited * 2).max(SHORTEST_PATIENCE).min(limit),
         _ => limit,
     };
     let mut pause = SHORTEST_PAUSE;

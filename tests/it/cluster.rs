@@ -9,6 +9,7 @@ mod hand_over;
 mod logs;
 mod many;
 mod migration;
+mod named;
 mod nemesis;
 mod quarantine;
 mod red_lock;

@@ -4,6 +4,7 @@ mod acceptance;
 mod connect;
 mod failover;
 mod foreign;
+mod named;
 mod red_lock;
 mod redisson;
 

@@ -168,7 +168,7 @@ impl Node {
             if self.acker().rounds.is_silent(clock.now(), timeout + SLACK) {
                 self.acker().disconnect();
             }
-            Err(Failure::Silent(limit))
+            Err(Failure::silent(limit))
         });
         if let Err(failure) = &outcome
             && is_unknown_command(failure)
@@ -181,7 +181,7 @@ impl Node {
             return Ok(!wish.followers || self.has_all(followers, clock.now()));
         }
         // A caller with less time than that does not know whether they are slow.
-        if limit >= timeout || !matches!(outcome, Err(Failure::Silent(_))) {
+        if limit >= timeout || !matches!(outcome, Err(Failure::Silent { .. })) {
             self.learn(&outcome, replicas, clock.now());
         }
         // The round may have been begun by somebody who expected fewer.

@@ -39,14 +39,16 @@ impl Line {
         self.answered = false;
         // Boxed: what opens a connection is large, and part of every call otherwise.
         let answer = tokio::time::timeout(limit, Box::pin(self.ask_now(limit))).await;
-        let answer = answer.unwrap_or(Err(Failure::Silent(limit)));
+        let answer = answer.unwrap_or_else(|_| Err(Failure::silent(limit)));
         self.answered = answer.is_ok();
         answer.map_err(|failure| {
             self.kept = None;
             let server = self.info.addr().to_string();
             tracing::debug!(server, ?failure, "a node does not tell of the cluster");
             match failure {
-                Failure::Silent(_) => Failure::Unsent(format!("no answer from {server}").into()),
+                Failure::Silent { .. } => {
+                    Failure::Unsent(format!("no answer from {server}").into())
+                }
                 failure => failure,
             }
         })

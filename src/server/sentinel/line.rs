@@ -34,7 +34,7 @@ impl<'a> Line<'a> {
     /// Whom it names, what it thinks of that one, and which sentinels it knows.
     pub(super) async fn ask(&mut self, name: &str, limit: Duration) -> Result<Told, Failure> {
         let answer = tokio::time::timeout(limit, self.ask_now(name, limit)).await;
-        let answer = answer.unwrap_or(Err(Failure::Silent(limit)));
+        let answer = answer.unwrap_or_else(|_| Err(Failure::silent(limit)));
         answer.map_err(|failure| {
             self.kept = None;
             let address = self.client.get_connection_info().addr().to_string();

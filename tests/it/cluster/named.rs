@@ -1,0 +1,147 @@
+//! Which server an error names: the one that was asked, not the one that the client believes to have
+//! the lock.
+
+use std::sync::Arc;
+
+use lockdog::{Client, Error, Owner, Unlocked};
+
+use super::{SOON, ms};
+use crate::faults::scripts::acquire;
+use crate::support::cluster::{Node, slot};
+use crate::support::{Action, Cluster, Rule, eventually, named};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_names_the_server_that_refused() {
+    let stage = Stage::start().await;
+    let refuse = Action::ReplyWith("-ERR not today".to_owned());
+    let rules = stage.on_scripts(&stage.owner, &refuse);
+    let told = stage.failure().await;
+    assert!(matches!(told, Error::Refused { .. }), "{told:?}");
+    stage.names(&told, &stage.owner);
+    rules.into_iter().for_each(|rule| rule.remove());
+    stage.on_scripts(&stage.other, &refuse);
+    stage.send_on();
+    let told = stage.failure().await;
+    assert!(matches!(told, Error::Refused { .. }), "{told:?}");
+    stage.names(&told, &stage.other);
+    // A question is a command of its own.
+    let node = &stage.owner;
+    let wrong = Action::ReplyWith("-WRONGTYPE no hash".to_owned());
+    node.proxy().on(named("EXISTS"), wrong).always();
+    let told = stage.client.lock(NAME).is_locked().await.unwrap_err();
+    stage.names(&told, node);
+    stage.client.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_timeout_names_the_server_that_was_asked() {
+    let stage = Stage::start().await;
+    stage.on_scripts(&stage.owner, &Action::DropReply);
+    let told = stage.failure().await;
+    assert!(told.is_timeout(), "{told:?}");
+    stage.names(&told, &stage.owner);
+    stage.client.shutdown().await;
+
+    let stage = Stage::start().await;
+    stage.on_scripts(&stage.other, &Action::DropReply);
+    stage.send_on();
+    let told = stage.failure().await;
+    assert!(told.is_timeout(), "{told:?}");
+    stage.names(&told, &stage.other);
+    stage.client.shutdown().await;
+}
+
+/// The waiter has asked nobody itself: the contender of its client has, and has no answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_timeout_of_a_waiter_names_the_server_that_its_contender_asked() {
+    let stage = Stage::start().await;
+    stage.on_scripts(&stage.other, &Action::DropReply);
+    stage.send_on();
+    let contender = stage.client.lock(NAME).lock().owner(&Owner::new());
+    let contender = tokio::spawn(async move { contender.await });
+    let asked = || stage.other.proxy().count(acquire()) > 0;
+    eventually(SOON, "the contender asked", async || asked()).await;
+    let waiter = stage.client.lock(NAME).try_lock().wait(ms(500));
+    let told = waiter.owner(&Owner::new()).await;
+    let told = told.expect_err("nobody answers");
+    assert!(told.is_timeout(), "{told:?}");
+    stage.names(&told, &stage.other);
+    let told = contender.await.unwrap().expect_err("nobody answers");
+    stage.names(&told, &stage.other);
+    stage.client.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unlock_that_is_not_confirmed_names_the_server_that_was_asked() {
+    let stage = Stage::start().await;
+    let lock = stage.client.lock(NAME);
+    let guard = lock.lock().await.unwrap();
+    let rules = stage.on_scripts(&stage.owner, &Action::DropReply);
+    let told = guard.unlock().await.expect_err("nobody answers");
+    let Error::UnlockUnconfirmed(told) = told else {
+        panic!("{told:?}");
+    };
+    stage.names(told.cause().expect("nobody answered"), &stage.owner);
+    rules.into_iter().for_each(|rule| rule.remove());
+    eventually(SOON, "it is released behind", async || {
+        !stage.owner.redis().await.exists(NAME).await
+    })
+    .await;
+    let guard = lock.lock().await.unwrap();
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    stage.client.shutdown().await;
+}
+
+/// Two masters, of which one has the lock, as the client knows.
+struct Stage {
+    _cluster: Cluster,
+    client: Client,
+    owner: Arc<Node>,
+    other: Arc<Node>,
+}
+
+impl Stage {
+    async fn start() -> Self {
+        let cluster = Cluster::builder(2, 0).announce_proxies().start().await;
+        let owner = cluster.owner_of(NAME).await;
+        let other = cluster.nodes.iter().find(|node| node.id != owner.id);
+        let other = other.expect("there are two").clone();
+        let client = Client::builder().url(cluster.url());
+        let client = client.command_timeout(ms(2000)).build().await.unwrap();
+        let guard = client.lock(NAME).lock().await.unwrap();
+        guard.unlock().await.unwrap();
+        Self {
+            _cluster: cluster,
+            client,
+            owner,
+            other,
+        }
+    }
+
+    /// The owner sends each script to the other one.
+    fn send_on(&self) {
+        let moved = format!("-MOVED {} 127.0.0.1:{}", slot(NAME), self.other.port());
+        self.on_scripts(&self.owner, &Action::ReplyWith(moved));
+    }
+
+    /// This happens to each script on its way to the server.
+    fn on_scripts(&self, node: &Node, action: &Action) -> [Rule; 2] {
+        let on = |script| node.proxy().on(named(script), action.clone()).always();
+        ["EVAL", "EVALSHA"].map(on)
+    }
+
+    async fn failure(&self) -> Error {
+        let tried = self.client.lock(NAME).try_lock().owner(&Owner::new()).await;
+        tried.expect_err("nobody grants it")
+    }
+
+    fn names(&self, told: &Error, node: &Node) {
+        let text = told.to_string();
+        for it in [&self.owner, &self.other] {
+            let server = format!("server=127.0.0.1:{}", it.port());
+            assert_eq!(text.contains(&server), it.id == node.id, "{text}");
+        }
+    }
+}
+
+const NAME: &str = "l";

@@ -1,0 +1,54 @@
+//! Which server an error names: the master that was asked, whatever the sentinels call it.
+
+use lockdog::{Client, Error, Owner};
+
+use super::{SOON, ms};
+use crate::support::sentinels::MASTER;
+use crate::support::{RedisServer, Sentinels, eventually};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_error_names_the_master_that_was_asked_before_and_after_a_switch() {
+    let all = Sentinels::start().await;
+    let old = &all.servers[0];
+    old.redis().await.cmd(&["SET", "wrong", "text"]).await;
+    let client = Client::builder().url(all.url()).command_timeout(ms(1000));
+    let client = client.build().await.unwrap();
+    let told = failure(&client, "wrong").await;
+    assert!(matches!(told, Error::Refused { .. }), "{told:?}");
+    assert!(names(&told, old), "{told}");
+    let new = all.failover().await;
+    eventually(SOON, "the new master is asked", async || {
+        let told = failure(&client, "wrong").await;
+        assert!(names(&told, old) != names(&told, new), "{told}");
+        matches!(told, Error::Refused { .. }) && names(&told, new)
+    })
+    .await;
+
+    // It stays the master for the rest of the test.
+    for sentinel in &all.sentinels {
+        let (what, value) = ("down-after-milliseconds", "600000");
+        let redis = sentinel.redis().await;
+        redis.cmd(&["SENTINEL", "SET", MASTER, what, value]).await;
+    }
+    new.pause();
+    let told = failure(&client, "l").await;
+    assert!(told.is_timeout() && names(&told, new), "{told}");
+    new.kill();
+    eventually(SOON, "it cannot be connected to", async || {
+        // An attempt that is still under way has nobody to name.
+        let told = failure(&client, "l").await;
+        matches!(told, Error::Unavailable { .. }) && names(&told, new)
+    })
+    .await;
+    client.shutdown().await;
+}
+
+async fn failure(client: &Client, name: &str) -> Error {
+    let tried = client.lock(name).try_lock().owner(&Owner::new()).await;
+    tried.expect_err("nobody grants it")
+}
+
+fn names(told: &Error, server: &RedisServer) -> bool {
+    told.to_string()
+        .contains(&format!("127.0.0.1:{}", server.port()))
+}
