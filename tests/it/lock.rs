@@ -22,7 +22,7 @@ mod queue_turns;
 mod reentry;
 mod reentry_local;
 mod round_trips;
-mod secrets;
+pub(crate) mod secrets;
 mod uncontended;
 mod waits;
 mod with;

@@ -7,5 +7,6 @@ mod foreign;
 mod named;
 mod red_lock;
 mod redisson;
+mod secrets;
 
 use crate::support::prelude::{SOON, ms};

@@ -182,7 +182,7 @@ async fn quotes(texts: &mut Vec<String>, port: u16) -> Vec<String> {
 }
 
 /// All that one client has to say.
-async fn all_told(builder: ClientBuilder) -> Vec<String> {
+pub(crate) async fn all_told(builder: ClientBuilder) -> Vec<String> {
     let mut told = vec![format!("{builder:?} {builder:#?}")];
     match builder.clone().build().await {
         Ok(client) => {
@@ -203,7 +203,7 @@ async fn all_told(builder: ClientBuilder) -> Vec<String> {
 }
 
 /// An error and its causes, in both ways.
-fn shown(error: &dyn Error) -> String {
+pub(crate) fn shown(error: &dyn Error) -> String {
     let mut text = format!("{error} {error:?} {error:#?}");
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -213,7 +213,7 @@ fn shown(error: &dyn Error) -> String {
     text
 }
 
-fn no_secret_in(texts: &[String], logs: &Logs) {
+pub(crate) fn no_secret_in(texts: &[String], logs: &Logs) {
     let logged = logs.lines();
     assert!(logged.len() > 10, "{logged:?}");
     let logged = logged.iter().map(|line| &line.text);
@@ -223,4 +223,4 @@ fn no_secret_in(texts: &[String], logs: &Logs) {
 }
 
 const USER: &str = "ann";
-const SECRET: &str = "hunter2";
+pub(crate) const SECRET: &str = "hunter2";

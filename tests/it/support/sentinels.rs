@@ -12,7 +12,7 @@ use crate::support::port::free_port;
 use crate::support::prelude::SOON;
 use crate::support::process::{Process, pause, resume};
 use crate::support::redis::Redis;
-use crate::support::server::RedisServer;
+use crate::support::server::{RedisServer, ServerBuilder};
 use crate::support::wait::eventually;
 
 /// What the sentinels call the master.
@@ -34,11 +34,13 @@ pub(crate) struct Sentinel {
 impl Sentinels {
     /// Starts all, and waits until the sentinels know of all.
     pub(crate) async fn start() -> Self {
-        let (first, second, third) = tokio::join!(
-            RedisServer::start(),
-            RedisServer::start(),
-            RedisServer::start()
-        );
+        Self::of_servers(RedisServer::builder).await
+    }
+
+    /// As [`Sentinels::start`], with servers of this kind, which let everybody in.
+    pub(crate) async fn of_servers(server: impl Fn() -> ServerBuilder) -> Self {
+        let (first, second, third) =
+            tokio::join!(server().start(), server().start(), server().start());
         let servers = vec![first, second, third];
         let port = servers[0].port().to_string();
         for replica in &servers[1..] {

@@ -1,0 +1,116 @@
+//! Neither the sentinels' password nor the master's is in anything that may be written down.
+
+use lockdog::{Client, Owner, Protocol};
+
+use super::ms;
+use crate::lock::secrets::{SECRET, all_told, no_secret_in, shown};
+use crate::support::sentinels::MASTER;
+use crate::support::{Action, Logs, Proxy, RedisServer, Sentinels, logs, named};
+
+/// A server that does not know a command repeats its first arguments. The master's are those of a real
+/// server; no sentinel can be without a command, so a proxy says there what servers say.
+#[test]
+fn no_password_is_in_what_sentinels_and_masters_without_hello_or_auth_are_quoted_with() {
+    logs::alone(
+        "sentinel::secrets::no_password_is_in_what_sentinels_and_masters_without_hello_or_auth_are_quoted_with",
+        async {
+            let logs = Logs::of_this_process();
+            let mut texts = Vec::new();
+            for missing in ["HELLO", "AUTH"] {
+                let server = || RedisServer::builder().without_command(missing);
+                let all = Sentinels::of_servers(server).await;
+                let password = format!(">{SECRET}");
+                for server in &all.servers {
+                    let user = ["ACL", "SETUSER", USER, "on", &password, "~*", "&*", "+@all"];
+                    server.redis().await.cmd(&user).await;
+                }
+                // What redis-rs makes of a refused AUTH has no word of the server in it.
+                let expected = if missing == "AUTH" {
+                    "WRONGPASS"
+                } else {
+                    missing
+                };
+                let told = of_master(&all, missing).await;
+                let quoted = told.iter().filter(|it| it.contains(expected)).count();
+                assert!(quoted >= 3, "{missing}: {told:#?}");
+                texts.extend(told);
+                let told = of_sentinels(&all, missing).await;
+                let quoted = told.iter().filter(|it| it.contains(expected)).count();
+                assert!(quoted >= 3, "{missing}: {told:#?}");
+                texts.extend(told);
+            }
+            no_secret_in(&texts, &logs);
+        },
+    );
+}
+
+/// What clients are told by a master that lacks the command with which they log in, and by one that
+/// has it, with right and wrong passwords.
+async fn of_master(all: &Sentinels, missing: &str) -> Vec<String> {
+    let builder = || Client::builder().url(all.url()).command_timeout(ms(1_000));
+    let mut told = Vec::new();
+    for user in ["default", USER] {
+        for wrong in ["", "x"] {
+            for protocol in [Protocol::Resp2, Protocol::Resp3] {
+                let password = format!("{SECRET}{wrong}");
+                let builder = builder().username(user).password(password);
+                told.extend(all_told(builder.protocol(protocol)).await);
+            }
+        }
+    }
+    if missing == "HELLO" {
+        // It is let in, and has a waiter that wants to hear messages.
+        let builder = builder().username(USER).password(SECRET);
+        let client = builder.build().await.expect("RESP2 is there");
+        let guard = client.lock("l").lock().await.expect("it is free");
+        let waiting = client.lock("l").try_lock().wait(ms(500));
+        let waiting = waiting.owner(&Owner::new()).await;
+        assert!(waiting.expect("the server is well").is_none());
+        told.push(format!("{client:#?} {guard:?}"));
+        guard.unlock().await.expect("it was held");
+        client.shutdown().await;
+    }
+    told
+}
+
+/// What clients are told by sentinels that lack the command, in the words of two generations of servers.
+async fn of_sentinels(all: &Sentinels, missing: &str) -> Vec<String> {
+    let mut told = Vec::new();
+    let protocol = if missing == "HELLO" { "resp3" } else { "resp2" };
+    for quote in ['\'', '`'] {
+        let mut proxies = Vec::new();
+        for sentinel in &all.sentinels {
+            let proxy = Proxy::to_port(sentinel.port()).await;
+            let words = Action::ReplyWith(without(missing, quote));
+            proxy.on(named(missing), words).always();
+            proxies.push(proxy);
+        }
+        let url = |it: &Proxy| {
+            let port = it.port();
+            format!("redis://:{SECRET}@127.0.0.1:{port}?protocol={protocol}")
+        };
+        let builder = Client::builder().sentinel(MASTER, proxies.iter().map(url));
+        let builder = builder.command_timeout(ms(1_000));
+        told.extend(all_told(builder.clone()).await);
+        let by_setting = builder.sentinel_password(SECRET).password(SECRET);
+        let refused = by_setting.build().await;
+        told.push(shown(&refused.expect_err("the sentinels let nobody in")));
+    }
+    told
+}
+
+/// What servers say of a command that they do not know: the arguments are those that were sent.
+fn without(command: &str, quote: char) -> String {
+    let arguments = match command {
+        "HELLO" => vec!["3", "AUTH", "default", SECRET],
+        _ => vec![SECRET],
+    };
+    let quoted = arguments.iter().map(|it| format!("{quote}{it}{quote}"));
+    let quoted: Vec<_> = quoted.collect();
+    format!(
+        "-ERR unknown command {quote}{command}{quote}, with args beginning with: {}",
+        quoted.join(" ")
+    )
+}
+
+const USER: &str = "ann";
