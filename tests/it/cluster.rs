@@ -4,6 +4,7 @@ mod basics;
 mod connect;
 mod down;
 mod failover;
+mod fencing;
 mod foreign;
 mod hand_over;
 mod logs;

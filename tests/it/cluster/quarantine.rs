@@ -42,7 +42,16 @@ async fn a_slot_that_moves_after_a_failover_takes_its_quarantine_along() {
 /// another's place.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_grant_behind_moved_is_judged_by_the_server_that_gave_it() {
-    let stage = Stage::start(Clusters::behind_proxies().await).await;
+    behind_moved(Stage::start(Clusters::behind_proxies().await).await).await;
+}
+
+/// The same with fencing tokens, whose acquire is a command of its own with two keys.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fenced_grant_behind_moved_is_judged_by_the_server_that_gave_it() {
+    behind_moved(Stage::fenced(Clusters::behind_proxies().await).await).await;
+}
+
+async fn behind_moved(stage: Stage) {
     let cluster = stage.cluster();
     let known = cluster.owner(slot(NAME)).await;
     for node in &cluster.nodes {
@@ -67,7 +76,17 @@ async fn a_grant_behind_moved_is_judged_by_the_server_that_gave_it() {
 /// The slot is on its way to a master that took the place of the one it was on its way to before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_grant_behind_ask_is_judged_by_the_server_that_gave_it() {
-    let stage = Stage::start(Clusters::start().await).await;
+    behind_ask(Stage::start(Clusters::start().await).await, "ASK").await;
+}
+
+/// The same with fencing tokens: while the slot is on its way nobody grants anything, since no server
+/// has both keys (`TRYAGAIN`). The one that has the slot then may have forgotten the lock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fenced_grant_behind_ask_is_judged_by_the_server_that_gave_it() {
+    behind_ask(Stage::fenced(Clusters::start().await).await, "TRYAGAIN").await;
+}
+
+async fn behind_ask(stage: Stage, refusal: &str) {
     let cluster = stage.cluster();
     let from = cluster.owner(slot(NAME)).await;
     let mut masters = cluster.nodes[..3].iter();
@@ -88,7 +107,12 @@ async fn a_grant_behind_ask_is_judged_by_the_server_that_gave_it() {
     from.redis().await.reset_stats().await;
     stage.never_counts(&holders).await;
     let errors = from.redis().await.errorstats().await;
-    assert!(errors.contains_key("ASK"), "{errors:?}");
+    assert!(errors.contains_key(refusal), "{errors:?}");
+    for node in [&heir, &from] {
+        node.cmd(&format!("CLUSTER SETSLOT {number} NODE {target}"))
+            .await;
+    }
+    stage.never_counts(&holders).await;
     stage.end(holders).await;
 }
 
@@ -142,8 +166,17 @@ struct Stage {
 
 impl Stage {
     async fn start(clusters: Clusters) -> Self {
+        Self::with(clusters, |lock| lock.max_lease(LONG)).await
+    }
+
+    /// With fencing tokens.
+    async fn fenced(clusters: Clusters) -> Self {
+        Self::with(clusters, |lock| lock.max_lease(LONG).fenced()).await
+    }
+
+    async fn with(clusters: Clusters, set: impl FnOnce(RedLock) -> RedLock) -> Self {
         let clients = clusters.clients_with(|it| it.watchdog_lease(LEASE)).await;
-        let lock = super::red_lock::lock(&clients).max_lease(LONG);
+        let lock = set(super::red_lock::lock(&clients));
         lock.lock().await.unwrap().unlock().await.unwrap();
         let others = [0, 1].map(|at| Client::connect(clusters.all[at].url()));
         let others = join_all(others).await.into_iter();

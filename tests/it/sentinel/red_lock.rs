@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use lockdog::{Client, Guard, InstanceState, Owner, RedLock, Unlocked};
 
 use super::{SOON, ms};
-use crate::support::sentinels::MASTER;
+use crate::support::sentinels::{MASTER, is_master};
 use crate::support::{RedisServer, Sentinels, eventually};
 
 /// The sentinels' master is killed, and nobody else acquires the lock meanwhile. The new master has
@@ -101,6 +101,53 @@ async fn a_master_that_forgot_a_lock_makes_no_second_quorum() {
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
     assert!(kept.is_valid());
     drop((forgotten, kept));
+    shut_down(clients.into_iter().chain(others)).await;
+}
+
+/// The old master lives on as a replica of the one that took its place, and takes that one's place
+/// later: as the same process, with the same run id. Each time the new master has not got what the old
+/// one granted last.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_switch_to_and_fro_between_living_masters_makes_no_second_quorum() {
+    let stand = Stand::start().await;
+    let servers = &stand.all.servers;
+    let never = ["CONFIG", "SET", "replica-priority", "0"];
+    servers[2].redis().await.cmd(&never).await;
+    let (clients, others) = (stand.clients().await, stand.clients().await);
+    let lock = lock(&clients, NAME);
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    for (old, new) in [(&servers[0], &servers[1]), (&servers[1], &servers[0])] {
+        let redis = old.redis().await;
+        eventually(SOON, "both follow it", async || {
+            let info: String = redis.ask(&["INFO", "replication"]).await;
+            info.contains("connected_slaves:2") && info.matches("state=online").count() == 2
+        })
+        .await;
+        // It sends them nothing more.
+        let keep = ["ACL", "SETUSER", "default", "-psync", "-sync"];
+        redis.cmd(&keep).await;
+        let cut: u32 = redis.ask(&["CLIENT", "KILL", "TYPE", "replica"]).await;
+        assert_eq!(cut, 2);
+        // Somebody who has two of three, or might have had them.
+        let [first, second] = [0, 1].map(|at| others[at].lock(NAME).lock().lease(LEASE * 10));
+        let (forgotten, kept) = (first.await.unwrap(), second.await.unwrap());
+        assert!(lock.try_lock().await.unwrap().is_none());
+        let began = Instant::now();
+        assert_eq!(stand.all.failover().await.port(), new.port());
+        assert!(!new.redis().await.exists(NAME).await, "it was replicated");
+        let give = ["ACL", "SETUSER", "default", "+psync", "+sync"];
+        old.redis().await.cmd(&give).await;
+        let guard = tokio::time::timeout(SOON * 2, first_had(&lock)).await;
+        let guard = guard.expect("it counts again");
+        println!("had after {:?}", began.elapsed());
+        // The client saw the switch later than that.
+        assert!(began.elapsed() > LEASE, "{:?}", began.elapsed());
+        assert!(kept.is_valid());
+        assert_eq!(is_master(old).await, Some(false), "it lives as a replica");
+        assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+        drop(forgotten);
+        assert_eq!(kept.unlock().await.unwrap(), Unlocked::Released);
+    }
     shut_down(clients.into_iter().chain(others)).await;
 }
 
