@@ -1,7 +1,7 @@
 # `make demo` shows it, `make test` proves it; both work on a fresh Debian machine that has Rust.
 SHELL := bash
 
-.PHONY: help demo test audit fix doc
+.PHONY: help demo check test test-all soak-tests audit fix doc
 
 help:
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -11,8 +11,18 @@ demo: ## two processes contend for one lock, told on the terminal
 	@cargo build --example demo
 	@cargo run --quiet --example demo
 
-test: ## everything that must hold; changes no file of the project
-	@tests/all
+check: ## format, lints, architecture, unit tests, simulators and model: needs no server
+	@tests/run check
+
+test: ## every test once, on real servers; changes no file of the project
+	@tests/run test
+
+test-all: ## for releases: all servers, deployments and Redissons, long simulations, mutants
+	@tests/run all
+
+N ?= 20
+soak-tests: ## `make test` N times beside two busy loops, and what failed
+	@tests/soak $(N)
 
 audit: ## licences, sources and banned crates of all dependencies
 	@command -v cargo-deny >/dev/null || cargo install --locked cargo-deny

@@ -354,7 +354,7 @@ const RELEASED_SOON: Duration = Duration::from_millis(10);
 const A_MOMENT: Duration = Duration::from_millis(5);
 
 #[cfg(test)]
-mod tests {
+mod on_servers {
     use super::*;
     use crate::client::Client;
     use crate::support::cluster::slot;

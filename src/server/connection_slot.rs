@@ -82,7 +82,7 @@ impl Slot {
 }
 
 #[cfg(test)]
-mod tests {
+mod on_servers {
     use super::*;
     use crate::client::Client;
     use crate::support::RedisServer;

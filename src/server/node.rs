@@ -187,7 +187,7 @@ impl Node {
 }
 
 #[cfg(test)]
-mod tests {
+mod on_servers {
     use super::*;
     use crate::client::Client;
     use crate::server::{ReplicaAck, Replicas, Written};

@@ -355,7 +355,7 @@ impl Drop for Ending {
 }
 
 #[cfg(test)]
-mod tests {
+mod on_servers {
     use super::*;
     use crate::client::Client;
     use crate::support::RedisServer;

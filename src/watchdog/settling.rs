@@ -206,7 +206,7 @@ impl PartialEq for Later {
 const AT_ONCE: usize = 256;
 
 #[cfg(test)]
-mod tests {
+mod on_servers {
     use super::*;
     use crate::client::Client;
     use crate::hold::Hold;

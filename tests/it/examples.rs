@@ -1,8 +1,7 @@
-//! The examples as real processes on private servers, and the order of the source.
+//! The examples as real processes on private servers.
 
 mod compose;
 mod demo;
-mod documents;
 mod fenced_table;
 mod leader;
 mod lost_lock;
@@ -10,5 +9,4 @@ mod nested_handlers;
 mod porting;
 mod program;
 mod redlock;
-mod tidy;
 mod tls;

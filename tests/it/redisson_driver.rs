@@ -351,7 +351,9 @@ async fn locks_of_a_cluster_are_at_their_slots_masters_and_use_sharded_channels(
         // Redis 6.2 has no sharded channels.
         let [subscribe, publish] = match Binary::under_test() {
             Binary::Redis62 => ["SUBSCRIBE", "publish"],
-            Binary::Embedded | Binary::Redis7 | Binary::Valkey9 => ["SSUBSCRIBE", "spublish"],
+            Binary::Embedded | Binary::Redis7 | Binary::Redis82 | Binary::Valkey9 => {
+                ["SSUBSCRIBE", "spublish"]
+            }
         };
         for seen in [
             format!(r#"] "{subscribe}" "{channel}""#),

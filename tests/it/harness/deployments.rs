@@ -13,7 +13,7 @@ use crate::support::{RedisServer, eventually};
 #[test]
 fn what_runs_on_every_deployment_starts_no_server_of_its_own() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let script = fs::read_to_string(root.join("tests/all")).expect("it is there");
+    let script = fs::read_to_string(root.join("tests/run")).expect("it is there");
     let line = script
         .lines()
         .find_map(|line| line.strip_prefix("one_server=("));

@@ -13,9 +13,10 @@ async fn every_server_program_starts_and_tells_its_version() {
     for (name, field, version) in [
         ("redis62", "redis_version", "6.2.14"),
         ("redis7", "redis_version", "7."),
+        ("redis82", "redis_version", "8.2.3"),
         ("valkey9", "valkey_version", "9.1.2"),
     ] {
-        let binary = Binary::named(name).expect("it is one of the three");
+        let binary = Binary::named(name).expect("it is one of them");
         let server = RedisServer::builder().binary(binary).start().await;
         let redis = server.redis().await;
         let info: String = redis.ask(&["INFO", "server"]).await;

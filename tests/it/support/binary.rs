@@ -10,6 +10,7 @@ pub(crate) enum Binary {
     Embedded,
     Redis62,
     Redis7,
+    Redis82,
     Valkey9,
 }
 
@@ -19,7 +20,7 @@ impl Binary {
         match std::env::var("LOCKDOG_TEST_SERVER") {
             Err(_) => Self::Redis7,
             Ok(name) => Self::named(&name).unwrap_or_else(|| {
-                panic!("LOCKDOG_TEST_SERVER is {name:?}, not redis7, redis62, valkey9 or embedded")
+                panic!("LOCKDOG_TEST_SERVER is {name:?}, not redis7, redis62, redis82, valkey9 or embedded")
             }),
         }
     }
@@ -29,6 +30,7 @@ impl Binary {
             "embedded" => Some(Self::Embedded),
             "redis7" => Some(Self::Redis7),
             "redis62" => Some(Self::Redis62),
+            "redis82" => Some(Self::Redis82),
             "valkey9" => Some(Self::Valkey9),
             _ => None,
         }
@@ -40,6 +42,7 @@ impl Binary {
             Self::Embedded => return embedded(),
             Self::Redis7 => return PathBuf::from("redis-server"),
             Self::Redis62 => "redis-server-6.2",
+            Self::Redis82 => "redis-server-8.2",
             Self::Valkey9 => "valkey-server-9",
         };
         install_wheels();
@@ -55,7 +58,7 @@ impl Binary {
     pub(crate) fn debug_arguments(self) -> &'static [&'static str] {
         match self {
             Self::Embedded | Self::Redis62 => &[],
-            Self::Redis7 | Self::Valkey9 => &["--enable-debug-command", "yes"],
+            Self::Redis7 | Self::Redis82 | Self::Valkey9 => &["--enable-debug-command", "yes"],
         }
     }
 }
@@ -70,6 +73,8 @@ fn embedded() -> PathBuf {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         cargo
             .current_dir(root())
+            // Set for tests alone (`tests/run`); with it everything would be built anew.
+            .env_remove("RUSTC_BOOTSTRAP")
             .args(["build", "--locked", "--workspace", "--example", "serve"])
             .arg("--target-dir")
             .arg(target);
@@ -101,7 +106,9 @@ fn install_wheels() {
         Err(String::from_utf8_lossy(&output.stderr).into_owned())
     });
     if let Err(reason) = outcome {
-        panic!("redis 6.2 and valkey 9 could not be installed, so this test cannot run: {reason}");
+        panic!(
+            "redis 6.2, redis 8.2 and valkey 9 could not be installed, so this test cannot run: {reason}"
+        );
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::support::binary::root;
+use crate::root;
 
 /// From the top; a module may use those of lower rows only. `docs/design.md` has the same table.
 const LAYERS: [&[&str]; 14] = [
@@ -163,8 +163,10 @@ fn used_modules(code: &str) -> BTreeSet<String> {
 
 fn without_tests(file: &Path) -> String {
     let text = fs::read_to_string(file).expect("it is text");
-    let code = text.split("#[cfg(test)]\nmod tests").next();
-    code.unwrap_or_default().to_owned()
+    // Those that need a server are named so, and `make check` leaves them out.
+    let tests = ["tests", "on_servers"].map(|name| format!("#[cfg(test)]\nmod {name}"));
+    let ends = tests.iter().filter_map(|start| text.find(start));
+    text[..ends.min().unwrap_or(text.len())].to_owned()
 }
 
 /// A file without its tests and its comments.
