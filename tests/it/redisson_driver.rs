@@ -1,6 +1,8 @@
 //! The Java side of the interop tests does what it is told: without that, no claim about the two
 //! sides together is worth anything. Nothing here is about lockdog.
 
+mod sessions;
+
 use std::collections::{BTreeMap, HashMap};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -234,7 +236,7 @@ async fn interrupt_ends_the_wait_and_nothing_after_it() {
 #[tokio::test]
 async fn a_killed_client_leaves_its_key() {
     let server = Server::start();
-    let java = Redisson::start(&server.url).await;
+    let java = own_jvm(&server).await;
     let t1 = java.thread("t1");
     t1.lock("lock").await;
     let field = t1.field().await;
@@ -249,7 +251,7 @@ async fn a_killed_client_leaves_its_key() {
 #[tokio::test]
 async fn a_dropped_client_is_a_killed_one_and_no_other_is() {
     let server = Server::start();
-    let (dropped, kept) = tokio::join!(Redisson::start(&server.url), Redisson::start(&server.url));
+    let (dropped, kept) = tokio::join!(own_jvm(&server), own_jvm(&server));
     let pid = dropped.pid();
     dropped.thread("t1").lock("lock").await;
 
@@ -264,7 +266,7 @@ async fn a_dropped_client_is_a_killed_one_and_no_other_is() {
 #[should_panic(expected = "the driver is gone")]
 async fn a_call_to_a_killed_client_panics() {
     let server = Server::start();
-    let java = Redisson::start(&server.url).await;
+    let java = own_jvm(&server).await;
     let t1 = java.thread("t1");
     java.kill();
 
@@ -274,7 +276,7 @@ async fn a_call_to_a_killed_client_panics() {
 #[tokio::test]
 async fn shutdown_ends_the_process_and_leaves_the_key() {
     let server = Server::start();
-    let java = Redisson::start(&server.url).await;
+    let java = own_jvm(&server).await;
     java.thread("t1").lock("lock").await;
     let pid = java.pid();
 
@@ -377,6 +379,11 @@ async fn start_without_a_server_panics_with_the_reason() {
     drop(server);
 
     Redisson::builder(&url).retry_attempts(0).start().await;
+}
+
+/// For what ends a whole JVM.
+async fn own_jvm(server: &Server) -> Redisson {
+    Redisson::builder(&server.url).own_jvm().start().await
 }
 
 /// A private server on a free port, in the plainest way.

@@ -62,7 +62,7 @@ async fn a_lock_of_a_redisson_that_died_is_had_when_its_lease_is_over() {
     let cluster = Cluster::start(3, 0).await;
     let lease = ms(3000);
     let java = Redisson::builder(&cluster.url()).watchdog_timeout(lease);
-    let java = java.start().await;
+    let java = java.own_jvm().start().await;
     let client = without_polling(&cluster).await;
     java.thread("t1").lock("orders").await;
     let waiting = tokio::spawn(client.lock("orders").lock().into_future());

@@ -16,6 +16,7 @@ async fn we_get_the_lock_of_a_killed_java_process_when_its_lease_is_over() {
     let lease = Duration::from_millis(2_500);
     let java = Redisson::builder(&server.url())
         .watchdog_timeout(lease)
+        .own_jvm()
         .start()
         .await;
     let client = without_timers(&server).build().await.unwrap();

@@ -298,7 +298,7 @@ async fn both_sides_lose_no_update() {
 async fn we_get_the_lock_of_a_killed_java_process_when_its_leases_are_over() {
     let test = Fixture::start(2).await;
     let java = Redisson::builder(&test.servers[0].url()).server(&test.servers[1].url());
-    let java = java.watchdog_timeout(ms(1_500)).start().await;
+    let java = java.watchdog_timeout(ms(1_500)).own_jvm().start().await;
     let theirs = Theirs::of(&java.thread("t1"));
     theirs.start_lock().value().await;
     java.kill();

@@ -195,7 +195,8 @@ async fn our_unlock_wakes_a_java_waiter() {
 async fn we_get_the_lock_of_a_killed_java_process_when_a_quorum_of_its_leases_is_over() {
     let lease = Duration::from_millis(1_500);
     let servers = Servers::start(3).await;
-    let java = java(&servers).watchdog_timeout(lease).start().await;
+    let java = java(&servers).watchdog_timeout(lease);
+    let java = java.own_jvm().start().await;
     let scene = Scene::with(servers, java).await;
     let t1 = scene.java.thread("t1");
     t1.lock(&scene.theirs).await;

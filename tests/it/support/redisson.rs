@@ -1,11 +1,13 @@
-//! A real Redisson client in a JVM of its own, told call by call what to do.
+//! A test's own Redisson clients, told call by call what to do.
 //!
-//! The JVM runs the driver of `tests/redisson`. Calls go down its standard input in the order in which
-//! they were started; answers come back in any order. All of it is blocking pipes and threads, so that
-//! a client does not depend on the runtime of one test.
+//! They run in the driver of `tests/redisson`. One JVM serves all tests of this process, because the
+//! start of a JVM costs more than most tests do; a test that kills its JVM gets one of its own. Calls go
+//! down the standard input of the JVM in the order in which they were started; answers come back in any
+//! order.
 
 mod driver;
 mod java_lock;
+mod jvm;
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -14,13 +16,18 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use driver::{Driver, Jvm};
+use driver::Driver;
 pub(crate) use java_lock::JavaLock;
+use jvm::Jvm;
 
-/// A running client, or one for each of several servers in one JVM; dropping it is a crash (SIGKILL), as is [`Redisson::kill`].
+/// A running client, or one for each of several servers. No other test uses them.
+///
+/// Dropping it shuts the clients down in the background, which releases no lock. With a JVM of its own
+/// ([`Builder::own_jvm`]) a drop is a crash (SIGKILL), as is [`Redisson::kill`].
 pub(crate) struct Redisson {
-    jvm: Jvm,
-    driver: Arc<Driver>,
+    jvm: Arc<Jvm>,
+    owns_jvm: bool,
+    session: u64,
     uuids: Vec<String>,
 }
 
@@ -33,13 +40,15 @@ impl Redisson {
     pub(crate) fn builder(url: &str) -> Builder {
         Builder {
             settings: json!({ "urls": [url] }),
+            own_jvm: false,
         }
     }
 
     /// The logical thread of this name: one Java thread, made by its first call and kept.
     pub(crate) fn thread(&self, name: &str) -> JavaThread {
         JavaThread {
-            driver: Arc::clone(&self.driver),
+            driver: Arc::clone(&self.jvm.driver),
+            session: self.session,
             uuids: self.uuids.clone(),
             name: name.to_owned(),
         }
@@ -50,23 +59,53 @@ impl Redisson {
         &self.uuids[0]
     }
 
+    /// The process of its JVM, which other tests may use as well.
     pub(crate) fn pid(&self) -> u32 {
         self.jvm.pid()
     }
 
     /// SIGKILL: nothing is released. Calls in flight are never answered.
+    ///
+    /// # Panics
+    /// Without a JVM of its own.
     pub(crate) fn kill(self) {
-        drop(self.jvm);
+        assert!(
+            self.owns_jvm,
+            "other tests use this JVM: only one of `own_jvm` can be killed"
+        );
+        self.jvm.kill();
     }
 
-    /// Redisson's own `shutdown()`, which releases no lock either; returns when the JVM is gone.
+    /// Redisson's own `shutdown()`, which releases no lock either; with a JVM of its own, returns when
+    /// that is gone.
     pub(crate) async fn shutdown(self) {
-        let call = PendingCall::<()>::start(&self.driver, json!({ "call": "shutdown" }));
-        call.value().await;
-        let status = tokio::task::spawn_blocking(|| self.jvm.wait())
-            .await
-            .expect("waiting for the JVM does not panic");
-        assert!(status.success(), "the driver ended with {status}");
+        self.jvm.driver.forget(self.session);
+        let call = json!({ "call": "close" });
+        let closing = PendingCall::<()>::start(&self.jvm.driver, self.session, call);
+        closing.value().await;
+        if self.owns_jvm {
+            let jvm = Arc::clone(&self.jvm);
+            let status = tokio::task::spawn_blocking(move || jvm.end())
+                .await
+                .expect("waiting for the JVM does not panic");
+            assert!(status.success(), "the driver ended with {status}");
+        }
+    }
+}
+
+impl Drop for Redisson {
+    fn drop(&mut self) {
+        if self.owns_jvm {
+            self.jvm.kill();
+        } else {
+            self.jvm.driver.forget(self.session);
+            // Nobody waits for the answer, which is an error if the session is closed already.
+            drop(
+                self.jvm
+                    .driver
+                    .send(self.session, json!({ "call": "close" })),
+            );
+        }
     }
 }
 
@@ -74,6 +113,7 @@ impl Redisson {
 #[must_use = "a builder does nothing itself, use `.start()`"]
 pub(crate) struct Builder {
     settings: Value,
+    own_jvm: bool,
 }
 
 impl Builder {
@@ -109,15 +149,41 @@ impl Builder {
         self.set("retryAttempts", attempts)
     }
 
-    /// Builds the driver if need be, starts it and waits until it is connected.
+    /// A JVM that no other test uses: for a test that kills it or needs it to end.
+    pub(crate) fn own_jvm(mut self) -> Self {
+        self.own_jvm = true;
+        self
+    }
+
+    /// Builds the driver if need be, starts a JVM if need be, and waits until the clients are connected.
     ///
     /// # Panics
-    /// With everything the JVM said on stderr, if it is not ready within 60 s.
+    /// With Java's error, or with what the JVM wrote if the clients are not connected within 60 s.
     pub(crate) async fn start(self) -> Redisson {
-        let launched = tokio::task::spawn_blocking(move || driver::launch(&self.settings)).await;
-        let (jvm, driver, uuids) =
-            launched.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()));
-        Redisson { jvm, driver, uuids }
+        let start = move || match self.own_jvm {
+            true => Arc::new(Jvm::start()),
+            false => Jvm::shared(),
+        };
+        let jvm = tokio::task::spawn_blocking(start).await;
+        let jvm = jvm.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()));
+        // Closed by its drop from here on, if it does not open.
+        let mut redisson = Redisson {
+            session: jvm.driver.new_session(),
+            jvm,
+            owns_jvm: self.own_jvm,
+            uuids: Vec::new(),
+        };
+        let call = json!({ "call": "open", "settings": self.settings });
+        let driver = &redisson.jvm.driver;
+        let opening = PendingCall::<Vec<String>>::start(driver, redisson.session, call);
+        match tokio::time::timeout(READY_WITHIN, opening.value()).await {
+            Ok(uuids) => redisson.uuids = uuids,
+            Err(_) => panic!(
+                "the clients do not connect; the JVM said:\n{}",
+                driver.said()
+            ),
+        }
+        redisson
     }
 
     fn set(mut self, key: &str, value: impl Into<Value>) -> Self {
@@ -132,6 +198,7 @@ impl Builder {
 #[derive(Clone)]
 pub(crate) struct JavaThread {
     driver: Arc<Driver>,
+    session: u64,
     uuids: Vec<String>,
     name: String,
 }
@@ -281,7 +348,7 @@ impl JavaThread {
     fn call<T: FromAnswer>(&self, call: &str, mut arguments: Value) -> PendingCall<T> {
         arguments["call"] = call.into();
         arguments["thread"] = self.name.as_str().into();
-        PendingCall::start(&self.driver, arguments)
+        PendingCall::start(&self.driver, self.session, arguments)
     }
 }
 
@@ -330,9 +397,9 @@ impl<T: FromAnswer> PendingCall<T> {
         }
     }
 
-    fn start(driver: &Arc<Driver>, call: Value) -> Self {
+    fn start(driver: &Arc<Driver>, session: u64, call: Value) -> Self {
         Self {
-            answer: driver.send(call),
+            answer: driver.send(session, call),
             driver: Arc::clone(driver),
             result: PhantomData,
         }
@@ -393,6 +460,13 @@ impl FromAnswer for u64 {
     }
 }
 
+impl FromAnswer for Vec<String> {
+    fn from_answer(result: &Value) -> Self {
+        let texts = result.as_array().expect("a list");
+        texts.iter().map(text).collect()
+    }
+}
+
 impl FromAnswer for i64 {
     fn from_answer(result: &Value) -> Self {
         result.as_i64().expect("a number")
@@ -406,3 +480,5 @@ fn millis(duration: Duration) -> u64 {
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
+
+const READY_WITHIN: Duration = Duration::from_secs(60);

@@ -1,202 +1,162 @@
-//! The JVM behind a client: how it is built, started, spoken to and ended.
+//! The pipes to the driver: calls of several sessions down, answers up.
 
-use std::collections::HashMap;
-use std::ffi::OsString;
+use std::collections::{HashMap, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::process::{Child, ChildStdin};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-/// The child process; killed and reaped when dropped, it and no other.
-pub(crate) struct Jvm(Child);
-
-impl Jvm {
-    pub(crate) fn pid(&self) -> u32 {
-        self.0.id()
-    }
-
-    /// Waits for an end of its own accord.
-    pub(crate) fn wait(mut self) -> ExitStatus {
-        self.0.wait().expect("the JVM is our child")
-    }
-}
-
-impl Drop for Jvm {
-    fn drop(&mut self) {
-        // Either fails only for a child that is already reaped.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// The pipes to the driver.
-pub(crate) struct Driver {
-    stdin: Mutex<ChildStdin>,
+/// The driver in one JVM. Its threads are blocking and belong to no runtime, because several tests,
+/// each with a runtime of its own, may use it.
+pub(super) struct Driver {
+    /// `None` once the driver was told to end.
+    stdin: Mutex<Option<ChildStdin>>,
     calls: Mutex<Calls>,
+    said: Mutex<VecDeque<String>>,
 }
 
-enum Calls {
-    /// The JVM lives. Ends when its stdout does, with `Over`.
-    Open {
-        last_id: u64,
-        waiting: HashMap<u64, oneshot::Sender<Value>>,
-    },
-    /// The JVM is gone; its stderr, and whatever else it said, tells why.
-    Over { last_words: String },
+struct Calls {
+    /// False once the JVM is gone.
+    open: bool,
+    last_id: u64,
+    last_session: u64,
+    /// By their ids.
+    waiting: HashMap<u64, Waiting>,
+}
+
+struct Waiting {
+    session: u64,
+    answer: oneshot::Sender<Value>,
 }
 
 impl Driver {
+    /// The driver in this process, whose pipes it takes.
+    pub(super) fn of(process: &mut Child) -> Arc<Self> {
+        let stdout = process.stdout.take().expect("stdout is a pipe");
+        let stderr = process.stderr.take().expect("stderr is a pipe");
+        let driver = Arc::new(Self {
+            stdin: Mutex::new(process.stdin.take()),
+            calls: Mutex::new(Calls {
+                open: true,
+                last_id: 0,
+                last_session: 0,
+                waiting: HashMap::new(),
+            }),
+            said: Mutex::default(),
+        });
+        let logging = thread::spawn({
+            let driver = Arc::clone(&driver);
+            move || each_line(stderr, |line| driver.note(line))
+        });
+        thread::spawn({
+            let driver = Arc::clone(&driver);
+            move || {
+                // A JVM that crashes says so on stdout, which is then no answer.
+                each_line(stdout, |line| match serde_json::from_str(&line) {
+                    Ok(answer) => driver.receive(answer),
+                    Err(_) => driver.note(line),
+                });
+                // The whole log first, so that whoever finds the driver gone can read why.
+                let _ = logging.join();
+                let mut calls = locked(&driver.calls);
+                calls.open = false;
+                // The dropped senders say it to all who wait for an answer, of whatever session.
+                calls.waiting.clear();
+            }
+        });
+        driver
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        locked(&self.calls).open
+    }
+
+    pub(super) fn new_session(&self) -> u64 {
+        let mut calls = locked(&self.calls);
+        calls.last_session += 1;
+        calls.last_session
+    }
+
     /// Starts a call; without an answer, [`Driver::epitaph`] says why.
-    pub(crate) fn send(&self, mut call: Value) -> oneshot::Receiver<Value> {
+    pub(super) fn send(&self, session: u64, mut call: Value) -> oneshot::Receiver<Value> {
         let (sender, answer) = oneshot::channel();
         // Held over both steps, so that ids go down the pipe in order.
         let mut stdin = locked(&self.stdin);
-        match &mut *locked(&self.calls) {
-            Calls::Open { last_id, waiting } => {
-                *last_id += 1;
-                waiting.insert(*last_id, sender);
-                call["id"] = (*last_id).into();
-            }
-            // The dropped sender says it to whoever waits for the answer.
-            Calls::Over { .. } => return answer,
+        let mut calls = locked(&self.calls);
+        if !calls.open {
+            return answer;
         }
-        // A pipe that breaks means that the JVM dies, which ends the wait for the answer as well.
-        let _ = stdin.write_all(format!("{call}\n").as_bytes());
+        calls.last_id += 1;
+        let id = calls.last_id;
+        let waiting = Waiting {
+            session,
+            answer: sender,
+        };
+        calls.waiting.insert(id, waiting);
+        drop(calls);
+        call["id"] = id.into();
+        call["session"] = session.into();
+        if let Some(stdin) = stdin.as_mut() {
+            // A pipe that breaks means that the JVM dies, which ends the wait for the answer as well.
+            let _ = stdin.write_all(format!("{call}\n").as_bytes());
+        }
         answer
     }
 
-    /// Hands answers out until the JVM is gone, the first line to `ready`. Returns what was no answer:
-    /// a JVM that crashes says so on stdout.
-    fn receive(&self, stdout: ChildStdout, ready: &mpsc::Sender<Value>) -> String {
-        let mut strays = String::new();
-        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-            let Ok(answer) = serde_json::from_str::<Value>(&line) else {
-                strays += &line;
-                strays.push('\n');
-                continue;
-            };
-            let Some(id) = answer["id"].as_u64() else {
-                let _ = ready.send(answer);
-                continue;
-            };
-            if let Calls::Open { waiting, .. } = &mut *locked(&self.calls)
-                && let Some(caller) = waiting.remove(&id)
-            {
-                // A caller that no longer cares is no error.
-                let _ = caller.send(answer);
-            }
-        }
-        strays
+    /// Ends the waits for all answers of this session: nobody is to wait for clients that are shut down.
+    pub(super) fn forget(&self, session: u64) {
+        let waiting = &mut locked(&self.calls).waiting;
+        waiting.retain(|_, waiting| waiting.session != session);
     }
 
-    pub(crate) fn epitaph(&self) -> String {
-        match &*locked(&self.calls) {
-            Calls::Open { .. } => "the driver answers no more".to_owned(),
-            Calls::Over { last_words } => format!("the driver is gone; it said:\n{last_words}"),
+    pub(super) fn end_input(&self) {
+        locked(&self.stdin).take();
+    }
+
+    /// Why a call has no answer.
+    pub(super) fn epitaph(&self) -> String {
+        if self.is_open() {
+            return "the Redisson clients of this test are shut down".to_owned();
+        }
+        format!("the driver is gone; it said:\n{}", self.said())
+    }
+
+    /// The last that the JVM wrote, answers apart.
+    pub(super) fn said(&self) -> String {
+        let lines = locked(&self.said);
+        lines.iter().map(|line| format!("{line}\n")).collect()
+    }
+
+    fn receive(&self, answer: Value) {
+        let id = answer["id"].as_u64().expect("every answer has an id");
+        if let Some(waiting) = locked(&self.calls).waiting.remove(&id) {
+            // A caller that no longer cares is no error.
+            let _ = waiting.answer.send(answer);
         }
     }
-}
 
-/// Starts a JVM and waits until its clients are connected, whose uuids come last.
-///
-/// # Panics
-/// With everything the JVM said, if it is not ready within 60 s.
-pub(crate) fn launch(settings: &Value) -> (Jvm, Arc<Driver>, Vec<String>) {
-    let mut child = Command::new(java())
-        // Starting fast matters more here than running fast.
-        .args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"])
-        .arg("-cp")
-        .arg(class_path())
-        .arg("lockdog.redisson.Driver")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("java is installed");
-    let mut stdin = child.stdin.take().expect("stdin is a pipe");
-    let stdout = child.stdout.take().expect("stdout is a pipe");
-    let mut stderr = child.stderr.take().expect("stderr is a pipe");
-    let jvm = Jvm(child);
-
-    // A broken pipe shows as a missing ready line, with the reason.
-    let _ = writeln!(stdin, "{settings}");
-    let driver = Arc::new(Driver {
-        stdin: Mutex::new(stdin),
-        calls: Mutex::new(Calls::Open {
-            last_id: 0,
-            waiting: HashMap::new(),
-        }),
-    });
-    let logging = thread::spawn(move || {
-        let mut log = Vec::new();
-        let _ = stderr.read_to_end(&mut log);
-        String::from_utf8_lossy(&log).into_owned()
-    });
-    let (ready, is_ready) = mpsc::channel();
-    let receiving = thread::spawn({
-        let driver = Arc::clone(&driver);
-        move || {
-            let strays = driver.receive(stdout, &ready);
-            // The whole log first, so that whoever finds the driver gone can read why.
-            let log = logging.join().unwrap_or_default();
-            *locked(&driver.calls) = Calls::Over {
-                last_words: strays + &log,
-            };
-        }
-    });
-
-    match is_ready.recv_timeout(READY_WITHIN) {
-        Ok(ready) => {
-            let uuids = ready["uuids"].as_array().expect("the clients' uuids");
-            let text = |uuid: &Value| uuid.as_str().expect("a uuid").to_owned();
-            (jvm, driver, uuids.iter().map(text).collect())
-        }
-        Err(_) => {
-            drop(jvm);
-            let _ = receiving.join();
-            panic!("the driver did not become ready: {}", driver.epitaph());
+    fn note(&self, line: String) {
+        let mut said = locked(&self.said);
+        said.push_back(line);
+        if said.len() > LINES {
+            said.pop_front();
         }
     }
 }
 
-/// Builds the driver, once in this process, and names its classes.
-fn class_path() -> OsString {
-    static BUILT: OnceLock<()> = OnceLock::new();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    BUILT.get_or_init(|| {
-        let build = Command::new(root.join("tests/redisson/build"))
-            .output()
-            .expect("tests/redisson/build can be run");
-        assert!(
-            build.status.success(),
-            "tests/redisson/build failed:\n{}",
-            String::from_utf8_lossy(&build.stderr)
-        );
-    });
-    let out = root.join("target/redisson");
-    let mut path = out.join("classes").into_os_string();
-    path.push(":");
-    path.push(out.join("lib/*"));
-    path
+fn each_line(from: impl Read, mut take: impl FnMut(String)) {
+    for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
+        take(String::from_utf8_lossy(&line).into_owned());
+    }
 }
 
-/// The java that Maven uses, too.
-fn java() -> PathBuf {
-    std::env::var_os("JAVA_HOME").map_or_else(
-        || PathBuf::from("java"),
-        |home| Path::new(&home).join("bin/java"),
-    )
-}
-
-/// A test that panicked while it held a pipe must not hide its message behind a poisoned mutex.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// A test that panicked while it held a pipe must not fail the others.
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-const READY_WITHIN: Duration = Duration::from_secs(60);
+/// How much of the log is kept. Each lost connection writes a stack trace.
+const LINES: usize = 1_000;

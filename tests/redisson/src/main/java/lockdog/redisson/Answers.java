@@ -7,7 +7,6 @@ import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.time.Instant;
 import java.time.temporal.ChronoUnit;
-import java.util.List;
 
 /**
  * Writes answers, one JSON object a line:
@@ -21,12 +20,6 @@ final class Answers {
 
     Answers(PrintStream stdout) {
         this.stdout = stdout;
-    }
-
-    void ready(List<String> uuids) {
-        JsonObject ready = new JsonObject();
-        ready.add("uuids", gson.toJsonTree(uuids));
-        write(ready);
     }
 
     void to(JsonObject call, Work work) {

@@ -8,72 +8,62 @@ import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
-import java.util.List;
 import java.util.Map;
-import org.redisson.Redisson;
-import org.redisson.api.RedissonClient;
 
 /**
- * One Redisson client, or one for each of several servers, that does what standard input says.
+ * Redisson clients that do what standard input says, for one test or for several at a time.
  *
- * <p>The first line is the settings ({@link Settings}); the answer is {@code {"uuids": [...]}} once the
- * clients are connected. Every further line is a call, {@code {"id", "thread", "call", ...}}, with the
- * arguments of {@link Calls}; its answer carries the same {@code id} and comes whenever the call is
- * done. The end of the input is a crash: the process is gone at once and releases nothing.
+ * <p>Every line is a call, {@code {"id", "session", "call", ...}}; its answer carries the same
+ * {@code id} and comes whenever the call is done. {@code open} with {@code settings} ({@link Settings})
+ * begins a session, one test's clients; it returns their uuids once they are connected. {@code close}
+ * shuts the session's clients down. Every other call names the session's {@code thread} that makes it
+ * and has the arguments of {@link Calls}. The end of the input is a crash: the process is gone at once
+ * and releases nothing.
  */
 public final class Driver {
-    private final List<RedissonClient> clients;
     private final Answers answers;
-    private final Map<String, LogicalThread> threads = new HashMap<>();
+    private final Map<Long, Session> sessions = new HashMap<>();
 
-    private Driver(List<RedissonClient> clients, Answers answers) {
-        this.clients = clients;
+    private Driver(Answers answers) {
         this.answers = answers;
     }
 
-    public static void main(String[] args) throws IOException {
+    public static void main(String[] args) {
         PrintStream stdout = System.out;
         // Whatever a library prints must not be taken for an answer.
         System.setOut(System.err);
-        Answers answers = new Answers(stdout);
         BufferedReader input =
                 new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         int status = 1;
         try {
-            String settings = input.readLine();
-            if (settings != null) {
-                List<RedissonClient> clients =
-                        Settings.parse(settings).stream().map(Redisson::create).toList();
-                answers.ready(clients.stream().map(RedissonClient::getId).toList());
-                new Driver(clients, answers).serve(input);
-            }
+            new Driver(new Answers(stdout)).serve(input);
             status = 0;
-        } catch (RuntimeException | IOException e) {
+        } catch (Throwable e) {
             e.printStackTrace();
         }
         // Not exit(): neither shutdown hooks nor waiting threads may hold up or soften a crash.
         Runtime.getRuntime().halt(status);
     }
 
+    /** Never blocks on a call, because that would hold up all sessions. */
     private void serve(BufferedReader input) throws IOException {
         for (String line = input.readLine(); line != null; line = input.readLine()) {
             JsonObject call = JsonParser.parseString(line).getAsJsonObject();
+            Long id = call.get("session").getAsLong();
             String what = call.get("call").getAsString();
-            if (what.equals("shutdown")) {
-                answers.to(call, shutdown -> {
-                    clients.forEach(RedissonClient::shutdown);
-                    return null;
-                });
-                return;
+            if (what.equals("open")) {
+                sessions.put(id, new Session(answers, call));
+                continue;
             }
-            LogicalThread thread = threads.computeIfAbsent(
-                    call.get("thread").getAsString(),
-                    name -> new LogicalThread(name, answers, new Calls(clients)::perform));
-            // These two are about a thread that may be busy, so they cannot wait in its queue.
-            switch (what) {
-                case "interrupt" -> answers.to(call, interrupt -> thread.interrupt());
-                case "threadId" -> answers.to(call, threadId -> thread.id());
-                default -> thread.enqueue(call);
+            Session session = what.equals("close") ? sessions.remove(id) : sessions.get(id);
+            if (session == null) {
+                answers.to(call, closed -> {
+                    throw new IllegalStateException("session " + id + " is closed");
+                });
+            } else if (what.equals("close")) {
+                session.close(call);
+            } else {
+                session.perform(what, call);
             }
         }
     }

@@ -5,7 +5,7 @@ import java.util.ArrayDeque;
 import java.util.Queue;
 
 /**
- * A Java thread that lives as long as the driver and makes its calls in order.
+ * A Java thread that lives as long as its session and makes its calls in order.
  *
  * <p>Redisson's owner is the id of the calling thread, so a test's owner must be one real thread
  * and not a pool's.
@@ -17,6 +17,7 @@ final class LogicalThread {
     private final Queue<JsonObject> queue = new ArrayDeque<>();
     private boolean running;
     private boolean interruptNext;
+    private boolean ended;
 
     LogicalThread(String name, Answers answers, Answers.Work work) {
         this.answers = answers;
@@ -50,9 +51,33 @@ final class LogicalThread {
         return interruptNext;
     }
 
+    /** Drops the calls that have not begun. The one that runs goes on. */
+    synchronized void beginNoMore() {
+        ended = true;
+        queue.clear();
+        notifyAll();
+    }
+
+    /**
+     * Waits for the end of the call that runs, and interrupts it until it ends: {@code lock()} waits on
+     * after its first interrupt.
+     */
+    void end() {
+        beginNoMore();
+        try {
+            while (thread.isAlive()) {
+                thread.interrupt();
+                thread.join(INTERRUPT_EVERY_MS);
+            }
+        } catch (InterruptedException e) {
+            // Nobody interrupts the session's thread.
+            throw new IllegalStateException(e);
+        }
+    }
+
     private void run() {
-        while (true) {
-            answers.to(begin(), this::perform);
+        for (JsonObject call = begin(); call != null; call = begin()) {
+            answers.to(call, this::perform);
         }
     }
 
@@ -61,18 +86,24 @@ final class LogicalThread {
             return work.perform(call);
         } finally {
             // Before the answer goes out: an answered call can no longer be interrupted.
-            end();
+            endCall();
         }
     }
 
+    /** The next call; null at the end of the session. */
     private synchronized JsonObject begin() {
-        while (queue.isEmpty()) {
+        while (queue.isEmpty() && !ended) {
             try {
                 wait();
             } catch (InterruptedException e) {
-                // Only interrupt() interrupts this thread, and only while a call runs.
-                throw new IllegalStateException(e);
+                // interrupt() interrupts this thread only while a call runs.
+                if (!ended) {
+                    throw new IllegalStateException(e);
+                }
             }
+        }
+        if (ended) {
+            return null;
         }
         running = true;
         if (interruptNext) {
@@ -82,8 +113,10 @@ final class LogicalThread {
         return queue.remove();
     }
 
-    private synchronized void end() {
+    private synchronized void endCall() {
         running = false;
         Thread.interrupted();
     }
+
+    private static final long INTERRUPT_EVERY_MS = 100;
 }

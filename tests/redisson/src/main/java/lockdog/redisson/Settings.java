@@ -2,7 +2,6 @@ package lockdog.redisson;
 
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
-import com.google.gson.JsonParser;
 import java.util.ArrayList;
 import java.util.List;
 import org.redisson.config.BaseConfig;
@@ -14,7 +13,7 @@ import org.redisson.config.SentinelServersConfig;
 import org.redisson.config.SubscriptionMode;
 
 /**
- * The first line: {@code urls}, one for each server, where {@code redis+sentinel://host:port,../master}
+ * What a session begins with: {@code urls}, one for each server, where {@code redis+sentinel://host:port,../master}
  * is the master of sentinels and {@code redis+cluster://host:port,..} a cluster, and optionally
  * {@code watchdogTimeoutMs}, {@code namePrefix}, {@code timeoutMs}, {@code connectTimeoutMs} and
  * {@code retryAttempts}. Whatever is not given has Redisson's default.
@@ -23,8 +22,7 @@ final class Settings {
     private Settings() {}
 
     /** One client's settings for each server. */
-    static List<Config> parse(String line) {
-        JsonObject settings = JsonParser.parseString(line).getAsJsonObject();
+    static List<Config> parse(JsonObject settings) {
         List<Config> configs = new ArrayList<>();
         for (JsonElement url : settings.getAsJsonArray("urls")) {
             configs.add(client(url.getAsString(), settings));

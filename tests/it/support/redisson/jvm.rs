@@ -1,0 +1,107 @@
+//! The process behind the Redisson clients: how it is built, started and ended.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use super::driver::{Driver, locked};
+
+/// A JVM that runs the driver; killed and reaped when dropped, it and no other.
+///
+/// It also ends when this process does, in whatever way: the kernel closes the pipe to the JVM, and
+/// the driver ends with its input.
+pub(super) struct Jvm {
+    process: Mutex<Child>,
+    pid: u32,
+    pub(super) driver: Arc<Driver>,
+}
+
+impl Jvm {
+    /// Builds the driver if need be. The JVM may still be on its way when this returns.
+    pub(super) fn start() -> Self {
+        let mut process = Command::new(java())
+            // Starting fast matters more here than running fast.
+            .args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"])
+            // Enough for the clients of all tests that run at the same time. Without memory it must
+            // end: a JVM that goes on without one of its threads would leave tests waiting.
+            .args(["-Xmx512m", "-XX:+ExitOnOutOfMemoryError"])
+            .arg("-cp")
+            .arg(class_path())
+            .arg("lockdog.redisson.Driver")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("java is installed");
+        Self {
+            driver: Driver::of(&mut process),
+            pid: process.id(),
+            process: Mutex::new(process),
+        }
+    }
+
+    /// The JVM for all tests of this process that need none of their own. Started by the first of
+    /// them, and again by the next one after it crashed: the tests that it crashed with have failed.
+    pub(super) fn shared() -> Arc<Self> {
+        static SHARED: Mutex<Option<Arc<Jvm>>> = Mutex::new(None);
+        let mut shared = locked(&SHARED);
+        match &*shared {
+            Some(jvm) if jvm.driver.is_open() => Arc::clone(jvm),
+            _ => Arc::clone(shared.insert(Arc::new(Self::start()))),
+        }
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// SIGKILL. Returns when the process is gone.
+    pub(super) fn kill(&self) {
+        let mut process = locked(&self.process);
+        // Either fails only for a child that is already reaped.
+        let _ = process.kill();
+        let _ = process.wait();
+    }
+
+    /// Ends the driver's input and waits for its end.
+    pub(super) fn end(&self) -> ExitStatus {
+        self.driver.end_input();
+        locked(&self.process).wait().expect("the JVM is our child")
+    }
+}
+
+impl Drop for Jvm {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Builds the driver, once in this process, and names its classes.
+fn class_path() -> OsString {
+    static BUILT: OnceLock<()> = OnceLock::new();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    BUILT.get_or_init(|| {
+        let build = Command::new(root.join("tests/redisson/build"))
+            .output()
+            .expect("tests/redisson/build can be run");
+        assert!(
+            build.status.success(),
+            "tests/redisson/build failed:\n{}",
+            String::from_utf8_lossy(&build.stderr)
+        );
+    });
+    let out = root.join("target/redisson");
+    let mut path = out.join("classes").into_os_string();
+    path.push(":");
+    path.push(out.join("lib/*"));
+    path
+}
+
+/// The java that Maven uses, too.
+fn java() -> PathBuf {
+    std::env::var_os("JAVA_HOME").map_or_else(
+        || PathBuf::from("java"),
+        |home| Path::new(&home).join("bin/java"),
+    )
+}
