@@ -1,6 +1,5 @@
 //! The process behind the Redisson clients: how it is built, started and ended.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -21,14 +20,8 @@ impl Jvm {
     /// Builds the driver if need be. The JVM may still be on its way when this returns.
     pub(super) fn start() -> Self {
         let mut process = Command::new(java())
-            // Starting fast matters more here than running fast.
-            .args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"])
-            // Enough for the clients of all tests that run at the same time. Without memory it must
-            // end: a JVM that goes on without one of its threads would leave tests waiting.
-            .args(["-Xmx512m", "-XX:+ExitOnOutOfMemoryError"])
-            .arg("-cp")
-            .arg(class_path())
-            .arg("lockdog.redisson.Driver")
+            .current_dir(built())
+            .arg("@java.args")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -77,8 +70,8 @@ impl Drop for Jvm {
     }
 }
 
-/// Builds the driver, once in this process, and names its classes.
-fn class_path() -> OsString {
+/// Builds the driver, once in this process, and names its folder.
+fn built() -> PathBuf {
     static BUILT: OnceLock<()> = OnceLock::new();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     BUILT.get_or_init(|| {
@@ -91,11 +84,7 @@ fn class_path() -> OsString {
             String::from_utf8_lossy(&build.stderr)
         );
     });
-    let out = root.join("target/redisson");
-    let mut path = out.join("classes").into_os_string();
-    path.push(":");
-    path.push(out.join("lib/*"));
-    path
+    root.join("target/redisson")
 }
 
 /// The java that Maven uses, too.

@@ -16,7 +16,8 @@ import org.redisson.config.SubscriptionMode;
  * What a session begins with: {@code urls}, one for each server, where {@code redis+sentinel://host:port,../master}
  * is the master of sentinels and {@code redis+cluster://host:port,..} a cluster, and optionally
  * {@code watchdogTimeoutMs}, {@code namePrefix}, {@code timeoutMs}, {@code connectTimeoutMs} and
- * {@code retryAttempts}. Whatever is not given has Redisson's default.
+ * {@code retryAttempts}. Whatever is not given has Redisson's default,
+ * the number of Netty's threads apart.
  */
 final class Settings {
     private Settings() {}
@@ -32,6 +33,8 @@ final class Settings {
 
     private static Config client(String url, JsonObject settings) {
         Config config = new Config();
+        // The default of 32 would start a thread for each of a client's 25 connections.
+        config.setNettyThreads(4);
         BaseConfig<?> server = server(config, url);
         if (settings.has("watchdogTimeoutMs")) {
             config.setLockWatchdogTimeout(settings.get("watchdogTimeoutMs").getAsLong());
