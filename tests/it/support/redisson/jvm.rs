@@ -70,12 +70,16 @@ impl Drop for Jvm {
     }
 }
 
-/// Builds the driver, once in this process, and names its folder.
+/// Builds the driver with the Redisson that `LOCKDOG_TEST_REDISSON` names, once in this process, and
+/// names its folder.
 fn built() -> PathBuf {
     static BUILT: OnceLock<()> = OnceLock::new();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let version = std::env::var("LOCKDOG_TEST_REDISSON");
+    let version = version.unwrap_or_else(|_| "4.7.0".to_owned());
     BUILT.get_or_init(|| {
         let build = Command::new(root.join("tests/redisson/build"))
+            .arg(&version)
             .output()
             .expect("tests/redisson/build can be run");
         assert!(
@@ -84,7 +88,7 @@ fn built() -> PathBuf {
             String::from_utf8_lossy(&build.stderr)
         );
     });
-    root.join("target/redisson")
+    root.join("target/redisson").join(version)
 }
 
 /// The java that Maven uses, too.

@@ -2,12 +2,13 @@ package lockdog.redisson;
 
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
+import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
 import java.util.ArrayList;
 import java.util.List;
 import org.redisson.config.BaseConfig;
 import org.redisson.config.ClusterServersConfig;
 import org.redisson.config.Config;
-import org.redisson.config.NameMapper;
 import org.redisson.config.ReadMode;
 import org.redisson.config.SentinelServersConfig;
 import org.redisson.config.SubscriptionMode;
@@ -40,7 +41,7 @@ final class Settings {
             config.setLockWatchdogTimeout(settings.get("watchdogTimeoutMs").getAsLong());
         }
         if (settings.has("namePrefix")) {
-            config.setNameMapper(new Prefix(settings.get("namePrefix").getAsString()));
+            setNamePrefix(config, server, settings.get("namePrefix").getAsString());
         }
         if (settings.has("timeoutMs")) {
             server.setTimeout(settings.get("timeoutMs").getAsInt());
@@ -84,18 +85,34 @@ final class Settings {
                 .setSubscriptionMode(SubscriptionMode.MASTER);
     }
 
+    /** By reflection, because Redisson 4 moved the interface to another package and its setter to another class. */
+    private static void setNamePrefix(Config config, BaseConfig<?> server, String prefix) {
+        for (Object owner : List.of(config, server)) {
+            for (Method setter : owner.getClass().getMethods()) {
+                if (!setter.getName().equals("setNameMapper")) {
+                    continue;
+                }
+                Class<?> type = setter.getParameterTypes()[0];
+                Object mapper = Proxy.newProxyInstance(type.getClassLoader(), new Class<?>[] {type}, (self, method, args) ->
+                        switch (method.getName()) {
+                            case "map" -> prefix + args[0];
+                            case "unmap" -> ((String) args[0]).substring(prefix.length());
+                            case "toString" -> "names behind " + prefix;
+                            case "hashCode" -> System.identityHashCode(self);
+                            case "equals" -> self == args[0];
+                            default -> throw new UnsupportedOperationException(method.toString());
+                        });
+                try {
+                    setter.invoke(owner, mapper);
+                } catch (ReflectiveOperationException failed) {
+                    throw new IllegalStateException(failed);
+                }
+                return;
+            }
+        }
+        throw new IllegalStateException("this Redisson knows no name mapper");
+    }
+
     private static final String CLUSTER = "redis+cluster://";
     private static final String SENTINEL = "redis+sentinel://";
-
-    private record Prefix(String prefix) implements NameMapper {
-        @Override
-        public String map(String name) {
-            return prefix + name;
-        }
-
-        @Override
-        public String unmap(String name) {
-            return name.substring(prefix.length());
-        }
-    }
 }
