@@ -29,25 +29,29 @@ struct Turn {
     bearer: Bearer,
     /// Which of a deployment's servers was asked last.
     server: Option<Arc<str>>,
-    /// What was seen of it when [`Hold::stood_still`] last asked for a sign of life.
-    asked: Option<Seen>,
 }
 
 #[derive(Default)]
 enum Bearer {
     #[default]
     Nobody,
-    /// It is driven by somebody else than this client.
-    Caller {
-        /// Where a command without an answer was sent.
-        on: Option<Connection>,
-        /// Wakes the future that waits for the answer.
-        waker: Option<Waker>,
-        /// How often the future was polled.
-        polls: u32,
-    },
+    /// It is driven by somebody else than this client. In a box, because nobody has the turn of most holds
+    /// for most of their time, and a client may have 100,000.
+    Caller(Box<Caller>),
     /// The client's own thread, which never stands still.
     Background,
+}
+
+#[derive(Default)]
+struct Caller {
+    /// Where a command without an answer was sent.
+    on: Option<Connection>,
+    /// Wakes the future that waits for the answer.
+    waker: Option<Waker>,
+    /// How often the future was polled.
+    polls: u32,
+    /// What was seen of it when [`Hold::stood_still`] last asked for a sign of life.
+    asked: Option<Seen>,
 }
 
 /// A caller's turn as it was when somebody asked for a sign of life. Others may ask at the same time, so
@@ -111,16 +115,12 @@ impl Hold {
 
     /// A caller's future has the right to send its commands, and may stand still.
     pub(crate) fn is_with_caller(&self) -> bool {
-        matches!(self.turns.turn.lock().bearer, Bearer::Caller { .. })
+        matches!(self.turns.turn.lock().bearer, Bearer::Caller(_))
     }
 
     fn give(self: &Arc<Self>, turn: &mut Turn) -> Command {
         turn.number += 1;
-        turn.bearer = Bearer::Caller {
-            on: None,
-            waker: None,
-            polls: 0,
-        };
+        turn.bearer = Bearer::Caller(Box::default());
         Command {
             hold: self.clone(),
             number: turn.number,
@@ -132,11 +132,7 @@ impl Hold {
     pub(crate) fn ask_for_a_sign(&self) -> Option<Seen> {
         let (seen, waker) = {
             let turn = self.turns.turn.lock();
-            let waker = match &turn.bearer {
-                Bearer::Caller { waker, .. } => waker.clone(),
-                Bearer::Nobody | Bearer::Background => None,
-            };
-            (turn.seen()?, waker)
+            (turn.seen()?, turn.caller()?.waker.clone())
         };
         if let Some(waker) = waker {
             waker.wake();
@@ -152,12 +148,12 @@ impl Hold {
     /// Whether the future whose turn it is gave no sign of life since this was last asked; `None` if it is
     /// no caller's turn. For those who hasten its release, again and again.
     pub(crate) fn stood_still(&self) -> Option<bool> {
-        let asked = self.turns.turn.lock().asked.take();
+        let asked = self.turns.turn.lock().caller_mut()?.asked.take();
         if asked.is_some_and(|seen| !self.gave_a_sign(seen)) {
             return Some(true);
         }
         let seen = self.ask_for_a_sign()?;
-        self.turns.turn.lock().asked = Some(seen);
+        self.turns.turn.lock().caller_mut()?.asked = Some(seen);
         Some(false)
     }
 
@@ -172,7 +168,7 @@ impl Hold {
         // What is left of the bearer has a waker, and to drop that is the caller's code.
         drop(turn);
         match bearer {
-            Bearer::Caller { on, .. } => Some((command, on)),
+            Bearer::Caller(caller) => Some((command, caller.on)),
             Bearer::Nobody | Bearer::Background => Some((command, None)),
         }
     }
@@ -181,11 +177,22 @@ impl Hold {
 impl Turn {
     /// What is to be seen of it now; `None` if it is no caller's.
     fn seen(&self) -> Option<Seen> {
-        let Bearer::Caller { polls, .. } = self.bearer else {
-            return None;
-        };
-        let number = self.number;
+        let (number, polls) = (self.number, self.caller()?.polls);
         Some(Seen { number, polls })
+    }
+
+    fn caller(&self) -> Option<&Caller> {
+        match &self.bearer {
+            Bearer::Caller(caller) => Some(caller),
+            Bearer::Nobody | Bearer::Background => None,
+        }
+    }
+
+    fn caller_mut(&mut self) -> Option<&mut Caller> {
+        match &mut self.bearer {
+            Bearer::Caller(caller) => Some(caller),
+            Bearer::Nobody | Bearer::Background => None,
+        }
     }
 }
 
@@ -231,10 +238,10 @@ impl Command {
     /// Notes a sign of life. False if it came too late.
     fn is_polled(&self, by: &Waker) -> bool {
         let mut turn = self.hold.turns.turn.lock();
-        let is_known = match &turn.bearer {
-            Bearer::Caller { waker, .. } => waker.as_ref().is_some_and(|it| it.will_wake(by)),
-            Bearer::Nobody | Bearer::Background => true,
-        };
+        let is_known = turn.caller().is_none_or(|caller| {
+            let waker = caller.waker.as_ref();
+            waker.is_some_and(|it| it.will_wake(by))
+        });
         let mut new = None;
         if !is_known {
             // To clone or drop a waker is the caller's code: no lock is held.
@@ -246,10 +253,10 @@ impl Command {
             return false;
         }
         let mut old = None;
-        if let Bearer::Caller { waker, polls, .. } = &mut turn.bearer {
-            *polls = polls.wrapping_add(1);
+        if let Some(caller) = turn.caller_mut() {
+            caller.polls = caller.polls.wrapping_add(1);
             if new.is_some() {
-                old = std::mem::replace(waker, new);
+                old = std::mem::replace(&mut caller.waker, new);
             }
         }
         drop(turn);
@@ -263,10 +270,8 @@ impl Command {
         if turn.number != self.number {
             return false;
         }
-        let mut old = (None, None);
-        if let Bearer::Caller { on, waker, .. } = &mut turn.bearer {
-            old = (on.take(), waker.take());
-        }
+        let caller = turn.caller_mut();
+        let old = caller.map(|caller| (caller.on.take(), caller.waker.take()));
         drop(turn);
         drop(old);
         true
@@ -279,10 +284,8 @@ impl Permits for Hold {
         if turn.number != number {
             return false;
         }
-        let mut old = None;
-        if let Bearer::Caller { on, .. } = &mut turn.bearer {
-            old = on.replace(connection.clone());
-        }
+        let caller = turn.caller_mut();
+        let old = caller.and_then(|caller| caller.on.replace(connection.clone()));
         turn.server = connection.server().cloned();
         drop(turn);
         drop(old);
