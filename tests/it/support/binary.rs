@@ -73,11 +73,18 @@ fn embedded() -> PathBuf {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         cargo
             .current_dir(root())
-            // Set for tests alone (`tests/run`); with it everything would be built anew.
-            .env_remove("RUSTC_BOOTSTRAP")
             .args(["build", "--locked", "--workspace", "--example", "serve"])
             .arg("--target-dir")
             .arg(target);
+        // What cargo and `tests/run` set for a test: build scripts look at some of it, so that with it
+        // dependencies would be built anew, and again by the next cargo that runs outside a test.
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            let set = ["CARGO_PKG_", "CARGO_MANIFEST_", "RUSTC_BOOTSTRAP"];
+            if set.iter().any(|start| text.starts_with(start)) {
+                cargo.env_remove(&name);
+            }
+        }
         if folder.ends_with("release") {
             cargo.arg("--release");
         }
