@@ -210,10 +210,11 @@ impl Command {
     /// From now on the client's own thread drives what it is for.
     pub(crate) fn into_background(self) -> Self {
         let mut turn = self.hold.turns.turn.lock();
-        if turn.number == self.number {
-            turn.bearer = Bearer::Background;
-        }
+        let is_valid = turn.number == self.number;
+        let old = is_valid.then(|| std::mem::replace(&mut turn.bearer, Bearer::Background));
         drop(turn);
+        // Not under the lock: its waker is the caller's code.
+        drop(old);
         self
     }
 
@@ -250,6 +251,8 @@ impl Command {
             turn = self.hold.turns.turn.lock();
         }
         if turn.number != self.number {
+            // Before the waker that was not needed.
+            drop(turn);
             return false;
         }
         let mut old = None;
@@ -397,7 +400,11 @@ mod tests {
         assert_eq!(*seen.lock(), [true; 2]);
         poll(&turn);
         let asked = hold.ask_for_a_sign().expect("it is a caller's");
-        assert!(hold.take_over(asked).is_some());
+        let (turn, _) = hold.take_over(asked).expect("it gave no sign");
         assert_eq!(*seen.lock(), [true; 3]);
+        poll(&turn);
+        let turn = turn.into_background();
+        assert_eq!(*seen.lock(), [true; 4]);
+        drop(turn);
     }
 }
