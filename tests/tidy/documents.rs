@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::root;
+use crate::{files, root};
 
 #[test]
 fn links_between_documents_lead_somewhere() {
@@ -46,7 +46,7 @@ fn every_test_that_a_document_names_exists() {
 fn every_message_in_the_log_is_documented() {
     let documented = read(&root().join("docs/logs.md"));
     let mut found = 0;
-    for file in sources(&root().join("src")) {
+    for file in files("src", "rs") {
         for message in messages(&read(&file)) {
             found += 1;
             let there = documented.contains(&format!("`{message}`"));
@@ -77,7 +77,7 @@ fn the_variables_of_the_tests_are_documented() {
     let page = read(&root().join("tests/README.md"));
     let mut read_by_tests = BTreeSet::new();
     for folder in ["src", "tests/it", "crates/lockdog-test/tests"] {
-        for file in sources(&root().join(folder)) {
+        for file in files(folder, "rs") {
             if file.ends_with("tidy/documents.rs") {
                 continue;
             }
@@ -185,20 +185,6 @@ fn pages(others: &[&str]) -> Vec<PathBuf> {
         .filter(|path| path.extension().is_some_and(|e| e == "md"))
         .chain(others.iter().map(|other| root().join(other)))
         .collect()
-}
-
-/// The Rust files below a folder.
-fn sources(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).expect("the folder is there") {
-        let path = entry.expect("it can be read").path();
-        if path.is_dir() {
-            found.extend(sources(&path));
-        } else if path.extension().is_some_and(|e| e == "rs") {
-            found.push(path);
-        }
-    }
-    found
 }
 
 fn read(file: &Path) -> String {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::root;
+use crate::{files, root};
 
 /// From the top; a module may use those of lower rows only. `docs/design.md` has the same table.
 const LAYERS: [&[&str]; 14] = [
@@ -196,23 +196,6 @@ fn sources() -> Vec<PathBuf> {
 fn layer(module: &str) -> usize {
     let found = LAYERS.iter().position(|row| row.contains(&module));
     found.unwrap_or_else(|| panic!("{module} is in no layer"))
-}
-
-fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut folders = vec![root().join(folder)];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).expect("the folder is there") {
-            let path = entry.expect("it can be read").path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|e| e == extension) {
-                found.push(path);
-            }
-        }
-    }
-    assert!(!found.is_empty(), "there is nothing to check in {folder}");
-    found
 }
 
 fn relative(file: &Path) -> String {
