@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::Hold;
+use crate::error::Error;
 use crate::server::{Connection, Permit, Permits};
 
 /// The turns of one hold, one at a time (design: invariant 3).
@@ -109,8 +110,13 @@ impl Hold {
 
     /// Which of a deployment's servers was asked last for this hold. One without an answer is the one
     /// that is waited for.
-    pub(crate) fn asked_server(&self) -> Option<Arc<str>> {
+    fn asked_server(&self) -> Option<Arc<str>> {
         self.turns.turn.lock().server.clone()
+    }
+
+    /// The error of a caller who waited so long for an answer for this hold.
+    pub(crate) fn unanswered(&self, waited: Duration) -> Error {
+        Error::timeout(waited).at(self.asked_server().as_deref())
     }
 
     /// A caller's future has the right to send its commands, and may stand still.

@@ -179,7 +179,7 @@ impl Caller<'_> {
     /// The server that was asked for this hold answered too late, or not at all.
     pub(super) fn too_late(&self, asked_for: &Hold) -> Error {
         let waited = self.core().clock.now().since(self.began);
-        Error::timeout(waited).at(asked_for.asked_server().as_deref())
+        asked_for.unanswered(waited)
     }
 
     pub(super) fn core(&self) -> &Arc<Core> {

@@ -117,8 +117,7 @@ impl Caller<'_> {
             return Ok(None);
         }
         let unanswered = unanswered.or_else(|| core.holds.releasing(self.key));
-        let server = unanswered.and_then(|hold| hold.asked_server());
-        Err(Error::timeout(waited).at(server.as_deref()))
+        Err(unanswered.map_or_else(|| Error::timeout(waited), |hold| hold.unanswered(waited)))
     }
 
     /// One look at the lock from a place in its queue.

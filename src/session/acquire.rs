@@ -66,7 +66,7 @@ impl Acquiring {
             None => {
                 let waited = until.since(now);
                 let command = tokio::time::timeout(waited, session.core().turn(&hold)).await;
-                command.map_err(|_| Error::timeout(waited).at(hold.asked_server().as_deref()))?
+                command.map_err(|_| hold.unanswered(waited))?
             }
         };
         Ok(Self::new(session, hold, Some(command), false))

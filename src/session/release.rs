@@ -134,8 +134,7 @@ impl Claim {
         let command = tokio::time::timeout(waited, turn).await;
         command.map_err(|_| {
             // The drop puts this unlock behind it.
-            let server = self.hold.asked_server();
-            let cause = Some(Error::timeout(waited).at(server.as_deref()));
+            let cause = Some(self.hold.unanswered(waited));
             UnlockUnconfirmed::new(self.hold.key().name(), cause).into()
         })
     }
