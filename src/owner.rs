@@ -25,7 +25,8 @@ tokio::task_local! {
 /// # Two traps
 ///
 /// Branches of `join!` and `select!` run in one task: they are one owner and do not exclude each
-/// other. Give each a scope of its own.
+/// other. Lock through [`Lock::exclusive`](crate::Lock::exclusive), or give each branch a scope of its
+/// own.
 ///
 /// A guard that leaves its task leaves its owner behind: whatever the old task does next (the next
 /// request on a keep-alive connection, say) would re-enter the lock beside the job that now has

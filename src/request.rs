@@ -81,14 +81,31 @@ pub(crate) enum Wait {
 pub(crate) struct Wish {
     pub(crate) lease: Option<Duration>,
     pub(crate) max_hold: Option<Duration>,
-    pub(crate) owner: Option<Owner>,
+    pub(crate) owner: OwnerChoice,
     pub(crate) reentry: Option<Reentry>,
 }
 
+/// Who acquires.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum OwnerChoice {
+    /// Whoever makes the first poll.
+    #[default]
+    Current,
+    /// An owner of its own, so that no acquire re-enters.
+    New,
+    Given(Owner),
+}
+
 impl Wish {
-    /// Who acquires. To be asked at the first poll.
-    pub(crate) fn owner(&self) -> Owner {
-        self.owner.unwrap_or_else(Owner::current)
+    /// Who acquires, the same at each call. To be asked at the first poll.
+    pub(crate) fn owner(&mut self) -> Owner {
+        let owner = match self.owner {
+            OwnerChoice::Current => Owner::current(),
+            OwnerChoice::New => Owner::new(),
+            OwnerChoice::Given(owner) => owner,
+        };
+        self.owner = OwnerChoice::Given(owner);
+        owner
     }
 
     /// What it means for a lock of the client with these settings. Checks everything that can be
@@ -137,7 +154,7 @@ macro_rules! options {
         /// Acquires as this owner instead of the current one. Corresponds to the `threadId` of
         /// Redisson's `lockAsync(threadId)`.
         pub fn owner(mut self, owner: &Owner) -> Self {
-            self.wish.owner = Some(*owner);
+            self.wish.owner = OwnerChoice::Given(*owner);
             self
         }
 
@@ -153,8 +170,11 @@ macro_rules! options {
 }
 
 impl LockRequest {
-    pub(crate) fn new(lock: Arc<dyn Acquire>) -> Self {
-        let wish = Wish::default();
+    pub(crate) fn new(lock: Arc<dyn Acquire>, owner: OwnerChoice) -> Self {
+        let wish = Wish {
+            owner,
+            ..Wish::default()
+        };
         Self { lock, wish }
     }
 
@@ -179,10 +199,11 @@ impl LockRequest {
 }
 
 impl TryLockRequest {
-    pub(crate) fn new(lock: Arc<dyn Acquire>) -> Self {
+    pub(crate) fn new(lock: Arc<dyn Acquire>, owner: OwnerChoice) -> Self {
+        let LockRequest { lock, wish } = LockRequest::new(lock, owner);
         Self {
             lock,
-            wish: Wish::default(),
+            wish,
             wait: None,
         }
     }

@@ -5,6 +5,7 @@ mod build;
 mod builder;
 mod diagnose;
 mod place;
+mod scope;
 mod shutdown;
 
 use std::fmt;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::guard::Held;
 use crate::key::LockKey;
-use crate::request::{LockRequest, TryLockRequest};
+use crate::request::{LockRequest, OwnerChoice, TryLockRequest};
 use crate::session::Session;
 
 pub(crate) use acquire::released;
@@ -56,6 +56,8 @@ pub use unlock::ForceUnlockRequest;
 #[derive(Clone)]
 pub struct Lock {
     inner: Arc<Inner>,
+    /// Who acquires, unless a request says otherwise.
+    owner: OwnerChoice,
 }
 
 /// What the handles and requests of one lock share.
@@ -78,12 +80,45 @@ impl Lock {
         let name = name.into();
         Self {
             inner: Arc::new(Inner { session, name, key }),
+            owner: OwnerChoice::Current,
         }
     }
 
     /// The name, as it was asked for. Corresponds to Redisson's `getName()`.
     pub fn name(&self) -> &str {
         &self.inner.name
+    }
+
+    /// A handle of the same lock whose acquires never re-enter: each has an [`Owner`] of its own.
+    ///
+    /// Use it where one task runs several branches that must exclude each other: `join!`, `select!`,
+    /// `for_each_concurrent`. Without it they are one owner, and all of them get the lock at once.
+    /// A request's own [`owner`](LockRequest::owner) goes before it.
+    ///
+    /// Only guards end what this handle acquires: [`unlock`](Self::unlock), [`is_held`](Self::is_held)
+    /// and [`hold_count`](Self::hold_count) are about the current owner, which holds nothing through it.
+    /// Nested calls through it wait for themselves, as with a `tokio::sync::Mutex`. Redisson has no
+    /// such handle: its threads exclude each other.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example(client: lockdog::Client) -> lockdog::Result<()> {
+    /// let lock = client.lock("orders:42").exclusive();
+    /// // One after the other, though both run in this task.
+    /// let (first, second) = tokio::join!(lock.with(|_| async { 1 }), lock.with(|_| async { 2 }));
+    /// assert_eq!(first? + second?, 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// [`Owner`]: crate::Owner
+    #[must_use = "the handle that it was called on is as it was"]
+    pub fn exclusive(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            owner: OwnerChoice::New,
+        }
     }
 
     /// Acquires the lock, waiting for it as long as it takes. Corresponds to Redisson's `lock()`,
@@ -106,7 +141,7 @@ impl Lock {
     /// Cancelled at any point, the place in the queue is passed on, and a lock that was granted
     /// unseen is given back in the background.
     pub fn lock(&self) -> LockRequest {
-        LockRequest::new(self.inner.clone())
+        LockRequest::new(self.inner.clone(), self.owner)
     }
 
     /// Acquires the lock if that can be done at once, or within [`TryLockRequest::wait`].
@@ -122,7 +157,7 @@ impl Lock {
     ///
     /// As [`Lock::lock`].
     pub fn try_lock(&self) -> TryLockRequest {
-        TryLockRequest::new(self.inner.clone())
+        TryLockRequest::new(self.inner.clone(), self.owner)
     }
 
     /// Acquires the lock, does the work, unlocks. The work is cancelled (its future is dropped) if

@@ -46,7 +46,7 @@ impl Inner {
             return Box::pin(async move { told(self.acquired(wish, wait).await?) });
         }
         Box::pin(async move {
-            let owner = *wish.owner.get_or_insert_with(Owner::current);
+            let owner = wish.owner();
             // A loop of calls that wait for nothing must let other tasks run, too.
             tokio::task::consume_budget().await;
             match self.again(&wish, owner)? {
@@ -64,7 +64,7 @@ impl Inner {
         Ok(claim.map(Guard::new))
     }
 
-    async fn acquired(&self, wish: Wish, wait: Wait) -> Result<Option<Guard>> {
+    async fn acquired(&self, mut wish: Wish, wait: Wait) -> Result<Option<Guard>> {
         let owner = wish.owner();
         let terms = wish.terms(&self.session.core().settings)?;
         acquire::acquire(&self.session, self.key()?, owner, &terms, wait).await

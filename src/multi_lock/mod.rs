@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::guard::Held;
 use crate::lock::Lock;
 use crate::owner::Owner;
-use crate::request::{LockRequest, TryLockRequest, UnlockRequest};
+use crate::request::{LockRequest, OwnerChoice, TryLockRequest, UnlockRequest};
 use members::Members;
 
 /// Several locks as one: all of them are held, or none is. Corresponds to `RedissonMultiLock`, and to
@@ -74,6 +74,8 @@ use members::Members;
 #[derive(Clone)]
 pub struct MultiLock {
     inner: Arc<Inner>,
+    /// Who acquires, unless a request says otherwise.
+    owner: OwnerChoice,
 }
 
 /// What the handles and requests of one multi lock share.
@@ -95,8 +97,10 @@ impl MultiLock {
             members: Members::of(&locks).map(Arc::new),
             locks,
         };
-        let inner = Arc::new(inner);
-        Self { inner }
+        Self {
+            inner: Arc::new(inner),
+            owner: OwnerChoice::Current,
+        }
     }
 
     /// The names of its members, in brackets. [`Guard::lock_name`] is this. Redisson's `getName()` is
@@ -112,6 +116,16 @@ impl MultiLock {
         &self.inner.locks
     }
 
+    /// A handle of the same locks whose acquires never re-enter: see [`Lock::exclusive`]. That a member
+    /// was given as an exclusive handle does not matter.
+    #[must_use = "the handle that it was called on is as it was"]
+    pub fn exclusive(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            owner: OwnerChoice::New,
+        }
+    }
+
     /// Acquires all, waiting for them as long as it takes. Corresponds to Redisson's `lock()`, and
     /// with [`LockRequest::lease`] to `lock(lease, unit)`.
     ///
@@ -124,7 +138,7 @@ impl MultiLock {
     ///
     /// Cancelled at any point, what was acquired is given back in the background.
     pub fn lock(&self) -> LockRequest {
-        LockRequest::new(self.inner.clone())
+        LockRequest::new(self.inner.clone(), self.owner)
     }
 
     /// Acquires all if that can be done at once, or within [`TryLockRequest::wait`]. Corresponds to
@@ -140,7 +154,7 @@ impl MultiLock {
     ///
     /// As [`MultiLock::lock`].
     pub fn try_lock(&self) -> TryLockRequest {
-        TryLockRequest::new(self.inner.clone())
+        TryLockRequest::new(self.inner.clone(), self.owner)
     }
 
     /// Acquires all, does the work, unlocks all. The work is cancelled if one of them is lost. See

@@ -44,7 +44,7 @@ impl Acquire for Inner {
 }
 
 impl Inner {
-    async fn acquired(&self, wish: Wish, wait: Wait) -> Result<Option<Guard>> {
+    async fn acquired(&self, mut wish: Wish, wait: Wait) -> Result<Option<Guard>> {
         let owner = wish.owner();
         let mut members = self.members()?.clone();
         let mut time = None;

@@ -45,7 +45,7 @@ impl Acquire for Inner {
 }
 
 impl Inner {
-    async fn acquired(self: &Arc<Self>, wish: Wish, wait: Wait) -> Result<Option<Guard>> {
+    async fn acquired(self: &Arc<Self>, mut wish: Wish, wait: Wait) -> Result<Option<Guard>> {
         let owner = wish.owner();
         let terms = self.terms(&wish)?;
         let began = self.clock().now();

@@ -21,7 +21,7 @@ use std::time::Duration;
 use crate::error::Result;
 use crate::guard::Held;
 use crate::lock::Lock;
-use crate::request::{LockRequest, TryLockRequest};
+use crate::request::{LockRequest, OwnerChoice, TryLockRequest};
 
 use inner::Inner;
 
@@ -93,6 +93,8 @@ use inner::Inner;
 #[derive(Clone)]
 pub struct RedLock {
     inner: Arc<Inner>,
+    /// Who acquires, unless a request says otherwise.
+    owner: OwnerChoice,
 }
 
 impl RedLock {
@@ -100,7 +102,10 @@ impl RedLock {
     /// some have tokio's clock (see [`Time`](crate::Time)) are an error of each request. Corresponds to
     /// Redisson's `new RedissonRedLock(a, b, c)`.
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Self {
-        Self::from(Inner::new(locks.into_iter().collect()))
+        Self {
+            inner: Arc::new(Inner::new(locks.into_iter().collect()).identified()),
+            owner: OwnerChoice::Current,
+        }
     }
 
     /// Bears with so many instances, `f`, that lose what they acknowledged without anybody noticing:
@@ -147,6 +152,16 @@ impl RedLock {
         self.with_settings(|inner| inner.min_validity = validity)
     }
 
+    /// A handle of the same lock whose acquires never re-enter: see [`Lock::exclusive`]. That an instance
+    /// was given as an exclusive handle does not matter.
+    #[must_use = "the handle that it was called on is as it was"]
+    pub fn exclusive(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            owner: OwnerChoice::New,
+        }
+    }
+
     /// The names of its locks; one, if they all have the same. [`Guard::lock_name`] is this.
     /// Redisson's `getName()` is not supported for its RedLock.
     ///
@@ -178,7 +193,7 @@ impl RedLock {
     ///
     /// Cancelled at any point, what was acquired is given back in the background.
     pub fn lock(&self) -> LockRequest {
-        LockRequest::new(self.inner.clone())
+        LockRequest::new(self.inner.clone(), self.owner)
     }
 
     /// Acquires the lock if that can be done at once, or within
@@ -195,7 +210,7 @@ impl RedLock {
     ///
     /// As [`RedLock::lock`].
     pub fn try_lock(&self) -> TryLockRequest {
-        TryLockRequest::new(self.inner.clone())
+        TryLockRequest::new(self.inner.clone(), self.owner)
     }
 
     /// Acquires the lock, does the work, unlocks: see [`Lock::with`].
@@ -218,12 +233,9 @@ impl RedLock {
     fn with_settings(self, change: impl FnOnce(&mut Inner)) -> Self {
         let mut inner = (*self.inner).clone();
         change(&mut inner);
-        Self::from(inner)
-    }
-
-    fn from(inner: Inner) -> Self {
         Self {
             inner: Arc::new(inner.identified()),
+            ..self
         }
     }
 }

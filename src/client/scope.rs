@@ -1,0 +1,73 @@
+//! A client for the time of one piece of work.
+
+use std::panic::{AssertUnwindSafe, resume_unwind};
+
+use futures_util::FutureExt;
+
+use super::{Client, ClientBuilder};
+use crate::error::Error;
+
+impl Client {
+    /// Connects with default settings, does the work, and shuts the client down, whether the work
+    /// succeeds, fails or panics. For programs that end after the work: a client that is only dropped
+    /// may not have time to release its locks. Redisson has no such call.
+    ///
+    /// The work's own error type holds the errors of both: `lockdog::Error`, or one made from it. Clones
+    /// of the client that outlive the work are closed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::connect`], else what the work returns.
+    ///
+    /// # Cancel safety
+    ///
+    /// The work is dropped, and what it held is released in the background, as with any client that is
+    /// dropped.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockdog::Result<()> {
+    /// lockdog::Client::scope("redis://127.0.0.1:6379", |client| async move {
+    ///     let guard = client.lock("orders:42").lock().await?; // `?` also shuts down
+    ///     guard.unlock().await?;
+    ///     Ok(())
+    /// })
+    /// .await
+    /// # }
+    /// ```
+    pub async fn scope<F, Fut, T, E>(url: impl AsRef<str>, work: F) -> Result<T, E>
+    where
+        F: FnOnce(Self) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        E: From<Error>,
+    {
+        Self::builder().url(url).scope(work).await
+    }
+}
+
+impl ClientBuilder {
+    /// As [`Client::scope`], with these settings.
+    ///
+    /// # Errors
+    ///
+    /// As [`ClientBuilder::build`], else what the work returns.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Client::scope`].
+    pub async fn scope<F, Fut, T, E>(self, work: F) -> Result<T, E>
+    where
+        F: FnOnce(Client) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        E: From<Error>,
+    {
+        let client = self.build().await?;
+        // `work` itself may panic before it returns its future.
+        let running = async { work(client.clone()).await };
+        let ended = AssertUnwindSafe(running).catch_unwind().await;
+        client.shutdown().await;
+        ended.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+}
