@@ -25,6 +25,36 @@ fn links_between_documents_lead_somewhere() {
     assert!(followed > 5, "only {followed} links were found");
 }
 
+/// Their numbers have no gaps, so that a reader who looks for one finds it.
+#[test]
+fn the_index_of_decisions_lists_each_file_once_and_in_order() {
+    let folder = root().join("docs/decisions");
+    let index = read(&folder.join("README.md"));
+    let listed = index.lines().filter_map(|line| {
+        let (number, rest) = line.strip_prefix("| ")?.split_once(" | [")?;
+        let (title, rest) = rest.split_once("](")?;
+        let (file, _) = rest.split_once(')')?;
+        Some((number.to_owned(), title.to_owned(), file.to_owned()))
+    });
+    let listed: Vec<_> = listed.collect();
+    let mut names = files("docs/decisions", "md");
+    names.retain(|path| !path.ends_with("README.md"));
+    assert_eq!(listed.len(), names.len(), "rows and files");
+    for (at, (number, title, file)) in listed.iter().enumerate() {
+        assert_eq!(*number, (at + 1).to_string());
+        assert!(file.starts_with(&format!("{:04}-", at + 1)), "{file}");
+        let text = read(&folder.join(file));
+        let heading = format!("# {number}. {title}\n");
+        assert!(text.starts_with(&heading), "{file} has another title");
+        for part in ["## Context", "## Decision", "## Evidence"] {
+            assert!(
+                text.contains(&format!("\n{part}\n")),
+                "{file} has no {part}"
+            );
+        }
+    }
+}
+
 #[test]
 fn every_test_that_a_document_names_exists() {
     let mut named = 0;
@@ -180,11 +210,9 @@ fn messages(code: &str) -> Vec<String> {
 
 /// The documents, and these files beside them.
 fn pages(others: &[&str]) -> Vec<PathBuf> {
-    let docs = fs::read_dir(root().join("docs")).expect("the folder is there");
-    docs.map(|entry| entry.expect("it can be read").path())
-        .filter(|path| path.extension().is_some_and(|e| e == "md"))
-        .chain(others.iter().map(|other| root().join(other)))
-        .collect()
+    let mut pages = files("docs", "md");
+    pages.extend(others.iter().map(|other| root().join(other)));
+    pages
 }
 
 fn read(file: &Path) -> String {
