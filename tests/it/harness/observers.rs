@@ -1,10 +1,9 @@
 //! The observing connection tells what the server really has and does.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use crate::harness::Plain;
-use crate::support::prelude::SOON;
+use crate::support::prelude::{SOON, ms};
 use crate::support::{RedisServer, eventually};
 
 #[tokio::test]
@@ -114,7 +113,7 @@ async fn a_key_without_expiry_is_not_clean() {
     let redis = server.redis().await;
     redis.cmd(&["SET", "expires", "v", "PX", "60000"]).await;
     redis.cmd(&["SET", "k", "v"]).await;
-    redis.assert_clean().await;
+    redis.assert_clean_within(ms(100)).await;
 }
 
 #[tokio::test]
@@ -127,7 +126,7 @@ async fn a_channel_with_a_subscriber_is_not_clean() {
         .subscribe("c")
         .await
         .expect("anybody may subscribe");
-    server.redis().await.assert_clean().await;
+    server.redis().await.assert_clean_within(ms(100)).await;
 }
 
 #[tokio::test]
@@ -136,7 +135,7 @@ async fn clean_waits_for_a_late_clean_up() {
     let redis = server.redis().await;
     redis.cmd(&["SET", "k", "v"]).await;
     let clean_up = async {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        tokio::time::sleep(ms(200)).await;
         redis.cmd(&["DEL", "k"]).await;
     };
     tokio::join!(redis.assert_clean(), clean_up);

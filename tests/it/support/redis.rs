@@ -175,7 +175,11 @@ impl Redis {
     /// Fails unless every key has an expiry and no channel has a subscriber, within the time a
     /// clean-up may take.
     pub(crate) async fn assert_clean(&self) {
-        let deadline = Instant::now() + CLEAN_WITHIN;
+        self.assert_clean_within(CLEAN_WITHIN).await;
+    }
+
+    pub(crate) async fn assert_clean_within(&self, limit: Duration) {
+        let deadline = Instant::now() + limit;
         loop {
             let leftovers = self.leftovers().await;
             if leftovers.is_empty() {
