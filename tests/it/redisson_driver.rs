@@ -139,11 +139,6 @@ async fn second_thread_waits_until_the_first_unlocks() {
 
     locked.result.unwrap();
     assert!(locked.at >= before_unlock);
-    assert!(
-        locked.took >= Duration::from_millis(150),
-        "{:?}",
-        locked.took
-    );
     assert_eq!(server.hash("lock"), HashMap::from([(t2.field().await, 1)]));
 }
 
@@ -153,18 +148,16 @@ async fn a_lease_ends_without_an_unlock() {
     let java = Redisson::start(&server.url).await;
     let (t1, t2) = (java.thread("t1"), java.thread("t2"));
 
-    t1.lock_for("lock", Duration::from_millis(600)).await;
+    let lease = Duration::from_millis(1_500);
+    let before = SystemTime::now();
+    t1.lock_for("lock", lease).await;
     let ttl = t1.remaining_ttl_ms("lock").await;
-    assert!((1..=600).contains(&ttl), "{ttl}");
+    assert!((1..=1_500).contains(&ttl), "{ttl}");
     let taken_over = t2.start_lock_for("lock", Duration::from_secs(10));
     let taken_over = taken_over.answer().await;
 
     taken_over.result.unwrap();
-    assert!(
-        taken_over.took >= Duration::from_millis(100),
-        "{:?}",
-        taken_over.took
-    );
+    assert!(taken_over.at >= before + lease);
     assert!(t1.unlock("lock").await.unwrap_err().is_not_owner());
     t2.unlock("lock").await.unwrap();
     assert_eq!(t1.remaining_ttl_ms("lock").await, -2);

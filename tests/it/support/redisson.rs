@@ -54,6 +54,11 @@ impl Redisson {
         }
     }
 
+    /// Any call, also one that the driver cannot perform.
+    pub(crate) fn start_call(&self, call: Value) -> PendingCall<()> {
+        PendingCall::start(&self.jvm.driver, self.session, call)
+    }
+
     /// The first client's id, the first half of every [`JavaThread::field`].
     pub(crate) fn uuid(&self) -> &str {
         &self.uuids[0]
@@ -80,9 +85,7 @@ impl Redisson {
     /// that is gone.
     pub(crate) async fn shutdown(self) {
         self.jvm.driver.forget(self.session);
-        let call = json!({ "call": "close" });
-        let closing = PendingCall::<()>::start(&self.jvm.driver, self.session, call);
-        closing.value().await;
+        self.start_call(json!({ "call": "close" })).value().await;
         if self.owns_jvm {
             let jvm = Arc::clone(&self.jvm);
             let status = tokio::task::spawn_blocking(move || jvm.end())
@@ -100,11 +103,8 @@ impl Drop for Redisson {
         } else {
             self.jvm.driver.forget(self.session);
             // Nobody waits for the answer, which is an error if the session is closed already.
-            drop(
-                self.jvm
-                    .driver
-                    .send(self.session, json!({ "call": "close" })),
-            );
+            let call = json!({ "call": "close" });
+            drop(self.jvm.driver.send(self.session, call));
         }
     }
 }

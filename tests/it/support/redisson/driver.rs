@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdin};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::process::Child;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 
 use serde_json::Value;
@@ -12,8 +12,6 @@ use tokio::sync::oneshot;
 /// The driver in one JVM. Its threads are blocking and belong to no runtime, because several tests,
 /// each with a runtime of its own, may use it.
 pub(super) struct Driver {
-    /// `None` once the driver was told to end.
-    stdin: Mutex<Option<ChildStdin>>,
     calls: Mutex<Calls>,
     said: Mutex<VecDeque<String>>,
 }
@@ -21,6 +19,8 @@ pub(super) struct Driver {
 struct Calls {
     /// False once the JVM is gone.
     open: bool,
+    /// For the thread that writes them to the JVM; `None` once the driver was told to end.
+    lines: Option<mpsc::Sender<String>>,
     last_id: u64,
     last_session: u64,
     /// By their ids.
@@ -37,10 +37,21 @@ impl Driver {
     pub(super) fn of(process: &mut Child) -> Arc<Self> {
         let stdout = process.stdout.take().expect("stdout is a pipe");
         let stderr = process.stderr.take().expect("stderr is a pipe");
+        let mut stdin = process.stdin.take().expect("stdin is a pipe");
+        let (lines, written) = mpsc::channel::<String>();
+        // A full pipe blocks this thread, and no runtime.
+        thread::spawn(move || {
+            for line in written {
+                // A pipe that breaks means that the JVM dies, which ends the waits for answers as well.
+                if stdin.write_all(line.as_bytes()).is_err() {
+                    break;
+                }
+            }
+        });
         let driver = Arc::new(Self {
-            stdin: Mutex::new(process.stdin.take()),
             calls: Mutex::new(Calls {
                 open: true,
+                lines: Some(lines),
                 last_id: 0,
                 last_session: 0,
                 waiting: HashMap::new(),
@@ -83,8 +94,6 @@ impl Driver {
     /// Starts a call; without an answer, [`Driver::epitaph`] says why.
     pub(super) fn send(&self, session: u64, mut call: Value) -> oneshot::Receiver<Value> {
         let (sender, answer) = oneshot::channel();
-        // Held over both steps, so that ids go down the pipe in order.
-        let mut stdin = locked(&self.stdin);
         let mut calls = locked(&self.calls);
         if !calls.open {
             return answer;
@@ -96,12 +105,11 @@ impl Driver {
             answer: sender,
         };
         calls.waiting.insert(id, waiting);
-        drop(calls);
         call["id"] = id.into();
         call["session"] = session.into();
-        if let Some(stdin) = stdin.as_mut() {
-            // A pipe that breaks means that the JVM dies, which ends the wait for the answer as well.
-            let _ = stdin.write_all(format!("{call}\n").as_bytes());
+        if let Some(lines) = &calls.lines {
+            // Fails only after the pipe broke.
+            let _ = lines.send(format!("{call}\n"));
         }
         answer
     }
@@ -113,7 +121,7 @@ impl Driver {
     }
 
     pub(super) fn end_input(&self) {
-        locked(&self.stdin).take();
+        locked(&self.calls).lines = None;
     }
 
     /// Why a call has no answer.

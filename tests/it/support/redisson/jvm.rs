@@ -40,9 +40,14 @@ impl Jvm {
         static SHARED: Mutex<Option<Arc<Jvm>>> = Mutex::new(None);
         let mut shared = locked(&SHARED);
         match &*shared {
-            Some(jvm) if jvm.driver.is_open() => Arc::clone(jvm),
+            Some(jvm) if jvm.is_running() => Arc::clone(jvm),
             _ => Arc::clone(shared.insert(Arc::new(Self::start()))),
         }
+    }
+
+    fn is_running(&self) -> bool {
+        // The end of a process is known before its output has been read to the end.
+        self.driver.is_open() && matches!(locked(&self.process).try_wait(), Ok(None))
     }
 
     pub(super) fn pid(&self) -> u32 {

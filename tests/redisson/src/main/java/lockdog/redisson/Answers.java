@@ -66,6 +66,6 @@ final class Answers {
     /** What a call does: its arguments in, its result out. */
     @FunctionalInterface
     interface Work {
-        Object perform(JsonObject call) throws Exception;
+        Object perform(JsonObject call) throws Throwable;
     }
 }

@@ -45,26 +45,36 @@ public final class Driver {
         Runtime.getRuntime().halt(status);
     }
 
-    /** Never blocks on a call, because that would hold up all sessions. */
     private void serve(BufferedReader input) throws IOException {
         for (String line = input.readLine(); line != null; line = input.readLine()) {
             JsonObject call = JsonParser.parseString(line).getAsJsonObject();
-            Long id = call.get("session").getAsLong();
-            String what = call.get("call").getAsString();
-            if (what.equals("open")) {
-                sessions.put(id, new Session(answers, call));
-                continue;
-            }
-            Session session = what.equals("close") ? sessions.remove(id) : sessions.get(id);
-            if (session == null) {
-                answers.to(call, closed -> {
-                    throw new IllegalStateException("session " + id + " is closed");
+            try {
+                begin(call);
+            } catch (Throwable error) {
+                // The call of one test must not end the clients of the others.
+                answers.to(call, failed -> {
+                    throw error;
                 });
-            } else if (what.equals("close")) {
-                session.close(call);
-            } else {
-                session.perform(what, call);
             }
+        }
+    }
+
+    /** Never blocks on a call, because that would hold up all sessions. */
+    private void begin(JsonObject call) {
+        Long id = call.get("session").getAsLong();
+        String what = call.get("call").getAsString();
+        if (what.equals("open")) {
+            sessions.put(id, new Session(answers, call));
+            return;
+        }
+        Session session = what.equals("close") ? sessions.remove(id) : sessions.get(id);
+        if (session == null) {
+            throw new IllegalStateException("session " + id + " is closed");
+        }
+        if (what.equals("close")) {
+            session.close(call);
+        } else {
+            session.perform(what, call);
         }
     }
 }

@@ -81,7 +81,7 @@ final class LogicalThread {
         }
     }
 
-    private Object perform(JsonObject call) throws Exception {
+    private Object perform(JsonObject call) throws Throwable {
         try {
             return work.perform(call);
         } finally {
