@@ -73,5 +73,5 @@ async fn holder(redis: &Redis, name: &str) -> Option<(String, String)> {
 /// Longer than any test lasts.
 const NEVER: Duration = Duration::from_secs(60);
 /// Far below `NEVER`, so that only a message can have done it.
-const WOKEN_WITHIN: Duration = Duration::from_secs(5);
+const WOKEN_WITHIN: Duration = Duration::from_secs(30);
 const SAFETY: Duration = Duration::from_secs(30);

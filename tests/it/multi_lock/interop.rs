@@ -1,6 +1,6 @@
 //! Beside real `RedissonMultiLock`s of two servers, in both directions.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use lockdog::{Owner, Unlocked};
 
@@ -86,10 +86,6 @@ impl Theirs {
         self.thread.try_lock(&self.lock).await
     }
 
-    fn start_unlock(&self) -> PendingCall<()> {
-        self.thread.start_unlock(&self.lock)
-    }
-
     async fn unlock(&self) -> Result<(), JavaError> {
         self.thread.unlock(&self.lock).await
     }
@@ -124,16 +120,12 @@ async fn a_java_unlock_wakes_our_waiter() {
     .await;
     tokio::time::sleep(ms(150)).await;
     assert!(!waiting.is_finished());
-    let unlocked = theirs.start_unlock().answer().await;
-    unlocked.result.unwrap();
+    theirs.unlock().await.unwrap();
+    // Its lease and our poll interval are longer, so only the message can have done it.
     let guard = tokio::time::timeout(SOON, waiting)
         .await
         .expect("it is woken")
         .unwrap();
-    let took = SystemTime::now()
-        .duration_since(unlocked.at)
-        .unwrap_or_default();
-    assert!(took < SOON, "{took:?}");
     assert!(!theirs.is_held().await);
     guard.unlock().await.unwrap();
     drop(ours);
@@ -152,13 +144,10 @@ async fn our_unlock_wakes_a_java_waiter() {
     scene.somebody_waits(MEMBERS[0]).await;
     assert!(!waiting.is_finished());
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
-    let released = SystemTime::now();
-    let locked = tokio::time::timeout(SOON, waiting.answer())
+    let locked = tokio::time::timeout(SOON, waiting.value())
         .await
         .expect("it is woken");
-    assert!(locked.result.unwrap());
-    let took = locked.at.duration_since(released).unwrap_or_default();
-    assert!(took < SOON, "{took:?}");
+    assert!(locked);
     assert!(ours.try_lock().await.unwrap().is_none());
     theirs.unlock().await.unwrap();
     drop(ours);

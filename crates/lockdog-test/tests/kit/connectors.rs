@@ -314,8 +314,10 @@ async fn one_that_blocks_its_thread_delays_no_renewal_and_no_shutdown() {
     let client = builder.build().await.unwrap();
     let guard = client.lock("orders").lock().await.unwrap();
     let stolen = server.steal("other");
-    // The watchdog has a connection of its own by then.
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    eventually("the watchdog has a connection of its own", || {
+        tunnel.attempts() >= 2
+    })
+    .await;
     tunnel.set(Fault::Blocks);
     // A runtime of one thread: the watchdog opens the connection for messages.
     let waiter = {
