@@ -171,6 +171,11 @@ struct Readme;
 #[doc = include_str!("../docs/deployments.md")]
 struct Deployments;
 
+/// Compiles the examples of the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guide.md")]
+struct Guide;
+
 /// Compiles the examples of the porting guide.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/porting-from-redisson.md")]

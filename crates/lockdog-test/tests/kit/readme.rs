@@ -14,10 +14,14 @@ fn the_examples_of_the_readme_are_tests_of_the_example() {
     let tests = tests.join("\n");
     let own = examples(README, "```rust\n");
     assert_eq!(own.len(), 4);
-    // It is no doctest there: lockdog itself does not depend on its test kit.
-    let library = examples(include_str!("../../../../README.md"), "```rust,ignore\n");
-    assert_eq!(library.len(), 1);
-    for example in own.into_iter().chain(library) {
+    // These are not doctests: lockdog itself does not depend on its test kit.
+    let readme = examples(include_str!("../../../../README.md"), "```rust,ignore\n");
+    let guide = examples(
+        include_str!("../../../../docs/guide.md"),
+        "```rust,ignore\n",
+    );
+    assert_eq!((readme.len(), guide.len()), (1, 1));
+    for example in own.into_iter().chain(readme).chain(guide) {
         let lines: Vec<&str> = example.lines().map(str::trim_start).collect();
         assert!(lines.len() < 10, "it is long:\n{example}");
         assert!(
