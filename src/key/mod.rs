@@ -1,4 +1,6 @@
-//! Names of locks, and the keys and channels that Redisson derives from them.
+//! Names of locks, their kinds, and the keys and channels that Redisson derives from them.
+
+mod kind;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,20 +10,24 @@ use std::sync::{Arc, LazyLock};
 use crate::error::Error;
 use crate::slot::slot;
 
+pub(crate) use kind::{Kind, PLAIN};
+
 /// The longest name, in bytes, before and after the name mapper.
 const LONGEST: usize = 512;
 
 /// Makes a key out of a name.
 pub(crate) type NameMapper = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
-/// What one lock is called: by its user, as a key in Redis, and as the channel of its messages.
+/// Which lock it is: its kind, and what it is called by its user, as a key in Redis, and as the channel
+/// of its messages.
 ///
 /// Kept as long as the lock is held, so it keeps no more than it has to.
 #[derive(Debug)]
 pub(crate) struct LockKey {
     name: Box<str>,
     mapped: Option<Box<str>>,
-    /// Of the key in Redis: each acquire looks it up several times.
+    kind: &'static Kind,
+    /// Of the kind and the key in Redis: each acquire looks it up several times.
     hash: u64,
 }
 
@@ -50,19 +56,27 @@ impl Hasher for Hashed {
 }
 
 impl LockKey {
-    /// `mapper` is applied before anything is derived from the name, as Redisson does it.
+    /// A plain lock. `mapper` is applied before anything is derived from the name, as Redisson does it.
     pub(crate) fn new(name: &str, mapper: Option<&NameMapper>) -> Result<Self, Error> {
         check("lock name", name)?;
         let mapped = mapper.map(|mapper| mapper(name).into_boxed_str());
         if let Some(mapped) = &mapped {
             check("mapped lock name", mapped)?;
         }
-        let hash = hash(mapped.as_deref().unwrap_or(name));
+        let hash = hash(&PLAIN, mapped.as_deref().unwrap_or(name));
         Ok(Self {
             name: name.into(),
             mapped,
+            kind: &PLAIN,
             hash,
         })
+    }
+
+    /// The lock of this kind under the same key: another lock for this client, though the server may
+    /// grant only one of the two at a time.
+    pub(crate) fn of_kind(self, kind: &'static Kind) -> Self {
+        let hash = hash(kind, self.key());
+        Self { kind, hash, ..self }
     }
 
     /// Refuses a key that is in another slot of a cluster than its channel is.
@@ -79,14 +93,19 @@ impl LockKey {
         Self {
             name: id.into(),
             mapped: None,
-            hash: hash(id),
+            kind: &PLAIN,
+            hash: hash(&PLAIN, id),
         }
     }
 
-    /// One of `parts`, the same for the same key in Redis.
+    /// One of `parts`, the same for the same lock.
     pub(crate) fn part_of(&self, parts: usize) -> usize {
         // Not the bits by which a map of the part places it.
         (self.hash >> 32) as usize % parts
+    }
+
+    pub(crate) fn kind(&self) -> &'static Kind {
+        self.kind
     }
 
     /// What the user calls the lock.
@@ -117,10 +136,10 @@ impl LockKey {
     }
 }
 
-/// Two keys are the same lock when they are the same key in Redis.
+/// Two keys are the same lock when they are of one kind and the same key in Redis.
 impl PartialEq for LockKey {
     fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
+        self.kind == other.kind && self.key() == other.key()
     }
 }
 
@@ -141,10 +160,10 @@ impl fmt::Display for Fingerprint {
     }
 }
 
-fn hash(key: &str) -> u64 {
+fn hash(kind: &Kind, key: &str) -> u64 {
     // Nobody outside can choose names that meet.
     static SECRET: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-    SECRET.hash_one(key)
+    SECRET.hash_one((kind.name, key))
 }
 
 fn check(what: &'static str, name: &str) -> Result<(), Error> {
@@ -199,6 +218,18 @@ mod tests {
         assert_eq!(key.name(), "orders");
         assert_eq!(key.key(), "app:orders");
         assert_eq!(key.channel(), "redisson_lock__channel:{app:orders}");
+    }
+
+    #[test]
+    fn locks_of_two_kinds_under_one_key_are_two_locks() {
+        static OTHER: Kind = Kind {
+            name: "other",
+            ..PLAIN
+        };
+        let plain = LockKey::new("orders", None).unwrap();
+        let other = LockKey::new("orders", None).unwrap().of_kind(&OTHER);
+        assert!(plain != other && plain.hash != other.hash);
+        assert!(plain == other.of_kind(&PLAIN));
     }
 
     #[test]
