@@ -14,7 +14,7 @@ use crate::background::{Background, Thread};
 use crate::clock::{Clock, Moment};
 use crate::guard::Guard;
 use crate::hold::{Bounds, Hold, Holds, Share, State, Terms};
-use crate::key::LockKey;
+use crate::key::{LockKey, kind};
 use crate::owner::Owner;
 use crate::quorum::{Answer, Event, Quorum, Rules};
 use crate::server::{Address, Context, Server, Source};
@@ -234,7 +234,7 @@ impl Queue {
 }
 
 fn key(number: u64) -> Arc<LockKey> {
-    let key = LockKey::new(&format!("orders:{number}"), None);
+    let key = LockKey::new(&kind::PLAIN, &format!("orders:{number}"), None);
     Arc::new(key.expect("it is a name"))
 }
 

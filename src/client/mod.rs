@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
+use crate::key::kind;
 use crate::lock::{HoldInfo, Lock};
 use crate::script;
 use crate::server::Sent;
@@ -73,7 +74,7 @@ impl Client {
     /// The lock of this name: 1 to 512 bytes, taken as they are. A name that cannot be used is an
     /// error of each request. Corresponds to Redisson's `getLock(name)`.
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
-        Lock::new(self.session.clone(), name.as_ref())
+        Lock::new(self.session.clone(), &kind::PLAIN, name.as_ref())
     }
 
     /// Tells this client's holds from everybody else's: the first part of their fields in Redis.

@@ -51,12 +51,12 @@ const MOST: usize = 10_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::LockKey;
+    use crate::key::{LockKey, kind};
     use crate::owner::Owner;
 
     #[test]
     fn what_ended_long_ago_or_too_many_before_is_not_remembered() {
-        let key = Arc::new(LockKey::new("l", None).unwrap());
+        let key = Arc::new(LockKey::new(&kind::PLAIN, "l", None).unwrap());
         let hold = |number| Arc::new(Hold::new(key.clone(), Owner::new(), number, Moment(0)));
         let gone = Gone::default();
         gone.remember(&hold(1), Moment(0));

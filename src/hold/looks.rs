@@ -141,6 +141,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     use crate::clock::worked;
     use crate::hold::{State, Terms};
+    use crate::key::kind;
 
     fn held(holds: &Holds, key: &Arc<LockKey>) -> Arc<Hold> {
         let hold = holds.enter(key, Owner::new());
@@ -162,7 +163,7 @@ mod tests {
     #[test]
     fn a_superseded_hold_is_named_so_that_somebody_reports_and_removes_it() {
         let holds = Holds::new(Clock::default(), false);
-        let key = Arc::new(LockKey::new("l", None).unwrap());
+        let key = Arc::new(LockKey::new(&kind::PLAIN, "l", None).unwrap());
         let (old, new) = (held(&holds, &key), held(&holds, &key));
         let gone = holds.supersede(&new);
         assert!(gone.len() == 1 && Arc::ptr_eq(&gone[0], &old));
@@ -174,7 +175,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn trying(owners: usize) -> Duration {
         let holds = Holds::new(Clock::default(), false);
-        let key = Arc::new(LockKey::new("l", None).unwrap());
+        let key = Arc::new(LockKey::new(&kind::PLAIN, "l", None).unwrap());
         let look = |owner| {
             assert!(matches!(holds.standing(&key, owner), Standing::Nothing));
             assert!(holds.releasing(&key).is_none());
@@ -276,7 +277,7 @@ mod tests {
             steps in proptest::collection::vec((0..18_u8, 0..1_000_usize), 1..150)
         ) {
             let holds = Holds::new(Clock::shifted(Arc::default()), false);
-            let key = Arc::new(LockKey::new("l", None).unwrap());
+            let key = Arc::new(LockKey::new(&kind::PLAIN, "l", None).unwrap());
             let owners: Vec<Owner> = (0..4).map(|_| Owner::new()).collect();
             let mut listed: Vec<Arc<Hold>> = Vec::new();
             let mut removed: Vec<Arc<Hold>> = Vec::new();

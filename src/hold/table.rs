@@ -253,6 +253,7 @@ const TICK: Duration = Duration::from_millis(100);
 mod tests {
     use super::*;
     use crate::hold::Terms;
+    use crate::key::kind;
 
     fn held(holds: &Holds, key: &Arc<LockKey>) -> Arc<Hold> {
         let hold = holds.enter(key, Owner::new());
@@ -271,7 +272,7 @@ mod tests {
     fn an_expiring_hold_is_told_though_renewals_have_to_wait() {
         let ahead = Arc::new(AtomicU64::new(0));
         let holds = Holds::new(Clock::shifted(ahead.clone()), false);
-        let key = Arc::new(LockKey::new("l", None).unwrap());
+        let key = Arc::new(LockKey::new(&kind::PLAIN, "l", None).unwrap());
         let lease = Duration::from_secs(10);
         for (batch, not_before) in [(0, Moment(0)), (100, Moment::NEVER)] {
             let hold = held(&holds, &key);
@@ -286,7 +287,7 @@ mod tests {
     fn a_renewal_of_the_next_moment_goes_along_with_others_and_wakes_nobody_by_itself() {
         let ahead = Arc::new(AtomicU64::new(0));
         let holds = Holds::new(Clock::shifted(ahead.clone()), false);
-        let key = Arc::new(LockKey::new("l", None).unwrap());
+        let key = Arc::new(LockKey::new(&kind::PLAIN, "l", None).unwrap());
         let hold = held(&holds, &key);
         ahead.fetch_add(2_000_000_000, Ordering::Relaxed);
         let lease = Duration::from_secs(10);

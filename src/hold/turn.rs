@@ -330,7 +330,7 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
     use crate::hold::Holds;
-    use crate::key::LockKey;
+    use crate::key::{LockKey, kind};
     use crate::owner::Owner;
 
     #[test]
@@ -351,7 +351,7 @@ mod tests {
 
     fn hold() -> Arc<Hold> {
         let holds = Holds::new(Clock::default(), false);
-        let key = Arc::new(LockKey::new("l", None).unwrap());
+        let key = Arc::new(LockKey::new(&kind::PLAIN, "l", None).unwrap());
         holds.enter(&key, Owner::new())
     }
 

@@ -1,6 +1,6 @@
 //! Names of locks, their kinds, and the keys and channels that Redisson derives from them.
 
-mod kind;
+pub(crate) mod kind;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,7 +10,8 @@ use std::sync::{Arc, LazyLock};
 use crate::error::Error;
 use crate::slot::slot;
 
-pub(crate) use kind::{Kind, PLAIN};
+use kind::PLAIN;
+pub(crate) use kind::{Kind, Script};
 
 /// The longest name, in bytes, before and after the name mapper.
 const LONGEST: usize = 512;
@@ -56,27 +57,24 @@ impl Hasher for Hashed {
 }
 
 impl LockKey {
-    /// A plain lock. `mapper` is applied before anything is derived from the name, as Redisson does it.
-    pub(crate) fn new(name: &str, mapper: Option<&NameMapper>) -> Result<Self, Error> {
+    /// `mapper` is applied before anything is derived from the name, as Redisson does it.
+    pub(crate) fn new(
+        kind: &'static Kind,
+        name: &str,
+        mapper: Option<&NameMapper>,
+    ) -> Result<Self, Error> {
         check("lock name", name)?;
         let mapped = mapper.map(|mapper| mapper(name).into_boxed_str());
         if let Some(mapped) = &mapped {
             check("mapped lock name", mapped)?;
         }
-        let hash = hash(&PLAIN, mapped.as_deref().unwrap_or(name));
+        let hash = hash(kind, mapped.as_deref().unwrap_or(name));
         Ok(Self {
             name: name.into(),
             mapped,
-            kind: &PLAIN,
+            kind,
             hash,
         })
-    }
-
-    /// The lock of this kind under the same key: another lock for this client, though the server may
-    /// grant only one of the two at a time.
-    pub(crate) fn of_kind(self, kind: &'static Kind) -> Self {
-        let hash = hash(kind, self.key());
-        Self { kind, hash, ..self }
     }
 
     /// Refuses a key that is in another slot of a cluster than its channel is.
@@ -193,7 +191,7 @@ mod tests {
     use super::*;
 
     fn channel(name: &str) -> String {
-        LockKey::new(name, None).unwrap().channel()
+        LockKey::new(&PLAIN, name, None).unwrap().channel()
     }
 
     #[test]
@@ -206,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_register_has_the_hash_tag_of_its_lock() {
-        let register = |name| LockKey::new(name, None).unwrap().register();
+        let register = |name| LockKey::new(&PLAIN, name, None).unwrap().register();
         assert_eq!(register("orders"), "lockdog_token:{orders}");
         assert_eq!(register("{a}:b"), "lockdog_token:{a}:b");
     }
@@ -214,7 +212,7 @@ mod tests {
     #[test]
     fn the_mapper_is_applied_before_the_channel_is_derived() {
         let mapper: NameMapper = Arc::new(|name| format!("app:{name}"));
-        let key = LockKey::new("orders", Some(&mapper)).unwrap();
+        let key = LockKey::new(&PLAIN, "orders", Some(&mapper)).unwrap();
         assert_eq!(key.name(), "orders");
         assert_eq!(key.key(), "app:orders");
         assert_eq!(key.channel(), "redisson_lock__channel:{app:orders}");
@@ -226,18 +224,18 @@ mod tests {
             name: "other",
             ..PLAIN
         };
-        let plain = LockKey::new("orders", None).unwrap();
-        let other = LockKey::new("orders", None).unwrap().of_kind(&OTHER);
+        let key = |kind| LockKey::new(kind, "orders", None).unwrap();
+        let (plain, other) = (key(&PLAIN), key(&OTHER));
         assert!(plain != other && plain.hash != other.hash);
-        assert!(plain == other.of_kind(&PLAIN));
+        assert!(plain == key(&PLAIN));
     }
 
     #[test]
     fn empty_and_oversized_names_are_refused() {
-        assert!(LockKey::new("", None).is_err());
-        assert!(LockKey::new(&"x".repeat(513), None).is_err());
-        assert!(LockKey::new(&"x".repeat(512), None).is_ok());
+        assert!(LockKey::new(&PLAIN, "", None).is_err());
+        assert!(LockKey::new(&PLAIN, &"x".repeat(513), None).is_err());
+        assert!(LockKey::new(&PLAIN, &"x".repeat(512), None).is_ok());
         let mapper: NameMapper = Arc::new(|_| String::new());
-        assert!(LockKey::new("x", Some(&mapper)).is_err());
+        assert!(LockKey::new(&PLAIN, "x", Some(&mapper)).is_err());
     }
 }

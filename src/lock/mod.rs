@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::guard::Held;
-use crate::key::LockKey;
+use crate::key::{Kind, LockKey};
 use crate::request::{LockRequest, OwnerChoice, TryLockRequest};
 use crate::session::Session;
 
@@ -69,10 +69,10 @@ struct Inner {
 }
 
 impl Lock {
-    pub(crate) fn new(session: Arc<Session>, name: &str) -> Self {
+    pub(crate) fn new(session: Arc<Session>, kind: &'static Kind, name: &str) -> Self {
         let mapper = session.core().settings.name_mapper.as_ref();
         let is_cluster = session.core().server.is_cluster();
-        let key = LockKey::new(name, mapper).and_then(|key| match is_cluster {
+        let key = LockKey::new(kind, name, mapper).and_then(|key| match is_cluster {
             true => key.check_slot(),
             false => Ok(key),
         });

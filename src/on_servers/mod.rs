@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use crate::client::{Client, ClientBuilder};
 use crate::clock::Moment;
-use crate::key::LockKey;
+use crate::key::{LockKey, kind};
 use crate::script::{self, Guards, Marked, Taken};
 use crate::server::{Failure, Sent};
 use crate::session::Core;
@@ -45,7 +45,7 @@ impl Caller {
         Self {
             core: client.lock(name).session().core().clone(),
             client,
-            key: LockKey::new(name, None).expect("it is a name"),
+            key: LockKey::new(&kind::PLAIN, name, None).expect("it is a name"),
         }
     }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use redis::FromRedisValue;
 
-use super::{Arg, Call, Script, unexpected};
+use super::{Arg, Call, unexpected};
+use crate::key::Script;
 use crate::server::{Connection, Failure};
 
 /// Which of these whole commands the user of this connection may run; `None` where the server does

@@ -1,13 +1,12 @@
-//! The plain lock's transitions.
+//! The transitions of a lock.
 
-use std::sync::LazyLock;
 use std::time::Duration;
 
 use redis::Value;
 
-use super::{Arg, Call, Script, unexpected};
+use super::{Arg, Call, unexpected};
 use crate::clock::Moment;
-use crate::key::LockKey;
+use crate::key::{LockKey, Script};
 use crate::lease;
 use crate::server::{Allotted, Connection, Failure, Sent, Server, Unacknowledged, Written};
 
@@ -72,10 +71,8 @@ pub(crate) async fn acquire(
     time: Allotted,
     sent: &mut Sent,
 ) -> Result<Acquired, Failure> {
-    static SCRIPT: LazyLock<Script> =
-        LazyLock::new(|| Script::new(include_str!("../../lua/lock/acquire.lua")));
     let call = Call {
-        script: &SCRIPT,
+        script: key.kind().scripts.acquire,
         keys: &[key.key()],
         args: &[
             Arg::Text(field),
@@ -101,15 +98,8 @@ pub(crate) async fn unlock(
     time: Allotted,
     sent: &mut Sent,
 ) -> Result<Unlocked, Failure> {
-    static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
-        #[cfg(lockdog_mutants)]
-        if mutant!("unlock_by_decrement") {
-            return Script::new(crate::mutant::UNLOCK_BY_DECREMENT);
-        }
-        Script::new(include_str!("../../lua/lock/unlock.lua"))
-    });
     let call = Call {
-        script: &SCRIPT,
+        script: key.kind().scripts.unlock,
         keys: &[key.key()],
         args: &[
             Arg::Text(field),
@@ -126,19 +116,19 @@ pub(crate) async fn unlock(
     }
 }
 
-/// Ends one hold and begins the next, named by their fields. See `lua/lock/transfer.lua`.
+/// Ends one hold and begins the next, named by their fields, by the script of their kind. See
+/// `lua/lock/transfer.lua`.
 pub(crate) async fn transfer(
     server: &Server,
+    script: &'static Script,
     key: &LockKey,
     [from, to]: [&str; 2],
     lease: Duration,
     time: Allotted,
     sent: &mut Sent,
 ) -> Result<Transferred, Failure> {
-    static SCRIPT: LazyLock<Script> =
-        LazyLock::new(|| Script::new(include_str!("../../lua/lock/transfer.lua")));
     let call = Call {
-        script: &SCRIPT,
+        script,
         keys: &[key.key()],
         args: &[
             Arg::Text(from),
@@ -168,10 +158,8 @@ pub(crate) async fn settle(
     target: u32,
     limit: Duration,
 ) -> Result<Settled, Failure> {
-    static SCRIPT: LazyLock<Script> =
-        LazyLock::new(|| Script::new(include_str!("../../lua/lock/settle.lua")));
     let call = Call {
-        script: &SCRIPT,
+        script: key.kind().scripts.settle,
         keys: &[key.key()],
         args: &[
             Arg::Text(field),
@@ -196,27 +184,28 @@ pub(crate) async fn acknowledge(
     on: &Connection,
     until: Moment,
 ) -> Result<(), Unacknowledged> {
-    static SCRIPT: LazyLock<Script> =
-        LazyLock::new(|| Script::new(include_str!("../../lua/lock/touch.lua")));
-    let touch = SCRIPT.command(true, &[key.key()], &[Arg::Text(field)]);
+    let script = key.kind().scripts.touch;
+    let touch = script.command(true, &[key.key()], &[Arg::Text(field)]);
     server.acknowledge(Written::new(touch, on), until).await
 }
 
-/// Extends the leases of many holds; one answer for each. See `lua/lock/renew.lua`.
+/// Extends the leases of many holds whose kinds have one script for that; one answer for each. See
+/// `lua/lock/renew.lua`.
 pub(crate) async fn renew(
     connection: &Connection,
     holds: &[(&LockKey, String, Duration)],
     limit: Duration,
 ) -> Result<Vec<Renewed>, Failure> {
-    static SCRIPT: LazyLock<Script> =
-        LazyLock::new(|| Script::new(include_str!("../../lua/lock/renew.lua")));
+    let Some((first, ..)) = holds.first() else {
+        return Ok(Vec::new());
+    };
     let keys: Vec<&str> = holds.iter().map(|(key, _, _)| key.key()).collect();
     let args: Vec<Arg<'_>> = holds
         .iter()
         .flat_map(|(_, field, lease)| [Arg::Text(field), Arg::Number(lease::millis(*lease))])
         .collect();
     let call = Call {
-        script: &SCRIPT,
+        script: first.kind().scripts.renew,
         keys: &keys,
         args: &args,
     };
@@ -241,15 +230,8 @@ pub(crate) async fn force_unlock(
     field: &str,
     time: Allotted,
 ) -> Result<bool, Failure> {
-    static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
-        #[cfg(lockdog_mutants)]
-        if mutant!("blind_force_unlock") {
-            return Script::new(crate::mutant::BLIND_FORCE_UNLOCK);
-        }
-        Script::new(include_str!("../../lua/lock/force_unlock.lua"))
-    });
     let call = Call {
-        script: &SCRIPT,
+        script: key.kind().scripts.force_unlock,
         keys: &[key.key()],
         args: &[
             Arg::Text(field),

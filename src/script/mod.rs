@@ -1,4 +1,5 @@
-//! One typed call for each Lua file; the only place that says `EVALSHA`.
+//! One typed call for each transition; the only place that says `EVALSHA`. Which script makes the
+//! transition is for the lock's kind to say.
 
 mod diagnosis;
 mod lock;
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
+use crate::key::Script;
 use crate::server::{Allotted, Connection, Failure, Sent, Server};
 
 pub(crate) use diagnosis::permitted;
@@ -19,29 +21,18 @@ pub(crate) use lock::{
 pub(crate) use multi_lock::{AllAcquired, Wanted, acquire_all};
 #[cfg(test)]
 pub(crate) use red_lock::Taken;
-/// The acquire of a quorum's member; that of the plain lock is [`acquire`].
+/// The acquire of a quorum's member; that of a lock by itself is [`acquire`].
 pub(crate) use red_lock::acquire as acquire_member;
 pub(crate) use red_lock::{Guards, Marked, Register, mark, provision};
 
-/// A Lua file and its digest.
-pub(crate) struct Script {
-    text: &'static str,
-    digest: String,
-}
-
 impl Script {
-    fn new(text: &'static str) -> Self {
-        let digest = redis::Script::new(text).get_hash().to_owned();
-        Self { text, digest }
-    }
-
     /// The command that runs it: by its digest, or with its `whole` text for a server that does not
     /// know it yet.
     fn command(&self, whole: bool, keys: &[&str], args: &[Arg<'_>]) -> Cmd {
         let (name, script) = if whole {
-            ("EVAL", self.text)
+            ("EVAL", self.text())
         } else {
-            ("EVALSHA", self.digest.as_str())
+            ("EVALSHA", self.digest())
         };
         let texts = keys.iter().map(|key| key.len());
         let texts = texts.chain(args.iter().map(Arg::room)).sum::<usize>();

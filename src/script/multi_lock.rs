@@ -1,11 +1,10 @@
 //! Acquiring several locks at once.
 
-use std::sync::LazyLock;
 use std::time::Duration;
 
 use redis::Value;
 
-use super::{Arg, Call, Script, unexpected};
+use super::{Arg, Call, unexpected};
 use crate::key::LockKey;
 use crate::lease;
 use crate::server::{Allotted, Failure, Sent, Server};
@@ -27,7 +26,8 @@ pub(crate) enum AllAcquired {
     Gone(usize),
 }
 
-/// Raises the counts of all holds to their targets, or of none. See `lua/multi_lock/acquire.lua`.
+/// Raises the counts of all holds, whose kinds have one script for that, to their targets, or of none.
+/// See `lua/multi_lock/acquire.lua`.
 /// A failure comes with the hold that it is about, where the server says so.
 pub(crate) async fn acquire_all(
     server: &Server,
@@ -36,8 +36,9 @@ pub(crate) async fn acquire_all(
     time: Allotted,
     sent: &mut Sent,
 ) -> Result<AllAcquired, (Option<usize>, Failure)> {
-    static SCRIPT: LazyLock<Script> =
-        LazyLock::new(|| Script::new(include_str!("../../lua/multi_lock/acquire.lua")));
+    let Some(first) = wanted.first() else {
+        return Ok(AllAcquired::Granted);
+    };
     let keys: Vec<&str> = wanted.iter().map(|hold| hold.key.key()).collect();
     let mut args = Vec::with_capacity(1 + 2 * wanted.len());
     args.push(Arg::Number(lease::millis(lease)));
@@ -46,7 +47,7 @@ pub(crate) async fn acquire_all(
         args.push(Arg::Number(hold.target.into()));
     }
     let call = Call {
-        script: &SCRIPT,
+        script: first.key.kind().scripts.acquire_all,
         keys: &keys,
         args: &args,
     };

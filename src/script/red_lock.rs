@@ -1,4 +1,4 @@
-//! What a member of a quorum does beside the plain lock's transitions.
+//! What a member of a quorum does beside its own transitions.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use redis::{FromRedisValue, Value};
 
-use super::{Acquired, Arg, Call, Script, unexpected};
-use crate::key::LockKey;
+use super::{Acquired, Arg, Call, unexpected};
+use crate::key::{LockKey, Script};
 use crate::lease;
 use crate::server::{Allotted, Connection, Failure, Sent, Server};
 
@@ -75,8 +75,7 @@ pub(crate) async fn acquire(
     time: Allotted,
     sent: &mut Sent,
 ) -> Result<Taken, Failure> {
-    static SCRIPT: LazyLock<Script> =
-        LazyLock::new(|| Script::new(include_str!("../../lua/red_lock/acquire.lua")));
+    let script = key.kind().scripts.acquire_member;
     let register = guards.register.then(|| key.register());
     let mut keys = vec![key.key()];
     keys.extend(register.as_deref());
@@ -86,7 +85,7 @@ pub(crate) async fn acquire(
         .quarantine
         .map_or(0, |period| lease::millis(period).max(1));
     let asked_since = AtomicU64::new(0);
-    let script = |whole, on: &Connection| {
+    let command = |whole, on: &Connection| {
         // Of the server that the command goes to: a redirection leads to another one.
         let since = server.lost(key.key(), on).since;
         asked_since.store(since, Ordering::Relaxed);
@@ -98,9 +97,9 @@ pub(crate) async fn acquire(
             Arg::Number(guards.register.into()),
             Arg::Number(since),
         ];
-        SCRIPT.command(whole, &keys, &args)
+        script.command(whole, &keys, &args)
     };
-    let answer = server.call(key.key(), script, time, sent).await?;
+    let answer = server.call(key.key(), command, time, sent).await?;
     let asked_since = asked_since.load(Ordering::Relaxed);
     taken(&answer, guards, asked_since).ok_or_else(|| unexpected(&answer))
 }

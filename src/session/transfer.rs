@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::acquire::Acquiring;
 use super::{Core, Session};
 use crate::hold::{Hold, Row, Turn};
+use crate::key::Script;
 use crate::script::{self, Transferred};
 use crate::server::{Allotted, Failure, Sent};
 use crate::wait::{Receiver, Wish};
@@ -18,20 +19,22 @@ use crate::wait::{Receiver, Wish};
 /// in the background, and the receiver contends for itself.
 pub(super) struct Transfer {
     receiver: Receiver,
+    script: &'static Script,
     next: Acquiring,
     lease: Duration,
     finished: bool,
 }
 
 impl Transfer {
-    /// Begins one, if somebody of this client waits for what `hold` is about to release, and it is
-    /// this client's turn. Else other clients are let in.
+    /// Begins one, if locks of its kind are handed on, somebody of this client waits for what `hold` is
+    /// about to release, and it is this client's turn. Else other clients are let in.
     pub(super) fn begin(
         session: &Arc<Session>,
         hold: &Hold,
         Allotted { now, until }: Allotted,
     ) -> Option<Self> {
         let core = session.core();
+        let script = hold.key().kind().scripts.transfer?;
         let row: Row = hold.state().row.as_deref().copied().unwrap_or_default();
         match row.next(core.settings.hand_overs, now) {
             Turn::HandOver => {}
@@ -56,6 +59,7 @@ impl Transfer {
         hold.state().handing_on = true;
         Some(Self {
             receiver,
+            script,
             next,
             lease,
             finished: false,
@@ -80,6 +84,7 @@ impl Transfer {
         }
         script::transfer(
             &core.server,
+            self.script,
             hold.key(),
             [&from, &to],
             self.lease,

@@ -19,6 +19,7 @@ use crate::background::Background;
 use crate::clock::Clock;
 use crate::guard::Guard;
 use crate::hold::Bounds;
+use crate::key::kind;
 use crate::lock::Lock;
 use crate::owner::Owner;
 use crate::server::{Context, Server, Source};
@@ -258,7 +259,7 @@ fn client(
     };
     let (core, mut jobs) = Core::new(settings, clock, server, 100);
     let core = Arc::new(core);
-    let lock = Lock::new(Arc::new(Session::new(core.clone())), KEY);
+    let lock = Lock::new(Arc::new(Session::new(core.clone())), &kind::PLAIN, KEY);
     let watched = core.clone();
     let pauses: Vec<Pause> = plan.pauses.clone();
     let watchdog = tokio::spawn(async move {

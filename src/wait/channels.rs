@@ -205,11 +205,13 @@ mod tests {
 
     use super::super::Subscriptions;
     use super::*;
-    use crate::key::LockKey;
+    use crate::key::{LockKey, kind};
     use crate::user_code::FreeAtEachCall;
 
     fn channel() -> Arc<Channel> {
-        Arc::new(Channel::new(&Arc::new(LockKey::new("l", None).unwrap())))
+        Arc::new(Channel::new(&Arc::new(
+            LockKey::new(&kind::PLAIN, "l", None).unwrap(),
+        )))
     }
 
     #[test]
@@ -235,7 +237,7 @@ mod tests {
     #[test]
     fn nobody_is_woken_while_the_list_is_locked() {
         let subscriptions = Arc::new(Subscriptions::default());
-        let key = Arc::new(LockKey::new("l", None).unwrap());
+        let key = Arc::new(LockKey::new(&kind::PLAIN, "l", None).unwrap());
         let subscription = subscriptions.subscribe(&key);
         let seen = subscriptions.clone();
         let free = FreeAtEachCall::new(move || seen.list().listed.try_lock().is_some());

@@ -362,12 +362,13 @@ mod tests {
     #[cfg(target_os = "linux")]
     use crate::clock::worked;
     use crate::hold::Terms;
+    use crate::key::kind;
     use crate::user_code::FreeAtEachCall;
 
     fn waiting() -> (Arc<Waiters>, Arc<LockKey>, Place) {
         let waiters = Waiters::new(Clock::default(), Duration::from_secs(60), 1_000);
         let waiters = Arc::new(waiters);
-        let key = Arc::new(LockKey::new("l", None).unwrap());
+        let key = Arc::new(LockKey::new(&kind::PLAIN, "l", None).unwrap());
         let terms = Terms {
             lease: Duration::from_secs(10),
             watched: true,
@@ -400,7 +401,7 @@ mod tests {
         let clock = Clock::default();
         let waiters = Waiters::new(clock.clone(), Duration::from_secs(60), waiting);
         let waiters = Arc::new(waiters);
-        let key = Arc::new(LockKey::new("l", None).unwrap());
+        let key = Arc::new(LockKey::new(&kind::PLAIN, "l", None).unwrap());
         let enter = |_| {
             let wish = Wish {
                 owner: Owner::new(),

@@ -210,7 +210,7 @@ mod on_servers {
     use super::*;
     use crate::client::Client;
     use crate::hold::Hold;
-    use crate::key::LockKey;
+    use crate::key::{LockKey, kind};
     use crate::owner::Owner;
     use crate::support::{RedisServer, eventually};
     use std::time::Duration;
@@ -225,7 +225,7 @@ mod on_servers {
     }
 
     fn ended(core: &Core, number: usize) -> Arc<Hold> {
-        let key = LockKey::new(&format!("l{number}"), None).unwrap();
+        let key = LockKey::new(&kind::PLAIN, &format!("l{number}"), None).unwrap();
         let hold = core.holds.enter(&Arc::new(key), Owner::new());
         let now = core.clock.now();
         hold.state().sending(now, Duration::from_secs(300));

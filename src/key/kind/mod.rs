@@ -3,17 +3,39 @@
 //! Everything above knows kinds by these values only: a new kind is one value more, and no branch.
 
 mod plain;
+mod script;
 
 use std::fmt;
 use std::ptr;
 
 pub(crate) use plain::PLAIN;
+use script::LazyScript;
+pub(crate) use script::Script;
 
 /// What tells the locks of one kind from those of another. There is one value for each kind, which its
 /// [`LockKey`](super::LockKey)s carry, and with them every hold, waiter and job.
 pub(crate) struct Kind {
     /// As logs and errors call it.
     pub(crate) name: &'static str,
+    pub(crate) scripts: Scripts,
+}
+
+/// The transitions of a lock. What each takes and answers stands in the plain lock's files.
+#[derive(Clone, Copy)]
+pub(crate) struct Scripts {
+    pub(crate) acquire: &'static LazyScript,
+    /// All of several locks, or none. Kinds with the same script can be in one command.
+    pub(crate) acquire_all: &'static LazyScript,
+    /// As a member of a quorum with a quarantine or fencing.
+    pub(crate) acquire_member: &'static LazyScript,
+    pub(crate) unlock: &'static LazyScript,
+    pub(crate) settle: &'static LazyScript,
+    pub(crate) touch: &'static LazyScript,
+    /// Of many holds. Kinds with the same script can be in one command.
+    pub(crate) renew: &'static LazyScript,
+    /// `None`: locks of this kind are not handed from owner to owner, but set free.
+    pub(crate) transfer: Option<&'static LazyScript>,
+    pub(crate) force_unlock: &'static LazyScript,
 }
 
 /// Each kind is one value.

@@ -1,5 +1,47 @@
 //! The plain lock, Redisson's `RLock`.
 
-use super::Kind;
+use super::{Kind, LazyScript, Script, Scripts};
 
-pub(crate) static PLAIN: Kind = Kind { name: "lock" };
+pub(crate) static PLAIN: Kind = Kind {
+    name: "lock",
+    scripts: Scripts {
+        acquire: &ACQUIRE,
+        acquire_all: &ACQUIRE_ALL,
+        acquire_member: &ACQUIRE_MEMBER,
+        unlock: &UNLOCK,
+        settle: &SETTLE,
+        touch: &TOUCH,
+        renew: &RENEW,
+        transfer: Some(&TRANSFER),
+        force_unlock: &FORCE_UNLOCK,
+    },
+};
+
+static ACQUIRE: LazyScript =
+    LazyScript::new(|| Script::new(include_str!("../../../lua/lock/acquire.lua")));
+static ACQUIRE_ALL: LazyScript =
+    LazyScript::new(|| Script::new(include_str!("../../../lua/multi_lock/acquire.lua")));
+static ACQUIRE_MEMBER: LazyScript =
+    LazyScript::new(|| Script::new(include_str!("../../../lua/red_lock/acquire.lua")));
+static UNLOCK: LazyScript = LazyScript::new(|| {
+    #[cfg(lockdog_mutants)]
+    if mutant!("unlock_by_decrement") {
+        return Script::new(crate::mutant::UNLOCK_BY_DECREMENT);
+    }
+    Script::new(include_str!("../../../lua/lock/unlock.lua"))
+});
+static SETTLE: LazyScript =
+    LazyScript::new(|| Script::new(include_str!("../../../lua/lock/settle.lua")));
+static TOUCH: LazyScript =
+    LazyScript::new(|| Script::new(include_str!("../../../lua/lock/touch.lua")));
+static RENEW: LazyScript =
+    LazyScript::new(|| Script::new(include_str!("../../../lua/lock/renew.lua")));
+static TRANSFER: LazyScript =
+    LazyScript::new(|| Script::new(include_str!("../../../lua/lock/transfer.lua")));
+static FORCE_UNLOCK: LazyScript = LazyScript::new(|| {
+    #[cfg(lockdog_mutants)]
+    if mutant!("blind_force_unlock") {
+        return Script::new(crate::mutant::BLIND_FORCE_UNLOCK);
+    }
+    Script::new(include_str!("../../../lua/lock/force_unlock.lua"))
+});

@@ -212,7 +212,7 @@ mod tests {
 
     use super::*;
     use crate::clock::Clock;
-    use crate::key::LockKey;
+    use crate::key::{LockKey, kind};
     use crate::wait::Subscription;
 
     /// A server's list of channels.
@@ -240,7 +240,7 @@ mod tests {
     }
 
     fn subscribe(waiters: &Waiters, number: usize) -> Subscription {
-        let key = Arc::new(LockKey::new(&number.to_string(), None).unwrap());
+        let key = Arc::new(LockKey::new(&kind::PLAIN, &number.to_string(), None).unwrap());
         waiters.subscriptions().subscribe(&key)
     }
 
