@@ -77,9 +77,10 @@ impl LockKey {
         })
     }
 
-    /// Refuses a key that is in another slot of a cluster than its channel is.
+    /// Refuses a key that is in another slot of a cluster than its channel and its other keys.
     pub(crate) fn check_slot(self) -> Result<Self, Error> {
-        if slot(self.key()) == slot(&self.channel()) {
+        // All that is derived from a name has one hash tag.
+        if slot(self.key()) == slot(&self.register()) {
             return Ok(self);
         }
         let why = "its braces put the lock and its channel into different slots of the cluster";
@@ -116,8 +117,10 @@ impl LockKey {
         self.mapped.as_deref().unwrap_or(&self.name)
     }
 
-    pub(crate) fn channel(&self) -> String {
-        prefixed("redisson_lock__channel", self.key())
+    /// Where its releases are published, if they are.
+    pub(crate) fn channel(&self) -> Option<String> {
+        let prefix = self.kind.channel?;
+        Some(prefixed(prefix, self.key()))
     }
 
     /// The key of the largest fencing token that one server has seen for the lock. On a cluster it
@@ -191,7 +194,8 @@ mod tests {
     use super::*;
 
     fn channel(name: &str) -> String {
-        LockKey::new(&PLAIN, name, None).unwrap().channel()
+        let key = LockKey::new(&PLAIN, name, None).unwrap();
+        key.channel().expect("its releases are published")
     }
 
     #[test]
@@ -215,17 +219,14 @@ mod tests {
         let key = LockKey::new(&PLAIN, "orders", Some(&mapper)).unwrap();
         assert_eq!(key.name(), "orders");
         assert_eq!(key.key(), "app:orders");
-        assert_eq!(key.channel(), "redisson_lock__channel:{app:orders}");
+        let channel = "redisson_lock__channel:{app:orders}";
+        assert_eq!(key.channel().as_deref(), Some(channel));
     }
 
     #[test]
     fn locks_of_two_kinds_under_one_key_are_two_locks() {
-        static OTHER: Kind = Kind {
-            name: "other",
-            ..PLAIN
-        };
         let key = |kind| LockKey::new(kind, "orders", None).unwrap();
-        let (plain, other) = (key(&PLAIN), key(&OTHER));
+        let (plain, other) = (key(&PLAIN), key(&kind::OTHER));
         assert!(plain != other && plain.hash != other.hash);
         assert!(plain == key(&PLAIN));
     }

@@ -9,7 +9,7 @@ use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::hold::{Hold, Outlook, PATIENCE};
 use crate::session::{Acquiring, Attempt, Claim};
-use crate::wait::{Found, Handed, Place, Wake, Wish};
+use crate::wait::{Found, Handed, Place, Wish};
 
 impl Caller<'_> {
     /// Waits in the queue until the lock is acquired or the deadline has come.
@@ -169,7 +169,7 @@ impl Caller<'_> {
                 .is_none_or(|deadline| deadline > retreat.until)
         {
             // The releases of those who are known to wait end it before.
-            let listens = matches!(core.settings.wake, Wake::PubSub) && retreat.releases > 0;
+            let listens = core.backoff(self.key).is_none() && retreat.releases > 0;
             if listens && !view.is_listening && self.listen(place, retreat.until).await? {
                 return Ok(Step::Again);
             }
@@ -292,7 +292,7 @@ impl Caller<'_> {
         listening: bool,
     ) -> Result<Step> {
         let core = self.core();
-        if let Wake::Poll(backoff) = core.settings.wake {
+        if let Some(backoff) = core.backoff(self.key) {
             let pause = backoff.pause(contest.attempts);
             let pause = core.clock.later(pause.min(core.settings.poll_cap));
             contest.attempts = contest.attempts.saturating_add(1);

@@ -7,7 +7,6 @@ use super::round::{Blocked, Trouble};
 use super::wait::{Course, SILENCE, Step};
 use crate::error::Result;
 use crate::hold::Standing;
-use crate::wait::Wake;
 
 impl Call<'_> {
     /// While a client itself keeps a member, or gives it back, nobody is asked.
@@ -57,7 +56,7 @@ impl Call<'_> {
         course.lead = Some(self.members.group_of(blocked.member));
         self.move_to(blocked.member, course)?;
         let poll_cap = core.settings.poll_cap;
-        if let Wake::Poll(backoff) = core.settings.wake {
+        if let Some(backoff) = core.backoff(&member.key) {
             let pause = backoff.pause(course.attempts);
             course.attempts = course.attempts.saturating_add(1);
             return Ok(Step::Wait(core.clock.later(pause.min(poll_cap))));

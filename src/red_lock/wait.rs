@@ -13,7 +13,7 @@ use crate::clock::Moment;
 use crate::error::{Error, InstanceState, Result};
 use crate::guard::Guard;
 use crate::quorum::{Patience, Rules};
-use crate::wait::{Ear, Place, Wake, Wish};
+use crate::wait::{Ear, Place, Wish};
 
 /// A caller that waits. Of all callers of this process one asks the instances: the contender in the
 /// queue of this lock. The instances' own queues are for those who want one of them only, and neither
@@ -133,9 +133,9 @@ impl<'a> Waiting<'a> {
     fn pause(&mut self) -> Duration {
         let core = self.home.core();
         let cap = core.settings.poll_cap;
-        match core.settings.wake {
-            Wake::PubSub => core.clock.sooner(cap),
-            Wake::Poll(backoff) => {
+        match core.backoff(self.home.key()) {
+            None => core.clock.sooner(cap),
+            Some(backoff) => {
                 let pause = backoff.pause(self.rounds);
                 self.rounds = self.rounds.saturating_add(1);
                 core.clock.later(pause.min(cap))
@@ -246,9 +246,9 @@ impl<'a> Waiting<'a> {
         let subscriptions: FuturesUnordered<_> = self
             .ears
             .iter()
-            .map(|(member, ear)| (caller.lock.parts()[*member].core(), ear))
-            .filter(|(core, _)| matches!(core.settings.wake, Wake::PubSub))
-            .map(|(core, ear)| ear.subscribed(&core.server))
+            .map(|(member, ear)| (&caller.lock.parts()[*member], ear))
+            .filter(|(part, _)| part.core().backoff(part.key()).is_none())
+            .map(|(part, ear)| ear.subscribed(&part.core().server))
             .collect();
         // An instance that does not answer is not waited for.
         let limit = caller.deadline.map_or(LISTENING_SOON, |deadline| {

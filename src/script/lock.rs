@@ -104,7 +104,7 @@ pub(crate) async fn unlock(
         args: &[
             Arg::Text(field),
             Arg::Number(target.into()),
-            Arg::Text(&key.channel()),
+            Arg::Text(&key.channel().unwrap_or_default()),
             Arg::Text(server.publishes()),
         ],
     };
@@ -134,7 +134,7 @@ pub(crate) async fn transfer(
             Arg::Text(from),
             Arg::Text(to),
             Arg::Number(lease::millis(lease)),
-            Arg::Text(&key.channel()),
+            Arg::Text(&key.channel().unwrap_or_default()),
             Arg::Text(server.publishes()),
         ],
     };
@@ -164,7 +164,7 @@ pub(crate) async fn settle(
         args: &[
             Arg::Text(field),
             Arg::Number(target.into()),
-            Arg::Text(&key.channel()),
+            Arg::Text(&key.channel().unwrap_or_default()),
             Arg::Text(publishes),
         ],
     };
@@ -235,7 +235,7 @@ pub(crate) async fn force_unlock(
         keys: &[key.key()],
         args: &[
             Arg::Text(field),
-            Arg::Text(&key.channel()),
+            Arg::Text(&key.channel().unwrap_or_default()),
             Arg::Text(server.publishes()),
         ],
     };

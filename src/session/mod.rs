@@ -24,9 +24,9 @@ use crate::clock::Clock;
 use crate::diagnosis::Expected;
 use crate::error::{Error, LostReason};
 use crate::hold::{Bounds, Hold, Holds, State};
-use crate::key::NameMapper;
+use crate::key::{LockKey, NameMapper};
 use crate::server::Server;
-use crate::wait::{Waiters, Wake};
+use crate::wait::{Backoff, Waiters, Wake};
 
 pub(crate) use acquire::{Acquiring, Attempt};
 pub use reentry::Reentry;
@@ -138,6 +138,14 @@ impl Core {
     pub(crate) fn number_of(&self, field: &str) -> Option<u64> {
         let task = field.strip_prefix(&self.prefix)?;
         task.rsplit_once('.')?.1.parse().ok()
+    }
+
+    /// The pauses after which a waiter of this lock asks again; `None` if messages wake it.
+    pub(crate) fn backoff(&self, key: &LockKey) -> Option<Backoff> {
+        match self.settings.wake {
+            Wake::Poll(backoff) => Some(backoff),
+            Wake::PubSub => key.kind().channel.is_none().then(Backoff::default),
+        }
     }
 
     /// Refuses what is asked from now on; ends every wait.

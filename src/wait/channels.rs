@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::{Channel, Heard};
+use crate::key::LockKey;
 
 /// Channels by their names, for one consumer.
 #[derive(Default)]
@@ -52,6 +53,32 @@ impl ChannelList {
         self.changed.notify_one();
     }
 
+    /// The channel of this name, wanted for this lock from now on, too.
+    pub(super) fn want(&self, name: &str, key: &Arc<LockKey>) -> Arc<Channel> {
+        let mut listed = self.listed.lock();
+        if let Some(channel) = listed.channels.get(name) {
+            channel.want(key);
+            return channel.clone();
+        }
+        let channel = Arc::new(Channel::new(key));
+        listed.channels.insert(name.to_owned(), channel.clone());
+        listed.note(name.to_owned());
+        drop(listed);
+        self.changed.notify_one();
+        channel
+    }
+
+    /// Undoes one [`ChannelList::want`]; the last one removes the channel.
+    pub(super) fn leave(&self, name: &str, channel: &Arc<Channel>, key: &LockKey) {
+        let mut listed = self.listed.lock();
+        // Looked at with the list locked: nobody comes to want it meanwhile.
+        if channel.want_no_more(key) {
+            listed.remove_this(name, channel);
+            drop(listed);
+            self.changed.notify_one();
+        }
+    }
+
     pub(crate) fn remove(&self, name: &str) -> Option<Arc<Channel>> {
         let mut listed = self.listed.lock();
         let (name, channel) = listed.channels.remove_entry(name)?;
@@ -59,19 +86,6 @@ impl ChannelList {
         drop(listed);
         self.changed.notify_one();
         Some(channel)
-    }
-
-    /// Removes the name if this channel is listed under it.
-    pub(crate) fn remove_this(&self, name: &str, channel: &Arc<Channel>) {
-        let mut listed = self.listed.lock();
-        if !listed.has(name, channel) {
-            return;
-        }
-        if let Some((name, _)) = listed.channels.remove_entry(name) {
-            listed.note(name);
-        }
-        drop(listed);
-        self.changed.notify_one();
     }
 
     /// Removes every name and returns what was listed.
@@ -171,6 +185,16 @@ impl Listed {
         found.is_some_and(|found| Arc::ptr_eq(found, channel))
     }
 
+    fn remove_this(&mut self, name: &str, channel: &Arc<Channel>) -> bool {
+        if !self.has(name, channel) {
+            return false;
+        }
+        if let Some((name, _)) = self.channels.remove_entry(name) {
+            self.note(name);
+        }
+        true
+    }
+
     fn at(&self, names: impl IntoIterator<Item = String>) -> Look {
         let found = |name: String| {
             let channel = self.channels.get(&name).cloned();
@@ -205,7 +229,7 @@ mod tests {
 
     use super::super::Subscriptions;
     use super::*;
-    use crate::key::{LockKey, kind};
+    use crate::key::kind;
     use crate::user_code::FreeAtEachCall;
 
     fn channel() -> Arc<Channel> {
@@ -235,10 +259,34 @@ mod tests {
     }
 
     #[test]
+    fn a_channel_is_heard_for_every_lock_that_wants_it_until_the_last_one_leaves() {
+        let subscriptions = Arc::new(Subscriptions::default());
+        let key = |kind| Arc::new(LockKey::new(kind, "l", None).unwrap());
+        let (plain, other) = (key(&kind::PLAIN), key(&kind::OTHER));
+        let name = plain.channel().expect("its releases are published");
+        assert_eq!(other.channel().as_ref(), Some(&name));
+        let subscribe = |key| subscriptions.subscribe(key, name.clone());
+        let heard = || {
+            let locks = subscriptions.heard_on(&name);
+            locks.map(|lock| lock.kind().name).collect::<Vec<_>>()
+        };
+        let (first, second) = (subscribe(&plain), subscribe(&other));
+        assert_eq!(heard(), ["lock", "other"]);
+        drop(first);
+        assert_eq!(heard(), ["other"]);
+        // A newer queue of the same lock comes before the older one is gone.
+        let third = subscribe(&other);
+        drop(second);
+        assert_eq!(heard(), ["other"]);
+        drop(third);
+        assert!(subscriptions.list().is_empty());
+    }
+
+    #[test]
     fn nobody_is_woken_while_the_list_is_locked() {
         let subscriptions = Arc::new(Subscriptions::default());
         let key = Arc::new(LockKey::new(&kind::PLAIN, "l", None).unwrap());
-        let subscription = subscriptions.subscribe(&key);
+        let subscription = subscriptions.subscribe(&key, "l".to_owned());
         let seen = subscriptions.clone();
         let free = FreeAtEachCall::new(move || seen.list().listed.try_lock().is_some());
         let mut settled = pin!(subscription.settled());

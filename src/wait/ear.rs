@@ -46,6 +46,9 @@ impl Waiters {
 
     /// See [`Place::subscribed`](super::Place::subscribed).
     pub(super) async fn subscribed(self: &Arc<Self>, key: &Arc<LockKey>, server: &Server) {
+        let Some(channel) = key.channel() else {
+            return;
+        };
         // Before the wish can be seen: who sees it and finds nobody at it opens a connection.
         let opening = if server.is_cluster() {
             // The client's own thread has a connection to each of its servers.
@@ -58,7 +61,7 @@ impl Waiters {
             let Some(queue) = queues.get_mut(&**key) else {
                 return;
             };
-            queue.subscription(|| self.subscriptions.subscribe(key))
+            queue.subscription(|| self.subscriptions.subscribe(key, channel))
         };
         if let Some(opening) = opening {
             opening.begin(server);

@@ -181,11 +181,11 @@ pub(crate) fn open(
 }
 
 impl Waiters {
-    /// Lets the contender of a lock try at each message of its channel, whatever the message says.
+    /// Lets the contenders of a channel's locks try at each of its messages, whatever the message says.
     /// Ends with the connection.
     pub(crate) async fn hand_on(&self, mut stream: PubSubStream) {
         while let Some(message) = stream.next().await {
-            if let Some(key) = self.subscriptions.key_of(message.get_channel_name()) {
+            for key in self.subscriptions.heard_on(message.get_channel_name()) {
                 self.hear(&key);
             }
         }

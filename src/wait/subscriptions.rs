@@ -4,6 +4,8 @@
 
 use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
+use smallvec::{SmallVec, smallvec};
 use tokio::sync::watch;
 
 use super::channels::ChannelList;
@@ -15,11 +17,17 @@ pub(crate) struct Subscriptions {
     list: ChannelList,
 }
 
-/// One lock's channel, wanted while its queue has waiters.
+/// The channel of a lock, wanted while its queue has waiters. Locks of several kinds under one key may
+/// have one channel.
 pub(crate) struct Channel {
+    /// The lock that it was first wanted for: all are under the same key.
     key: Arc<LockKey>,
+    /// A lock for each time that it is wanted now.
+    wanted: Mutex<Wanted>,
     heard: watch::Sender<Heard>,
 }
+
+type Wanted = SmallVec<[Arc<LockKey>; 1]>;
 
 /// What has become of a wish to hear a channel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -39,16 +47,20 @@ pub(crate) struct Subscription {
 }
 
 struct Share {
+    key: Arc<LockKey>,
+    name: String,
     channel: Arc<Channel>,
     subscriptions: Weak<Subscriptions>,
 }
 
 impl Subscriptions {
-    pub(crate) fn subscribe(self: &Arc<Self>, key: &Arc<LockKey>) -> Subscription {
-        let channel = Arc::new(Channel::new(key));
-        self.list.insert(key.channel(), channel.clone());
+    /// Hears a lock on the channel of this name from now on.
+    pub(crate) fn subscribe(self: &Arc<Self>, key: &Arc<LockKey>, name: String) -> Subscription {
+        let channel = self.list.want(&name, key);
         Subscription {
             share: Arc::new(Share {
+                key: key.clone(),
+                name,
                 channel,
                 subscriptions: Arc::downgrade(self),
             }),
@@ -60,10 +72,10 @@ impl Subscriptions {
         &self.list
     }
 
-    /// The lock whose channel this is, if it is wanted.
-    pub(crate) fn key_of(&self, channel: &str) -> Option<Arc<LockKey>> {
-        let channel = self.list.get(channel)?;
-        Some(channel.key.clone())
+    /// The locks that are heard on this channel.
+    pub(crate) fn heard_on(&self, channel: &str) -> impl Iterator<Item = Arc<LockKey>> + use<> {
+        let channel = self.list.get(channel);
+        channel.map(|channel| channel.locks()).into_iter().flatten()
     }
 }
 
@@ -71,12 +83,38 @@ impl Channel {
     pub(super) fn new(key: &Arc<LockKey>) -> Self {
         Self {
             key: key.clone(),
+            wanted: Mutex::new(smallvec![key.clone()]),
             heard: watch::Sender::new(Heard::Asked),
         }
     }
 
-    pub(crate) fn key(&self) -> &LockKey {
-        &self.key
+    /// The key in Redis of all its locks.
+    pub(crate) fn key(&self) -> &str {
+        self.key.key()
+    }
+
+    /// The locks that it is wanted for, each once.
+    pub(crate) fn locks(&self) -> impl Iterator<Item = Arc<LockKey>> + use<> {
+        let mut locks = Wanted::new();
+        for key in &*self.wanted.lock() {
+            if !locks.contains(key) {
+                locks.push(key.clone());
+            }
+        }
+        locks.into_iter()
+    }
+
+    pub(super) fn want(&self, key: &Arc<LockKey>) {
+        self.wanted.lock().push(key.clone());
+    }
+
+    /// It is not wanted so often any more. True if it was the last time.
+    pub(super) fn want_no_more(&self, key: &LockKey) -> bool {
+        let mut wanted = self.wanted.lock();
+        if let Some(place) = wanted.iter().position(|one| **one == *key) {
+            wanted.remove(place);
+        }
+        wanted.is_empty()
     }
 
     /// What was known of it before.
@@ -107,8 +145,7 @@ impl Drop for Share {
         let Some(subscriptions) = self.subscriptions.upgrade() else {
             return;
         };
-        // A newer queue of the same lock may have asked for the channel again.
-        let name = self.channel.key.channel();
-        subscriptions.list.remove_this(&name, &self.channel);
+        // Others may want the channel still: a newer queue of the same lock, or one of another kind.
+        subscriptions.list.leave(&self.name, &self.channel, &self.key);
     }
 }

@@ -217,7 +217,7 @@ const REVIEWED: [(&str, &str); 12] = [
     ),
     (
         "lua/lock/force_unlock.lua",
-        "e459162c16c835cec555b4c931e5bf38b8324101",
+        "7b86eb2bd1073bc81893a2fb7a828a5b0da97b88",
     ),
     (
         "lua/lock/renew.lua",
@@ -225,7 +225,7 @@ const REVIEWED: [(&str, &str); 12] = [
     ),
     (
         "lua/lock/settle.lua",
-        "f2da155f522b039224f4541f9effd9e1bfc99398",
+        "3a15ba0e98140853f0fd7dad74fd3431b29db7f6",
     ),
     (
         "lua/lock/touch.lua",
@@ -233,11 +233,11 @@ const REVIEWED: [(&str, &str); 12] = [
     ),
     (
         "lua/lock/transfer.lua",
-        "e0c48ec221628f02ea2277f22c334bf6fd5335ed",
+        "44bf2ff31cc82203cd5b05837ace66cd4831a762",
     ),
     (
         "lua/lock/unlock.lua",
-        "6d37a76af6e1747cc8055eba084a13a654dacbf8",
+        "2d5aa19a0834855ea576c28a04cef475970ee058",
     ),
     (
         "lua/multi_lock/acquire.lua",

@@ -18,6 +18,9 @@ pub(crate) struct Kind {
     /// As logs and errors call it.
     pub(crate) name: &'static str,
     pub(crate) scripts: Scripts,
+    /// What stands before the key in the name of the channel on which a release is published. `None`:
+    /// nothing is published, and waiters ask again and again.
+    pub(crate) channel: Option<&'static str>,
 }
 
 /// The transitions of a lock. What each takes and answers stands in the plain lock's files.
@@ -37,6 +40,18 @@ pub(crate) struct Scripts {
     pub(crate) transfer: Option<&'static LazyScript>,
     pub(crate) force_unlock: &'static LazyScript,
 }
+
+/// Differs from the plain lock in all that tests look at.
+#[cfg(test)]
+pub(crate) static OTHER: Kind = Kind {
+    name: "other",
+    scripts: Scripts {
+        // It is never sent.
+        renew: PLAIN.scripts.touch,
+        ..PLAIN.scripts
+    },
+    ..PLAIN
+};
 
 /// Each kind is one value.
 impl PartialEq for Kind {

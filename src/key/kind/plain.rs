@@ -15,6 +15,7 @@ pub(crate) static PLAIN: Kind = Kind {
         transfer: Some(&TRANSFER),
         force_unlock: &FORCE_UNLOCK,
     },
+    channel: Some("redisson_lock__channel"),
 };
 
 static ACQUIRE: LazyScript =

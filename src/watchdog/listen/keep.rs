@@ -81,7 +81,7 @@ pub(super) async fn keep_subscribed(waiters: &Waiters, list: &ChannelList, mut l
             }
             // Messages may have been missed while nobody listened.
             if channel.set(heard) == Heard::Deaf && heard == Heard::Listening {
-                waiters.wake(channel.key());
+                channel.locks().for_each(|key| waiters.wake(&key));
             }
         }
         if !refused.is_empty() {
@@ -241,7 +241,8 @@ mod tests {
 
     fn subscribe(waiters: &Waiters, number: usize) -> Subscription {
         let key = Arc::new(LockKey::new(&kind::PLAIN, &number.to_string(), None).unwrap());
-        waiters.subscriptions().subscribe(&key)
+        let channel = key.channel().expect("its releases are published");
+        waiters.subscriptions().subscribe(&key, channel)
     }
 
     #[tokio::test(start_paused = true)]

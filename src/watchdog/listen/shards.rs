@@ -45,7 +45,7 @@ pub(super) async fn keep_listening(core: &Arc<Core>) {
             stays
         });
         for (name, channel) in look {
-            let key = channel.as_ref().map(|channel| channel.key().key());
+            let key = channel.as_ref().map(|channel| channel.key());
             let node = key.and_then(|key| core.server.node(key).ok());
             for listener in &listeners {
                 if !node.as_ref().is_some_and(|node| listener.is_of(node)) {
@@ -132,7 +132,7 @@ async fn listen(
         }
         let waiters = core.waiters.clone();
         let hears = move |channel: &str| {
-            if let Some(key) = waiters.subscriptions().key_of(channel) {
+            for key in waiters.subscriptions().heard_on(channel) {
                 waiters.hear(&key);
             }
         };
