@@ -38,7 +38,7 @@
 //! | `lock(lease, unit)` | [`lock.lock()`](Lock::lock)[`.lease(d)`](LockRequest::lease) |
 //! | `tryLock(wait, lease, unit)` | [`lock.try_lock()`](Lock::try_lock)[`.wait(d)`](TryLockRequest::wait)[`.lease(d)`](TryLockRequest::lease) |
 //! | `unlock()` | [`Guard::unlock`], or a drop; [`Lock::unlock`] for code that keeps no guard |
-//! | `IllegalMonitorStateException` | [`Error::NotHeld`], [`Error::Lost`] |
+//! | `IllegalMonitorStateException` | [`Error::NotHeld`], [`Error::Lost`], [`Error::AlreadyHeld`] |
 //! | `lockWatchdogTimeout` | [`ClientBuilder::watchdog_lease`] |
 //!
 //! Each item's documentation names its counterpart, `docs/porting-from-redisson.md` has them all.
@@ -148,8 +148,8 @@ mod watchdog;
 pub use client::{Client, ClientBuilder, ShutdownReport};
 pub use diagnosis::{Diagnosis, Finding, FindingKind};
 pub use error::{
-    Error, Instance, InstanceState, Lost, LostReason, NoQuorum, NotHeld, NotReplicated, Result,
-    UnlockUnconfirmed,
+    AlreadyHeld, Error, Instance, InstanceState, Lost, LostReason, NoQuorum, NotHeld,
+    NotReplicated, Result, UnlockUnconfirmed,
 };
 pub use guard::{Guard, Held, Verdict};
 pub use lock::{ForceUnlockRequest, HoldInfo, HolderInfo, Lock, Ttl};

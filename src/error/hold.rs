@@ -119,6 +119,53 @@ impl fmt::Display for Lost {
 
 impl std::error::Error for Lost {}
 
+/// What an owner asked for once more, though it is not reentrant.
+#[derive(Clone, Debug)]
+pub struct AlreadyHeld(Arc<AlreadyHeldFacts>);
+
+#[derive(Debug)]
+struct AlreadyHeldFacts {
+    lock: String,
+    owner: String,
+    held: Duration,
+}
+
+impl AlreadyHeld {
+    pub(crate) fn new(lock: &str, owner: &str, held: Duration) -> Self {
+        Self(Arc::new(AlreadyHeldFacts {
+            lock: lock.to_owned(),
+            owner: owner.to_owned(),
+            held,
+        }))
+    }
+
+    /// The lock's name.
+    pub fn lock(&self) -> &str {
+        &self.0.lock
+    }
+
+    /// The owner, as in the hash field.
+    pub fn owner(&self) -> &str {
+        &self.0.owner
+    }
+}
+
+impl fmt::Display for AlreadyHeld {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let facts = &*self.0;
+        write!(
+            f,
+            "this owner already holds the lock, which is not reentrant: lock={:?} owner={} \
+             acquired={}ms ago",
+            facts.lock,
+            facts.owner,
+            facts.held.as_millis(),
+        )
+    }
+}
+
+impl std::error::Error for AlreadyHeld {}
+
 /// What an owner tried to unlock without holding it.
 #[derive(Clone, Debug)]
 pub struct NotHeld(Arc<NotHeldFacts>);

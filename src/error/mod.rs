@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use hold::LostFacts;
-pub use hold::{Lost, LostReason, NotHeld, UnlockUnconfirmed};
+pub use hold::{AlreadyHeld, Lost, LostReason, NotHeld, UnlockUnconfirmed};
 pub use replicas::NotReplicated;
 pub use report::{Instance, InstanceState, NoQuorum};
 
@@ -22,6 +22,14 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// This owner holds the lock, which is not reentrant, and goes on holding it. Nothing was sent, and
+    /// nothing was taken by this call.
+    ///
+    /// Redisson throws `IllegalMonitorStateException`. Use the guard that is there, or fix the nesting of
+    /// the calls.
+    #[error(transparent)]
+    AlreadyHeld(#[from] AlreadyHeld),
+
     /// The client was shut down. The lock is not held through this call.
     ///
     /// Make a new client.
@@ -212,6 +220,7 @@ impl Error {
         match self {
             Self::Lost(lost) => format!("the lock was lost: {}", lost.reason()),
             Self::Invalid { what, .. } => format!("invalid {what}"),
+            Self::AlreadyHeld(_) => "the lock is held already".to_owned(),
             Self::NotHeld(_) => "the lock is not held".to_owned(),
             Self::NotReplicated(_) => "too few replicas acknowledged the lock in time".to_owned(),
             Self::NoQuorum(_) => "no quorum".to_owned(),

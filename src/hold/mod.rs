@@ -19,7 +19,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Moment;
-use crate::error::{Lost, LostFacts, LostReason};
+use crate::error::{AlreadyHeld, Lost, LostFacts, LostReason};
 use crate::key::LockKey;
 use crate::owner::Owner;
 
@@ -174,6 +174,12 @@ impl Hold {
             renewed: now.since(state.renewed),
             instances: Vec::new(),
         })
+    }
+
+    /// Its owner asked for the lock once more, which is not reentrant.
+    pub(crate) fn already_held(&self, now: Moment) -> AlreadyHeld {
+        let held = now.since(self.state().acquired);
+        AlreadyHeld::new(self.key.name(), &self.owner.to_string(), held)
     }
 
     /// The time left to act on it; zero if it is not valid.

@@ -124,13 +124,22 @@ impl Caller<'_> {
                 // Freed by force before the grant was read: as if it had not been asked for yet.
                 Attempt::Ended => core.open()?,
                 // Meanwhile another branch of this owner may have got it.
-                Attempt::Busy(_) | Attempt::Lost(_) => return self.reenter().await,
+                Attempt::Busy(_) | Attempt::Lost(_) => return self.reenter_meanwhile().await,
             }
         }
     }
 
+    /// Acquires once more what another call of this owner got since this one began. A lock that is not
+    /// reentrant is the other call's alone: this one waits for it as a stranger does.
+    pub(super) async fn reenter_meanwhile(&self) -> Result<Option<Claim>> {
+        if !self.key.kind().reentrant {
+            return Ok(None);
+        }
+        self.reenter().await
+    }
+
     /// Acquires once more what this owner holds; `None` if it holds nothing. An error if it held the
-    /// lock and lost it.
+    /// lock and lost it, or the lock is not reentrant.
     pub(super) async fn reenter(&self) -> Result<Option<Claim>> {
         let core = self.core();
         loop {

@@ -65,7 +65,7 @@ impl Caller<'_> {
             };
             let mut own = core.holds.outlook(self.key);
             if own.has_holds {
-                if let Some(claim) = self.reenter().await? {
+                if let Some(claim) = self.reenter_meanwhile().await? {
                     return Ok(Some(claim));
                 }
                 own = core.holds.outlook(self.key);

@@ -54,13 +54,17 @@ impl Acquiring {
         Self::new(session, hold, command, true)
     }
 
-    /// A further acquire of a hold; waits for its command that is under way.
+    /// A further acquire of a hold; waits for its command that is under way. An error for a lock that is
+    /// not reentrant.
     pub(crate) async fn again(
         session: &Arc<Session>,
         hold: Arc<Hold>,
         now: Moment,
         until: Moment,
     ) -> Result<Self, Error> {
+        if !hold.key().kind().reentrant {
+            return Err(hold.already_held(now).into());
+        }
         let command = match hold.try_command() {
             Some(command) => command,
             None => {

@@ -146,6 +146,8 @@ impl Drop for Share {
             return;
         };
         // Others may want the channel still: a newer queue of the same lock, or one of another kind.
-        subscriptions.list.leave(&self.name, &self.channel, &self.key);
+        subscriptions
+            .list
+            .leave(&self.name, &self.channel, &self.key);
     }
 }

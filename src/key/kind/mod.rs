@@ -21,6 +21,8 @@ pub(crate) struct Kind {
     /// What stands before the key in the name of the channel on which a release is published. `None`:
     /// nothing is published, and waiters ask again and again.
     pub(crate) channel: Option<&'static str>,
+    /// An owner may acquire once more what it holds.
+    pub(crate) reentrant: bool,
 }
 
 /// The transitions of a lock. What each takes and answers stands in the plain lock's files.
