@@ -1,6 +1,7 @@
 //! Asking for more time for holds, wherever their keys are.
 
 use std::pin::pin;
+use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use futures_util::stream::FuturesUnordered;
 
 use crate::clock::Moment;
 use crate::hold::Hold;
-use crate::key::LockKey;
+use crate::key::{Kind, LockKey};
 use crate::script::{self, Renewed};
 use crate::server::{Failure, Place};
 use crate::session::Core;
@@ -25,7 +26,30 @@ pub(super) struct Asked {
     pub(super) answers: Vec<Result<Renewed, Failure>>,
 }
 
-/// Asks once for all of these, whose keys may be in one command. A hold whose key is elsewhere, or may
+/// Those that may be asked about in one command, together: of one script, with keys that may be in one
+/// command.
+pub(super) fn together<T>(core: &Core, crowd: Vec<T>, hold: impl Fn(&T) -> &Hold) -> Vec<Vec<T>> {
+    let by_script = by_script(crowd, |one| hold(one).key().kind());
+    let by_place = |part| core.server.split(part, |one| hold(one).key().key());
+    by_script.into_iter().flat_map(by_place).collect()
+}
+
+fn by_script<T>(crowd: Vec<T>, kind: impl Fn(&T) -> &'static Kind) -> Vec<Vec<T>> {
+    let script = |one: &T| ptr::from_ref(kind(one).scripts.renew);
+    let mut parts: Vec<Vec<T>> = Vec::new();
+    for one in crowd {
+        match parts
+            .iter_mut()
+            .find(|part| script(&part[0]) == script(&one))
+        {
+            Some(part) => part.push(one),
+            None => parts.push(vec![one]),
+        }
+    }
+    parts
+}
+
+/// Asks once for all of these, which may be in one command. A hold whose key is elsewhere, or may
 /// not be asked about with others, is asked about by itself. `lease` says how long the questions may
 /// take: a third of it.
 pub(super) async fn extend(core: &Core, holds: &Leases, lease: Duration) -> Asked {
@@ -134,4 +158,18 @@ async fn ask(core: &Core, place: Option<Place>, holds: &Leases, lease: Duration)
         (failure, place)
     });
     (sent, answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::kind;
+
+    #[test]
+    fn holds_whose_kinds_have_one_script_are_renewed_together_and_others_apart() {
+        let crowd = vec![&kind::PLAIN, &kind::OTHER, &kind::PLAIN, &kind::OTHER];
+        let parts = by_script(crowd, |kind| kind);
+        let both = |kind| vec![kind, kind];
+        assert_eq!(parts, [both(&kind::PLAIN), both(&kind::OTHER)]);
+    }
 }

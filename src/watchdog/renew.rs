@@ -9,7 +9,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
-use super::extend::{Asked, Leases, extend};
+use super::extend::{Asked, Leases, extend, together};
 use super::pass_on_panic;
 use crate::clock::Moment;
 use crate::error::LostReason;
@@ -87,7 +87,7 @@ async fn renew(
     lease: Duration,
     room: OwnedSemaphorePermit,
 ) {
-    let parts = core.server.split(holds, |(hold, _)| hold.key().key());
+    let parts = together(&core, holds, |(hold, _)| hold);
     // One server of several that is silent shall not take the room of the others' renewals.
     let is_one_of_several = parts.len() > 1 || core.server.is_cluster();
     let patience = if is_one_of_several { lease / 64 } else { lease };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio::task::JoinSet;
 
-use super::extend::{Asked, extend};
+use super::extend::{Asked, extend, together};
 use super::pass_on_panic;
 use crate::clock::Moment;
 use crate::error::LostReason;
@@ -25,7 +25,7 @@ pub(super) async fn keep_up(core: &Arc<Core>) {
         let mut extensions = core.upkeep.extensions();
         while !extensions.is_empty() {
             let rest = extensions.split_off(extensions.len().min(BATCH));
-            for part in core.server.split(extensions, |it| it.hold.key().key()) {
+            for part in together(core, extensions, |it| &it.hold) {
                 tasks.spawn(extend_parts(core.clone(), part));
             }
             extensions = rest;
