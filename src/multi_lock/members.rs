@@ -1,6 +1,7 @@
 //! The locks that a multi lock is made of, checked and in order.
 
 use std::ops::Range;
+use std::ptr;
 use std::sync::Arc;
 
 use crate::error::{Error, Instance, InstanceState, Result};
@@ -11,8 +12,8 @@ use crate::session::{Core, Session};
 use crate::slot::slot;
 
 /// The members by client and name, the same for every multi lock of this process that has them. All
-/// of one client are acquired by one command, on a cluster those of one slot, also where that cluster
-/// is behind one address.
+/// of one client whose kinds have one script for it are acquired by one command, on a cluster those of
+/// one slot, also where that cluster is behind one address.
 pub(super) struct Members {
     list: Vec<Member>,
     groups: Vec<Range<usize>>,
@@ -118,7 +119,10 @@ impl Member {
 
     fn may_share_a_command(&self, other: &Self) -> bool {
         let (core, key) = (self.core(), self.key.key());
-        core.id == other.core().id && core.server.may_share(key, other.key.key())
+        let script = |member: &Self| ptr::from_ref(member.key.kind().scripts.acquire_all);
+        core.id == other.core().id
+            && script(self) == script(other)
+            && core.server.may_share(key, other.key.key())
     }
 
     fn server(&self) -> String {

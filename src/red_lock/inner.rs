@@ -89,7 +89,9 @@ impl Inner {
     pub(super) fn identified(mut self) -> Self {
         let mut id = format!("{}{}", self.masked, if self.fenced { "!" } else { "" });
         for part in &*self.parts {
-            id.push_str(&format!(" {} {:?}", part.core().id, part.key().key()));
+            let (client, key) = (part.core().id, part.key());
+            // Locks of another kind under the same keys are others.
+            id.push_str(&format!(" {client} {:?} {:?}", key.kind(), key.key()));
         }
         self.queue = Arc::new(LockKey::of_several(&id));
         self.id = id.into();
