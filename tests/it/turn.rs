@@ -1,7 +1,11 @@
 //! The shortest that can be done with a lock.
 
-use lockdog::{Guard, Lock, Owner};
+use std::time::Instant;
+
+use lockdog::{Error, Guard, Lock, Owner};
 use tokio::task::JoinHandle;
+
+use crate::support::prelude::{SOON, ms};
 
 /// Takes a lock that is free, or will be soon, and gives it back.
 pub(crate) async fn turn(lock: &Lock) {
@@ -13,4 +17,17 @@ pub(crate) async fn turn(lock: &Lock) {
 pub(crate) fn waiter(lock: &Lock) -> JoinHandle<Guard> {
     let request = lock.lock().owner(&Owner::new());
     tokio::spawn(async move { request.await.expect("nothing is wrong with the server") })
+}
+
+/// What the server answers to a caller who has a second. On a busy machine that may be too short.
+pub(crate) async fn refusal(lock: &Lock) -> Error {
+    let deadline = Instant::now() + SOON;
+    loop {
+        let error = lock.try_lock().wait(ms(1_000)).await;
+        let error = error.expect_err("the server refuses it");
+        if !error.is_timeout() {
+            return error;
+        }
+        assert!(Instant::now() < deadline, "{error}");
+    }
 }

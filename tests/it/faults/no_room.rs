@@ -1,14 +1,15 @@
 //! A server that has too few replicas to write, or no room for another client, while locks are held:
 //! they live as long as their leases do, and on if it ends before.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use lockdog::{Client, Error, Lock, LostReason, Unlocked, Verdict};
+use lockdog::{Client, Error, LostReason, Unlocked, Verdict};
 
 use crate::faults::SOON;
 use crate::faults::scripts::renew;
 use crate::faults::stand::{NAME, PATIENCE, Stand, take};
 use crate::support::{Redis, RedisServer, eventually};
+use crate::turn::refusal;
 
 /// The server answers `NOREPLICAS` while its replica is away.
 #[tokio::test]
@@ -32,7 +33,7 @@ async fn a_held_lock_is_renewed_when_the_replicas_are_back() {
     .await;
     assert!(guard.is_valid());
     let free = stand.client.lock("other");
-    let error = told(&free).await;
+    let error = refusal(&free).await;
     let Error::Refused { code, .. } = &error else {
         panic!("{error}")
     };
@@ -117,7 +118,7 @@ async fn a_client_that_comes_to_a_full_server_says_so_or_waits() {
     full.has_turned_away(1).await;
     let lazy = builder().lazy(true).build().await.unwrap();
     let lock = lazy.lock(NAME);
-    let error = told(&lock).await;
+    let error = refusal(&lock).await;
     assert!(error.is_retriable(), "{error}");
     let waiting = lock.try_lock().wait(SOON);
     let room = async {
@@ -128,18 +129,6 @@ async fn a_client_that_comes_to_a_full_server_says_so_or_waits() {
     let guard = waited.unwrap().expect("nobody else has it");
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
     stand.assert_recovered().await;
-}
-
-/// What the server says to a caller with little time. On a busy machine it may not say it in time.
-async fn told(lock: &Lock) -> Error {
-    let deadline = Instant::now() + SOON;
-    loop {
-        let error = lock.try_lock().wait(PATIENCE).await.unwrap_err();
-        if !error.is_timeout() {
-            return error;
-        }
-        assert!(Instant::now() < deadline, "{error}");
-    }
 }
 
 /// A real replica of a stand's server.

@@ -508,6 +508,18 @@ pub(super) const PUBLIC: &[Public] = &[
     )
     .everywhere(),
     Public::new(
+        "client scope",
+        &["Client::scope", "ClientBuilder::scope"],
+        PLAIN,
+        made!(|stand| {
+            let builder = stand.site.builders("another").remove(0);
+            let name = format!("{}:it", stand.name);
+            let ask = async |client: Client| client.lock(name).is_locked().await;
+            Made::call(builder.scope(ask))
+        }),
+    )
+    .everywhere(),
+    Public::new(
         "diagnose",
         &["Client::diagnose"],
         PLAIN,

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use lockdog::{Client, Error};
 
-use super::{SOON, ms};
+use super::SOON;
 use crate::support::{Proxy, RedisServer, eventually, timed};
+use crate::turn::refusal;
 
 #[tokio::test]
 async fn a_client_that_was_refused_for_want_of_replicas_ends_soon() {
@@ -16,19 +17,17 @@ async fn a_client_that_was_refused_for_want_of_replicas_ends_soon() {
     redis
         .cmd(&["CONFIG", "SET", "min-replicas-to-write", "1"])
         .await;
-    let error = client
-        .lock("l")
-        .try_lock()
-        .wait(ms(1_000))
-        .await
-        .unwrap_err();
+    let error = refusal(&client.lock("l")).await;
     assert!(
         matches!(&error, Error::Refused { code, .. } if code == "NOREPLICAS"),
         "{error}"
     );
     let (report, took) = timed(client.shutdown()).await;
-    // `held` is still there, and nothing of `l`.
-    assert_eq!((report.released, report.unconfirmed), (0, 1));
+    // `held` is still there, and nothing of `l`; that is not known of an attempt that was not answered.
+    assert!(
+        report.released == 0 && report.unconfirmed >= 1,
+        "{report:?}"
+    );
     assert!(redis.exists("held").await && !redis.exists("l").await);
     assert!(took < PATIENCE, "{took:?}");
     drop(guard);
@@ -44,20 +43,15 @@ async fn a_client_whose_password_is_no_longer_good_ends_soon() {
     redis.cmd(&["CONFIG", "SET", "requirepass", "after"]).await;
     assert!(proxy.cut_all() >= 1);
     eventually(SOON, "all are gone", async || proxy.connections() == 0).await;
-    let error = client
-        .lock("l")
-        .try_lock()
-        .wait(ms(1_000))
-        .await
-        .unwrap_err();
+    let error = refusal(&client.lock("l")).await;
     assert!(
         matches!(&error, Error::Refused { code, .. } if code == "WRONGPASS"),
         "{error}"
     );
     let (report, took) = timed(client.shutdown()).await;
-    // `held`, and `l` if its acquire left on the connection that was cut.
+    // `held`, and `l` for each acquire that was not answered.
     assert!(
-        report.released == 0 && matches!(report.unconfirmed, 1 | 2),
+        report.released == 0 && report.unconfirmed >= 1,
         "{report:?}"
     );
     assert!(took < PATIENCE, "{took:?}");

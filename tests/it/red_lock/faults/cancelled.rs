@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockdog::{ClientBuilder, Error, Held, InstanceState, RedLock, Verdict};
 
 use super::is_acquire;
-use super::stand::{Stand, take};
+use super::stand::{Stand, give_back, take};
 use crate::faults::poll::{LINGERS, poll_n_times};
 use crate::red_lock::{SOON, lock_of, ms};
 use crate::support::eventually;
@@ -83,7 +83,7 @@ async fn a_dropped_nested_lock_leaves_the_outer_hold_as_it_was() {
             outer.verdict() == Verdict::Held && outer.margin() == 1
         })
         .await;
-        outer.unlock().await.unwrap();
+        give_back(outer).await;
         done
     })
     .await;
@@ -141,8 +141,8 @@ async fn everywhere(call: impl AsyncFn(&Locks, usize, Duration) -> Option<()>) -
         yours: lock_of(&yours, NAME),
     };
     // Every server knows the scripts.
-    take(&locks.mine).await.unlock().await.unwrap();
-    take(&locks.yours).await.unlock().await.unwrap();
+    give_back(take(&locks.mine).await).await;
+    give_back(take(&locks.yours).await).await;
     let sent = || {
         stand
             .proxies
@@ -164,7 +164,7 @@ async fn everywhere(call: impl AsyncFn(&Locks, usize, Duration) -> Option<()>) -
                 let guard = take(&locks.yours).await;
                 tokio::time::sleep(ms(2)).await;
                 let all = guard.margin() == 1;
-                guard.unlock().await.unwrap();
+                give_back(guard).await;
                 all
             })
             .await;

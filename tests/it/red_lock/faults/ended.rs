@@ -14,7 +14,7 @@ use tracing::subscriber::NoSubscriber;
 use tracing::{Dispatch, Event, Metadata, Subscriber};
 
 use super::is_acquire;
-use super::stand::{Stand, take};
+use super::stand::{Stand, give_back, take};
 use crate::red_lock::{SOON, lock_of, ms};
 use crate::support::{Action, Proxy, Rule};
 
@@ -31,7 +31,7 @@ async fn an_acquire_that_outlives_its_runtime_costs_no_other_lock() {
     let stand = Stand::proxied(3).await;
     let clients = stand.clients_with(|it| it.watchdog_lease(LEASE)).await;
     let yours = stand.direct_lock().await;
-    take(&yours).await.unlock().await.unwrap();
+    give_back(take(&yours).await).await;
     let others = locks_beside(&clients).await;
     let lock = lock_of(&clients, NAME);
     let mut all_left = Vec::new();
@@ -48,14 +48,14 @@ async fn an_acquire_that_outlives_its_runtime_costs_no_other_lock() {
         // After the client's background has looked at what the caller left.
         tokio::time::sleep(ms(1300)).await;
         assert_valid(&others);
-        take(&yours).await.unlock().await.unwrap();
+        give_back(take(&yours).await).await;
     }
     stand.await_taken(0).await;
     tokio::time::sleep(LEASE).await;
     assert_valid(&others);
     drop(all_left);
     for guard in others {
-        guard.unlock().await.unwrap();
+        give_back(guard).await;
     }
 }
 
@@ -102,7 +102,7 @@ async fn a_subscriber_that_stands_still_on_a_callers_thread_costs_no_other_lock(
     ended.await.unwrap();
     stand.await_taken(0).await;
     for guard in others {
-        guard.unlock().await.unwrap();
+        give_back(guard).await;
     }
 }
 

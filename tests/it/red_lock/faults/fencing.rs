@@ -5,7 +5,7 @@ use std::time::Instant;
 use lockdog::{Error, Guard, RedLock};
 
 use super::crowd::Crowd;
-use super::stand::{Stand, letters, red_lock, take};
+use super::stand::{Stand, give_back, letters, red_lock, take};
 use super::story::Watched;
 use super::{LEASE, NAME, QUARANTINE};
 use crate::red_lock::{SOON, ms};
@@ -43,7 +43,7 @@ impl Turns {
     }
 
     async fn take_and_unlock(&mut self) {
-        self.take().await.unlock().await.unwrap();
+        give_back(self.take().await).await;
     }
 }
 
@@ -69,7 +69,7 @@ async fn tokens_grow_after_an_expiry_a_deletion_and_a_flush_of_all() {
     }
     let next = turns.take().await;
     Watched::new(guard).followed_to_the_end().await;
-    next.unlock().await.unwrap();
+    give_back(next).await;
 
     for server in &stand.servers {
         let redis = server.redis().await;
@@ -143,7 +143,7 @@ async fn a_token_that_only_a_missing_instance_may_know_is_waited_for() {
     stand.servers[4].resume();
     let guard = waiter.await.unwrap().unwrap().expect("it is free");
     assert!(guard.token() > Some(turns.largest));
-    guard.unlock().await.unwrap();
+    give_back(guard).await;
     stand.assert_nothing_stays().await;
 }
 

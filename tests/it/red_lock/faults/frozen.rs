@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use lockdog::{Error, LostReason, Owner};
 
 use super::crowd::Crowd;
-use super::stand::{Stand, assert_busy, letters, red_lock, take};
+use super::stand::{Stand, assert_busy, give_back, letters, red_lock, take};
 use super::story::Watched;
 use super::{LEASE, is_acquire};
 use crate::red_lock::{SOON, ms};
@@ -43,7 +43,7 @@ async fn two_of_five_frozen_for_longer_than_the_lease_and_three_for_a_part_of_it
     }
     watched.stays_valid(LEASE).await;
     assert_eq!(crowd.visits(), 0, "somebody got in beside the holder");
-    watched.into_guard().unlock().await.unwrap();
+    give_back(watched.into_guard()).await;
     crowd.await_visits(5).await;
     crowd.end().await;
     stand.assert_nothing_stays().await;
@@ -91,7 +91,7 @@ async fn an_unlock_with_three_of_five_frozen_is_unconfirmed_and_made_good() {
     for frozen in &stand.servers[..3] {
         frozen.resume();
     }
-    take(&yours).await.unlock().await.unwrap();
+    give_back(take(&yours).await).await;
     stand.assert_nothing_stays().await;
 }
 
@@ -153,7 +153,7 @@ async fn an_acquire_does_not_wait_for_who_was_silent_before() {
     let ((), pairs) = timed(async {
         for _ in 0..20 {
             let guard = lock.lock().lease(LONG).owner(&own).await.unwrap();
-            guard.unlock().await.unwrap();
+            give_back(guard).await;
         }
     })
     .await;
@@ -196,7 +196,7 @@ async fn an_acquire_does_not_wait_for_who_was_silent_before() {
     for frozen in &stand.servers[..3] {
         frozen.resume();
     }
-    take(&lock).await.unlock().await.unwrap();
+    give_back(take(&lock).await).await;
     for server in &stand.servers {
         let redis = server.redis().await;
         eventually(SOON, "it is nowhere", async || {

@@ -10,7 +10,7 @@ use lockdog::{Client, Error, LostReason, Owner};
 
 use super::crowd::Crowd;
 use super::fencing::Resource;
-use super::stand::{Stand, assert_busy, await_letters, client, red_lock, take};
+use super::stand::{Stand, assert_busy, await_letters, client, give_back, red_lock, take};
 use super::story::Watched;
 use super::{LEASE, NAME};
 use crate::red_lock::{SOON, ms};
@@ -63,7 +63,7 @@ async fn frozen_with_the_lock() {
     assert!(!resource.write(stale), "a late write got through");
     assert!(next.is_valid());
     holder.kill();
-    next.unlock().await.unwrap();
+    give_back(next).await;
     stand.assert_nothing_stays().await;
 }
 
@@ -81,7 +81,7 @@ async fn a_machine_that_slept_for_longer_than_the_lease_has_lost_its_lock_at_the
     let lost = tokio::time::timeout(SOON, guard.lost()).await;
     assert_eq!(lost.expect("it is told").reason(), LostReason::Deadline);
     drop(guard);
-    take(&stand.lock().await).await.unlock().await.unwrap();
+    give_back(take(&stand.lock().await).await).await;
     stand.assert_nothing_stays().await;
 }
 
@@ -118,8 +118,8 @@ fn a_watchdog_that_panics_costs_one_instance_for_a_moment() {
                 assert_busy(&yours).await;
             }
             watched.stays_valid(LEASE).await;
-            watched.into_guard().unlock().await.unwrap();
-            take(&yours).await.unlock().await.unwrap();
+            give_back(watched.into_guard()).await;
+            give_back(take(&yours).await).await;
             stand.assert_nothing_stays_of(LEASE * 2).await;
         },
     );
@@ -172,7 +172,7 @@ async fn a_client_that_is_shut_down_leaves_the_lock_to_the_others() {
         assert_eq!(watched.guard().margin(), 0);
         assert_eq!(crowd.visits(), 0, "somebody got in beside the holder");
         assert!(!waiter.is_finished(), "it waits for the others");
-        watched.into_guard().unlock().await.unwrap();
+        give_back(watched.into_guard()).await;
         waiter
             .await
             .unwrap()
@@ -223,7 +223,7 @@ async fn clients_that_are_all_shut_down_tell_the_holder_and_free_the_lock() {
             "{refused}"
         );
     }
-    take(&stand.lock().await).await.unlock().await.unwrap();
+    give_back(take(&stand.lock().await).await).await;
     stand.assert_nothing_stays().await;
 }
 
@@ -254,5 +254,5 @@ async fn what_is_lost_when_a_round_is_due_is_taken_again_in_that_round() {
         assert!(guard.is_valid());
     }
     assert!(fastest < ms(1_000), "{fastest:?}");
-    guard.unlock().await.unwrap();
+    give_back(guard).await;
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use lockdog::{Error, LostReason, Unlocked};
 
 use super::crowd::Crowd;
-use super::stand::{Stand, assert_busy, await_letters, letters, red_lock, take};
+use super::stand::{Stand, assert_busy, await_letters, give_back, letters, red_lock, take};
 use super::story::Watched;
 use super::{LEASE, QUARANTINE};
 use crate::red_lock::faults::is_acquire;
@@ -58,7 +58,7 @@ async fn two_of_five_killed_during_an_acquire_do_not_end_it() {
     // Past the proxies, which are for the one acquire.
     let yours = stand.direct_lock().await;
     // Every server knows the script by then.
-    take(&mine).await.unlock().await.unwrap();
+    give_back(take(&mine).await).await;
     stand.await_taken(0).await;
     let gates = [Gate::new(), Gate::new(), Gate::new()];
     let [unsent, unheard, late] = &gates;
@@ -81,12 +81,12 @@ async fn two_of_five_killed_during_an_acquire_do_not_end_it() {
     watched.stays_valid(LEASE).await;
     await_letters(watched.guard(), &stand, "UUAAA").await;
     assert!(beside.written() > 0 && crowd.visits() == 0);
-    watched.into_guard().unlock().await.unwrap();
+    give_back(watched.into_guard()).await;
     crowd.await_visits(5).await;
     crowd.end().await;
     let next = take(&yours).await;
     assert_busy(&mine).await;
-    next.unlock().await.unwrap();
+    give_back(next).await;
     stand.assert_nothing_stays_of(lease).await;
 }
 
@@ -120,6 +120,6 @@ async fn a_hold_outlives_two_of_five_killed_and_not_a_third() {
     );
     crowd.end().await;
     assert!(loss.last_valid < healed);
-    take(&mine).await.unlock().await.unwrap();
+    give_back(take(&mine).await).await;
     stand.assert_nothing_stays().await;
 }

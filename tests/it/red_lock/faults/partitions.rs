@@ -4,7 +4,7 @@ use lockdog::{Error, LostReason};
 
 use super::LEASE;
 use super::crowd::Crowd;
-use super::stand::{Stand, assert_busy, await_letters, take};
+use super::stand::{Stand, assert_busy, await_letters, give_back, take};
 use super::story::Watched;
 use crate::red_lock::SOON;
 use crate::support::{Direction, eventually};
@@ -68,7 +68,7 @@ async fn minority_then_majority(lost: &[Direction]) {
     let mut next = Watched::new(next);
     next.stays_valid(LEASE).await;
     assert_busy(&mine).await;
-    next.into_guard().unlock().await.unwrap();
+    give_back(next.into_guard()).await;
     let crowd = Crowd::start(&[mine]);
     crowd.await_visits(5).await;
     crowd.end().await;

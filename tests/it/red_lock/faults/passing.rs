@@ -4,7 +4,7 @@ use lockdog::{Error, Owner};
 
 use super::LEASE;
 use super::crowd::Crowd;
-use super::stand::{Stand, assert_busy, await_letters, take};
+use super::stand::{Stand, assert_busy, await_letters, give_back, take};
 use super::story::Watched;
 use crate::red_lock::{SOON, ms};
 use crate::support::{Action, eventually};
@@ -38,9 +38,10 @@ async fn an_instance_that_cannot_now_does_not_count_until_it_can() {
         await_letters(watched.guard(), &stand, "UAA").await;
         assert_eq!(crowd.visits(), 0, "somebody got in beside the holder");
         assert!(first.hits() > 0);
-        watched.into_guard().unlock().await.unwrap();
+        give_back(watched.into_guard()).await;
         crowd.await_visits(5).await;
         crowd.end().await;
+        stand.await_taken(0).await;
 
         // Two of three are too few, and that is no "busy".
         let second = refuse(1);
@@ -51,7 +52,7 @@ async fn an_instance_that_cannot_now_does_not_count_until_it_can() {
         first.remove();
         let guard = take(&mine).await;
         await_letters(&guard, &stand, "AAA").await;
-        guard.unlock().await.unwrap();
+        give_back(guard).await;
         stand.assert_nothing_stays().await;
     }
 }
@@ -78,7 +79,7 @@ async fn two_of_five_that_are_told_to_pause_are_missing_for_that_long() {
         watched.look() && watched.guard().margin() == 2
     })
     .await;
-    watched.into_guard().unlock().await.unwrap();
+    give_back(watched.into_guard()).await;
     crowd.await_visits(5).await;
     crowd.end().await;
     stand.assert_nothing_stays().await;
@@ -108,10 +109,10 @@ async fn a_waiter_whose_messages_are_cut_off_hears_again_and_gets_the_lock() {
     tokio::time::sleep(ms(50)).await;
     assert!(!waiting.is_finished() && guard.is_valid());
     assert_busy(&mine).await;
-    guard.unlock().await.unwrap();
+    give_back(guard).await;
     let next = tokio::time::timeout(SOON, waiting).await;
     let next = next.expect("it gets the lock").unwrap();
     assert!(next.is_valid());
-    next.unlock().await.unwrap();
+    give_back(next).await;
     stand.assert_nothing_stays().await;
 }

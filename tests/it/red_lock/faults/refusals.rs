@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use lockdog::{Error, Guard, Instance, InstanceState};
 
 use super::crowd::Crowd;
-use super::stand::{Stand, assert_busy, await_letters, letters, take};
+use super::stand::{Stand, assert_busy, await_letters, give_back, letters, take};
 use super::story::Watched;
 use super::{LEASE, NAME};
 use crate::red_lock::{SOON, ms};
@@ -45,7 +45,7 @@ async fn scripts_flushed_all_the_time_hinder_nobody() {
     let mut watched = Watched::new(guard);
     watched.stays_valid(LEASE * 3 / 2).await;
     assert_busy(&yours).await;
-    watched.into_guard().unlock().await.unwrap();
+    give_back(watched.into_guard()).await;
     over.store(true, Ordering::Relaxed);
     while let Some(flushed) = flushing.join_next().await {
         flushed.unwrap();
@@ -71,7 +71,7 @@ async fn an_instance_without_memory_keeps_what_it_has_and_takes_nothing_new() {
     watched.stays_valid(LEASE * 3 / 2).await;
     await_letters(watched.guard(), &stand, "AAAAA").await;
     assert_eq!(redis.hash(NAME).await, field, "it was not taken anew");
-    watched.into_guard().unlock().await.unwrap();
+    give_back(watched.into_guard()).await;
     let crowd = Crowd::start(&[yours]);
     crowd.await_visits(10).await;
     crowd.end().await;
@@ -124,7 +124,7 @@ async fn an_instance_that_withdraws_its_permission_is_lost_and_had_again() {
     acl(&["+@all"]).await;
     crowd.end().await;
     heals(&stand, watched.into_guard()).await;
-    take(&yours).await.unlock().await.unwrap();
+    give_back(take(&yours).await).await;
     stand.assert_nothing_stays().await;
 }
 
@@ -147,7 +147,7 @@ async fn an_instance_that_wants_a_password_is_lost_and_had_again() {
     assert_busy(&yours).await;
     redis.cmd(&["CONFIG", "SET", "requirepass", ""]).await;
     heals(&stand, watched.into_guard()).await;
-    take(&yours).await.unlock().await.unwrap();
+    give_back(take(&yours).await).await;
     stand.assert_nothing_stays().await;
 }
 
@@ -180,6 +180,6 @@ async fn heals(stand: &Stand, guard: Guard) {
     })
     .await;
     assert_eq!(letters(&guard.instances(), stand), "AAAAA");
-    guard.unlock().await.unwrap();
+    give_back(guard).await;
     stand.assert_nothing_stays().await;
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use lockdog::{Error, LostReason, RedLock};
 
 use super::crowd::Crowd;
-use super::stand::{Stand, assert_busy, await_letters, letters, red_lock, take};
+use super::stand::{Stand, assert_busy, await_letters, give_back, letters, red_lock, take};
 use super::story::Watched;
 use super::{LEASE, NAME, QUARANTINE};
 use crate::red_lock::{SOON, ms};
@@ -48,7 +48,7 @@ async fn an_instance_that_came_back_empty_is_not_taken_again_before_its_quaranti
     })
     .await;
     assert_eq!(crowd.visits(), 0, "somebody got in beside the holder");
-    watched.into_guard().unlock().await.unwrap();
+    give_back(watched.into_guard()).await;
     crowd.await_visits(5).await;
     crowd.end().await;
     stand.assert_nothing_stays().await;
@@ -136,7 +136,7 @@ async fn an_instance_that_came_back_with_its_data_goes_on_where_it_was() {
         assert!(watched.look());
     }
     assert_eq!(crowd.visits(), 0, "somebody got in beside the holder");
-    watched.into_guard().unlock().await.unwrap();
+    give_back(watched.into_guard()).await;
     // For a new acquire they do not count yet: nobody knows that they lost nothing.
     crowd.await_visits(5).await;
     crowd.end().await;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use lockdog::{Owner, Unlocked};
 
 use super::crowd::Crowd;
-use super::stand::{Stand, assert_busy, await_letters, letters, red_lock, take};
+use super::stand::{Stand, assert_busy, await_letters, give_back, letters, red_lock, take};
 use super::story::Watched;
 use super::{LEASE, NAME, is_acquire};
 use crate::red_lock::{SOON, lock_of, ms};
@@ -28,7 +28,7 @@ async fn an_instance_that_takes_five_seconds_slows_nobody_down() {
         stand.proxies[0].delay(Direction::ToClient, slow);
         let (guard, waited) = timed(fresh.lock().lease(LONG).into_future()).await;
         fastest = fastest.min(waited);
-        guard.unwrap().unlock().await.unwrap();
+        give_back(guard.unwrap()).await;
         stand.proxies[0].heal();
     }
     println!("the fastest took {fastest:?}");
@@ -38,7 +38,7 @@ async fn an_instance_that_takes_five_seconds_slows_nobody_down() {
     let ((), pairs) = timed(async {
         for _ in 0..10 {
             let guard = lock.lock().owner(&own).await.unwrap();
-            guard.unlock().await.unwrap();
+            give_back(guard).await;
         }
     })
     .await;
@@ -52,7 +52,7 @@ async fn an_instance_that_takes_five_seconds_slows_nobody_down() {
     watched.stays_valid(LEASE * 3 / 2).await;
     await_letters(watched.guard(), &stand, "UAAAA").await;
     assert_eq!(crowd.visits(), 0, "somebody got in beside the holder");
-    watched.into_guard().unlock().await.unwrap();
+    give_back(watched.into_guard()).await;
     crowd.await_visits(5).await;
     crowd.end().await;
     stand.proxies[0].heal();
@@ -87,7 +87,7 @@ async fn an_acquire_of_five_costs_the_round_trip_of_the_third_fastest() {
         fastest = fastest.min(took);
         gates.iter().for_each(Gate::open);
         stand.proxies.iter().for_each(|proxy| proxy.heal());
-        guard.unlock().await.unwrap();
+        give_back(guard).await;
         stand.await_taken(0).await;
     }
     assert!(unawaited > 0, "the fourth answer was waited for");
@@ -136,7 +136,7 @@ async fn what_an_instance_granted_on_a_dead_connection_is_given_back_on_another(
     assert!(since.elapsed() < LONG / 2);
     let guard = take(&lock).await;
     eventually(SOON, "it has all", async || guard.margin() == 1).await;
-    guard.unlock().await.unwrap();
+    give_back(guard).await;
     stand.assert_nothing_stays().await;
 }
 
@@ -156,7 +156,7 @@ async fn an_acquire_that_arrives_after_everything_is_an_orphan_of_one_lease() {
         // On a busy machine it may be thought to be silent.
         let guard = mine.lock().lease(lease).await.unwrap();
         tokio::time::sleep(ms(20)).await;
-        guard.unlock().await.unwrap();
+        give_back(guard).await;
         stand.proxies[0].count(is_acquire) > before
     })
     .await;
@@ -169,7 +169,7 @@ async fn an_acquire_that_arrives_after_everything_is_an_orphan_of_one_lease() {
     .await;
     let next = take(&yours).await;
     eventually(SOON, "it has all", async || next.margin() == 1).await;
-    next.unlock().await.unwrap();
+    give_back(next).await;
     stand.await_taken(0).await;
     gate.open();
     gate.wait_passed().await;
@@ -185,7 +185,7 @@ async fn an_acquire_that_arrives_after_everything_is_an_orphan_of_one_lease() {
     let mut watched = Watched::new(next);
     watched.stays_valid(lease).await;
     eventually(SOON, "it has all", async || watched.guard().margin() == 1).await;
-    watched.into_guard().unlock().await.unwrap();
+    give_back(watched.into_guard()).await;
     stand.assert_nothing_stays_of(lease).await;
 }
 
@@ -262,7 +262,7 @@ async fn connections_that_fall_silent_cost_no_lock_on_a_network_that_works() {
         assert!(guard.is_valid(), "{:?}", guard.instances());
         tokio::time::sleep(ms(5)).await;
     }
-    guard.unlock().await.unwrap();
+    give_back(guard).await;
     stand.assert_nothing_stays_of(lease).await;
 }
 
@@ -301,14 +301,14 @@ async fn a_short_lease_beside_a_long_one_costs_it_nothing() {
     }
     assert!(hasty.try_join_next().is_none());
     hasty.shutdown().await;
-    guard.unlock().await.unwrap();
+    give_back(guard).await;
 }
 
 /// Every server knows the script, so that a rule on it meets its first sending.
 async fn warm_up(stand: &Stand, lock: &lockdog::RedLock) {
     let guard = take(lock).await;
     stand.await_taken(stand.servers.len()).await;
-    guard.unlock().await.unwrap();
+    give_back(guard).await;
     stand.await_taken(0).await;
 }
 

@@ -8,7 +8,7 @@ use lockdog::{Client, Guard, InstanceState, Verdict};
 use tokio::runtime::{Builder, Runtime};
 
 use super::is_acquire;
-use super::stand::{Stand, take};
+use super::stand::{Stand, give_back, take};
 use crate::faults::poll::poll_n_times;
 use crate::red_lock::{SOON, lock_of, ms};
 use crate::support::{Action, Gate, Proxy, eventually};
@@ -90,14 +90,14 @@ async fn an_acquire_that_nobody_polls_any_more_keeps_no_one_out() {
         gate.open();
     }
     let guard = take(&yours).await;
-    guard.unlock().await.unwrap();
+    give_back(guard).await;
     // Polled again, it finds that it was given up.
     assert!(!matches!(left.await, Ok(Some(_))));
     // What the other one had last may be on its way back yet.
     stand.await_taken(0).await;
     let guard = take(&mine).await;
     eventually(SOON, "it has all", async || guard.margin() == 1).await;
-    guard.unlock().await.unwrap();
+    give_back(guard).await;
     stand.await_taken(0).await;
 }
 
@@ -134,7 +134,7 @@ async fn nested_acquires_that_are_dropped_or_left_cost_a_healthy_hold_nothing() 
     })
     .await;
     drop(left);
-    outer.unlock().await.unwrap();
+    give_back(outer).await;
     stand.await_taken(0).await;
 }
 
@@ -164,7 +164,7 @@ async fn stopped<T: Send + 'static>(
 /// The reply that is held back shall be that of an acquire that was executed.
 async fn know_the_script(stand: &Stand) {
     let lock = stand.direct_lock().await;
-    take(&lock).await.unlock().await.unwrap();
+    give_back(take(&lock).await).await;
     stand.await_taken(0).await;
 }
 
