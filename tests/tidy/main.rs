@@ -6,6 +6,7 @@
 
 mod documents;
 mod source;
+mod suite;
 
 use std::fs;
 use std::path::{Path, PathBuf};

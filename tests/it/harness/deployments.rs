@@ -1,41 +1,11 @@
 //! What other deployments than one server stand on.
 
-use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::SOON;
 use crate::support::child::{self, Copy};
 use crate::support::pool::Pool;
 use crate::support::{RedisServer, eventually};
-
-/// A file that starts servers of its own would run on one of those, whatever the run asked for.
-#[test]
-fn what_runs_on_every_deployment_starts_no_server_of_its_own() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let script = fs::read_to_string(root.join("tests/run")).expect("it is there");
-    let line = script
-        .lines()
-        .find_map(|line| line.strip_prefix("one_server=("));
-    let words = line
-        .expect("it has the list")
-        .trim_end_matches(')')
-        .split(' ');
-    let left_out: BTreeSet<String> = words
-        .filter_map(|word| word.strip_prefix("lock::"))
-        .map(str::to_owned)
-        .collect();
-    let mut own = BTreeSet::new();
-    for entry in fs::read_dir(root.join("tests/it/lock")).expect("it is a folder") {
-        let path = entry.expect("it can be read").path();
-        let text = fs::read_to_string(&path).expect("it is text");
-        if text.contains("RedisServer") || text.contains("Proxy::start") {
-            let name = path.file_stem().expect("it has a name");
-            own.insert(name.to_string_lossy().into_owned());
-        }
-    }
-    assert_eq!(own, left_out);
-}
 
 /// Whatever way it ends in.
 #[test]

@@ -1,0 +1,33 @@
+//! What the runner of the tests says of them.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use crate::root;
+
+/// A file that starts servers of its own would run on one of those, whatever the run asked for.
+#[test]
+fn what_runs_on_every_deployment_starts_no_server_of_its_own() {
+    let script = fs::read_to_string(root().join("tests/run")).expect("it is there");
+    let line = script
+        .lines()
+        .find_map(|line| line.strip_prefix("one_server=("));
+    let words = line
+        .expect("it has the list")
+        .trim_end_matches(')')
+        .split(' ');
+    let left_out: BTreeSet<String> = words
+        .filter_map(|word| word.strip_prefix("lock::"))
+        .map(str::to_owned)
+        .collect();
+    let mut own = BTreeSet::new();
+    for entry in fs::read_dir(root().join("tests/it/lock")).expect("it is a folder") {
+        let path = entry.expect("it can be read").path();
+        let text = fs::read_to_string(&path).expect("it is text");
+        if text.contains("RedisServer") || text.contains("Proxy::start") {
+            let name = path.file_stem().expect("it has a name");
+            own.insert(name.to_string_lossy().into_owned());
+        }
+    }
+    assert_eq!(own, left_out);
+}
