@@ -42,7 +42,8 @@ pub trait Connector: fmt::Debug + Send + Sync + 'static {
     /// Opens one connection. The client opens several, and new ones for those that break; it limits
     /// each attempt to its command timeout, and drops the future then. A panic in here, or in a stream,
     /// is a failed attempt or a broken connection, and nothing more. A call that blocks its thread holds
-    /// up callers on the runtime that it is made on; on the client's own thread it holds up no renewal.
+    /// up callers on the runtime that it is made on; on the client's own thread it holds up no renewal, and
+    /// one that never returns keeps a thread of its own for good.
     ///
     /// # Errors
     ///

@@ -5,13 +5,15 @@
 //! invariant 14).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::aio::{MultiplexedConnection, PubSub};
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, JoinError, JoinSet, spawn_blocking};
 use tokio_util::sync::CancellationToken;
 
+use super::Context;
+use super::calls::Calls;
 use super::connector::{Connector, Transport};
 use super::failure::Failure;
 use super::wire::{config, password};
@@ -21,10 +23,20 @@ use crate::background::Background;
 pub(super) struct Outside {
     connector: Arc<dyn Connector>,
     background: Background,
-    /// How many calls of the connector for commands, and for messages, may go on at the same time on
-    /// threads of their own. One that never returns keeps its place, so that such calls do not add up.
-    for_commands: Arc<Semaphore>,
-    for_messages: Arc<Semaphore>,
+    /// The calls of the connector on threads of their own.
+    commands: Arc<Calls>,
+    renewals: Arc<Calls>,
+    messages: Arc<Calls>,
+}
+
+/// What a connection is for. Calls of the connector for one purpose never delay those for another.
+#[derive(Clone, Copy)]
+pub(super) enum Purpose {
+    /// Callers on many runtimes, and what waits for replicas: one of each at a time.
+    Commands,
+    /// All that the watchdog does.
+    Renewals,
+    Messages,
 }
 
 /// What moves a connection's bytes. It ends when this is dropped, and the user's stream with it: an
@@ -38,12 +50,15 @@ impl Drop for Driver {
 }
 
 impl Outside {
-    pub(super) fn new(connector: Arc<dyn Connector>, background: &Background) -> Self {
+    pub(super) fn new(connector: Arc<dyn Connector>, context: &Context) -> Self {
+        // No attempt to connect waits for longer.
+        let patience = context.command_timeout;
         Self {
             connector,
-            background: background.clone(),
-            for_commands: Arc::new(Semaphore::new(COMMAND_CALLS)),
-            for_messages: Arc::new(Semaphore::new(MESSAGE_CALLS)),
+            background: context.background.clone(),
+            commands: Calls::new(CALLS_AT_ONCE, patience),
+            renewals: Calls::new(CALLS_AT_ONCE, patience),
+            messages: Calls::new(1, FOR_MESSAGES),
         }
     }
 
@@ -56,8 +71,9 @@ impl Outside {
     pub(super) async fn open(
         &self,
         client: &redis::Client,
+        purpose: Purpose,
     ) -> Result<(MultiplexedConnection, Driver), Failure> {
-        let (stream, client) = (self.stream(&self.for_commands), client.clone());
+        let (stream, client) = (self.stream(purpose), client.clone());
         apart(async move {
             let (stream, info) = (stream.await?, client.get_connection_info());
             let opened =
@@ -78,7 +94,7 @@ impl Outside {
     ///
     /// As [`Outside::open`].
     pub(super) async fn open_pubsub(&self, client: &redis::Client) -> Result<PubSub, Failure> {
-        let (stream, client) = (self.stream(&self.for_messages), client.clone());
+        let (stream, client) = (self.stream(Purpose::Messages), client.clone());
         apart(async move {
             let (stream, info) = (stream.await?, client.get_connection_info());
             let opened = PubSub::new(info.redis_settings(), stream).await;
@@ -90,23 +106,26 @@ impl Outside {
     /// Calls the connector: on a thread of its own where the watchdog would stand still with it.
     fn stream(
         &self,
-        places: &Arc<Semaphore>,
+        purpose: Purpose,
     ) -> impl Future<Output = Result<Box<dyn Transport>, Failure>> + Send + use<> {
-        let connector = self.connector.clone();
-        let (background, places) = (self.background.clone(), places.clone());
+        let (connector, background) = (self.connector.clone(), self.background.clone());
+        let calls = match purpose {
+            Purpose::Commands => &self.commands,
+            Purpose::Renewals => &self.renewals,
+            Purpose::Messages => &self.messages,
+        };
+        let calls = calls.clone();
         async move {
             let runtime = Handle::current();
             if !background.is(&runtime) {
                 return connect(&*connector).await;
             }
-            let Ok(place) = places.acquire_owned().await else {
-                return Err(Failure::Unsent(ABORTED.into()));
-            };
+            let call = calls.begin()?;
             // A future that is ready never would keep the thread otherwise.
             let given_up = CancellationToken::new();
             let _gives_up = given_up.clone().drop_guard();
             let connecting = spawn_blocking(move || {
-                let _place = place;
+                let _ends_with_this = call;
                 let connecting = async { connect(&*connector).await };
                 runtime.block_on(given_up.run_until_cancelled(connecting))
             });
@@ -144,7 +163,7 @@ fn ended(error: &JoinError) -> Failure {
 
 const PANICKED: &str = "the connector, or a stream that it opened, panicked";
 const ABORTED: &str = "the attempt to connect was aborted: its runtime has ended";
-/// The background opens connections for commands for renewals, for callers on many runtimes and for
-/// what waits for replicas, one of each at a time.
-const COMMAND_CALLS: usize = 3;
-const MESSAGE_CALLS: usize = 1;
+/// An attempt that was given up may still be about to return.
+const CALLS_AT_ONCE: usize = 3;
+/// Who hears no messages polls, so there is no hurry.
+const FOR_MESSAGES: Duration = Duration::from_secs(60);

@@ -53,7 +53,7 @@ impl Private {
         let patience = (self.patience * times).min(context.command_timeout.max(SHORTEST_PATIENCE));
         let source = source.clone();
         let open = || async move {
-            let opened = tokio::time::timeout(patience, source.open_own(patience)).await;
+            let opened = tokio::time::timeout(patience, source.open_for_renewals(patience)).await;
             let Ok(opened) = opened else {
                 late.fetch_add(1, Ordering::Relaxed);
                 return Err(Failure::Unsent("no connection in time".into()));

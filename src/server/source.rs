@@ -4,36 +4,35 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
 use tokio::sync::watch;
 
 use super::Context;
 use super::address::Address;
-use super::connection::{Connection, Kept};
+use super::connection::Connection;
 use super::failure::Failure;
 use super::identity::Identity;
 use super::outside::Outside;
 use super::sentinel::Sentinels;
-use super::wire::{client, open, password};
+use super::wire::{client, password};
 use crate::clock::{Clock, Moment};
 use crate::error::Error;
 
 /// Opens connections to one deployment.
 pub(crate) struct Source {
-    route: Route,
-    pool: Option<deadpool_redis::Pool>,
-    name: Option<String>,
+    pub(super) route: Route,
+    pub(super) pool: Option<deadpool_redis::Pool>,
+    pub(super) name: Option<String>,
     /// Opens connections in place of the route's address.
     pub(super) outside: Option<Outside>,
     /// Who the server is, as its connections learn it.
-    identity: Arc<Identity>,
+    pub(super) identity: Arc<Identity>,
     /// Takes the place of all.
     #[cfg(test)]
-    simulated: Option<crate::simulation::Wiring>,
+    pub(super) simulated: Option<crate::simulation::Wiring>,
 }
 
 /// How a connection finds its server.
-enum Route {
+pub(super) enum Route {
     /// Only a pool knows.
     Unknown,
     Fixed(Box<redis::Client>),
@@ -64,7 +63,7 @@ impl Source {
         let is_elected = matches!(address, Some(Address::Sentinel { .. }));
         let identity = Arc::new(Identity::new(clock.clone(), shown, is_elected));
         let connector = address.as_ref().and_then(Address::connector);
-        let outside = connector.map(|connector| Outside::new(connector, &context.background));
+        let outside = connector.map(|connector| Outside::new(connector, context));
         let route = match address {
             None => Route::Unknown,
             Some(Address::Server(info) | Address::Connector { info, .. }) => {
@@ -139,75 +138,8 @@ impl Source {
         pool.status().max_size.saturating_sub(others).min(RUNTIMES)
     }
 
-    /// A connection for callers' commands, within `limit`. It is driven by the runtime that this is
-    /// called on.
-    pub(crate) async fn open(&self, limit: Duration) -> Result<Connection, Failure> {
-        let opened = tokio::time::timeout(limit, self.open_for_callers(limit)).await;
-        opened.unwrap_or_else(|_| Err(Failure::Unsent("no connection in time".into())))
-    }
-
-    /// As [`Source::open_own`], within `limit` for certain.
-    pub(super) async fn open_own_in_time(&self, limit: Duration) -> Result<Connection, Failure> {
-        let opened = tokio::time::timeout(limit, self.open_own(limit)).await;
-        opened.unwrap_or_else(|_| Err(Failure::Unsent("no connection in time".into())))
-    }
-
-    async fn open_for_callers(&self, limit: Duration) -> Result<Connection, Failure> {
-        let Some(pool) = &self.pool else {
-            return self.open_own(limit).await;
-        };
-        let pooled = pool.get().await.map_err(|error| Failure::of_pool(&error))?;
-        let mut multiplexed: MultiplexedConnection = pooled.as_ref().clone();
-        // Every call brings a time limit of its own; the pool's would cut it short.
-        multiplexed.set_response_timeout(NO_LIMIT);
-        let kept = Kept::Pooled(pooled);
-        let connection = Connection::new(multiplexed, &self.identity, None, 0, kept);
-        connection.introduce(None, limit).await?;
-        Ok(connection)
-    }
-
-    /// A connection that nobody else uses; from the pool where no address is known.
-    pub(crate) async fn open_own(&self, limit: Duration) -> Result<Connection, Failure> {
-        #[cfg(test)]
-        if let Some(wiring) = &self.simulated {
-            let wire = wiring.open().await?;
-            return Ok(Connection::simulated(wire, &self.identity));
-        }
-        let (client, reign) = self.find(limit).await?;
-        let Some(client) = client else {
-            return Box::pin(self.open_for_callers(limit)).await;
-        };
-        let server = self.server(&client);
-        let opening = async {
-            let (multiplexed, kept) = match &self.outside {
-                None => (open(&client, limit).await?, Kept::Nothing),
-                Some(outside) => {
-                    // Boxed: it is rare, and part of every call otherwise.
-                    let (multiplexed, driver) = Box::pin(outside.open(&client)).await?;
-                    (multiplexed, Kept::Driver(driver))
-                }
-            };
-            let connection =
-                Connection::new(multiplexed, &self.identity, server.clone(), reign, kept);
-            connection.introduce(self.name.as_deref(), limit).await?;
-            Ok(connection)
-        };
-        let opened = tokio::select! {
-            opened = opening => opened,
-            // Others wait for this one, and it would not be of use any more.
-            () = self.identity.until_over(reign) => {
-                Err(Failure::Unsent("the master was switched".into()))
-            }
-        };
-        match (&self.route, &server) {
-            // Nobody but this knows which server it was.
-            (Route::Sentinel(_), Some(server)) => opened.map_err(|failure| failure.at(server)),
-            _ => opened,
-        }
-    }
-
     /// Where this leads to, where a deployment has several servers.
-    fn server(&self, client: &redis::Client) -> Option<Arc<str>> {
+    pub(super) fn server(&self, client: &redis::Client) -> Option<Arc<str>> {
         match &self.route {
             Route::Member(_) | Route::Sentinel(_) => {
                 Some(client.get_connection_info().addr().to_string().into())
@@ -355,6 +287,3 @@ const RUNTIMES: usize = 64;
 
 /// Some questions to the sentinels.
 const SOME_SECONDS: Duration = Duration::from_secs(3);
-
-/// Longer than the longest command timeout.
-const NO_LIMIT: Duration = Duration::from_secs(7 * 24 * 60 * 60);

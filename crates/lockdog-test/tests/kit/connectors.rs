@@ -6,12 +6,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
+use std::thread;
 use std::time::Duration;
 
 use lockdog::{Client, Connector, Error, RedLock, Time, Transport};
 use lockdog_test::Server;
 use parking_lot::{Condvar, Mutex};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::spawn_blocking;
 
 use crate::support::{LONG, eventually};
 
@@ -48,6 +51,8 @@ enum Fault {
     PanicsInRead,
     NeverReady,
     Blocks,
+    /// As [`Fault::Blocks`], and these calls do not return when the fault is over.
+    Hangs,
 }
 
 impl Tunnel {
@@ -95,6 +100,13 @@ impl State {
             .wait_while(&mut fault, |fault| *fault == Fault::Blocks);
         self.blocked.fetch_sub(1, Ordering::Relaxed);
     }
+
+    fn hang(&self) -> ! {
+        self.blocked.fetch_add(1, Ordering::Relaxed);
+        loop {
+            thread::park();
+        }
+    }
 }
 
 impl Connector for Tunnel {
@@ -104,6 +116,7 @@ impl Connector for Tunnel {
         match fault {
             Fault::PanicsAtOnce => panic!("the tunnel fell in"),
             Fault::Blocks => self.state.block(),
+            Fault::Hangs => self.state.hang(),
             _ => {}
         }
         let tunnel = self.clone();
@@ -336,6 +349,74 @@ async fn one_that_blocks_its_thread_delays_no_renewal_and_no_shutdown() {
     ended.expect("the client ends though the connector does not return");
     tunnel.set(Fault::Nothing);
     server.assert_clean().await;
+}
+
+#[tokio::test]
+async fn renewals_connect_again_after_calls_that_never_returned() {
+    let server = Server::new();
+    let tunnel = Tunnel::new(&server, Time::Machine);
+    let builder = tunnel.builder().watchdog_lease(Duration::from_secs(12));
+    let builder = builder.command_timeout(Duration::from_secs(1));
+    let client = builder.build().await.unwrap();
+    let guard = client.lock("orders").lock().await.unwrap();
+    // The watchdog has a connection of its own by then.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    tunnel.set(Fault::Hangs);
+    server.cut();
+    eventually("three calls hang", || tunnel.blocked() >= 3).await;
+    tunnel.set(Fault::Nothing);
+    tokio::time::sleep(Duration::from_secs(13)).await;
+    assert!(guard.is_valid());
+    guard.unlock().await.unwrap();
+    server.assert_clean().await;
+}
+
+#[tokio::test]
+async fn calls_for_commands_that_never_return_delay_no_renewal_and_are_named() {
+    let server = Server::new();
+    let tunnel = Tunnel::new(&server, Time::Machine);
+    let builder = tunnel.builder().watchdog_lease(Duration::from_secs(9));
+    let builder = builder.command_timeout(Duration::from_secs(1));
+    let client = builder.build().await.unwrap();
+    let guard = client.lock("orders").lock().await.unwrap();
+    // The watchdog has a connection of its own by then.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+
+    // As many as have a connection of their own, with the test's; then one that shares the background's.
+    let others = on_runtimes(63, &client).await;
+    assert!(others.iter().all(|(_, asked)| asked.is_ok()));
+    tunnel.set(Fault::Hangs);
+    let is_named = |error: &Error| error.to_string().contains("has not returned for");
+    let mut errors = Vec::new();
+    while !errors.last().is_some_and(is_named) && errors.len() < 20 {
+        let (shares, asked) = on_runtimes(1, &client).await.remove(0);
+        errors.push(asked.expect_err("there is no connection"));
+        shares.shutdown_background();
+    }
+    assert!(errors.last().is_some_and(is_named), "{errors:?}");
+    assert!(tunnel.blocked() >= 3);
+
+    tunnel.set(Fault::Nothing);
+    server.cut();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert!(guard.is_valid());
+    guard.unlock().await.unwrap();
+    for (runtime, _) in others {
+        runtime.shutdown_background();
+    }
+    server.assert_clean().await;
+}
+
+/// Asks for a lock on so many runtimes, one after the other.
+async fn on_runtimes(count: usize, client: &Client) -> Vec<(Runtime, lockdog::Result<bool>)> {
+    let client = client.clone();
+    let ask = move |_| {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let asked = runtime.block_on(client.lock("other").is_locked());
+        (runtime, asked)
+    };
+    let asking = spawn_blocking(move || (0..count).map(ask).collect());
+    asking.await.unwrap()
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,118 @@
+//! Calls of a user's connector on further threads. One of them may never return, and keeps its thread
+//! for as long as that is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::failure::Failure;
+
+/// The calls for one purpose that have not returned. Each purpose has its own, so that none can take
+/// the place of another.
+pub(super) struct Calls {
+    /// How many of them are waited for at the same time.
+    at_once: usize,
+    /// How long one is waited for, for each that has not returned. After that others begin beside it,
+    /// so that calls that never return end no purpose for good. The more of them there are, the slower
+    /// they add up.
+    patience: Duration,
+    /// When each of them began.
+    began: Mutex<Vec<Instant>>,
+}
+
+/// A call that has not returned; dropped when it has.
+pub(super) struct Call {
+    calls: Arc<Calls>,
+    began: Instant,
+}
+
+impl Calls {
+    pub(super) fn new(at_once: usize, patience: Duration) -> Arc<Self> {
+        Arc::new(Self {
+            at_once,
+            patience,
+            began: Mutex::default(),
+        })
+    }
+
+    /// One more call, unless too many have not returned.
+    pub(super) fn begin(self: &Arc<Self>) -> Result<Call, Failure> {
+        let now = Instant::now();
+        let mut began = self.began.lock();
+        let patience = self.patience.saturating_mul(began.len() as u32);
+        let ages = || began.iter().map(|began| now - *began);
+        let awaited = ages().filter(|age| *age < patience).count();
+        if awaited >= self.at_once || began.len() >= MOST {
+            let longest = ages().max().unwrap_or_default();
+            let cause = format!(
+                "a call of the connector has not returned for {longest:.1?}; with {} such calls no \
+                 other is made for now",
+                began.len()
+            );
+            return Err(Failure::Unsent(cause.into()));
+        }
+        began.push(now);
+        let calls = self.clone();
+        Ok(Call { calls, began: now })
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        let mut began = self.calls.began.lock();
+        // Those that began at the same moment are alike.
+        if let Some(at) = began.iter().position(|began| *began == self.began) {
+            began.swap_remove(at);
+        }
+    }
+}
+
+/// All purposes together stay below the 512 threads that a runtime has for what blocks, which looks up
+/// host names there, too.
+const MOST: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_that_never_return_add_up_slowly_and_not_for_ever() {
+        let calls = Calls::new(1, A_SECOND);
+        let began = Instant::now();
+        let mut hanging = Vec::new();
+        let mut at = Vec::new();
+        while hanging.len() < MOST {
+            if let Ok(call) = calls.begin() {
+                hanging.push(call);
+                at.push(began.elapsed().as_secs());
+            }
+            tokio::time::sleep(A_SECOND).await;
+        }
+        assert_eq!(at[..6], [0, 1, 3, 6, 10, 15]);
+        tokio::time::sleep(A_SECOND * 1_000_000).await;
+        let refused = calls.begin().err().expect("there are too many");
+        assert!(refused.words().contains("has not returned for"));
+        // One of them returns after all.
+        hanging.pop();
+        calls.begin().map(drop).expect("there is room for it");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_that_return_are_limited_only_in_how_many_there_are_at_once() {
+        let calls = Calls::new(2, A_SECOND);
+        for _ in 0..MOST * 2 {
+            let two = [calls.begin(), calls.begin()];
+            assert!(two.iter().all(Result::is_ok));
+            let refused = calls.begin().err().expect("two are under way");
+            let words = refused.words();
+            assert!(
+                words.contains("has not returned for 0.0ns; with 2"),
+                "{words}"
+            );
+        }
+    }
+
+    const A_SECOND: Duration = Duration::from_secs(1);
+}

@@ -1,0 +1,98 @@
+//! How connections for commands are opened.
+
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+
+use super::connection::{Connection, Kept};
+use super::failure::Failure;
+use super::outside::Purpose;
+use super::source::{Route, Source};
+use super::wire::open;
+
+impl Source {
+    /// A connection for callers' commands, within `limit`. It is driven by the runtime that this is
+    /// called on.
+    pub(crate) async fn open(&self, limit: Duration) -> Result<Connection, Failure> {
+        in_time(limit, self.open_for_callers(limit)).await
+    }
+
+    /// As [`Source::open_own`], within `limit` for certain.
+    pub(super) async fn open_own_in_time(&self, limit: Duration) -> Result<Connection, Failure> {
+        in_time(limit, self.open_own(limit)).await
+    }
+
+    /// A connection that nobody else uses; from the pool where no address is known.
+    pub(crate) async fn open_own(&self, limit: Duration) -> Result<Connection, Failure> {
+        self.open_for(Purpose::Commands, limit).await
+    }
+
+    /// As [`Source::open_own`], for the watchdog.
+    pub(super) async fn open_for_renewals(&self, limit: Duration) -> Result<Connection, Failure> {
+        self.open_for(Purpose::Renewals, limit).await
+    }
+
+    async fn open_for_callers(&self, limit: Duration) -> Result<Connection, Failure> {
+        let Some(pool) = &self.pool else {
+            return self.open_own(limit).await;
+        };
+        let pooled = pool.get().await.map_err(|error| Failure::of_pool(&error))?;
+        let mut multiplexed: MultiplexedConnection = pooled.as_ref().clone();
+        // Every call brings a time limit of its own; the pool's would cut it short.
+        multiplexed.set_response_timeout(NO_LIMIT);
+        let kept = Kept::Pooled(pooled);
+        let connection = Connection::new(multiplexed, &self.identity, None, 0, kept);
+        connection.introduce(None, limit).await?;
+        Ok(connection)
+    }
+
+    async fn open_for(&self, purpose: Purpose, limit: Duration) -> Result<Connection, Failure> {
+        #[cfg(test)]
+        if let Some(wiring) = &self.simulated {
+            let wire = wiring.open().await?;
+            return Ok(Connection::simulated(wire, &self.identity));
+        }
+        let (client, reign) = self.find(limit).await?;
+        let Some(client) = client else {
+            return Box::pin(self.open_for_callers(limit)).await;
+        };
+        let server = self.server(&client);
+        let opening = async {
+            let (multiplexed, kept) = match &self.outside {
+                None => (open(&client, limit).await?, Kept::Nothing),
+                Some(outside) => {
+                    // Boxed: it is rare, and part of every call otherwise.
+                    let (multiplexed, driver) = Box::pin(outside.open(&client, purpose)).await?;
+                    (multiplexed, Kept::Driver(driver))
+                }
+            };
+            let connection =
+                Connection::new(multiplexed, &self.identity, server.clone(), reign, kept);
+            connection.introduce(self.name.as_deref(), limit).await?;
+            Ok(connection)
+        };
+        let opened = tokio::select! {
+            opened = opening => opened,
+            // Others wait for this one, and it would not be of use any more.
+            () = self.identity.until_over(reign) => {
+                Err(Failure::Unsent("the master was switched".into()))
+            }
+        };
+        match (&self.route, &server) {
+            // Nobody but this knows which server it was.
+            (Route::Sentinel(_), Some(server)) => opened.map_err(|failure| failure.at(server)),
+            _ => opened,
+        }
+    }
+}
+
+async fn in_time(
+    limit: Duration,
+    opening: impl Future<Output = Result<Connection, Failure>>,
+) -> Result<Connection, Failure> {
+    let opened = tokio::time::timeout(limit, opening).await;
+    opened.unwrap_or_else(|_| Err(Failure::Unsent("no connection in time".into())))
+}
+
+/// Longer than the longest command timeout.
+const NO_LIMIT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
