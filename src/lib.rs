@@ -121,6 +121,7 @@ mod multi_lock;
 #[cfg(test)]
 mod on_servers;
 mod owner;
+mod panics;
 mod quorum;
 mod red_lock;
 mod request;

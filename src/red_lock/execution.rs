@@ -5,7 +5,6 @@
 //! polls the caller's future: its timers belong to the caller's runtime, and one that has ended panics.
 
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
@@ -16,6 +15,7 @@ use parking_lot::Mutex;
 use super::order::{Asking, Done, Order};
 use super::whole::{State, Whole};
 use crate::clock::Moment;
+use crate::panics;
 use crate::quorum::Rules;
 
 pub(super) type Doing = Pin<Box<dyn Future<Output = Done> + Send>>;
@@ -146,7 +146,7 @@ impl Whole {
     fn end_left(self: &Arc<Self>, under_way: UnderWay, waker: Option<Waker>) {
         let UnderWay { doing, asking } = under_way;
         // What it did is settled in the background. A panic in there concerns this order alone.
-        let _panicked = catch_unwind(AssertUnwindSafe(|| drop(doing)));
+        panics::catch(|| drop(doing));
         if let Some(mut asking) = asking {
             let (is_awaited, until) = self.see(|state, now| {
                 let until = now + Rules::patience(state.quorum.lease());
@@ -160,7 +160,7 @@ impl Whole {
         }
         if let Some(waker) = waker {
             // A caller that is there after all goes on without it.
-            let _panicked = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+            panics::catch(|| waker.wake());
         }
     }
 }

@@ -18,6 +18,7 @@ use super::connector::{Connector, Transport};
 use super::failure::Failure;
 use super::wire::{config, password};
 use crate::background::Background;
+use crate::panics;
 
 /// A user's connector.
 pub(super) struct Outside {
@@ -132,7 +133,7 @@ impl Outside {
             match connecting.await {
                 Ok(Some(opened)) => opened,
                 Ok(None) => Err(Failure::Unsent(ABORTED.into())),
-                Err(error) => Err(ended(&error)),
+                Err(error) => Err(ended(error)),
             }
         }
     }
@@ -151,14 +152,17 @@ async fn apart<T: Send + 'static>(
     task.spawn(work);
     match task.join_next().await {
         Some(Ok(opened)) => opened,
-        Some(Err(error)) => Err(ended(&error)),
+        Some(Err(error)) => Err(ended(error)),
         None => Err(Failure::Unsent(ABORTED.into())),
     }
 }
 
-fn ended(error: &JoinError) -> Failure {
-    let cause = if error.is_panic() { PANICKED } else { ABORTED };
-    Failure::Unsent(cause.into())
+fn ended(error: JoinError) -> Failure {
+    let Ok(panic) = error.try_into_panic() else {
+        return Failure::Unsent(ABORTED.into());
+    };
+    panics::discard(panic);
+    Failure::Unsent(PANICKED.into())
 }
 
 const PANICKED: &str = "the connector, or a stream that it opened, panicked";

@@ -14,12 +14,10 @@ mod settling;
 mod switch;
 mod upkeep;
 
-use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinError;
@@ -28,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use crate::background::Thread;
 use crate::error::LostReason;
 use crate::hold::{Hold, Phase};
+use crate::panics;
 use crate::session::{Core, Job};
 use settling::Settling;
 
@@ -53,11 +52,7 @@ pub(crate) fn start(
 
 /// As [`supervise`], where the loop is a task of the runtime that callers have.
 async fn supervise_here(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
-    while AssertUnwindSafe(watch(core, jobs))
-        .catch_unwind()
-        .await
-        .is_err()
-    {
+    while panics::catch_in(watch(core, jobs)).await.is_none() {
         take_stock(core);
         tokio::time::sleep(AFTER_A_PANIC).await;
     }
@@ -66,8 +61,7 @@ async fn supervise_here(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
 /// Runs the loop again after a panic, but no guard may believe in a lease that nobody watched.
 fn supervise(core: &Arc<Core>, runtime: &Runtime, jobs: &mut UnboundedReceiver<Job>) {
     loop {
-        let watch = AssertUnwindSafe(|| runtime.block_on(watch(core, jobs)));
-        if std::panic::catch_unwind(watch).is_ok() {
+        if panics::catch(|| runtime.block_on(watch(core, jobs))).is_some() {
             return;
         }
         take_stock(core);
@@ -82,13 +76,12 @@ fn take_stock(core: &Arc<Core>) {
     let told = |hold: &&Arc<Hold>| core.lose_quietly(hold, LostReason::Watchdog);
     let lost: Vec<&Arc<Hold>> = holds.iter().filter(told).collect();
     // Holders before the log: it may be the user's subscriber that panics.
-    let report = AssertUnwindSafe(|| {
+    panics::catch(|| {
         tracing::error!("the watchdog panicked: every lock of this client is lost");
         for hold in lost {
             core.report_lost(hold);
         }
     });
-    let _panicked_too = std::panic::catch_unwind(report);
     for hold in holds {
         if hold.state().phase == Phase::Ended {
             // What was owed for it went down with the loop.

@@ -1,10 +1,8 @@
 //! Looking after locks of many instances, and extending the leases of their parts.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use tokio::task::JoinSet;
 
 use super::extend::{Asked, extend, together};
@@ -12,6 +10,7 @@ use super::pass_on_panic;
 use crate::clock::Moment;
 use crate::error::LostReason;
 use crate::hold::Hold;
+use crate::panics;
 use crate::script::Renewed;
 use crate::session::{Core, Extension, Work};
 
@@ -56,10 +55,9 @@ pub(super) async fn keep_up(core: &Arc<Core>) {
 
 /// Does work of one lock. A panic in there drops what was asked, and costs no other lock.
 async fn apart(work: Work) {
-    if AssertUnwindSafe(work).catch_unwind().await.is_err() {
+    if panics::catch_in(work).await.is_none() {
         // It may be the user's subscriber that panics.
-        let report = || tracing::error!("a panic ended a request for a lock of many instances");
-        let _panicked_too = std::panic::catch_unwind(report);
+        panics::catch(|| tracing::error!("a panic ended a request for a lock of many instances"));
     }
 }
 

@@ -21,7 +21,7 @@ const LAYERS: [&[&str]; 14] = [
     &["server"],
     &["key", "lease", "owner"],
     &["background", "clock", "slot"],
-    &["error", "mutant"],
+    &["error", "mutant", "panics"],
 ];
 
 /// Tests of everything above the connection and what they stand on, and what benchmarks see, so they

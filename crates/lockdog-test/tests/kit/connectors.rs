@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::panic::panic_any;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -49,10 +50,20 @@ enum Fault {
     PanicsAtOnce,
     PanicsLater,
     PanicsInRead,
+    /// What it panics with panics itself when it is dropped.
+    PanicsTwice,
     NeverReady,
     Blocks,
     /// As [`Fault::Blocks`], and these calls do not return when the fault is over.
     Hangs,
+}
+
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("the tunnel fell in again");
+    }
 }
 
 impl Tunnel {
@@ -115,6 +126,7 @@ impl Connector for Tunnel {
         let fault = *self.state.fault.lock();
         match fault {
             Fault::PanicsAtOnce => panic!("the tunnel fell in"),
+            Fault::PanicsTwice => panic_any(Bomb),
             Fault::Blocks => self.state.block(),
             Fault::Hangs => self.state.hang(),
             _ => {}
@@ -245,6 +257,7 @@ async fn one_that_fails_is_told_in_its_own_words() {
         (Fault::PanicsAtOnce, "panicked"),
         (Fault::PanicsLater, "panicked"),
         (Fault::PanicsInRead, "panicked"),
+        (Fault::PanicsTwice, "panicked"),
         (Fault::NeverReady, "no connection in time"),
     ] {
         tunnel.set(fault);
@@ -258,7 +271,7 @@ async fn one_that_fails_is_told_in_its_own_words() {
 
 #[tokio::test(start_paused = true)]
 async fn one_that_panics_for_a_while_costs_no_lock() {
-    for fault in [Fault::PanicsAtOnce, Fault::PanicsLater] {
+    for fault in [Fault::PanicsAtOnce, Fault::PanicsLater, Fault::PanicsTwice] {
         let server = Server::new();
         let tunnel = Tunnel::new(&server, Time::Tokio);
         let client = tunnel.builder().build().await.unwrap();
@@ -293,6 +306,7 @@ async fn one_that_brings_no_messages_costs_no_lock() {
         Fault::PanicsAtOnce,
         Fault::PanicsLater,
         Fault::PanicsInRead,
+        Fault::PanicsTwice,
         Fault::NeverReady,
     ] {
         let server = Server::new();

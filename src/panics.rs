@@ -1,0 +1,54 @@
+//! Panics, caught where they must harm nothing else.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use futures_util::FutureExt;
+
+/// Does work that may panic; `None` if it did.
+pub(crate) fn catch<T>(work: impl FnOnce() -> T) -> Option<T> {
+    given(catch_unwind(AssertUnwindSafe(work)))
+}
+
+/// As [`catch`], for work that waits.
+pub(crate) async fn catch_in<T>(work: impl Future<Output = T>) -> Option<T> {
+    given(AssertUnwindSafe(work).catch_unwind().await)
+}
+
+/// Drops what a panic carries. That is a value of whoever panicked, and its drop may panic, too.
+pub(crate) fn discard(panic: Box<dyn Any + Send>) {
+    if let Err(next) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+        // To drop this one may panic as well, and so on.
+        std::mem::forget(next);
+    }
+}
+
+fn given<T>(done: Result<T, Box<dyn Any + Send>>) -> Option<T> {
+    done.map_err(discard).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::panic_any;
+
+    use super::*;
+
+    /// Panics so many times, one after the other.
+    struct Bomb(u32);
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            if let Some(left) = self.0.checked_sub(1) {
+                panic_any(Self(left));
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_panic_carries_may_panic_when_it_is_dropped() {
+        assert_eq!(catch(|| 1), Some(1));
+        assert_eq!(catch(|| panic_any(Bomb(2))), None::<()>);
+        assert_eq!(catch_in(async { 1 }).await, Some(1));
+        assert_eq!(catch_in(async { panic_any(Bomb(2)) }).await, None::<()>);
+    }
+}
