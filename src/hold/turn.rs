@@ -208,8 +208,14 @@ impl Command {
         self.hold.turns.turn.lock().number == self.number
     }
 
-    /// Lets a command be sent while it is valid, and no longer.
+    /// Lets a command be sent while it is valid, and no longer. An attempt begins with it, which has asked
+    /// no server yet.
     pub(crate) fn permit(&self) -> Permit {
+        let mut turn = self.hold.turns.turn.lock();
+        if turn.number == self.number {
+            turn.server = None;
+        }
+        drop(turn);
         Permit::new(self.hold.clone(), self.number)
     }
 
@@ -387,6 +393,25 @@ mod tests {
             let is_free = self.hold.turns.turn.try_lock().is_some();
             self.seen.lock().push(is_free);
         }
+    }
+
+    #[test]
+    fn an_attempt_that_asked_nobody_yet_names_no_server_of_the_attempt_before() {
+        let hold = hold();
+        let turn = hold.try_command().expect("nobody else has it");
+        let asked = |server: &str| hold.turns.turn.lock().server = Some(server.into());
+        let server = || hold.asked_server();
+        let _first = turn.permit();
+        asked("old:6379");
+        assert_eq!(server().as_deref(), Some("old:6379"));
+        let _second = turn.permit();
+        assert_eq!(server(), None);
+        asked("new:6379");
+        // One whose turn is over knows nothing of the attempts of others.
+        let sign = hold.ask_for_a_sign().expect("it is a caller's");
+        let _taken = hold.take_over(sign).expect("it gave no sign");
+        let _late = turn.permit();
+        assert_eq!(server().as_deref(), Some("new:6379"));
     }
 
     #[test]
