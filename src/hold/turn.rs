@@ -137,8 +137,10 @@ impl Hold {
     /// caller's.
     pub(crate) fn ask_for_a_sign(&self) -> Option<Seen> {
         let (seen, waker) = {
-            let turn = self.turns.turn.lock();
-            (turn.seen()?, turn.caller()?.waker.clone())
+            let mut turn = self.turns.turn.lock();
+            // Taken and not cloned, because a clone is the caller's code. The future leaves another waker
+            // at its next poll, and needs no second wake before.
+            (turn.seen()?, turn.caller_mut()?.waker.take())
         };
         if let Some(waker) = waker {
             waker.wake();
@@ -412,6 +414,30 @@ mod tests {
         let _taken = hold.take_over(sign).expect("it gave no sign");
         let _late = turn.permit();
         assert_eq!(server().as_deref(), Some("new:6379"));
+    }
+
+    /// Counts the handles of a waker when it is called.
+    struct Handles(Mutex<Vec<usize>>);
+
+    impl std::task::Wake for Handles {
+        fn wake(self: Arc<Self>) {
+            self.0.lock().push(Arc::strong_count(&self));
+        }
+    }
+
+    #[test]
+    fn no_waker_is_cloned_while_the_turn_is_locked() {
+        let hold = hold();
+        let turn = hold.try_command().expect("nobody else has it");
+        let handles = Arc::new(Handles(Mutex::default()));
+        for _ in 0..2 {
+            assert!(turn.is_polled(&Waker::from(handles.clone())));
+            hold.ask_for_a_sign().expect("it is a caller's");
+            // It was woken, and was not polled since.
+            hold.ask_for_a_sign().expect("it is a caller's");
+        }
+        // Its own handle and this one: the one that it was polled with.
+        assert_eq!(*handles.0.lock(), [2; 2]);
     }
 
     #[test]
