@@ -12,7 +12,7 @@ use crate::key::LockKey;
 use crate::owner::Owner;
 use crate::quorum::{Answer, Register, quarantine};
 use crate::script::{self, Guards, Marked, Renewed};
-use crate::server::{Allotted, Failure, Loss, Sent};
+use crate::server::{Addressee, Allotted, Failure, Loss, Sent};
 use crate::session::{Acquiring, Attempt, Claim, Core, Session};
 
 /// A lock that is an instance of a bigger one.
@@ -220,13 +220,14 @@ impl Part {
             }
             core.clock.sleep_until(until.min(now + A_MOMENT)).await;
         }
-        let mut answer = std::pin::pin!(core.extend(hold, lease));
+        let addressee = Addressee::default();
+        let mut answer = std::pin::pin!(core.extend(hold, lease, &addressee));
         let answer = match tokio::time::timeout(until.since(now), &mut answer).await {
             Ok(answer) => answer,
             Err(_) => {
                 // It may come yet; but nothing more is asked before it does.
-                core.server
-                    .suspect(self.key.key(), &Failure::silent(until.since(now)));
+                let silence = Failure::silent(until.since(now));
+                core.server.suspect_addressee(&addressee, &silence);
                 answer.await
             }
         };
@@ -239,7 +240,9 @@ impl Part {
             }
             Err(failure) => {
                 let error = failure.into();
-                self.suspect(&error);
+                if let Some(silence) = silence(&error) {
+                    core.server.suspect_addressee(&addressee, &silence);
+                }
                 Told::failed(error)
             }
         }
@@ -304,7 +307,7 @@ impl Part {
         quarantine::left(lost.seen, taking.max_lease, self.core().clock.now())
     }
 
-    /// Asks it nothing more until it has answered a probe, if it did not answer. For a question that is
+    /// Asks it nothing more until it has answered a probe, if it did not answer. For an acquire that is
     /// still under way: to whom it went is not known.
     pub(super) fn suspect(&self, error: &Error) {
         if let Some(silence) = silence(error) {
@@ -357,7 +360,7 @@ const A_MOMENT: Duration = Duration::from_millis(5);
 mod on_servers {
     use super::*;
     use crate::client::Client;
-    use crate::support::cluster::slot;
+    use crate::support::cluster::{Node, slot};
     use crate::support::{Action, Cluster, named};
 
     const NAME: &str = "l";
@@ -369,8 +372,44 @@ mod on_servers {
         let other = cluster.nodes.iter().find(|node| node.id != owner.id);
         let other = other.expect("there are two");
         let client = Client::connect(cluster.url()).await.unwrap();
-        // The owner sends whoever asks to the other one, which says nothing any more.
-        let moved = format!("-MOVED {} 127.0.0.1:{}", slot(NAME), other.port());
+        send_on(&owner, other);
+
+        let part = part(&client);
+        let told = part.take(&taking(&part)).await;
+        assert!(matches!(told.answer, Answer::Failed));
+        assert_eq!(suspects(&part), [address(other)]);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn the_server_that_was_asked_to_extend_is_suspected_before_its_answer_and_after() {
+        let cluster = Cluster::builder(2, 0).announce_proxies().start().await;
+        let owner = cluster.owner_of(NAME).await;
+        let other = cluster.nodes.iter().find(|node| node.id != owner.id);
+        let other = other.expect("there are two");
+        let client = Client::connect(cluster.url()).await.unwrap();
+        let part = part(&client);
+        let taken = part.take(&taking(&part)).await;
+        let claim = taken.claim.expect("it is free");
+        send_on(&owner, other);
+
+        // The question takes a third of the lease, and is suspected of silence before.
+        let lease = Duration::from_secs(18);
+        let until = part.core().clock.now() + Duration::from_secs(3);
+        let early = async {
+            while suspects(&part).is_empty() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            suspects(&part)
+        };
+        let (told, early) = tokio::join!(part.extend(claim.hold(), lease, until), early);
+        assert_eq!(early, [address(other)]);
+        assert!(matches!(told.answer, Answer::Failed));
+        assert_eq!(suspects(&part), [address(other)]);
+    }
+
+    /// The owner sends whoever asks to the other one, which says nothing any more.
+    fn send_on(owner: &Node, other: &Node) {
+        let moved = format!("-MOVED {} {}", slot(NAME), address(other));
         let send_on = Action::ReplyWith(moved);
         owner.proxy().on(named("EVALSHA"), send_on.clone()).always();
         owner.proxy().on(named("EVAL"), send_on).always();
@@ -380,14 +419,20 @@ mod on_servers {
         }
         // Suspected for nothing, it would soon be cleared otherwise.
         owner.proxy().on(named("PING"), Action::DropReply).always();
+    }
 
+    fn address(node: &Node) -> String {
+        format!("127.0.0.1:{}", node.port())
+    }
+
+    fn part(client: &Client) -> Part {
         let lock = client.lock(NAME);
-        let part = Part::new(lock.session().clone(), lock.key().unwrap().clone());
-        let told = part.take(&taking(&part)).await;
-        assert!(matches!(told.answer, Answer::Failed));
-        let suspects: Vec<_> = part.core().server.suspects();
-        let suspects: Vec<_> = suspects.iter().map(|node| node.address()).collect();
-        assert_eq!(suspects, [format!("127.0.0.1:{}", other.port())]);
+        Part::new(lock.session().clone(), lock.key().unwrap().clone())
+    }
+
+    fn suspects(part: &Part) -> Vec<String> {
+        let suspects = part.core().server.suspects();
+        suspects.iter().map(|node| node.address()).collect()
     }
 
     fn taking(part: &Part) -> Taking {

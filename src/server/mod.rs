@@ -60,6 +60,7 @@ pub(crate) use place::Place;
 #[cfg(any(test, lockdog_bench))]
 pub(crate) use source::Source;
 pub(crate) use subscriber::Subscriber;
+pub(crate) use suspicion::Addressee;
 pub use tls::TlsSettings;
 
 /// What all servers of a client have in common.

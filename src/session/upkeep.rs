@@ -18,7 +18,7 @@ use crate::clock::Moment;
 use crate::hold::Hold;
 use crate::owner::Owner;
 use crate::script::Renewed;
-use crate::server::Failure;
+use crate::server::{Addressee, Failure};
 
 /// Something that has to be looked at in time.
 pub(crate) trait Kept: Send + Sync {
@@ -59,6 +59,7 @@ pub(crate) type Turn = (Moment, u64);
 pub(crate) struct Extension {
     pub(crate) hold: Arc<Hold>,
     pub(crate) lease: Duration,
+    pub(crate) addressee: Addressee,
     /// Dropped, it counts as unanswered.
     pub(crate) answer: oneshot::Sender<Result<Renewed, Failure>>,
 }
@@ -208,11 +209,12 @@ impl Upkeep {
 }
 
 impl Core {
-    /// Has the client's thread extend the lease of one hold.
+    /// Has the client's thread extend the lease of one hold, and say whom it asks for that.
     pub(crate) async fn extend(
         &self,
         hold: &Arc<Hold>,
         lease: Duration,
+        addressee: &Addressee,
     ) -> Result<Renewed, Failure> {
         let (answer, answered) = oneshot::channel();
         {
@@ -222,6 +224,7 @@ impl Core {
                 list.extensions.push(Extension {
                     hold,
                     lease,
+                    addressee: addressee.clone(),
                     answer,
                 });
             }

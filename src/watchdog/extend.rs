@@ -51,9 +51,15 @@ fn by_script<T>(crowd: Vec<T>, kind: impl Fn(&T) -> &'static Kind) -> Vec<Vec<T>
 
 /// Asks once for all of these, which may be in one command. A hold whose key is elsewhere, or may
 /// not be asked about with others, is asked about by itself. `lease` says how long the questions may
-/// take: a third of it.
-pub(super) async fn extend(core: &Core, holds: &Leases, lease: Duration) -> Asked {
-    let (sent, answer) = ask(core, None, holds, lease).await;
+/// take: a third of it. `asks` hears which server is about to be asked for which of them.
+pub(super) async fn extend(
+    core: &Core,
+    holds: &Leases,
+    lease: Duration,
+    asks: impl Fn(usize, &Place) + Sync,
+) -> Asked {
+    let asks_for_all = |place: &Place| (0..holds.len()).for_each(|at| asks(at, place));
+    let (sent, answer) = ask(core, None, holds, lease, &asks_for_all).await;
     match answer {
         Ok(answers) => {
             let answers = answers.into_iter().map(Ok).collect();
@@ -65,7 +71,10 @@ pub(super) async fn extend(core: &Core, holds: &Leases, lease: Duration) -> Aske
             let mut asking: FuturesUnordered<_> = holds
                 .chunks(1)
                 .enumerate()
-                .map(async |(at, one)| (at, follow(core, one, lease).await))
+                .map(async |(at, one)| {
+                    let asks = |place: &Place| asks(at, place);
+                    (at, follow(core, one, lease, &asks).await)
+                })
                 .collect();
             let mut answers = vec![Ok(Renewed::Unknown); holds.len()];
             while let Some((at, answer)) = asking.next().await {
@@ -74,7 +83,7 @@ pub(super) async fn extend(core: &Core, holds: &Leases, lease: Duration) -> Aske
             Asked { sent, answers }
         }
         Err((_, Some(place))) => {
-            let answers = vec![follow_to(core, place, holds, lease).await];
+            let answers = vec![follow_to(core, place, holds, lease, &asks_for_all).await];
             Asked { sent, answers }
         }
         Err((failure, None)) => {
@@ -85,10 +94,15 @@ pub(super) async fn extend(core: &Core, holds: &Leases, lease: Duration) -> Aske
 }
 
 /// Asks about one hold, where its key is.
-async fn follow(core: &Core, one: &Leases, lease: Duration) -> Result<Renewed, Failure> {
-    match ask(core, None, one, lease).await.1 {
+async fn follow(
+    core: &Core,
+    one: &Leases,
+    lease: Duration,
+    asks: &Asks<'_>,
+) -> Result<Renewed, Failure> {
+    match ask(core, None, one, lease, asks).await.1 {
         Ok(answers) => Ok(first(&answers)),
-        Err((_, Some(place))) => follow_to(core, place, one, lease).await,
+        Err((_, Some(place))) => follow_to(core, place, one, lease, asks).await,
         Err((failure, None)) => Err(failure),
     }
 }
@@ -99,8 +113,9 @@ async fn follow_to(
     place: Place,
     one: &Leases,
     lease: Duration,
+    asks: &Asks<'_>,
 ) -> Result<Renewed, Failure> {
-    let answers = ask(core, Some(place), one, lease).await.1;
+    let answers = ask(core, Some(place), one, lease, asks).await.1;
     answers
         .map(|answers| first(&answers))
         .map_err(|(failure, _)| failure)
@@ -110,16 +125,26 @@ fn first(answers: &[Renewed]) -> Renewed {
     answers.first().copied().unwrap_or(Renewed::Unknown)
 }
 
+/// Hears which server is about to be asked.
+type Asks<'a> = dyn Fn(&Place) + Sync + 'a;
+
 /// The moment before the sending, and the answers; or the failure, and where else to ask.
 type Answers = (Moment, Result<Vec<Renewed>, (Failure, Option<Place>)>);
 
-async fn ask(core: &Core, place: Option<Place>, holds: &Leases, lease: Duration) -> Answers {
+async fn ask(
+    core: &Core,
+    place: Option<Place>,
+    holds: &Leases,
+    lease: Duration,
+    asks: &Asks<'_>,
+) -> Answers {
     let key = holds.first().map_or("", |(hold, _)| hold.key().key());
     let connected = async {
         let place = match place {
             Some(place) => place,
             None => Place::plain(core.server.node(key)?),
         };
+        asks(&place);
         let connection = place.own_connection(lease / 3).await?;
         let shortest = holds.iter().map(|(_, lease)| *lease).min();
         core.server

@@ -107,7 +107,7 @@ async fn renew(
 
 /// Renews holds whose keys may be in one command.
 async fn renew_together(core: &Core, holds: Vec<(Arc<Hold>, Duration)>, lease: Duration) {
-    let Asked { sent, answers } = extend(core, &holds, lease).await;
+    let Asked { sent, answers } = extend(core, &holds, lease, |_, _| {}).await;
     report_failing(core, &holds, &answers);
     for ((hold, asked), answer) in holds.iter().zip(answers) {
         match answer {

@@ -12,6 +12,7 @@ use crate::error::LostReason;
 use crate::hold::Hold;
 use crate::panics;
 use crate::script::Renewed;
+use crate::server::Place;
 use crate::session::{Core, Extension, Work};
 
 /// Looks after them for ever.
@@ -72,7 +73,8 @@ async fn extend_parts(core: Arc<Core>, extensions: Vec<Extension>) {
             (hold.clone(), *lease)
         })
         .collect();
-    let Asked { sent, answers } = extend(&core, &leases, longest).await;
+    let asks = |at: usize, place: &Place| extensions[at].addressee.set(place);
+    let Asked { sent, answers } = extend(&core, &leases, longest, asks).await;
     for (extension, answer) in extensions.into_iter().zip(answers) {
         let Extension { hold, lease, .. } = &extension;
         match answer {
