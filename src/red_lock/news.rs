@@ -87,14 +87,13 @@ impl Drop for Telling<'_> {
             None => {}
         }
         if let Some((reason, instances)) = news.lost.take() {
-            tracing::warn!(
-                lock.hash = %hash,
-                %owner,
-                ?reason,
-                held_ms = whole.clock.now().since(whole.acquired).as_millis() as u64,
-                instances,
-                "quorum lost"
-            );
+            let held_ms = whole.clock.now().since(whole.acquired).as_millis() as u64;
+            // A shutdown is what its user asked for.
+            if reason == LostReason::ShutDown {
+                tracing::debug!(lock.hash = %hash, %owner, ?reason, held_ms, instances, "quorum lost");
+            } else {
+                tracing::warn!(lock.hash = %hash, %owner, ?reason, held_ms, instances, "quorum lost");
+            }
         }
     }
 }

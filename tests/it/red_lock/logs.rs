@@ -1,6 +1,6 @@
 //! What is logged of a lock of many instances.
 
-use lockdog::{Client, Error, InstanceState, Owner};
+use lockdog::{Client, Error, InstanceState, LostReason, Owner};
 use tracing::Level;
 
 use super::{SOON, Servers, has, lock_of, ms, states};
@@ -43,8 +43,14 @@ fn the_normal_path_says_nothing_at_info_or_above() {
             let clients = work.await.unwrap();
             contended(&servers, &clients).await;
             servers.assert_clean().await;
-            for client in clients {
+            // Held when their clients end.
+            let plain = clients[0].lock("p").lock().await.unwrap();
+            let whole = lock_of(&clients, "h").lock().await.unwrap();
+            for client in &clients {
                 client.shutdown().await;
+            }
+            for lost in [plain.lost().await, whole.lost().await] {
+                assert_eq!(lost.reason(), LostReason::ShutDown);
             }
             let loud = logs.at_least(Level::INFO);
             assert!(loud.is_empty(), "{loud:?}");
@@ -66,6 +72,7 @@ fn the_normal_path_says_nothing_at_info_or_above() {
                 assert!(won.contains(part), "{won}");
             }
             assert!(has("held by another, ttl="), "{spans:?}");
+            assert!(has("quorum lost"), "{spans:?}");
         },
     );
 }
