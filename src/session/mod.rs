@@ -182,7 +182,11 @@ impl Core {
 
     /// Notes that this client freed the lock from a hold. A grant that nobody has read yet is none.
     pub(crate) fn forced(&self, hold: &Arc<Hold>) {
-        self.holds.change(hold, State::end_pending);
+        if self.holds.change(hold, State::end_pending) {
+            // Its call may be polled no more, and others wait for the end of what it gave up.
+            let (job, _) = Job::if_listed(hold.clone());
+            self.owe(job);
+        }
         self.lose(hold, LostReason::Forced);
     }
 

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use lockdog::{Client, Guard, RedLock, Verdict};
+use lockdog::{Client, Guard, Owner, RedLock, Verdict};
 use lockdog_test::Server;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 /// A nested call that is dropped or left spoils no round: on a machine that is never busy, none at all.
 #[tokio::test(start_paused = true)]
@@ -46,6 +46,36 @@ async fn nested_acquires_that_are_dropped_or_left_cost_a_healthy_hold_nothing() 
     assert_healthy(&outer);
     drop(left);
     outer.unlock().await.unwrap();
+    for server in &servers {
+        server.assert_clean().await;
+    }
+}
+
+/// Their calls do not read the grants, which are freed by force. Rounds wait for what their clients release.
+#[tokio::test(start_paused = true)]
+async fn left_acquires_that_were_freed_by_force_delay_no_round() {
+    let servers = [Server::new(), Server::new(), Server::new()];
+    let clients = clients(&servers).await;
+    let mut left = Vec::new();
+    for (client, server) in clients.iter().zip(&servers[..2]) {
+        let lock = client.lock("l");
+        let mut call = lock.lock().owner(&Owner::new()).into_future();
+        while server.holder("l").is_none() {
+            let once = poll_fn(|context| Poll::Ready(call.as_mut().poll(context).is_pending()));
+            assert!(once.await, "it has read no grant");
+            sleep(Duration::from_millis(1)).await;
+        }
+        assert!(lock.force_unlock().await.unwrap());
+        left.push(call);
+    }
+    sleep(Duration::from_secs(1)).await;
+    let lock = RedLock::new(clients.iter().map(|client| client.lock("l")));
+    let began = Instant::now();
+    let guard = lock.lock().await.unwrap();
+    let took = began.elapsed();
+    assert!(took < Duration::from_millis(100), "{took:?}");
+    guard.unlock().await.unwrap();
+    drop(left);
     for server in &servers {
         server.assert_clean().await;
     }
