@@ -77,6 +77,16 @@ impl LockKey {
         })
     }
 
+    /// The locks of every kind under the same key, which the server takes for one.
+    pub(crate) fn of_every_kind(&self) -> impl Iterator<Item = Self> {
+        kind::ALL.into_iter().map(|kind| Self {
+            name: self.name.clone(),
+            mapped: self.mapped.clone(),
+            kind,
+            hash: hash(kind, self.key()),
+        })
+    }
+
     /// Refuses a key that is in another slot of a cluster than its channel and its other keys.
     pub(crate) fn check_slot(self) -> Result<Self, Error> {
         // All that is derived from a name has one hash tag.

@@ -73,10 +73,13 @@ impl Lock {
         if freed {
             tracing::debug!(lock = key.name(), field, "freed by force");
             let number = core.number_of(&field);
-            if let Some(hold) = number.and_then(|number| core.holds.numbered(key, number)) {
-                core.forced(&hold);
+            // The holder may have asked for a lock of another kind.
+            for key in key.of_every_kind() {
+                if let Some(hold) = number.and_then(|number| core.holds.numbered(&key, number)) {
+                    core.forced(&hold);
+                }
+                core.waiters.wake(&key);
             }
-            core.waiters.wake(key);
         }
         Ok(freed)
     }

@@ -12,6 +12,9 @@ pub(crate) use plain::PLAIN;
 use script::LazyScript;
 pub(crate) use script::Script;
 
+/// Every kind.
+pub(super) static ALL: [&Kind; 1] = [&PLAIN];
+
 /// What tells the locks of one kind from those of another. There is one value for each kind, which its
 /// [`LockKey`](super::LockKey)s carry, and with them every hold, waiter and job.
 pub(crate) struct Kind {
