@@ -13,12 +13,13 @@ use crate::key::LockKey;
 use crate::owner::Owner;
 use crate::request::{FIRST_ATTEMPT, Wait};
 use crate::session::{Acquiring, Attempt, Claim, Core, Session};
-use crate::wait::Wish;
+use crate::wait::{Backoff, Wish};
 
 /// Acquires a lock, on the caller's runtime.
 pub(super) async fn acquire(
     session: &Arc<Session>,
     key: &Arc<LockKey>,
+    backoff: Option<&Backoff>,
     owner: Owner,
     terms: &Terms,
     wait: Wait,
@@ -34,6 +35,7 @@ pub(super) async fn acquire(
     let caller = Caller {
         session,
         key,
+        backoff,
         owner,
         terms,
         began,
@@ -59,6 +61,8 @@ pub(super) async fn acquire(
 pub(super) struct Caller<'a> {
     pub(super) session: &'a Arc<Session>,
     pub(super) key: &'a Arc<LockKey>,
+    /// Its handle's own pauses.
+    backoff: Option<&'a Backoff>,
     pub(super) owner: Owner,
     pub(super) terms: &'a Terms,
     pub(super) began: Moment,
@@ -189,6 +193,12 @@ impl Caller<'_> {
     pub(super) fn too_late(&self, asked_for: &Hold) -> Error {
         let waited = self.core().clock.now().since(self.began);
         asked_for.unanswered(waited)
+    }
+
+    /// The pauses between its questions; `None` if messages wake it.
+    pub(super) fn backoff(&self) -> Option<Backoff> {
+        let own = self.backoff.copied();
+        own.or_else(|| self.core().backoff(self.key))
     }
 
     pub(super) fn core(&self) -> &Arc<Core> {

@@ -169,7 +169,7 @@ impl Caller<'_> {
                 .is_none_or(|deadline| deadline > retreat.until)
         {
             // The releases of those who are known to wait end it before.
-            let listens = core.backoff(self.key).is_none() && retreat.releases > 0;
+            let listens = self.backoff().is_none() && retreat.releases > 0;
             if listens && !view.is_listening && self.listen(place, retreat.until).await? {
                 return Ok(Step::Again);
             }
@@ -292,7 +292,7 @@ impl Caller<'_> {
         listening: bool,
     ) -> Result<Step> {
         let core = self.core();
-        if let Some(backoff) = core.backoff(self.key) {
+        if let Some(backoff) = self.backoff() {
             let pause = backoff.pause(contest.attempts);
             let pause = core.clock.later(pause.min(core.settings.poll_cap));
             contest.attempts = contest.attempts.saturating_add(1);

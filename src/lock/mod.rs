@@ -16,6 +16,7 @@ use crate::guard::Held;
 use crate::key::{Kind, LockKey};
 use crate::request::{LockRequest, OwnerChoice, TryLockRequest};
 use crate::session::Session;
+use crate::wait::Backoff;
 
 pub(crate) use acquire::released;
 pub use query::{HoldInfo, HolderInfo, Ttl};
@@ -66,6 +67,8 @@ struct Inner {
     name: Box<str>,
     /// A name that cannot be used is an error of each request.
     key: Result<Arc<LockKey>>,
+    /// How its waiters ask again, if not as the client's do.
+    backoff: Option<Backoff>,
 }
 
 impl Lock {
@@ -79,7 +82,12 @@ impl Lock {
         let key = key.map(Arc::new);
         let name = name.into();
         Self {
-            inner: Arc::new(Inner { session, name, key }),
+            inner: Arc::new(Inner {
+                session,
+                name,
+                key,
+                backoff: None,
+            }),
             owner: OwnerChoice::Current,
         }
     }
@@ -87,6 +95,38 @@ impl Lock {
     /// The name, as it was asked for. Corresponds to Redisson's `getName()`.
     pub fn name(&self) -> &str {
         &self.inner.name
+    }
+
+    /// A handle of the same lock whose waiters ask again and again, with these pauses, and listen for no
+    /// message: as [`Wake::Poll`](crate::Wake::Poll), for this handle alone.
+    ///
+    /// No pause is longer than the client's `poll_cap`. A [`MultiLock`](crate::MultiLock) or a
+    /// [`RedLock`](crate::RedLock) of this lock does not take the pauses over. Corresponds to the
+    /// back-off of Redisson's `getSpinLock(name, backOff)`.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// use lockdog::Backoff;
+    ///
+    /// # async fn example(client: lockdog::Client) -> lockdog::Result<()> {
+    /// let lock = client.lock("orders:42").backoff(Backoff::constant(Duration::from_millis(64)));
+    /// lock.lock().await?.unlock().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use = "the handle that it was called on is as it was"]
+    pub fn backoff(&self, backoff: Backoff) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                session: self.inner.session.clone(),
+                name: self.inner.name.clone(),
+                key: self.inner.key.clone(),
+                backoff: Some(backoff),
+            }),
+            owner: self.owner,
+        }
     }
 
     /// A handle of the same lock whose acquires never re-enter: each has an [`Owner`] of its own.

@@ -67,6 +67,7 @@ impl Inner {
     async fn acquired(&self, mut wish: Wish, wait: Wait) -> Result<Option<Guard>> {
         let owner = wish.owner();
         let terms = wish.terms(&self.session.core().settings)?;
-        acquire::acquire(&self.session, self.key()?, owner, &terms, wait).await
+        let (key, backoff) = (self.key()?, self.backoff.as_ref());
+        acquire::acquire(&self.session, key, backoff, owner, &terms, wait).await
     }
 }
