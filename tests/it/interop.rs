@@ -4,6 +4,7 @@ mod cell;
 mod crowds;
 mod deaths;
 mod force;
+mod kinds;
 mod memory;
 mod names;
 mod replay;

@@ -29,29 +29,42 @@ mod with;
 
 use std::time::Duration;
 
-use lockdog::{Client, Guard};
+use lockdog::{Client, Guard, Lock};
 
+use crate::kinds::{self, Kind, each_kind};
 use crate::support::prelude::{LONG, SOON, ms, poll_once};
 use crate::support::{Deployment, Redis};
 use crate::turn::waiter;
 
 /// What the run asks for, one client of it, and the test's own view.
 struct Fixture {
+    kind: &'static Kind,
     server: Deployment,
     redis: Redis,
     client: Client,
 }
 
 impl Fixture {
+    /// For tests of the plain lock.
     async fn start() -> Self {
+        Self::of(&kinds::PLAIN).await
+    }
+
+    async fn of(kind: &'static Kind) -> Self {
         let server = Deployment::start().await;
         let redis = server.redis().await;
         let client = Client::connect(server.url()).await.expect("it runs");
         Self {
+            kind,
             server,
             redis,
             client,
         }
+    }
+
+    /// The lock of this name and the kind under test.
+    fn lock(&self, name: &str) -> Lock {
+        self.kind.lock(&self.client, name)
     }
 
     /// A client whose waiters are woken by nothing but messages and TTLs while the test lasts.
@@ -70,7 +83,7 @@ impl Fixture {
 
     /// The lock in another client's hands, for longer than the test lasts.
     async fn held_elsewhere(&self, name: &str) -> Guard {
-        let lock = self.another().await.lock(name);
+        let lock = self.kind.lock(&self.another().await, name);
         lock.lock().lease(LONG).await.expect("it is free")
     }
 

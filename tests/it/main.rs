@@ -13,6 +13,7 @@ mod faults;
 mod hand_over;
 mod harness;
 mod interop;
+mod kinds;
 mod left;
 mod lock;
 mod model;

@@ -4,19 +4,37 @@ use std::time::Instant;
 
 use lockdog::{Error, LostReason, Owner, Ttl, Unlocked};
 
-use super::{Fixture, LONG, SOON, ms, waiter};
+use super::{Fixture, Kind, LONG, SOON, each_kind, ms, waiter};
 use crate::support::eventually;
 
-#[tokio::test]
-async fn an_inner_unlock_keeps_the_lease() {
-    let test = Fixture::start().await;
+each_kind! {
+    every: {
+        a_forced_unlock_is_seen_through_every_handle
+        another_owner_sees_the_lock_taken_but_not_by_itself
+        an_unlock_by_another_owner_is_refused_and_harms_nobody
+        explicit_owners_hold_one_after_the_other
+        the_second_of_two_owners_enters_after_the_first_has_left
+        a_bounded_wait_succeeds_when_the_lock_is_freed_in_time
+    }
+    reentrant: {
+        an_inner_unlock_keeps_the_lease
+        counts_and_states_follow_lock_and_unlock
+        the_last_of_two_unlocks_lets_the_next_owner_in
+    }
+    published: {
+        an_expired_lease_wakes_the_waiter_by_its_ttl_alone
+    }
+}
+
+async fn an_inner_unlock_keeps_the_lease(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
     let client = lockdog::Client::builder()
         .url(test.server.url())
         .watchdog_lease(ms(120_000))
         .build()
         .await
         .unwrap();
-    let lock = client.lock("l");
+    let lock = kind.lock(&client, "l");
     let lease = ms(60_000);
     let guard = lock.lock().lease(lease).await.unwrap();
     let inner = lock.lock().lease(lease).await.unwrap();
@@ -35,28 +53,37 @@ async fn an_inner_unlock_keeps_the_lease() {
     test.redis.assert_clean().await;
 }
 
-#[tokio::test]
-async fn a_forced_unlock_is_seen_through_every_handle() {
-    let test = Fixture::start().await;
-    let lock = test.client.lock("l");
+async fn a_forced_unlock_is_seen_through_every_handle(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
+    let lock = test.lock("l");
     let guard = lock.lock().await.unwrap();
     assert!(lock.force_unlock().await.unwrap());
     assert!(!lock.is_locked().await.unwrap());
-    assert!(!test.client.lock("l").is_locked().await.unwrap());
-    assert!(!test.another().await.lock("l").is_locked().await.unwrap());
+    assert!(!test.lock("l").is_locked().await.unwrap());
+    assert!(
+        !kind
+            .lock(&test.another().await, "l")
+            .is_locked()
+            .await
+            .unwrap()
+    );
     assert_eq!(guard.lost().await.reason(), LostReason::Forced);
     assert!(!lock.force_unlock().await.unwrap());
 }
 
-#[tokio::test]
-async fn an_expired_lease_wakes_the_waiter_by_its_ttl_alone() {
-    let test = Fixture::start().await;
+async fn an_expired_lease_wakes_the_waiter_by_its_ttl_alone(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
     let (first, second) = (test.without_polling().await, test.without_polling().await);
     test.warm_up(&second).await;
     // Before the server counts, so that it counts no longer.
     let asked = Instant::now();
-    let guard = first.lock("l").lock().lease(ms(2_000)).await.unwrap();
-    let next = tokio::time::timeout(SOON, second.lock("l").lock().lease(LONG)).await;
+    let guard = kind
+        .lock(&first, "l")
+        .lock()
+        .lease(ms(2_000))
+        .await
+        .unwrap();
+    let next = tokio::time::timeout(SOON, kind.lock(&second, "l").lock().lease(LONG)).await;
     let next = next
         .expect("its poll cap is a minute, so only the TTL can have told it")
         .unwrap();
@@ -72,10 +99,9 @@ async fn an_expired_lease_wakes_the_waiter_by_its_ttl_alone() {
     test.redis.assert_clean().await;
 }
 
-#[tokio::test]
-async fn counts_and_states_follow_lock_and_unlock() {
-    let test = Fixture::start().await;
-    let lock = test.client.lock("l");
+async fn counts_and_states_follow_lock_and_unlock(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
+    let lock = test.lock("l");
     for _ in 0..2 {
         let mut guards = Vec::new();
         let is = async |count: u64| {
@@ -87,7 +113,7 @@ async fn counts_and_states_follow_lock_and_unlock() {
         is(0).await;
         guards.push(lock.lock().await.unwrap());
         is(1).await;
-        guards.push(test.client.lock("l").lock().await.unwrap());
+        guards.push(test.lock("l").lock().await.unwrap());
         is(2).await;
         guards.pop().unwrap().unlock().await.unwrap();
         is(1).await;
@@ -97,10 +123,9 @@ async fn counts_and_states_follow_lock_and_unlock() {
     test.redis.assert_clean().await;
 }
 
-#[tokio::test]
-async fn another_owner_sees_the_lock_taken_but_not_by_itself() {
-    let test = Fixture::start().await;
-    let lock = test.client.lock("l");
+async fn another_owner_sees_the_lock_taken_but_not_by_itself(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
+    let lock = test.lock("l");
     let guard = lock.lock().await.unwrap();
     let ask = || {
         let lock = lock.clone();
@@ -119,10 +144,9 @@ async fn another_owner_sees_the_lock_taken_but_not_by_itself() {
     assert_eq!(ask().await.unwrap(), (false, false, 0));
 }
 
-#[tokio::test]
-async fn an_unlock_by_another_owner_is_refused_and_harms_nobody() {
-    let test = Fixture::start().await;
-    let lock = test.client.lock("l");
+async fn an_unlock_by_another_owner_is_refused_and_harms_nobody(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
+    let lock = test.lock("l");
     let (holder, stranger) = (Owner::new(), Owner::new());
     lock.lock().owner(&holder).await.unwrap().forget();
     let refused = lock.unlock().owner(&stranger).await.unwrap_err();
@@ -139,10 +163,9 @@ async fn an_unlock_by_another_owner_is_refused_and_harms_nobody() {
     test.redis.assert_clean().await;
 }
 
-#[tokio::test]
-async fn the_last_of_two_unlocks_lets_the_next_owner_in() {
-    let test = Fixture::start().await;
-    let lock = test.client.lock("l");
+async fn the_last_of_two_unlocks_lets_the_next_owner_in(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
+    let lock = test.lock("l");
     let first = lock.try_lock().await.unwrap().expect("it is free");
     let second = lock.try_lock().await.unwrap().expect("it is ours");
     second.unlock().await.unwrap();
@@ -153,10 +176,9 @@ async fn the_last_of_two_unlocks_lets_the_next_owner_in() {
     test.redis.assert_clean().await;
 }
 
-#[tokio::test]
-async fn explicit_owners_hold_one_after_the_other() {
-    let test = Fixture::start().await;
-    let lock = test.client.lock("l");
+async fn explicit_owners_hold_one_after_the_other(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
+    let lock = test.lock("l");
     let (one, two) = (Owner::from_id(1), Owner::from_id(2));
     let held_by = async || {
         let by_one = lock.is_held_by(&one).await.unwrap();
@@ -174,10 +196,9 @@ async fn explicit_owners_hold_one_after_the_other() {
     assert_eq!(held_by().await, (false, false));
 }
 
-#[tokio::test]
-async fn the_second_of_two_owners_enters_after_the_first_has_left() {
-    let test = Fixture::start().await;
-    let lock = test.client.lock("l");
+async fn the_second_of_two_owners_enters_after_the_first_has_left(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
+    let lock = test.lock("l");
     let held = Instant::now();
     let guard = lock.lock().owner(&Owner::new()).await.unwrap();
     let waiting = waiter(&lock);
@@ -194,10 +215,9 @@ async fn the_second_of_two_owners_enters_after_the_first_has_left() {
     test.redis.assert_clean().await;
 }
 
-#[tokio::test]
-async fn a_bounded_wait_succeeds_when_the_lock_is_freed_in_time() {
-    let test = Fixture::start().await;
-    let lock = test.client.lock("l");
+async fn a_bounded_wait_succeeds_when_the_lock_is_freed_in_time(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
+    let lock = test.lock("l");
     let guard = lock.lock().owner(&Owner::new()).await.unwrap();
     assert!(lock.try_lock().await.unwrap().is_none());
     let request = lock.try_lock().wait(SOON).lease(LONG);

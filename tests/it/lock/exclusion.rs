@@ -5,16 +5,28 @@ use std::time::Duration;
 use lockdog::{Client, Owner};
 use tokio::task::JoinSet;
 
-use super::{Fixture, ms};
+use super::{Fixture, Kind, each_kind, ms};
 use crate::support::Cell;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tasks_of_one_client_exclude_each_other() {
-    let test = Fixture::start().await;
+each_kind! {
+    every: {
+        tasks_of_one_client_exclude_each_other 2
+        many_rounds_of_many_clients_exclude_each_other 2
+        one_round_of_very_many_clients_exclude_each_other 2
+        two_owners_on_one_worker_thread_exclude_each_other
+    }
+    reentrant: {
+        every_way_to_acquire_and_release_excludes_every_other 2
+        one_owner_used_by_two_tasks_at_once_stays_one_owner_with_one_count 2
+    }
+}
+
+async fn tasks_of_one_client_exclude_each_other(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
     let cell = Cell::new();
     let mut tasks = JoinSet::new();
     for _ in 0..15 {
-        tasks.spawn(rounds(test.client.clone(), cell.clone(), 4, ms(1)));
+        tasks.spawn(rounds(kind, test.client.clone(), cell.clone(), 4, ms(1)));
     }
     tasks.join_all().await;
     cell.assert_exclusive(60);
@@ -22,13 +34,12 @@ async fn tasks_of_one_client_exclude_each_other() {
     assert!(test.redis.keys().await.is_empty());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_rounds_of_many_clients_exclude_each_other() {
-    let test = Fixture::start().await;
+async fn many_rounds_of_many_clients_exclude_each_other(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
     let cell = Cell::new();
     let mut tasks = JoinSet::new();
     for _ in 0..16 {
-        tasks.spawn(rounds(test.another().await, cell.clone(), 100, ms(1)));
+        tasks.spawn(rounds(kind, test.another().await, cell.clone(), 100, ms(1)));
     }
     tasks.join_all().await;
     cell.assert_exclusive(1_600);
@@ -36,13 +47,12 @@ async fn many_rounds_of_many_clients_exclude_each_other() {
     assert!(test.redis.keys().await.is_empty());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_round_of_very_many_clients_exclude_each_other() {
-    let test = Fixture::start().await;
+async fn one_round_of_very_many_clients_exclude_each_other(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
     let cell = Cell::new();
     let mut tasks = JoinSet::new();
     for _ in 0..100 {
-        tasks.spawn(rounds(test.another().await, cell.clone(), 1, ms(1)));
+        tasks.spawn(rounds(kind, test.another().await, cell.clone(), 1, ms(1)));
     }
     tasks.join_all().await;
     cell.assert_exclusive(100);
@@ -52,15 +62,19 @@ async fn one_round_of_very_many_clients_exclude_each_other() {
 
 /// Last list, 1: several clients with several explicit owners each, guards unlocked and dropped,
 /// calls that wait, that wait a little and that do not wait, all on one cell.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_way_to_acquire_and_release_excludes_every_other() {
-    let test = Fixture::start().await;
+async fn every_way_to_acquire_and_release_excludes_every_other(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
     let cell = Cell::new();
     let mut tasks = JoinSet::new();
     for _ in 0..3 {
         let client = test.another().await;
         for number in 0..4 {
-            tasks.spawn(mixed(client.clone(), cell.clone(), Owner::from_id(number)));
+            tasks.spawn(mixed(
+                kind,
+                client.clone(),
+                cell.clone(),
+                Owner::from_id(number),
+            ));
         }
     }
     let entered: i64 = tasks.join_all().await.into_iter().sum();
@@ -70,10 +84,9 @@ async fn every_way_to_acquire_and_release_excludes_every_other() {
 }
 
 /// Last list, 15
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_owner_used_by_two_tasks_at_once_stays_one_owner_with_one_count() {
-    let test = Fixture::start().await;
-    let lock = test.client.lock("l");
+async fn one_owner_used_by_two_tasks_at_once_stays_one_owner_with_one_count(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
+    let lock = test.lock("l");
     let owner = Owner::from_id(7);
     let cell = Cell::new();
     for _ in 0..20 {
@@ -86,7 +99,7 @@ async fn one_owner_used_by_two_tasks_at_once_stays_one_owner_with_one_count() {
         let fields = test.redis.hash("l").await;
         assert_eq!(fields.len(), 1, "two holds: {fields:?}");
         assert_eq!(fields.values().next().unwrap(), "2");
-        let stranger = rounds(test.client.clone(), cell.clone(), 1, Duration::ZERO);
+        let stranger = rounds(kind, test.client.clone(), cell.clone(), 1, Duration::ZERO);
         let stranger = tokio::spawn(stranger);
         let (a, b) = tokio::join!(a.unlock(), b.unlock());
         assert!(a.is_ok() && b.is_ok(), "{a:?} {b:?}");
@@ -97,13 +110,12 @@ async fn one_owner_used_by_two_tasks_at_once_stays_one_owner_with_one_count() {
 }
 
 /// Last list, 15
-#[tokio::test(flavor = "current_thread")]
-async fn two_owners_on_one_worker_thread_exclude_each_other() {
-    let test = Fixture::start().await;
+async fn two_owners_on_one_worker_thread_exclude_each_other(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
     let cell = Cell::new();
     let mut tasks = JoinSet::new();
     for _ in 0..2 {
-        tasks.spawn(rounds(test.client.clone(), cell.clone(), 15, ms(1)));
+        tasks.spawn(rounds(kind, test.client.clone(), cell.clone(), 15, ms(1)));
     }
     tasks.join_all().await;
     cell.assert_exclusive(30);
@@ -111,16 +123,16 @@ async fn two_owners_on_one_worker_thread_exclude_each_other() {
 }
 
 /// Locks, bumps and unlocks so many times, through a handle of its own each time.
-async fn rounds(client: Client, cell: Cell, rounds: usize, pause: Duration) {
+async fn rounds(kind: &Kind, client: Client, cell: Cell, rounds: usize, pause: Duration) {
     for _ in 0..rounds {
-        let guard = client.lock("l").lock().await.unwrap();
+        let guard = kind.lock(&client, "l").lock().await.unwrap();
         cell.bump(pause).await;
         guard.unlock().await.unwrap();
     }
 }
 
-async fn mixed(client: Client, cell: Cell, owner: Owner) -> i64 {
-    let lock = client.lock("l");
+async fn mixed(kind: &Kind, client: Client, cell: Cell, owner: Owner) -> i64 {
+    let lock = kind.lock(&client, "l");
     let mut entered = 0;
     for round in 0..8 {
         let guard = match round % 4 {

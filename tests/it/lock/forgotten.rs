@@ -2,13 +2,25 @@
 
 use lockdog::{Error, Owner, Unlocked};
 
-use super::{Fixture, LONG, SOON, ms};
+use super::{Fixture, Kind, LONG, SOON, each_kind, ms};
 use crate::support::eventually;
 
-#[tokio::test]
-async fn forgotten_locks_and_unlocks_pair_up_as_in_java() {
-    let test = Fixture::start().await;
-    let lock = test.client.lock("l");
+each_kind! {
+    every: {
+        a_forgotten_hold_without_a_lease_is_renewed
+        an_unlock_of_nothing_says_so
+        an_unlock_after_the_lease_is_refused_and_harms_nobody
+        a_forgotten_try_lock_is_a_throttle
+    }
+    reentrant: {
+        forgotten_locks_and_unlocks_pair_up_as_in_java
+        an_unlock_does_not_end_what_a_living_guard_stands_for
+    }
+}
+
+async fn forgotten_locks_and_unlocks_pair_up_as_in_java(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
+    let lock = test.lock("l");
     for _ in 0..2 {
         lock.lock().await.unwrap().forget();
         lock.lock().lease(LONG).await.unwrap().forget();
@@ -18,34 +30,32 @@ async fn forgotten_locks_and_unlocks_pair_up_as_in_java() {
             Unlocked::StillHeld { count: 1 }
         );
         // Through any handle.
-        assert_eq!(
-            test.client.lock("l").unlock().await.unwrap(),
-            Unlocked::Released
-        );
+        assert_eq!(test.lock("l").unlock().await.unwrap(), Unlocked::Released);
         assert!(!test.redis.exists("l").await);
     }
     test.redis.assert_clean().await;
 }
 
-#[tokio::test]
-async fn a_forgotten_hold_without_a_lease_is_renewed() {
-    let test = Fixture::start().await;
+async fn a_forgotten_hold_without_a_lease_is_renewed(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
     let client = lockdog::Client::builder()
         .url(test.server.url())
         .watchdog_lease(ms(1_200))
         .build()
         .await
         .unwrap();
-    client.lock("l").lock().await.unwrap().forget();
+    kind.lock(&client, "l").lock().await.unwrap().forget();
     tokio::time::sleep(ms(1_500)).await;
-    assert!(client.lock("l").is_held().await.unwrap());
-    assert_eq!(client.lock("l").unlock().await.unwrap(), Unlocked::Released);
+    assert!(kind.lock(&client, "l").is_held().await.unwrap());
+    assert_eq!(
+        kind.lock(&client, "l").unlock().await.unwrap(),
+        Unlocked::Released
+    );
 }
 
-#[tokio::test]
-async fn an_unlock_of_nothing_says_so() {
-    let test = Fixture::start().await;
-    let lock = test.client.lock("l");
+async fn an_unlock_of_nothing_says_so(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
+    let lock = test.lock("l");
     let never = lock.unlock().await.unwrap_err();
     assert!(matches!(never, Error::NotHeld(_)), "{never}");
     assert!(
@@ -67,16 +77,15 @@ async fn an_unlock_of_nothing_says_so() {
 
     // Somebody else's hold is not ours to end.
     let other = test.another().await;
-    let guard = other.lock("l").lock().await.unwrap();
+    let guard = kind.lock(&other, "l").lock().await.unwrap();
     let foreign = lock.unlock().await.unwrap_err();
     assert!(matches!(foreign, Error::NotHeld(_)), "{foreign}");
     assert!(guard.is_valid() && test.redis.exists("l").await);
 }
 
-#[tokio::test]
-async fn an_unlock_does_not_end_what_a_living_guard_stands_for() {
-    let test = Fixture::start().await;
-    let lock = test.client.lock("l");
+async fn an_unlock_does_not_end_what_a_living_guard_stands_for(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
+    let lock = test.lock("l");
     let guard = lock.lock().await.unwrap();
     let refused = lock.unlock().await.unwrap_err();
     let Error::NotHeld(not_held) = &refused else {
@@ -109,27 +118,25 @@ async fn an_unlock_does_not_end_what_a_living_guard_stands_for() {
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
 }
 
-#[tokio::test]
-async fn an_unlock_after_the_lease_is_refused_and_harms_nobody() {
-    let test = Fixture::start().await;
-    let lock = test.client.lock("l");
+async fn an_unlock_after_the_lease_is_refused_and_harms_nobody(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
+    let lock = test.lock("l");
     lock.lock().lease(ms(1_000)).await.unwrap().forget();
     eventually(SOON, "the lease is over", async || {
         !test.redis.exists("l").await
     })
     .await;
     let other = test.another().await;
-    let taken = other.lock("l").lock().await.unwrap();
+    let taken = kind.lock(&other, "l").lock().await.unwrap();
     let late = lock.unlock().await.unwrap_err();
     assert!(matches!(late, Error::NotHeld(_)), "{late}");
     assert!(test.redis.exists("l").await);
     taken.unlock().await.unwrap();
 }
 
-#[tokio::test]
-async fn a_forgotten_try_lock_is_a_throttle() {
-    let test = Fixture::start().await;
-    let lock = test.client.lock("report");
+async fn a_forgotten_try_lock_is_a_throttle(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
+    let lock = test.lock("report");
     // The window is long, so that a slow machine is inside it at the second try.
     let window = ms(1_500);
     let first = lock.try_lock().lease(window).await.unwrap();

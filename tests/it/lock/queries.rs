@@ -2,13 +2,29 @@
 
 use lockdog::{Client, LostReason, Owner, Ttl};
 
-use super::{Fixture, LONG, SOON, ms};
+use super::{Fixture, Kind, LONG, SOON, each_kind, ms};
 use crate::support::eventually;
 
-#[tokio::test]
-async fn a_free_lock_has_no_holder_no_ttl_and_no_count() {
-    let test = Fixture::start().await;
-    let lock = test.client.lock("l");
+each_kind! {
+    every: {
+        a_free_lock_has_no_holder_no_ttl_and_no_count
+        a_foreign_hash_is_a_holder_as_well
+        a_force_unlock_that_comes_late_does_not_free_the_next_holders_lock
+    }
+    reentrant: {
+        the_holder_is_told_as_redis_has_it
+        guard_and_view_tell_the_same
+        the_client_lists_what_it_holds
+    }
+    published: {
+        a_force_unlock_wakes_the_waiters_of_every_client
+        keys_and_channels_are_made_of_the_mapped_name
+    }
+}
+
+async fn a_free_lock_has_no_holder_no_ttl_and_no_count(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
+    let lock = test.lock("l");
     assert_eq!(lock.name(), "l");
     assert!(!lock.is_locked().await.unwrap());
     assert!(!lock.is_held().await.unwrap());
@@ -20,10 +36,9 @@ async fn a_free_lock_has_no_holder_no_ttl_and_no_count() {
     assert!(test.redis.keys().await.is_empty());
 }
 
-#[tokio::test]
-async fn the_holder_is_told_as_redis_has_it() {
-    let test = Fixture::start().await;
-    let (ours, other) = (test.client.lock("l"), test.another().await);
+async fn the_holder_is_told_as_redis_has_it(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
+    let (ours, other) = (test.lock("l"), test.another().await);
     let owner = Owner::new();
     let guard = ours.lock().owner(&owner).lease(LONG).await.unwrap();
     let _inner = ours.lock().owner(&owner).lease(LONG).await.unwrap();
@@ -38,7 +53,12 @@ async fn the_holder_is_told_as_redis_has_it() {
             .field
             .starts_with(&format!("{}:{owner}.", test.client.id()))
     );
-    let seen = other.lock("l").holder().await.unwrap().expect("it is held");
+    let seen = kind
+        .lock(&other, "l")
+        .holder()
+        .await
+        .unwrap()
+        .expect("it is held");
     assert_eq!(
         (&seen.field, seen.count, seen.ours),
         (&holder.field, 2, false)
@@ -47,12 +67,11 @@ async fn the_holder_is_told_as_redis_has_it() {
     assert!(guard.is_valid());
 }
 
-#[tokio::test]
-async fn a_foreign_hash_is_a_holder_as_well() {
-    let test = Fixture::start().await;
+async fn a_foreign_hash_is_a_holder_as_well(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
     let java = "8a5a4b7e-4b5b-4c1e-8f43-0d3e3f0b6a11:42";
     test.redis.cmd(&["HSET", "l", java, "3"]).await;
-    let holder = test.client.lock("l").holder().await.unwrap();
+    let holder = test.lock("l").holder().await.unwrap();
     let holder = holder.expect("it is held");
     assert_eq!(
         (&*holder.field, holder.count, holder.ours),
@@ -61,10 +80,9 @@ async fn a_foreign_hash_is_a_holder_as_well() {
     assert_eq!(holder.ttl, Ttl::Persistent);
 }
 
-#[tokio::test]
-async fn guard_and_view_tell_the_same() {
-    let test = Fixture::start().await;
-    let lock = test.client.lock("l");
+async fn guard_and_view_tell_the_same(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
+    let lock = test.lock("l");
     let owner = Owner::new();
     let held = lock
         .lock()
@@ -94,21 +112,19 @@ async fn guard_and_view_tell_the_same() {
     assert_eq!(held.lost().await.reason(), LostReason::Released);
 }
 
-#[tokio::test]
-async fn the_client_lists_what_it_holds() {
-    let test = Fixture::start().await;
+async fn the_client_lists_what_it_holds(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
     let owner = Owner::from_id(5);
     let a = test
-        .client
         .lock("a")
         .lock()
         .owner(&owner)
         .lease(LONG)
         .await
         .unwrap();
-    let b = test.client.lock("b").lock().owner(&owner).await.unwrap();
-    let _b2 = test.client.lock("b").lock().owner(&owner).await.unwrap();
-    let _elsewhere = test.another().await.lock("c").lock().await.unwrap();
+    let b = test.lock("b").lock().owner(&owner).await.unwrap();
+    let _b2 = test.lock("b").lock().owner(&owner).await.unwrap();
+    let _elsewhere = kind.lock(&test.another().await, "c").lock().await.unwrap();
     let mut holds = test.client.holds();
     holds.sort_by(|x, y| x.lock.cmp(&y.lock));
     let told: Vec<_> = holds
@@ -132,14 +148,13 @@ async fn the_client_lists_what_it_holds() {
     assert_eq!(left, [1]);
 }
 
-#[tokio::test]
-async fn a_force_unlock_that_comes_late_does_not_free_the_next_holders_lock() {
-    let test = Fixture::start().await;
-    let lock = test.client.lock("l");
+async fn a_force_unlock_that_comes_late_does_not_free_the_next_holders_lock(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
+    let lock = test.lock("l");
     let first = lock.lock().owner(&Owner::new()).await.unwrap();
     let seen = lock.holder().await.unwrap().expect("it is held");
     first.unlock().await.unwrap();
-    let second = test.another().await.lock("l").lock().await.unwrap();
+    let second = kind.lock(&test.another().await, "l").lock().await.unwrap();
     assert!(!lock.force_unlock().expecting(&seen).await.unwrap());
     assert!(test.redis.exists("l").await && second.is_valid());
     // The next hold of the same owner is another holder, too.
@@ -158,16 +173,15 @@ async fn a_force_unlock_that_comes_late_does_not_free_the_next_holders_lock() {
     assert_eq!(fourth.lost().await.reason(), LostReason::Forced);
 }
 
-#[tokio::test]
-async fn a_force_unlock_wakes_the_waiters_of_every_client() {
-    let test = Fixture::start().await;
+async fn a_force_unlock_wakes_the_waiters_of_every_client(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
     let (ours, theirs) = (test.without_polling().await, test.without_polling().await);
     for (waiting, forcing) in [(&ours, &theirs), (&theirs, &theirs)] {
-        let held = test.client.lock("l").lock().lease(LONG).await.unwrap();
-        let waiter = super::waiter(&waiting.lock("l"));
+        let held = test.lock("l").lock().lease(LONG).await.unwrap();
+        let waiter = super::waiter(&kind.lock(waiting, "l"));
         let listens = async || test.redis.channels().await.len() == 1;
         eventually(SOON, "the waiter listens", listens).await;
-        assert!(forcing.lock("l").force_unlock().await.unwrap());
+        assert!(kind.lock(forcing, "l").force_unlock().await.unwrap());
         let next = tokio::time::timeout(SOON, waiter).await.unwrap().unwrap();
         assert!(held.unlock().await.unwrap_err().is_lost());
         next.unlock().await.unwrap();
@@ -175,9 +189,8 @@ async fn a_force_unlock_wakes_the_waiters_of_every_client() {
     }
 }
 
-#[tokio::test]
-async fn keys_and_channels_are_made_of_the_mapped_name() {
-    let test = Fixture::start().await;
+async fn keys_and_channels_are_made_of_the_mapped_name(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
     let client = Client::builder()
         .url(test.server.url())
         .name_mapper(|name| format!("billing:{name}"))
@@ -185,13 +198,13 @@ async fn keys_and_channels_are_made_of_the_mapped_name() {
         .await
         .unwrap();
     let messages = test.redis.messages("*").await;
-    let lock = client.lock("l");
+    let lock = kind.lock(&client, "l");
     let guard = lock.lock().await.unwrap();
     assert_eq!((lock.name(), guard.lock_name()), ("l", "l"));
     assert_eq!(client.holds()[0].lock, "l");
     assert_eq!(test.redis.keys().await, ["billing:l"]);
-    assert!(test.client.lock("billing:l").is_locked().await.unwrap());
-    assert!(!test.client.lock("l").is_locked().await.unwrap());
+    assert!(test.lock("billing:l").is_locked().await.unwrap());
+    assert!(!test.lock("l").is_locked().await.unwrap());
     guard.unlock().await.unwrap();
     let message = (
         "redisson_lock__channel:{billing:l}".to_owned(),

@@ -2,13 +2,25 @@
 
 use lockdog::{Client, Lock, Owner, Unlocked};
 
-use super::{Fixture, LONG, SOON, ms};
+use super::{Fixture, Kind, LONG, SOON, each_kind, ms};
 use crate::support::eventually;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nested_calls_of_one_task_re_enter_across_awaits() {
-    let test = Fixture::start().await;
-    let lock = test.client.lock("l");
+each_kind! {
+    reentrant: {
+        nested_calls_of_one_task_re_enter_across_awaits 2
+        spawned_children_re_enter_through_the_scope_they_are_wrapped_in
+        an_explicit_owner_re_enters_from_any_task
+        the_count_is_shared_by_all_handles_of_a_name
+        a_shorter_lease_inside_does_not_shorten_the_hold
+        a_longer_lease_inside_lengthens_the_hold
+        a_lease_under_a_watchdog_neither_shortens_the_hold_nor_ends_its_renewal
+        a_watched_acquire_inside_a_fixed_lease_is_renewed_until_it_ends
+    }
+}
+
+async fn nested_calls_of_one_task_re_enter_across_awaits(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
+    let lock = test.lock("l");
     let task = tokio::spawn(async move {
         let outer = lock.lock().await.unwrap();
         // Away and back, perhaps on another worker.
@@ -21,10 +33,9 @@ async fn nested_calls_of_one_task_re_enter_across_awaits() {
     assert!(test.redis.keys().await.is_empty());
 }
 
-#[tokio::test]
-async fn spawned_children_re_enter_through_the_scope_they_are_wrapped_in() {
-    let test = Fixture::start().await;
-    let lock = test.client.lock("l");
+async fn spawned_children_re_enter_through_the_scope_they_are_wrapped_in(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
+    let lock = test.lock("l");
     let owner = Owner::new();
     owner
         .scope(async {
@@ -43,10 +54,9 @@ async fn spawned_children_re_enter_through_the_scope_they_are_wrapped_in() {
     test.redis.assert_clean().await;
 }
 
-#[tokio::test]
-async fn an_explicit_owner_re_enters_from_any_task() {
-    let test = Fixture::start().await;
-    let lock = test.client.lock("l");
+async fn an_explicit_owner_re_enters_from_any_task(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
+    let lock = test.lock("l");
     let owner = Owner::from_id(9);
     let guard = lock.lock().owner(&owner).await.unwrap();
     let request = lock.try_lock().owner(&owner);
@@ -64,22 +74,18 @@ async fn an_explicit_owner_re_enters_from_any_task() {
     test.redis.assert_clean().await;
 }
 
-#[tokio::test]
-async fn the_count_is_shared_by_all_handles_of_a_name() {
-    let test = Fixture::start().await;
+async fn the_count_is_shared_by_all_handles_of_a_name(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
     let mut guards = Vec::new();
     for count in 1..=10 {
-        guards.push(test.client.clone().lock("l").lock().await.unwrap());
+        guards.push(test.lock("l").lock().await.unwrap());
         let fields = test.redis.hash("l").await;
         assert_eq!(
             fields.into_values().collect::<Vec<_>>(),
             [count.to_string()]
         );
         assert!(guards.iter().all(|guard| guard.hold_count() == count));
-        assert_eq!(
-            test.client.lock("l").hold_count().await.unwrap(),
-            u64::from(count)
-        );
+        assert_eq!(test.lock("l").hold_count().await.unwrap(), u64::from(count));
     }
     while let Some(guard) = guards.pop() {
         let left = guards.len() as u32;
@@ -92,10 +98,9 @@ async fn the_count_is_shared_by_all_handles_of_a_name() {
     assert!(test.redis.keys().await.is_empty());
 }
 
-#[tokio::test]
-async fn a_shorter_lease_inside_does_not_shorten_the_hold() {
-    let test = Fixture::start().await;
-    let lock = test.client.lock("l");
+async fn a_shorter_lease_inside_does_not_shorten_the_hold(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
+    let lock = test.lock("l");
     let outer = lock.lock().lease(LONG).await.unwrap();
     let inner = lock.lock().lease(ms(50)).await.unwrap();
     assert!(test.redis.pttl("l").await > 60_000);
@@ -107,10 +112,9 @@ async fn a_shorter_lease_inside_does_not_shorten_the_hold() {
     outer.unlock().await.unwrap();
 }
 
-#[tokio::test]
-async fn a_longer_lease_inside_lengthens_the_hold() {
-    let test = Fixture::start().await;
-    let lock = test.client.lock("l");
+async fn a_longer_lease_inside_lengthens_the_hold(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
+    let lock = test.lock("l");
     let outer = lock.lock().lease(ms(20_000)).await.unwrap();
     let inner = lock.lock().lease(LONG).await.unwrap();
     assert!(test.redis.pttl("l").await > 60_000);
@@ -123,11 +127,12 @@ async fn a_longer_lease_inside_lengthens_the_hold() {
     outer.unlock().await.unwrap();
 }
 
-#[tokio::test]
-async fn a_lease_under_a_watchdog_neither_shortens_the_hold_nor_ends_its_renewal() {
-    let test = Fixture::start().await;
+async fn a_lease_under_a_watchdog_neither_shortens_the_hold_nor_ends_its_renewal(
+    kind: &'static Kind,
+) {
+    let test = Fixture::of(kind).await;
     let client = watched(&test).await;
-    let lock = client.lock("l");
+    let lock = kind.lock(&client, "l");
     let outer = lock.lock().await.unwrap();
     let inner = lock.lock().lease(ms(20)).await.unwrap();
     inner.unlock().await.unwrap();
@@ -138,11 +143,10 @@ async fn a_lease_under_a_watchdog_neither_shortens_the_hold_nor_ends_its_renewal
     test.redis.assert_clean().await;
 }
 
-#[tokio::test]
-async fn a_watched_acquire_inside_a_fixed_lease_is_renewed_until_it_ends() {
-    let test = Fixture::start().await;
+async fn a_watched_acquire_inside_a_fixed_lease_is_renewed_until_it_ends(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
     let client = watched(&test).await;
-    let lock = client.lock("l");
+    let lock = kind.lock(&client, "l");
     let outer = lock.lock().lease(ms(2_000)).await.unwrap();
     let inner = lock.lock().await.unwrap();
     tokio::time::sleep(ms(3_000)).await;

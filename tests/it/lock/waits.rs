@@ -4,16 +4,29 @@ use std::time::{Duration, Instant};
 
 use lockdog::{Backoff, Client, Owner, Wake};
 
-use super::{Fixture, SOON, ms, waiter};
+use super::{Fixture, Kind, SOON, each_kind, ms, waiter};
 use crate::support::eventually;
 
-#[tokio::test]
-async fn a_wait_that_times_out_is_none_and_not_before_its_time() {
-    let test = Fixture::start().await;
+each_kind! {
+    every: {
+        a_wait_that_times_out_is_none_and_not_before_its_time
+        a_wait_longer_than_any_clock_is_a_wait
+        a_poll_finds_a_lock_that_was_freed_without_a_message
+        polling_waiters_subscribe_to_nothing
+        a_handle_with_pauses_of_its_own_subscribes_to_nothing
+        a_foreign_key_without_a_ttl_does_not_hang_its_waiters
+    }
+    published: {
+        the_message_of_another_clients_unlock_wakes_the_waiter
+    }
+}
+
+async fn a_wait_that_times_out_is_none_and_not_before_its_time(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
     let held = test.held_elsewhere("l").await;
-    let ours = test.client.lock("ours");
+    let ours = test.lock("ours");
     let busy = ours.lock().owner(&Owner::new()).await.unwrap();
-    for lock in [test.client.lock("l"), ours] {
+    for lock in [test.lock("l"), ours] {
         for wait in [1, 50, 1_000].map(ms) {
             let start = Instant::now();
             let answer = lock.try_lock().wait(wait).owner(&Owner::new()).await;
@@ -28,16 +41,15 @@ async fn a_wait_that_times_out_is_none_and_not_before_its_time() {
     assert!(held.is_valid());
     // A failed wait leaves nothing that the next one would meet.
     held.unlock().await.unwrap();
-    let next = test.client.lock("l").try_lock().await.unwrap();
+    let next = test.lock("l").try_lock().await.unwrap();
     next.expect("it is free").unlock().await.unwrap();
     drop(busy);
     test.redis.assert_clean().await;
 }
 
-#[tokio::test]
-async fn a_wait_longer_than_any_clock_is_a_wait() {
-    let test = Fixture::start().await;
-    let lock = test.client.lock("l");
+async fn a_wait_longer_than_any_clock_is_a_wait(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
+    let lock = test.lock("l");
     let free = lock.try_lock().wait(Duration::MAX).await.unwrap();
     let held = free.expect("it is free");
     let request = lock.try_lock().wait(Duration::MAX).owner(&Owner::new());
@@ -50,12 +62,11 @@ async fn a_wait_longer_than_any_clock_is_a_wait() {
     test.redis.assert_clean().await;
 }
 
-#[tokio::test]
-async fn the_message_of_another_clients_unlock_wakes_the_waiter() {
-    let test = Fixture::start().await;
+async fn the_message_of_another_clients_unlock_wakes_the_waiter(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
     let client = test.without_polling().await;
     let held = test.held_elsewhere("l").await;
-    let waiting = waiter(&client.lock("l"));
+    let waiting = waiter(&kind.lock(&client, "l"));
     let listens = async || test.redis.channels().await == ["redisson_lock__channel:{l}"];
     eventually(SOON, "the waiter listens", listens).await;
     held.unlock().await.unwrap();
@@ -67,9 +78,8 @@ async fn the_message_of_another_clients_unlock_wakes_the_waiter() {
     test.redis.assert_clean().await;
 }
 
-#[tokio::test]
-async fn a_poll_finds_a_lock_that_was_freed_without_a_message() {
-    let test = Fixture::start().await;
+async fn a_poll_finds_a_lock_that_was_freed_without_a_message(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
     let client = Client::builder()
         .url(test.server.url())
         .poll_cap(ms(100))
@@ -78,7 +88,7 @@ async fn a_poll_finds_a_lock_that_was_freed_without_a_message() {
         .unwrap();
     let _gone = test.held_elsewhere("l").await;
     test.redis.reset_stats().await;
-    let waiting = waiter(&client.lock("l"));
+    let waiting = waiter(&kind.lock(&client, "l"));
     let polls = async || test.calls(["evalsha"]).await[0] >= 3;
     eventually(SOON, "it found the lock busy and asks again", polls).await;
     test.redis.cmd(&["DEL", "l"]).await;
@@ -87,9 +97,8 @@ async fn a_poll_finds_a_lock_that_was_freed_without_a_message() {
     test.redis.assert_clean().await;
 }
 
-#[tokio::test]
-async fn polling_waiters_subscribe_to_nothing() {
-    let test = Fixture::start().await;
+async fn polling_waiters_subscribe_to_nothing(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
     let client = Client::builder()
         .url(test.server.url())
         .wake(Wake::Poll(Backoff::constant(ms(10))))
@@ -98,7 +107,21 @@ async fn polling_waiters_subscribe_to_nothing() {
         .unwrap();
     let held = test.held_elsewhere("l").await;
     test.redis.reset_stats().await;
-    let waiting = waiter(&client.lock("l"));
+    let waiting = waiter(&kind.lock(&client, "l"));
+    let polls = async || test.calls(["evalsha"]).await[0] >= 5;
+    eventually(SOON, "it asks again and again", polls).await;
+    held.unlock().await.unwrap();
+    let next = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
+    assert_eq!(test.calls(["subscribe"]).await, [0]);
+    next.unlock().await.unwrap();
+    test.redis.assert_clean().await;
+}
+
+async fn a_handle_with_pauses_of_its_own_subscribes_to_nothing(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
+    let held = test.held_elsewhere("l").await;
+    test.redis.reset_stats().await;
+    let waiting = waiter(&test.lock("l").backoff(Backoff::constant(ms(10))));
     let polls = async || test.calls(["evalsha"]).await[0] >= 5;
     eventually(SOON, "it asks again and again", polls).await;
     held.unlock().await.unwrap();
@@ -109,11 +132,10 @@ async fn polling_waiters_subscribe_to_nothing() {
 }
 
 /// Last list, 14: a key with no TTL tells nobody when it ends.
-#[tokio::test]
-async fn a_foreign_key_without_a_ttl_does_not_hang_its_waiters() {
-    let test = Fixture::start().await;
+async fn a_foreign_key_without_a_ttl_does_not_hang_its_waiters(kind: &'static Kind) {
+    let test = Fixture::of(kind).await;
     test.redis.cmd(&["HSET", "l", "somebody:1", "1"]).await;
-    let lock = test.client.lock("l");
+    let lock = test.lock("l");
     assert!(lock.try_lock().await.unwrap().is_none());
     assert!(lock.try_lock().wait(ms(1_000)).await.unwrap().is_none());
     assert_eq!(

@@ -4,9 +4,12 @@ use std::time::{Duration, SystemTime};
 
 use lockdog::{Client, Error, Lock, Owner, Ttl};
 
+use crate::kinds::Kind;
+
 /// One call on one lock.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
+    kind: &'static Kind,
     pub(super) lock: String,
     /// The owner that the call names; else it is the thread's.
     owner: Option<u64>,
@@ -35,20 +38,24 @@ pub(super) enum What {
 }
 
 impl Call {
-    pub(super) fn parse(text: &str) -> Self {
+    /// `kind` is that of `lock`.
+    pub(super) fn parse(kind: &'static Kind, text: &str) -> Self {
         if text == "Redisson.create(config)" {
-            return Self::on("orders", What::Start);
+            return Self::on(kind, "orders", What::Start);
         }
         if text == "redisson.shutdown()" {
-            return Self::on("orders", What::Shutdown);
+            return Self::on(kind, "orders", What::Shutdown);
         }
-        let (lock, call) = match text.strip_prefix("getLock(\"") {
-            Some(rest) => rest.split_once("\").").expect("a call follows the lock"),
-            None => (
-                "orders",
-                text.split_once('.').expect("a call follows the lock").1,
-            ),
+        // `lock.unlock()`, `getLock.unlock()` or `getLock("a b").unlock()`
+        let (handle, call) = text.split_once('.').expect("a call follows the lock");
+        let (handle, lock, call) = match text.split_once("(\"") {
+            Some((getter, rest)) if !getter.contains('.') => {
+                let (lock, call) = rest.split_once("\").").expect("a call follows the lock");
+                (getter, lock, call)
+            }
+            _ => (handle, "orders", call),
         };
+        let kind = Kind::find(handle).unwrap_or(kind);
         let call = call.trim_end_matches(".get()");
         let (method, args) = call.split_once('(').expect("a call has parentheses");
         let args = args.strip_suffix(')').expect("a call has parentheses");
@@ -89,13 +96,14 @@ impl Call {
         };
         Self {
             owner,
-            ..Self::on(lock, what)
+            ..Self::on(kind, lock, what)
         }
     }
 
-    fn on(lock: &str, what: What) -> Self {
+    fn on(kind: &'static Kind, lock: &str, what: What) -> Self {
         let lock = lock.to_owned();
         Self {
+            kind,
             lock,
             owner: None,
             what,
@@ -115,11 +123,11 @@ impl Call {
 
     /// Makes the call as ported code does: guards are forgotten, unlocks name their owner.
     pub(super) async fn make(self, client: Client, thread: u64) -> String {
-        let lock = client.lock(&self.lock);
+        let lock = self.kind.lock(&client, &self.lock);
         let owner = Owner::from_id(self.owner.unwrap_or(thread));
         make(&client, &lock, &owner, self.what)
             .await
-            .unwrap_or_else(|error| kind(&error))
+            .unwrap_or_else(|error| named(&error))
     }
 }
 
@@ -172,8 +180,9 @@ async fn make(client: &Client, lock: &Lock, owner: &Owner, what: What) -> Result
 }
 
 /// The kind of an error, in the words of the recording's side.
-fn kind(error: &Error) -> String {
+fn named(error: &Error) -> String {
     match error {
+        Error::AlreadyHeld(_) => "already held".to_owned(),
         Error::NotHeld(_) | Error::Lost(_) => "not held".to_owned(),
         Error::Refused { code, .. } => format!("refused {code}"),
         Error::Invalid { what, .. } => format!("invalid {what}"),

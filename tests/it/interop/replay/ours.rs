@@ -13,11 +13,13 @@ use super::calls::{Call, What, thread_number};
 use super::facts::{Expiries, Facts, hash_text, key_text, renewals};
 use super::monitor::{Line, UNLOCK, expiry_changes};
 use super::recording::{Scenario, Step, came_back_text};
+use crate::kinds::{self, Kind};
 use crate::support::redis::Redis;
 use crate::support::tap::{Messages, Monitor};
 use crate::support::{RedisServer, eventually};
 
 pub(super) struct Ours {
+    kind: &'static Kind,
     clients: BTreeMap<char, Client>,
     /// Which of our clients and owners plays a recorded thread.
     cast: HashMap<String, (char, u64)>,
@@ -59,6 +61,7 @@ impl Ours {
             clients.insert(name, builder.build().await.expect("the server is there"));
         }
         let ours = Self {
+            kind: scenario.kind,
             clients,
             cast: HashMap::new(),
             waiting: BTreeMap::new(),
@@ -82,7 +85,9 @@ impl Ours {
         if scenario.name == "watchdog_timers_pile_up" {
             for _ in 0..6 {
                 for call in ["lock.lock()", "lock.unlock()"] {
-                    let answer = Call::parse(call).make(ours.clients[&'A'].clone(), 1).await;
+                    let answer = Call::parse(scenario.kind, call)
+                        .make(ours.clients[&'A'].clone(), 1)
+                        .await;
                     assert_eq!(answer, "void");
                 }
             }
@@ -118,7 +123,11 @@ impl Ours {
     async fn tidy(&mut self, scenario: &Scenario, step: &Step) {
         let left_out =
             scenario.name == "watchdog_one_lock" && step.call.contains("no renewal any more");
-        let needed = step.found_it_free && self.redis.exists(&Call::parse(&step.call).lock).await;
+        let needed = step.found_it_free
+            && self
+                .redis
+                .exists(&Call::parse(scenario.kind, &step.call).lock)
+                .await;
         if left_out || needed {
             self.release_everything().await;
         }
@@ -144,7 +153,7 @@ impl Ours {
     async fn call(&mut self, who: &str, step: &Step) -> String {
         let actor = self.actor(who);
         self.callers.insert(step.number, who.to_owned());
-        let call = Call::parse(&step.call).slowed(self.slower);
+        let call = Call::parse(self.kind, &step.call).slowed(self.slower);
         if let What::Plain(args) = &call.what {
             let args: Vec<&str> = args.iter().map(String::as_str).collect();
             self.redis.cmd(&args).await;
@@ -340,9 +349,10 @@ impl Ours {
     async fn release_everything(&mut self) {
         for client in self.clients.values() {
             for hold in client.holds() {
-                let lock = client.lock(&hold.lock);
-                for _ in 0..hold.count {
-                    lock.unlock().owner(&hold.owner).await.expect("it is held");
+                for kind in kinds::ALL {
+                    let lock = kind.lock(client, &hold.lock);
+                    // Of each kind, until it is not held.
+                    while lock.unlock().owner(&hold.owner).await.is_ok() {}
                 }
             }
         }

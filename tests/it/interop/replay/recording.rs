@@ -6,9 +6,13 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::facts::{Change, Expiries, Expiry, Facts, hash_text, key_text, renewals};
+use crate::kinds::Kind;
 
 pub(super) struct Scenario {
+    /// As recorded; of another kind of lock than the plain one, behind the kind's name.
     pub(super) name: String,
+    /// What `lock` is in its calls.
+    pub(super) kind: &'static Kind,
     pub(super) shows: String,
     pub(super) steps: Vec<Step>,
 }
@@ -43,10 +47,10 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     ];
     let parse = |file| serde_json::from_str::<Value>(file).expect("a recording is JSON");
     let read = |file: Value| {
-        list(&file["scenarios"])
-            .iter()
-            .map(Scenario::read)
-            .collect()
+        let object = text(&file["object"]);
+        let kind = Kind::find(object.trim_end_matches("_edges")).expect("it is one of ours");
+        let read = |scenario| Scenario::read(kind, scenario);
+        list(&file["scenarios"]).iter().map(read).collect()
     };
     files
         .into_iter()
@@ -56,10 +60,12 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 }
 
 impl Scenario {
-    fn read(scenario: &Value) -> Self {
-        let mut expiries = Expiries::slowed(slower(&text(&scenario["scenario"])));
+    fn read(kind: &'static Kind, scenario: &Value) -> Self {
+        let name = kind.scenario(&text(&scenario["scenario"]));
+        let mut expiries = Expiries::slowed(slower(&name));
         Self {
-            name: text(&scenario["scenario"]),
+            name,
+            kind,
             shows: text(&scenario["shows"]),
             // A step without a number is a note.
             steps: list(&scenario["steps"])
@@ -186,6 +192,9 @@ fn answer(step: &Value) -> String {
     if let Some(class) = step["throws"].as_str() {
         let message = text(&step["message"]);
         return match class {
+            "java.lang.IllegalMonitorStateException" if message.contains("already held") => {
+                "already held".to_owned()
+            }
             "java.lang.IllegalMonitorStateException" => "not held".to_owned(),
             "java.lang.InterruptedException" => "cancelled".to_owned(),
             _ => format!("refused {}", message.split(' ').next().unwrap_or_default()),

@@ -19,6 +19,13 @@ impl JavaLock {
         Self::of_several("red", locks)
     }
 
+    /// The lock of this name that this method of `RedissonClient` gives, on the first server.
+    pub(crate) fn from_getter(getter: &str, name: &str) -> Self {
+        Self {
+            arguments: json!({ "getter": getter, "name": name }),
+        }
+    }
+
     fn of_several<'a>(kind: &str, locks: impl IntoIterator<Item = (usize, &'a str)>) -> Self {
         let part = |(server, name)| json!({ "server": server, "name": name });
         let locks: Vec<Value> = locks.into_iter().map(part).collect();

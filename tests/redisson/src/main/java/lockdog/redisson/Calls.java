@@ -13,7 +13,8 @@ import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
 
 /**
- * The calls that a logical thread makes on a lock: {@code name} on the first server, or all of
+ * The calls that a logical thread makes on a lock: {@code name} on the first server, as the method
+ * {@code getter} of its client gives it, or all of
  * {@code locks}, each a {@code name} on a {@code server}, as one of the {@code kind} "multi" or "red".
  * A name is the lock's before any prefix.
  */
@@ -51,7 +52,8 @@ final class Calls {
     @SuppressWarnings("deprecation")
     private RLock lockOf(JsonObject call) {
         if (!call.has("locks")) {
-            return clients.get(0).getLock(call.get("name").getAsString());
+            String getter = call.has("getter") ? call.get("getter").getAsString() : "getLock";
+            return lockFrom(getter, call.get("name").getAsString());
         }
         JsonArray parts = call.getAsJsonArray("locks");
         RLock[] locks = new RLock[parts.size()];
@@ -66,6 +68,18 @@ final class Calls {
             case "red" -> new RedissonRedLock(locks);
             default -> throw new IllegalArgumentException("unknown kind " + kind);
         };
+    }
+
+    /** By name, because older Redissons have not all of these methods. */
+    private RLock lockFrom(String getter, String name) {
+        try {
+            return (RLock)
+                    RedissonClient.class
+                            .getMethod(getter, String.class)
+                            .invoke(clients.get(0), name);
+        } catch (ReflectiveOperationException e) {
+            throw new IllegalArgumentException("no method " + getter, e);
+        }
     }
 
     /** {@code leaseMs} or the watchdog. */

@@ -1,0 +1,73 @@
+//! The kinds of locks that lockdog shares with Redisson, and the tests that hold for several of them.
+
+use lockdog::{Client, Lock};
+
+/// One kind of lock.
+#[derive(Debug)]
+pub(crate) struct Kind {
+    /// What the recordings in `tests/golden` call it.
+    pub(crate) object: &'static str,
+    /// Our handle of the lock with this name.
+    lock: fn(&Client, &str) -> Lock,
+    /// The method of `RedissonClient` for it.
+    pub(crate) java: &'static str,
+}
+
+impl Kind {
+    pub(crate) fn lock(&self, client: &Client, name: &str) -> Lock {
+        (self.lock)(client, name)
+    }
+
+    /// What the tests call this recorded scenario: kinds have scenarios of the same names.
+    pub(crate) fn scenario(&self, name: &str) -> String {
+        if std::ptr::eq(self, &PLAIN) {
+            return name.to_owned();
+        }
+        format!("{}_{name}", self.object)
+    }
+
+    /// The kind of a recorded object, or of the method that gave it.
+    pub(crate) fn find(name: &str) -> Option<&'static Self> {
+        let mut all = ALL.iter().copied();
+        all.find(|kind| [kind.object, kind.java].contains(&name))
+    }
+}
+
+pub(crate) const ALL: &[&Kind] = &[&PLAIN];
+
+pub(crate) static PLAIN: Kind = Kind {
+    object: "rlock",
+    lock: |client, name| client.lock(name),
+    java: "getLock",
+};
+
+/// Makes a test for each kind out of each of these functions, which take the kind: `plain::<name>` and so
+/// on. A number behind a name is that of the runtime's worker threads.
+///
+/// The functions stand in groups, and the lines below say which groups a kind is in: `every` has them all,
+/// `reentrant` those whose owner may acquire them once more, `published` those whose releases are
+/// published.
+macro_rules! each_kind {
+    (
+        $(every: { $($every:tt)* })?
+        $(reentrant: { $($reentrant:tt)* })?
+        $(published: { $($published:tt)* })?
+    ) => {
+        $crate::kinds::of_kind! { plain PLAIN $($($every)*)? $($($reentrant)*)? $($($published)*)? }
+    };
+}
+
+macro_rules! of_kind {
+    ($module:ident $kind:ident $($test:ident $($threads:literal)?)*) => {
+        mod $module {
+            $(
+                #[tokio::test $((flavor = "multi_thread", worker_threads = $threads))?]
+                async fn $test() {
+                    super::$test(&crate::kinds::$kind).await;
+                }
+            )*
+        }
+    };
+}
+
+pub(crate) use {each_kind, of_kind};
