@@ -77,6 +77,19 @@ impl Client {
         Lock::new(self.session.clone(), &kind::PLAIN, name.as_ref())
     }
 
+    /// The spin lock of this name. Its releases publish no message: waiters ask again and again, with
+    /// growing pauses from 1 ms to 128 ms, or with those of [`Lock::backoff`]. Corresponds to Redisson's
+    /// `getSpinLock(name)`.
+    ///
+    /// It saves the messages of locks that are held for a few milliseconds. The waiters of one client
+    /// poll as one, and hand the lock on among themselves.
+    ///
+    /// Locks of other kinds of the same name exclude it, and their waiters are not woken by its release.
+    /// An owner does not re-enter from one kind to another.
+    pub fn spin_lock(&self, name: impl AsRef<str>) -> Lock {
+        Lock::new(self.session.clone(), &kind::SPIN, name.as_ref())
+    }
+
     /// Tells this client's holds from everybody else's: the first part of their fields in Redis.
     /// Corresponds to Redisson's `getId()`.
     pub fn id(&self) -> Uuid {

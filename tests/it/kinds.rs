@@ -33,12 +33,18 @@ impl Kind {
     }
 }
 
-pub(crate) const ALL: &[&Kind] = &[&PLAIN];
+pub(crate) const ALL: &[&Kind] = &[&PLAIN, &SPIN];
 
 pub(crate) static PLAIN: Kind = Kind {
     object: "rlock",
     lock: |client, name| client.lock(name),
     java: "getLock",
+};
+
+pub(crate) static SPIN: Kind = Kind {
+    object: "spin_lock",
+    lock: |client, name| client.spin_lock(name),
+    java: "getSpinLock",
 };
 
 /// Makes a test for each kind out of each of these functions, which take the kind: `plain::<name>` and so
@@ -54,6 +60,7 @@ macro_rules! each_kind {
         $(published: { $($published:tt)* })?
     ) => {
         $crate::kinds::of_kind! { plain PLAIN $($($every)*)? $($($reentrant)*)? $($($published)*)? }
+        $crate::kinds::of_kind! { spin SPIN $($($every)*)? $($($reentrant)*)? }
     };
 }
 

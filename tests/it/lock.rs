@@ -23,6 +23,7 @@ mod reentry;
 mod reentry_local;
 mod round_trips;
 pub(crate) mod secrets;
+mod spin;
 mod uncontended;
 mod waits;
 mod with;

@@ -4,6 +4,7 @@
 
 mod plain;
 mod script;
+mod spin;
 
 use std::fmt;
 use std::ptr;
@@ -11,9 +12,10 @@ use std::ptr;
 pub(crate) use plain::PLAIN;
 use script::LazyScript;
 pub(crate) use script::Script;
+pub(crate) use spin::SPIN;
 
 /// Every kind.
-pub(super) static ALL: [&Kind; 1] = [&PLAIN];
+pub(super) static ALL: [&Kind; 2] = [&PLAIN, &SPIN];
 
 /// What tells the locks of one kind from those of another. There is one value for each kind, which its
 /// [`LockKey`](super::LockKey)s carry, and with them every hold, waiter and job.

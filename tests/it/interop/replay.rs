@@ -35,6 +35,9 @@ replayed! {
     reentry_with_leases lease_under_watchdog lease_kept_by_the_object watchdog_timers_pile_up
     watchdog_one_lock watchdog_three_locks watchdog_batches queries no_ttl expire names name_mapper
     async_ unlock_latch wrong_type shutdown
+
+    spin_lock_lock_unlock spin_lock_exponential_back_off spin_lock_constant_back_off
+    spin_lock_force_unlock spin_lock_watchdog spin_lock_lease_of_failed_attempt
 }
 
 #[test]

@@ -85,5 +85,10 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     of("no-unlock-latch", "unlock_latch", 6, "answer", "nil"),
     of("no-unlock-latch", "unlock_latch", 6, "keys", r#""orders" hash {<uuid2>:<t2>=1} ttl 30000 of step 5"#),
     of("no-unlock-latch", "unlock_latch", 7, "keys", ""),
+    of("reentry-keeps-the-longer", "spin_lock_lock_unlock", 2, "keys", r#""orders" hash {<uuid1>:<t1>=2} ttl 30000 of step 1"#),
+    of("lease-of-the-call", "spin_lock_lock_unlock", 3, "keys", r#""orders" hash {<uuid1>:<t1>=3} ttl 30000 of step 3"#),
+    of("inner-unlock-leaves-ttl", "spin_lock_lock_unlock", 4, "keys", r#""orders" hash {<uuid1>:<t1>=2} ttl 30000 of step 3"#),
+    of("inner-unlock-leaves-ttl", "spin_lock_lock_unlock", 5, "keys", r#""orders" hash {<uuid1>:<t1>=1} ttl 30000 of step 3"#),
+    of("inner-unlock-leaves-ttl", "spin_lock_lease_of_failed_attempt", 4, "keys", r#""orders" hash {<uuid1>:<t1>=1} ttl 30000 of step 2"#),
     of("unlock-asks-only-for-its-own", "wrong_type", 3, "answer", "not held"),
 ];
