@@ -34,7 +34,7 @@
 //! | `RedissonMultiLock` | [`MultiLock`] |
 //! | `RedissonRedLock` | [`RedLock`] |
 //! | `RLock` | [`Lock`] and, for each acquire, a [`Guard`] |
-//! | `getSpinLock(name)` | [`Client::spin_lock`] |
+//! | `getSpinLock(name)`, `getNonReentrantLock(name)` | [`Client::spin_lock`], [`Client::non_reentrant_lock`] |
 //! | the thread, `threadId` | [`Owner`] |
 //! | `lock(lease, unit)` | [`lock.lock()`](Lock::lock)[`.lease(d)`](LockRequest::lease) |
 //! | `tryLock(wait, lease, unit)` | [`lock.try_lock()`](Lock::try_lock)[`.wait(d)`](TryLockRequest::wait)[`.lease(d)`](TryLockRequest::lease) |

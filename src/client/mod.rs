@@ -90,6 +90,19 @@ impl Client {
         Lock::new(self.session.clone(), &kind::SPIN, name.as_ref())
     }
 
+    /// The non-reentrant lock of this name. An owner that holds it and asks for it once more gets
+    /// [`Error::AlreadyHeld`](crate::Error::AlreadyHeld), with `try_lock` too, and nothing is sent.
+    /// Corresponds to Redisson's `getNonReentrantLock(name)`.
+    ///
+    /// A hold whose guard was forgotten counts. Two calls that one owner makes at the same time, in
+    /// branches of `join!` say, wait for each other as those of two owners do.
+    ///
+    /// Locks of other kinds of the same name exclude it. An owner does not re-enter from one kind to
+    /// another: while it holds the one, it waits for the other without end.
+    pub fn non_reentrant_lock(&self, name: impl AsRef<str>) -> Lock {
+        Lock::new(self.session.clone(), &kind::NON_REENTRANT, name.as_ref())
+    }
+
     /// Tells this client's holds from everybody else's: the first part of their fields in Redis.
     /// Corresponds to Redisson's `getId()`.
     pub fn id(&self) -> Uuid {

@@ -33,7 +33,7 @@ impl Kind {
     }
 }
 
-pub(crate) const ALL: &[&Kind] = &[&PLAIN, &SPIN];
+pub(crate) const ALL: &[&Kind] = &[&PLAIN, &SPIN, &NON_REENTRANT];
 
 pub(crate) static PLAIN: Kind = Kind {
     object: "rlock",
@@ -45,6 +45,12 @@ pub(crate) static SPIN: Kind = Kind {
     object: "spin_lock",
     lock: |client, name| client.spin_lock(name),
     java: "getSpinLock",
+};
+
+pub(crate) static NON_REENTRANT: Kind = Kind {
+    object: "non_reentrant_lock",
+    lock: |client, name| client.non_reentrant_lock(name),
+    java: "getNonReentrantLock",
 };
 
 /// Makes a test for each kind out of each of these functions, which take the kind: `plain::<name>` and so
@@ -61,6 +67,7 @@ macro_rules! each_kind {
     ) => {
         $crate::kinds::of_kind! { plain PLAIN $($($every)*)? $($($reentrant)*)? $($($published)*)? }
         $crate::kinds::of_kind! { spin SPIN $($($every)*)? $($($reentrant)*)? }
+        $crate::kinds::of_kind! { non_reentrant NON_REENTRANT $($($every)*)? $($($published)*)? }
     };
 }
 

@@ -14,6 +14,7 @@ mod load;
 mod logs;
 mod names;
 mod nested;
+mod non_reentrant;
 mod owners;
 mod pool;
 mod queries;

@@ -2,6 +2,7 @@
 //!
 //! Everything above knows kinds by these values only: a new kind is one value more, and no branch.
 
+mod non_reentrant;
 mod plain;
 mod script;
 mod spin;
@@ -9,13 +10,14 @@ mod spin;
 use std::fmt;
 use std::ptr;
 
+pub(crate) use non_reentrant::NON_REENTRANT;
 pub(crate) use plain::PLAIN;
 use script::LazyScript;
 pub(crate) use script::Script;
 pub(crate) use spin::SPIN;
 
 /// Every kind.
-pub(super) static ALL: [&Kind; 2] = [&PLAIN, &SPIN];
+pub(super) static ALL: [&Kind; 3] = [&PLAIN, &SPIN, &NON_REENTRANT];
 
 /// What tells the locks of one kind from those of another. There is one value for each kind, which its
 /// [`LockKey`](super::LockKey)s carry, and with them every hold, waiter and job.

@@ -38,13 +38,17 @@ replayed! {
 
     spin_lock_lock_unlock spin_lock_exponential_back_off spin_lock_constant_back_off
     spin_lock_force_unlock spin_lock_watchdog spin_lock_lease_of_failed_attempt
+
+    non_reentrant_lock_reentry_refused non_reentrant_lock_waiter_woken
+    non_reentrant_lock_watchdog non_reentrant_lock_mixed_with_rlock
 }
 
 #[test]
 fn every_recorded_scenario_is_replayed() {
     let mut recorded: Vec<String> = recording::scenarios()
-        .iter()
-        .map(|scenario| scenario.name.clone())
+        .into_iter()
+        .map(|scenario| scenario.name)
+        .filter(|name| !LEFT_OUT.contains(&&**name))
         .collect();
     let mut replayed: Vec<&str> = REPLAYED.iter().map(|name| recorded_name(name)).collect();
     recorded.sort();
@@ -140,6 +144,9 @@ async fn replay(test: &str) {
         wrong.join("\n")
     );
 }
+
+/// Of a kind that we do not have.
+const LEFT_OUT: &[&str] = &["non_reentrant_lock_fair_variant"];
 
 /// `async` is a word of the language.
 fn recorded_name(test: &str) -> &str {

@@ -90,5 +90,12 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     of("inner-unlock-leaves-ttl", "spin_lock_lock_unlock", 4, "keys", r#""orders" hash {<uuid1>:<t1>=2} ttl 30000 of step 3"#),
     of("inner-unlock-leaves-ttl", "spin_lock_lock_unlock", 5, "keys", r#""orders" hash {<uuid1>:<t1>=1} ttl 30000 of step 3"#),
     of("inner-unlock-leaves-ttl", "spin_lock_lease_of_failed_attempt", 4, "keys", r#""orders" hash {<uuid1>:<t1>=1} ttl 30000 of step 2"#),
+    of("kinds-exclude-each-other", "non_reentrant_lock_mixed_with_rlock", 2, "answer", "waits"),
+    of("kinds-exclude-each-other", "non_reentrant_lock_mixed_with_rlock", 2, "keys", r#""orders" hash {<uuid1>:<t1>=1} ttl 30000 of step 1"#),
+    of("kinds-exclude-each-other", "non_reentrant_lock_mixed_with_rlock", 3, "came back", "2: void"),
+    of("kinds-exclude-each-other", "non_reentrant_lock_mixed_with_rlock", 3, "published", "redisson_lock__channel:{orders} <- 0"),
+    of("kinds-exclude-each-other", "non_reentrant_lock_mixed_with_rlock", 4, "answer", "waits"),
+    of("kinds-exclude-each-other", "non_reentrant_lock_mixed_with_rlock", 5, "came back", "4: void"),
+    of("kinds-exclude-each-other", "non_reentrant_lock_mixed_with_rlock", 5, "keys", r#""orders" hash {<uuid1>:<t1>=1} ttl 30000 of step 5"#),
     of("unlock-asks-only-for-its-own", "wrong_type", 3, "answer", "not held"),
 ];

@@ -45,6 +45,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         include_str!("../../../golden/rlock.json"),
         include_str!("../../../golden/rlock_edges.json"),
         include_str!("../../../golden/spin_lock.json"),
+        include_str!("../../../golden/non_reentrant_lock.json"),
     ];
     let parse = |file| serde_json::from_str::<Value>(file).expect("a recording is JSON");
     let read = |file: Value| {
@@ -324,7 +325,7 @@ fn slower(scenario: &str) -> u32 {
     match scenario {
         "expired_hold" => 5,
         "spin_lock_constant_back_off" | "spin_lock_force_unlock" => 5,
-        "holder_expires" => 3,
+        "holder_expires" | "non_reentrant_lock_waiter_woken" => 3,
         "no_ttl" => 2,
         _ => 1,
     }
