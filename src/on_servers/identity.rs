@@ -150,7 +150,7 @@ async fn after_loading_no_answer_counts_before_the_server_is_known() {
 
 #[tokio::test]
 async fn an_answer_is_none_where_it_cannot_be_known_whose_it_is() {
-    let member = Member::with(|client| client.command_timeout(ms(500))).await;
+    let member = Member::with(|client| client.command_timeout(ms(2_000))).await;
     let evaluates = |args: &[String]| args[0].starts_with("EVAL");
     let refuse = |line: &str| Action::ReplyWith(line.to_owned());
     // A first acquire, so that the server knows the script.
@@ -179,7 +179,7 @@ async fn an_answer_is_none_where_it_cannot_be_known_whose_it_is() {
 
 #[tokio::test]
 async fn a_connection_on_which_nobody_says_who_it_is_carries_no_command() {
-    let member = Member::with(|client| client.command_timeout(ms(400))).await;
+    let member = Member::with(|client| client.command_timeout(ms(2_000))).await;
     let evaluates = |args: &[String]| args[0].starts_with("EVAL");
     let connecting = member.proxy.count(evaluates);
     let rule = member.proxy.on(named("INFO"), Action::DropReply);

@@ -21,7 +21,7 @@ use crate::script::{self, Guards, Marked, Taken};
 use crate::server::{Failure, Sent};
 use crate::session::Core;
 use crate::support::prelude::{LONG, SOON, ms};
-use crate::support::{Proxy, Redis, RedisServer};
+use crate::support::{Proxy, Redis, RedisServer, until_ok};
 
 /// A client of one server, as the driver of a quorum sees it.
 struct Caller {
@@ -111,8 +111,8 @@ impl Member {
     async fn on(server: RedisServer, set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Self {
         let proxy = Proxy::start(&server).await;
         let redis = server.redis().await;
-        let client = set(Client::builder().url(proxy.url())).build().await;
-        let client = client.expect("the server is reachable");
+        let builder = set(Client::builder().url(proxy.url()));
+        let client = until_ok(SOON, async || builder.clone().build().await).await;
         Self {
             caller: Caller::new(client, "l"),
             proxy,

@@ -140,7 +140,7 @@ async fn a_server_that_refuses_answers() {
 
 #[tokio::test]
 async fn a_connection_that_is_silent_on_its_own_is_given_up() {
-    let member = Member::with(|client| client.command_timeout(ms(300))).await;
+    let member = Member::with(|client| client.command_timeout(ms(1_000))).await;
     member.clear_one().await;
     let rule = member.proxy.on(named("PING"), Action::DropReply);
     member.suspect();

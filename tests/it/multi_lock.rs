@@ -13,7 +13,7 @@ use futures_util::future::join_all;
 use lockdog::{Client, ClientBuilder, Guard, Lock, MultiLock, Owner};
 
 use crate::support::prelude::{LONG, SOON, ms};
-use crate::support::{Redis, RedisServer, eventually};
+use crate::support::{Redis, RedisServer, eventually, until_ok};
 
 /// Servers, one client of each, and the test's own view.
 struct Fixture {
@@ -99,11 +99,10 @@ async fn clients(
     let builders = servers
         .iter()
         .map(|server| Client::builder().url(server.url()));
-    let clients = join_all(builders.map(|client| set(client).build())).await;
-    clients
-        .into_iter()
-        .map(|client| client.expect("it runs"))
-        .collect()
+    let connect = |builder: ClientBuilder| async move {
+        until_ok(SOON, async || builder.clone().build().await).await
+    };
+    join_all(builders.map(|client| connect(set(client)))).await
 }
 
 fn multi(clients: &[Client], members: &[(usize, &str)]) -> MultiLock {

@@ -24,7 +24,7 @@ use std::time::Duration;
 use lockdog::{Client, ClientBuilder, Guard, InstanceState, RedLock};
 
 use crate::support::prelude::ms;
-use crate::support::{Redis, RedisServer, eventually};
+use crate::support::{Redis, RedisServer, eventually, until_ok};
 
 /// Some servers, and the test's own view of each.
 struct Servers {
@@ -53,7 +53,7 @@ impl Servers {
         let mut clients = Vec::new();
         for server in &self.all {
             let builder = settings(Client::builder().url(server.url()));
-            clients.push(builder.build().await.expect("it runs"));
+            clients.push(until_ok(SOON, async || builder.clone().build().await).await);
         }
         clients
     }

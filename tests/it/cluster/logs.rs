@@ -7,7 +7,7 @@ use tracing::Level;
 
 use super::{SOON, ms, soon};
 use crate::support::logs::{Logs, alone};
-use crate::support::{Cluster, eventually};
+use crate::support::{Cluster, eventually, until_ok};
 
 /// The errors of a lock, and the rows about renewals and lost locks.
 #[test]
@@ -22,10 +22,12 @@ fn errors_and_rows_name_the_server_of_the_lock() {
                     .await;
             }
             let client = Client::builder().url(cluster.url()).watchdog_lease(LEASE);
-            let client = client.command_timeout(ms(1000)).build().await.unwrap();
+            let client = client.command_timeout(ms(1000));
+            let client = until_ok(SOON, async || client.clone().build().await).await;
             let gone = &cluster.nodes[1];
             let names = cluster.names_at(gone, "l", 2).await;
-            let guard = client.lock(&names[0]).lock().await.unwrap();
+            let guard = client.lock(&names[0]).try_lock().wait(SOON).await;
+            let guard = guard.unwrap().expect("it is free");
             gone.server.kill();
             let server = format!("127.0.0.1:{}", gone.port());
             eventually(SOON, "an error names the server", async || {

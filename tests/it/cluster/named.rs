@@ -8,7 +8,7 @@ use lockdog::{Client, Error, Owner, Unlocked};
 use super::{SOON, ms};
 use crate::faults::scripts::acquire;
 use crate::support::cluster::{Node, slot};
-use crate::support::{Action, Cluster, Rule, eventually, named};
+use crate::support::{Action, Cluster, Rule, eventually, named, until_ok};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refusal_names_the_server_that_refused() {
@@ -75,7 +75,8 @@ async fn the_timeout_of_a_waiter_names_the_server_that_its_contender_asked() {
 async fn an_unlock_that_is_not_confirmed_names_the_server_that_was_asked() {
     let stage = Stage::start().await;
     let lock = stage.client.lock(NAME);
-    let guard = lock.lock().await.unwrap();
+    let guard = lock.try_lock().wait(SOON).await.unwrap();
+    let guard = guard.expect("nobody has it");
     let rules = stage.on_scripts(&stage.owner, &Action::DropReply);
     let told = guard.unlock().await.expect_err("nobody answers");
     let Error::UnlockUnconfirmed(told) = told else {
@@ -113,9 +114,14 @@ impl Stage {
         let other = cluster.nodes.iter().find(|node| node.id != owner.id);
         let other = other.expect("there are two").clone();
         let client = Client::builder().url(cluster.url());
-        let client = client.command_timeout(ms(2000)).build().await.unwrap();
-        let guard = client.lock(NAME).lock().await.unwrap();
-        guard.unlock().await.unwrap();
+        let client = client.command_timeout(ms(3000));
+        let client = until_ok(SOON, async || client.clone().build().await).await;
+        // So that it knows who has the slot.
+        until_ok(SOON, async || {
+            let guard = client.lock(NAME).lock().await?;
+            guard.unlock().await
+        })
+        .await;
         Self {
             _cluster: cluster,
             client,

@@ -151,7 +151,7 @@ async fn a_server_that_cannot_be_reached_is_an_error_and_no_finding() {
     assert!(matches!(error, Error::Unavailable { .. }), "{error}");
     let server = RedisServer::builder().persistent().start().await;
     let builder = Client::builder().url(server.url());
-    let client = builder.command_timeout(ms(1000)).build().await.unwrap();
+    let client = builder.command_timeout(ms(2000)).build().await.unwrap();
     server.pause();
     let error = client.diagnose().await.unwrap_err();
     assert!(error.is_timeout(), "{error}");

@@ -4,7 +4,7 @@ use lockdog::{Error, Owner, Unlocked};
 
 use crate::faults::SOON;
 use crate::faults::scripts::{acquire, acquire_to, kill, settle, unlock_to};
-use crate::faults::stand::{NAME, PATIENCE, Stand};
+use crate::faults::stand::{NAME, PATIENCE, Stand, take};
 use crate::support::{Action, Gate, eventually};
 
 #[tokio::test]
@@ -72,7 +72,7 @@ async fn an_acquire_without_an_answer_is_an_error_and_is_undone() {
     let error = stand.lock().lock().await.unwrap_err();
     assert!(error.is_timeout() && error.is_retriable(), "{error}");
     assert!(error.may_be_held() && !error.is_lost(), "{error}");
-    assert_eq!(rule.hits(), 1);
+    rule.wait_hits(1).await;
     stand.await_free().await;
     // The settling is sent where the acquire was, and again elsewhere when there is no answer.
     let asked_on = connections_of(&stand, acquire());
@@ -84,7 +84,7 @@ async fn an_acquire_without_an_answer_is_an_error_and_is_undone() {
 #[tokio::test]
 async fn an_inner_acquire_without_an_answer_leaves_the_outer_hold_as_it_was() {
     let stand = Stand::with(|client| client.command_timeout(PATIENCE)).await;
-    let outer = stand.lock().lock().await.unwrap();
+    let outer = take(&stand.lock()).await;
     let rule = stand.proxy.on(acquire_to(2), Action::DropReply);
     let error = stand.lock().lock().await.unwrap_err();
     assert!(error.is_timeout(), "{error}");
@@ -102,13 +102,14 @@ async fn an_inner_acquire_without_an_answer_leaves_the_outer_hold_as_it_was() {
 #[tokio::test]
 async fn an_unlock_without_an_answer_is_unconfirmed_and_is_made_good() {
     let stand = Stand::with(|client| client.command_timeout(PATIENCE)).await;
-    let outer = stand.lock().lock().await.unwrap();
-    let inner = stand.lock().lock().await.unwrap();
+    let outer = take(&stand.lock()).await;
+    let inner = take(&stand.lock()).await;
     let rule = stand.proxy.on(unlock_to(1), Action::DropReply);
     let error = inner.unlock().await.unwrap_err();
     assert!(matches!(error, Error::UnlockUnconfirmed(_)), "{error}");
     assert!(error.is_timeout() && error.may_be_held(), "{error}");
-    assert_eq!((rule.hits(), outer.hold_count()), (1, 1));
+    rule.wait_hits(1).await;
+    assert_eq!(outer.hold_count(), 1);
     eventually(SOON, "the count is lowered", async || {
         stand.counts().await == one("1")
     })
@@ -120,7 +121,7 @@ async fn an_unlock_without_an_answer_is_unconfirmed_and_is_made_good() {
     let rule = stand.proxy.on(unlock_to(0), Action::DropReply);
     let error = outer.unlock().await.unwrap_err();
     assert!(matches!(error, Error::UnlockUnconfirmed(_)), "{error}");
-    assert_eq!(rule.hits(), 1);
+    rule.wait_hits(1).await;
     stand.assert_recovered().await;
 }
 
@@ -142,7 +143,7 @@ async fn a_mere_timeout_settles_on_the_same_connection_and_keeps_it() {
         connections_of(&stand, acquire()),
         connections_of(&stand, settle())[..1]
     );
-    let guard = stand.lock().lock().await.unwrap();
+    let guard = take(&stand.lock()).await;
     assert_eq!(stand.proxy.count(kill()), 0, "nothing was given up");
     guard.unlock().await.unwrap();
     assert_eq!(connections_of(&stand, acquire()).len(), 2);

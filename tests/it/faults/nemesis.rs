@@ -12,7 +12,7 @@ use lockdog::{Client, Guard, Owner};
 use crate::faults::SOON;
 use crate::faults::stand::{NAME, Stand, take};
 use crate::support::logs::{self, Recent};
-use crate::support::{Cell, Dice, Direction, Redis, eventually};
+use crate::support::{Cell, Dice, Direction, Redis, eventually, until_ok};
 
 #[test]
 fn exclusion_holds_under_a_nemesis_and_everybody_recovers() {
@@ -62,7 +62,7 @@ async fn story(seen: &Seen) {
     let mut clients = vec![stand.client.clone()];
     for _ in 0..2 {
         let builder = set(Client::builder()).url(stand.proxy.url());
-        clients.push(builder.build().await.unwrap());
+        clients.push(until_ok(SOON, async || builder.clone().build().await).await);
     }
     *seen.clients.lock().unwrap() = clients.clone();
     *seen.redis.lock().unwrap() = Some(stand.redis.clone());
@@ -84,7 +84,7 @@ async fn story(seen: &Seen) {
     assert!(visits >= 10, "{visits} got in while {done:?}");
     assert_eq!(run.cell.value(), visits as i64, "an update was lost");
     for client in &clients {
-        take(&client.lock(NAME)).await.unlock().await.unwrap();
+        drop(take(&client.lock(NAME)).await);
         eventually(SOON, "nothing is held", async || client.holds().is_empty()).await;
     }
     stand.assert_recovered().await;

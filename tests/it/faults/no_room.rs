@@ -7,7 +7,7 @@ use lockdog::{Client, Error, LostReason, Unlocked, Verdict};
 
 use crate::faults::SOON;
 use crate::faults::scripts::renew;
-use crate::faults::stand::{NAME, PATIENCE, Stand, take};
+use crate::faults::stand::{MOMENT, NAME, Stand, take, told};
 use crate::support::{Redis, RedisServer, eventually};
 use crate::turn::refusal;
 
@@ -112,7 +112,7 @@ async fn a_client_that_comes_to_a_full_server_says_so_or_waits() {
     let stand = Stand::start().await;
     let full = Full::without(&stand).await;
     let builder = || Client::builder().url(stand.server.url());
-    let error = builder().command_timeout(PATIENCE).build().await;
+    let error = builder().command_timeout(MOMENT).build().await;
     let error = error.unwrap_err();
     assert!(error.is_retriable(), "{error}");
     full.has_turned_away(1).await;
@@ -122,7 +122,7 @@ async fn a_client_that_comes_to_a_full_server_says_so_or_waits() {
     assert!(error.is_retriable(), "{error}");
     let waiting = lock.try_lock().wait(SOON);
     let room = async {
-        tokio::time::sleep(PATIENCE).await;
+        tokio::time::sleep(MOMENT).await;
         full.make_room().await;
     };
     let (waited, ()) = tokio::join!(waiting.into_future(), room);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use lockdog::{Client, Error, Unlocked};
 
 use crate::faults::SOON;
-use crate::faults::stand::{PATIENCE, Stand, take};
+use crate::faults::stand::{MOMENT, Stand, take, told};
 use crate::support::{Data, Redis, RedisServer, eventually};
 
 #[tokio::test]
@@ -27,7 +27,7 @@ async fn loading_is_waited_out() {
     let loading = stand.server.redis().await;
     let refused = loading.try_cmd(&["GET", "1"]).await.unwrap_err();
     assert_eq!(refused.code(), Some("LOADING"));
-    let impatient = stand.client.lock("other").try_lock().wait(PATIENCE);
+    let impatient = stand.client.lock("other").try_lock().wait(MOMENT);
     let error = impatient.await.unwrap_err();
     assert!(error.is_retriable() && !error.is_lost(), "{error}");
     // It loads until now for three seconds, on a machine that is not busy.
@@ -110,12 +110,12 @@ async fn a_server_full_of_clients_is_waited_for() {
     let there = stand.redis.clients().await.len();
     set(there).await;
     let lock = stand.client.lock("other");
-    let error = lock.try_lock().wait(PATIENCE).await.unwrap_err();
+    let error = told(&lock).await;
     assert!(error.is_retriable() && !error.is_timeout(), "{error}");
     let rejected = rejected(&stand.redis).await;
     assert!(rejected >= 1, "{rejected} were turned away");
     let release = async {
-        tokio::time::sleep(PATIENCE).await;
+        tokio::time::sleep(MOMENT).await;
         set(1000).await;
     };
     let (unlocked, ()) = tokio::join!(guard.unlock(), release);
@@ -131,12 +131,12 @@ async fn a_server_that_is_away_is_waited_for() {
     let guard = stand.lock().lock().await.unwrap();
     stand.server.kill();
     let lock = stand.client.lock("other");
-    let error = lock.try_lock().wait(PATIENCE).await.unwrap_err();
+    let error = told(&lock).await;
     assert!(matches!(error, Error::Unavailable { .. }), "{error}");
     assert!(error.is_retriable() && error.may_be_held() && !error.is_timeout());
     assert!(stand.proxy.counts().unreachable >= 1);
     let come_back = async {
-        tokio::time::sleep(PATIENCE).await;
+        tokio::time::sleep(MOMENT).await;
         stand.server.restart(Data::Kept).await;
     };
     let waiting = lock.try_lock().wait(SOON * 2);
@@ -219,12 +219,7 @@ async fn waited_out(stand: &Stand, code: &str, enter: impl AsyncFn(), leave: imp
     let lock = stand.lock();
     let guard = lock.lock().await.unwrap();
     let free = stand.client.lock("other");
-    let impatient = Client::builder()
-        .url(stand.server.url())
-        .command_timeout(PATIENCE * 3)
-        .build()
-        .await
-        .unwrap();
+    let impatient = Client::connect(stand.server.url()).await.unwrap();
     let before = errors(stand, code).await;
     enter().await;
     let mut error = impatient.lock("1").try_lock().await.unwrap_err();
@@ -240,7 +235,7 @@ async fn waited_out(stand: &Stand, code: &str, enter: impl AsyncFn(), leave: imp
     assert_eq!(said, code);
     assert!(error.is_retriable() && !error.may_be_held() && !error.is_timeout());
     let later = async {
-        tokio::time::sleep(PATIENCE).await;
+        tokio::time::sleep(MOMENT).await;
         leave().await;
     };
     let waiting = free.try_lock().wait(SOON);

@@ -1,11 +1,11 @@
 //! A server, a faulty network before it, and a client that knows only the network.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use lockdog::{Client, ClientBuilder, Guard, Lock};
+use lockdog::{Client, ClientBuilder, Error, Guard, Lock};
 
 use crate::faults::{SOON, scripts};
-use crate::support::{Proxy, Redis, RedisServer, eventually};
+use crate::support::{Proxy, Redis, RedisServer, eventually, until_ok};
 
 /// The client is dropped first, so that it ends on a server that is still there.
 pub(super) struct Stand {
@@ -32,10 +32,8 @@ impl Stand {
         let proxy = Proxy::start(&server).await;
         let redis = server.redis().await;
         load_scripts(&redis).await;
-        let client = set(Client::builder().url(proxy.url()))
-            .build()
-            .await
-            .expect("the server is reachable");
+        let builder = set(Client::builder().url(proxy.url()));
+        let client = until_ok(SOON, async || builder.clone().build().await).await;
         Self {
             client,
             proxy,
@@ -105,6 +103,19 @@ pub(super) async fn take(lock: &Lock) -> Guard {
         .expect("it was set free long before its lease was over")
 }
 
+/// What a short wait is told of a server that answers, but grants nothing. On a busy machine a whole
+/// wait may pass without an answer, which is a timeout and not what the server says.
+pub(super) async fn told(lock: &Lock) -> Error {
+    let until = Instant::now() + SOON;
+    loop {
+        let error = lock.try_lock().wait(MOMENT).await;
+        let error = error.expect_err("the server grants nothing");
+        if !error.is_timeout() || Instant::now() > until {
+            return error;
+        }
+    }
+}
+
 /// So that a rule on a script meets its first sending, and no NOSCRIPT comes between.
 pub(super) async fn load_scripts(redis: &Redis) {
     for text in scripts::texts() {
@@ -114,5 +125,8 @@ pub(super) async fn load_scripts(redis: &Redis) {
 
 pub(super) const NAME: &str = "orders:42";
 
-/// Short enough to be waited for, long enough for a busy machine's answer.
-pub(super) const PATIENCE: Duration = Duration::from_millis(1_000);
+/// A command timeout that is short enough to be waited for, and long enough for a busy machine's answer.
+pub(super) const PATIENCE: Duration = Duration::from_millis(2_000);
+
+/// How long an outage lasts, and a wait that nothing but its outcome depends on.
+pub(super) const MOMENT: Duration = Duration::from_millis(1_000);

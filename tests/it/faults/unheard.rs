@@ -31,7 +31,7 @@ async fn an_acquire_that_ran_unheard_is_undone() {
 #[tokio::test]
 async fn an_inner_acquire_that_ran_unheard_is_undone() {
     let stand = stand().await;
-    let outer = stand.lock().lock().await.unwrap();
+    let outer = take(&stand.lock()).await;
     unheard(&stand, acquire_to(2), stand.lock().lock()).await;
     eventually(SOON, "the count is lowered again", async || {
         stand.counts().await == ["1"]
@@ -45,8 +45,8 @@ async fn an_inner_acquire_that_ran_unheard_is_undone() {
 #[tokio::test]
 async fn unlocks_that_ran_unheard_have_unlocked() {
     let stand = stand().await;
-    let outer = stand.lock().lock().await.unwrap();
-    let inner = stand.lock().lock().await.unwrap();
+    let outer = take(&stand.lock()).await;
+    let inner = take(&stand.lock()).await;
     unheard(&stand, unlock_to(1), inner.unlock()).await;
     assert_eq!(
         (outer.hold_count(), stand.counts().await),
@@ -56,7 +56,7 @@ async fn unlocks_that_ran_unheard_have_unlocked() {
     unheard(&stand, unlock_to(0), outer.unlock()).await;
     stand.assert_recovered().await;
     given_up(&stand, 2).await;
-    stand.lock().lock().await.unwrap().forget();
+    take(&stand.lock()).await.forget();
     unheard(&stand, unlock_to(0), stand.lock().unlock()).await;
     stand.assert_recovered().await;
 }
@@ -74,7 +74,7 @@ async fn a_force_unlock_that_ran_unheard_has_freed_the_lock() {
 #[tokio::test]
 async fn a_shutdown_that_was_answered_unheard_has_released() {
     let stand = stand().await;
-    let guard = stand.lock().lock().await.unwrap();
+    let guard = take(&stand.lock()).await;
     unheard(&stand, settle(), stand.client.shutdown()).await;
     assert!(stand.is_free().await && !guard.is_valid());
     stand.assert_recovered().await;

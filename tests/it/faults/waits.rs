@@ -6,7 +6,7 @@ use lockdog::Owner;
 
 use crate::faults::SOON;
 use crate::faults::scripts::acquire;
-use crate::faults::stand::{NAME, PATIENCE, Stand, take};
+use crate::faults::stand::{MOMENT, NAME, PATIENCE, Stand, take};
 use crate::support::{Direction, RedisServer, eventually, timed};
 
 #[tokio::test]
@@ -55,7 +55,7 @@ async fn a_wait_through_a_pause_of_the_server_gets_the_lock() {
     let waiting = tokio::spawn(stand.lock().try_lock().wait(SOON * 3).into_future());
     stand.proxy.wait_for(acquire(), 2).await;
     stand.server.pause();
-    tokio::time::sleep(PATIENCE * 3).await;
+    tokio::time::sleep(PATIENCE * 2).await;
     stand.server.resume();
     others.unlock().await.unwrap();
     drop(waiting.await.unwrap().unwrap().expect("it came free"));
@@ -88,7 +88,7 @@ async fn a_wait_outlives_a_blackhole_in_either_direction() {
             stand.proxy.counts().blackholed >= 1
         })
         .await;
-        tokio::time::sleep(PATIENCE * 2).await;
+        tokio::time::sleep(PATIENCE * 3 / 2).await;
         stand.proxy.heal();
         let guard = waiting.await.unwrap().unwrap().expect("it is free");
         eventually(SOON, "what came late is undone", async || {
@@ -135,7 +135,7 @@ async fn a_short_wait_that_ends_while_the_server_pauses_ends_no_patient_wait_beh
     }
     let error = short.await.unwrap().expect_err("the server is stopped");
     assert!(error.is_timeout(), "{error}");
-    tokio::time::sleep(PATIENCE).await;
+    tokio::time::sleep(MOMENT).await;
     stand.server.resume();
     while let Some(ended) = patient.join_next().await {
         ended.unwrap().expect("it had time left");

@@ -108,7 +108,7 @@ async fn an_address_where_nobody_listens_is_unavailable() {
     ] {
         let error = Client::builder()
             .url(&url)
-            .command_timeout(ms(500))
+            .command_timeout(ms(1_500))
             .build()
             .await
             .unwrap_err();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use lockdog::{Client, Error, MultiLock, Owner, RedLock, TryLockRequest};
 
 use super::{Fixture, SOON, ms};
-use crate::support::{RedisServer, eventually, timed};
+use crate::support::{RedisServer, eventually, timed, until_ok};
 
 /// How much longer than its wait each of these calls took, on locks whose server does not answer. No
 /// call meets what an earlier one of the same lock left to be undone.
@@ -121,7 +121,8 @@ async fn a_timeout_says_how_long_the_whole_call_took() {
         let mut members = Vec::new();
         for server in &servers {
             let client = Client::builder().url(server.url()).command_timeout(ms(150));
-            members.push(client.build().await.unwrap().lock("l"));
+            let client = until_ok(SOON, async || client.clone().build().await).await;
+            members.push(client.lock("l"));
         }
         locks.push(members);
     }

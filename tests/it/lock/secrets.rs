@@ -7,7 +7,7 @@ use lockdog::{Client, ClientBuilder, Owner, Protocol};
 
 use super::{SOON, ms};
 use crate::support::cluster::names;
-use crate::support::{Binary, Cluster, Data, Logs, RedisServer, eventually, logs};
+use crate::support::{Binary, Cluster, Data, Logs, RedisServer, eventually, logs, until_ok};
 
 #[test]
 fn no_password_is_in_any_debug_output_error_or_log_line() {
@@ -32,14 +32,13 @@ fn no_password_is_in_any_debug_output_error_or_log_line() {
                 let error = builder.build().await.unwrap_err();
                 texts.push(format!("{error} {error:?}"));
             }
-            let client = Client::builder()
+            let builder = Client::builder()
                 .url(server.url())
                 .command_timeout(ms(1_000))
-                .watchdog_lease(ms(1_500))
-                .build()
-                .await
-                .unwrap();
-            let guard = client.lock("l").lock().await.unwrap();
+                .watchdog_lease(ms(1_500));
+            let client = until_ok(SOON, async || builder.clone().build().await).await;
+            let guard = client.lock("l").try_lock().wait(SOON).await.unwrap();
+            let guard = guard.expect("it is free");
             texts.push(format!(
                 "{client:?} {guard:?} {:?}",
                 client.lock("l").lock()
@@ -124,8 +123,9 @@ fn no_password_is_in_what_a_cluster_without_hello_is_quoted_with() {
             let by_user = by_default.replace(&format!(":{SECRET}@"), &format!("{USER}:{SECRET}@"));
             let name = &names("l", 1, |_| true)[0];
             for url in [&by_default, &by_user] {
-                let builder = Client::builder().url(url).command_timeout(ms(1_000));
-                let refused = builder.clone().protocol(Protocol::Resp3).build().await;
+                let builder = Client::builder().url(url);
+                let refused = builder.clone().command_timeout(ms(1_000));
+                let refused = refused.protocol(Protocol::Resp3).build().await;
                 texts.push(shown(&refused.expect_err("there is no HELLO")));
                 let client = builder.build().await.expect("RESP2 is there");
                 let guard = client.lock(name).lock().await.expect("it is free");

@@ -37,7 +37,10 @@ async fn the_work_is_not_begun_if_the_lock_is_busy() {
     let begun = AtomicBool::new(false);
     let work = |_| async { begun.store(true, Ordering::Relaxed) };
     assert_eq!(lock.try_lock().with(work).await.unwrap(), None);
-    assert_eq!(lock.try_lock().wait(ms(30)).with(work).await.unwrap(), None);
+    assert_eq!(
+        lock.try_lock().wait(ms(1_000)).with(work).await.unwrap(),
+        None
+    );
     assert!(!begun.load(Ordering::Relaxed));
     held.unlock().await.unwrap();
 }

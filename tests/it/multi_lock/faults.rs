@@ -196,8 +196,11 @@ async fn a_wait_outlasts_a_server_that_is_down_and_keeps_nobody_out() {
         tokio::time::sleep(ms(10)).await;
     }
     test.servers[1].restart(crate::support::Data::Lost).await;
-    let guard = waiting.await.unwrap().unwrap().expect("the server is back");
-    guard.unlock().await.unwrap();
+    drop(waiting.await.unwrap().unwrap().expect("the server is back"));
+    eventually(SOON, "nothing is left", async || {
+        test.redis[0].keys().await.is_empty()
+    })
+    .await;
     test.redis[0].assert_clean().await;
 }
 

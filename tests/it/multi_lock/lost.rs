@@ -309,8 +309,7 @@ async fn the_verdict_is_that_of_the_worst_member() {
 #[tokio::test]
 async fn an_unlock_that_one_server_does_not_confirm_says_which() {
     let test = Fixture::start(2).await;
-    let clients = clients(&test.servers, |client| client.command_timeout(ms(1_000))).await;
-    let guard = multi(&clients, &MEMBERS).lock().await.unwrap();
+    let guard = test.multi(&MEMBERS).lock().await.unwrap();
     test.servers[1].pause();
     let error = guard.unlock().await.unwrap_err();
     let Error::UnlockUnconfirmed(unlock) = &error else {

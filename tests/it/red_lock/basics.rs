@@ -85,7 +85,7 @@ async fn an_owner_enters_again_and_others_do_not() {
         servers.taken("l").await == 0
     })
     .await;
-    let guard = lock.try_lock().owner(&other).await.unwrap();
+    let guard = lock.try_lock().wait(SOON).owner(&other).await.unwrap();
     assert!(guard.is_some());
 }
 

@@ -9,7 +9,7 @@ use crate::support::eventually;
 async fn a_lost_lock_tells_which_servers_failed() {
     let servers = Servers::start(3).await;
     let clients = servers
-        .clients_with(|builder| builder.watchdog_lease(ms(1_500)).command_timeout(ms(1_000)))
+        .clients_with(|builder| builder.watchdog_lease(ms(3_000)))
         .await;
     let lock = lock_of(&clients, "l");
     let guard = lock.lock().await.unwrap();
@@ -89,10 +89,7 @@ async fn an_unlock_that_finds_it_gone_tells_where() {
 #[tokio::test]
 async fn an_unlock_that_too_few_confirm_tells_which_did_not() {
     let servers = Servers::start(3).await;
-    let clients = servers
-        .clients_with(|builder| builder.command_timeout(ms(1_000)))
-        .await;
-    let guard = lock_of(&clients, "l").lock().await.unwrap();
+    let guard = servers.lock("l").await.lock().await.unwrap();
     has(&guard, 3).await;
     servers.all[0].kill();
     servers.all[1].pause();
@@ -149,9 +146,15 @@ async fn what_was_unlocked_was_given_back() {
 async fn the_verdict_follows_the_extensions() {
     let servers = Servers::start(3).await;
     let clients = servers
-        .clients_with(|builder| builder.watchdog_lease(ms(3_000)).command_timeout(ms(1_000)))
+        .clients_with(|builder| builder.watchdog_lease(ms(4_500)).command_timeout(ms(1_000)))
         .await;
-    let guard = lock_of(&clients, "l").lock().await.unwrap();
+    let lock = lock_of(&clients, "l");
+    let guard = lock
+        .try_lock()
+        .wait(SOON)
+        .await
+        .unwrap()
+        .expect("it is free");
     has(&guard, 3).await;
     assert_eq!(guard.verdict(), Verdict::Held);
     for server in &servers.all[..2] {

@@ -117,7 +117,8 @@ async fn a_guard_beside_a_forgotten_hold_is_told_of_the_loss_and_the_forgotten_o
     tokio::time::timeout(SOON, guard.lost()).await.unwrap();
     assert!(lock.try_lock().await.unwrap_err().is_lost());
     drop(guard);
-    let again = lock.try_lock().await.unwrap().expect("a first acquire");
+    let again = lock.try_lock().wait(SOON).await.unwrap();
+    let again = again.expect("a first acquire");
     assert_eq!(again.hold_count(), 1);
     again.unlock().await.unwrap();
     servers.assert_counts("l", [0; 3]).await;

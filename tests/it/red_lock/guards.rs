@@ -108,7 +108,7 @@ async fn an_acquire_dropped_at_any_point_leaves_nothing() {
     }
     assert!(polls > 1, "nothing was interrupted");
     // A guard that is there is not impressed by any of it.
-    let guard = lock.try_lock().await.unwrap();
+    let guard = lock.try_lock().wait(SOON).await.unwrap();
     has(&guard.expect("nobody has it"), 3).await;
 }
 

@@ -90,7 +90,8 @@ async fn whoever_has_a_quorum_keeps_the_other_side_out() {
     assert!(scene.ours.try_lock().await.unwrap().is_none());
     t1.unlock(&scene.theirs).await.unwrap();
 
-    let guard = scene.ours.try_lock().await.unwrap().expect("it is free");
+    let guard = scene.ours.try_lock().wait(SOON).await.unwrap();
+    let guard = guard.expect("it is free");
     has(&guard, 3).await;
     assert!(!t1.try_lock(&scene.theirs).await);
     let wait = t2
@@ -116,7 +117,8 @@ async fn one_of_three_in_the_other_sides_hands_is_no_obstacle_to_either() {
     for server in 0..3 {
         let single = JavaLock::red([(server, NAME)]);
         t1.lock_for(&single, NEVER).await;
-        let guard = scene.ours.try_lock().await.unwrap().expect("two are free");
+        let guard = scene.ours.try_lock().wait(SOON).await.unwrap();
+        let guard = guard.expect("two are free");
         has(&guard, 2).await;
         let busy = &guard.instances()[server].state;
         eventually(SOON, "the third is told of", async || {
@@ -271,7 +273,8 @@ async fn what_java_leaves_out_of_a_quorum_is_not_ours_either() {
     t1.unlock(&theirs).await.unwrap();
 
     // Ours asks them all, and one more loss is to be borne.
-    let guard = ours.try_lock().await.unwrap().expect("four are free");
+    let guard = ours.try_lock().wait(SOON).await.unwrap();
+    let guard = guard.expect("four are free");
     has(&guard, 4).await;
     assert_eq!(guard.margin(), 1);
     assert!(!t1.try_lock(&theirs).await);

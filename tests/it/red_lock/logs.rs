@@ -4,7 +4,7 @@ use lockdog::{Client, Error, InstanceState, LostReason, Owner};
 use tracing::Level;
 
 use super::{SOON, Servers, has, lock_of, ms, states};
-use crate::support::{Data, Logs, RedisServer, eventually, logs};
+use crate::support::{Data, Logs, RedisServer, eventually, logs, until_ok};
 
 #[test]
 fn the_normal_path_says_nothing_at_info_or_above() {
@@ -22,7 +22,7 @@ fn the_normal_path_says_nothing_at_info_or_above() {
                 let guard = mine.lock().await.unwrap();
                 assert!(yours.try_lock().await.unwrap().is_none());
                 let waiting = tokio::spawn(async move {
-                    assert!(yours.try_lock().wait(ms(700)).await.unwrap().is_none());
+                    assert!(yours.try_lock().wait(ms(1_500)).await.unwrap().is_none());
                     let guard = yours.lock().await.unwrap();
                     let nested = yours.lock().await.unwrap();
                     drop(nested);
@@ -106,11 +106,12 @@ fn a_quorum_in_danger_and_one_that_is_lost_are_told_with_each_instance() {
             let servers = Servers::start(3).await;
             let clients = servers
                 .clients_with(|builder| {
-                    builder.watchdog_lease(ms(3_000)).command_timeout(ms(1_000))
+                    builder.watchdog_lease(ms(4_500)).command_timeout(ms(1_000))
                 })
                 .await;
             let lock = lock_of(&clients, PERSONAL);
-            let guard = lock.lock().await.unwrap();
+            let guard = lock.try_lock().wait(SOON).await.unwrap();
+            let guard = guard.expect("it is free");
             has(&guard, 3).await;
             servers.all[0].pause();
             servers.all[1].pause();
@@ -181,11 +182,12 @@ fn no_line_at_info_or_above_names_the_lock_that_an_instance_lost() {
             let clients = servers.clients_with(settings).await;
             let lock = lock_of(&clients, PERSONAL);
             let owner = Owner::new();
-            let guard = lock.lock().owner(&owner).await.unwrap();
+            let guard = lock.try_lock().wait(SOON).owner(&owner).await.unwrap();
+            let guard = guard.expect("it is free");
             has(&guard, 3).await;
             // The same owner's own lock there, whose guard outlives it.
-            let own = clients[0].lock(PERSONAL).lock().owner(&owner);
-            let own = own.await.unwrap();
+            let own = clients[0].lock(PERSONAL).try_lock().wait(SOON);
+            let own = own.owner(&owner).await.unwrap().expect("it re-enters");
             servers.views[0].cmd(&["DEL", PERSONAL]).await;
             let is_refused = |state: &InstanceState| {
                 matches!(
@@ -269,13 +271,13 @@ fn no_password_is_in_any_log_line_error_or_debug_output() {
                 let client = Client::builder()
                     .url(server.url())
                     .command_timeout(ms(1_000))
-                    .watchdog_lease(ms(1_500))
-                    .build();
-                clients.push(client.await.unwrap());
+                    .watchdog_lease(ms(1_500));
+                clients.push(until_ok(SOON, async || client.clone().build().await).await);
                 servers.push(server);
             }
             let lock = lock_of(&clients, "l");
-            let guard = lock.lock().await.unwrap();
+            let guard = lock.try_lock().wait(SOON).await.unwrap();
+            let guard = guard.expect("it is free");
             let mut texts = vec![format!("{lock:?} {guard:?} {:?}", lock.lock())];
             servers[0].restart(Data::Lost).await;
             servers[1].kill();

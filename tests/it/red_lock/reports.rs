@@ -148,7 +148,7 @@ async fn all_waiters_of_a_queue_are_told_of_an_outage() {
             tokio::time::sleep(ms(n * 20)).await;
             match n {
                 0..5 => lock.lock().await.map(Some),
-                _ => lock.try_lock().wait(ms(400)).await,
+                _ => lock.try_lock().wait(ms(1_000)).await,
             }
         });
     }

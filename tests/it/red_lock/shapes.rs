@@ -2,7 +2,7 @@
 
 use lockdog::{Client, Error, InstanceState, Owner, RedLock};
 
-use super::{Servers, has, lock_of, ms, states};
+use super::{SOON, Servers, has, lock_of, ms, states};
 use crate::support::Cell;
 
 #[tokio::test]
@@ -78,7 +78,7 @@ async fn nine_instances_bear_the_loss_of_four() {
     let other = Owner::new();
     assert!(lock.try_lock().owner(&other).await.unwrap().is_none());
     guard.unlock().await.unwrap();
-    let next = lock.try_lock().owner(&other).await.unwrap();
+    let next = lock.try_lock().wait(SOON).owner(&other).await.unwrap();
     let next = next.expect("five of nine are enough");
     let unreachable = |state: &InstanceState| matches!(state, InstanceState::Unreachable { .. });
     assert!(

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockdog::{Backoff, Client, Wake};
 
 use super::{SOON, call_for, ms, through};
-use crate::support::{Action, Direction, Proxy, RedisServer, eventually, named};
+use crate::support::{Action, Direction, Proxy, RedisServer, eventually, named, until_ok};
 
 #[tokio::test]
 async fn a_server_slower_than_the_poll_cap_still_serves_a_queue() {
@@ -35,8 +35,8 @@ async fn a_waiter_behind_a_holder_of_its_client_is_told_busy_after_a_past_outage
     let proxy = Proxy::start(&server).await;
     let other = Client::connect(server.url()).await.unwrap();
     let held = other.lock("l").lock().await.unwrap();
-    let client = through(&proxy).command_timeout(ms(200)).build().await;
-    let client = client.unwrap();
+    let client = through(&proxy).command_timeout(ms(200));
+    let client = until_ok(SOON, async || client.clone().build().await).await;
     let waiter = |wait: Duration| {
         let lock = client.lock("l");
         tokio::spawn(async move { lock.try_lock().wait(wait).await })
@@ -61,7 +61,7 @@ async fn a_waiter_behind_a_holder_of_its_client_is_told_busy_after_a_past_outage
 async fn a_silent_connection_is_given_up_after_a_question() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(&server).await;
-    let client = through(&proxy).command_timeout(ms(1_000)).build().await;
+    let client = through(&proxy).command_timeout(ms(2_000)).build().await;
     let lock = client.unwrap().lock("l");
     let rule = proxy.on(named("EXISTS"), Action::DropReply);
     assert!(lock.is_locked().await.unwrap_err().is_timeout());

@@ -171,7 +171,7 @@ async fn a_master_that_refuses_writes_without_replicas_is_no_other_case() {
     let error = client
         .lock("m")
         .try_lock()
-        .wait(ms(1_000))
+        .wait(ms(2_500))
         .await
         .unwrap_err();
     assert!(

@@ -27,7 +27,7 @@ async fn the_master_is_found_by_sentinels_some_of_which_are_gone() {
         }
     }
     all.sentinels[2].kill();
-    let client = Client::builder().url(all.url()).command_timeout(ms(500));
+    let client = Client::builder().url(all.url()).command_timeout(ms(1_500));
     let error = client.build().await.unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
 }

@@ -4,15 +4,15 @@ use lockdog::{Client, Error, Owner};
 
 use super::{SOON, ms};
 use crate::support::sentinels::MASTER;
-use crate::support::{RedisServer, Sentinels, eventually};
+use crate::support::{RedisServer, Sentinels, eventually, until_ok};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_error_names_the_master_that_was_asked_before_and_after_a_switch() {
     let all = Sentinels::start().await;
     let old = &all.servers[0];
     old.redis().await.cmd(&["SET", "wrong", "text"]).await;
-    let client = Client::builder().url(all.url()).command_timeout(ms(1000));
-    let client = client.build().await.unwrap();
+    let client = Client::builder().url(all.url()).command_timeout(ms(2000));
+    let client = until_ok(SOON, async || client.clone().build().await).await;
     let told = failure(&client, "wrong").await;
     assert!(matches!(told, Error::Refused { .. }), "{told:?}");
     assert!(names(&told, old), "{told}");

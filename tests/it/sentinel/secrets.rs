@@ -60,10 +60,11 @@ async fn of_master(all: &Sentinels, missing: &str) -> Vec<String> {
     }
     if missing == "HELLO" {
         // It is let in, and has a waiter that wants to hear messages.
-        let builder = builder().username(USER).password(SECRET);
+        let builder = Client::builder().url(all.url());
+        let builder = builder.username(USER).password(SECRET);
         let client = builder.build().await.expect("RESP2 is there");
         let guard = client.lock("l").lock().await.expect("it is free");
-        let waiting = client.lock("l").try_lock().wait(ms(500));
+        let waiting = client.lock("l").try_lock().wait(ms(1_500));
         let waiting = waiting.owner(&Owner::new()).await;
         assert!(waiting.expect("the server is well").is_none());
         told.push(format!("{client:#?} {guard:?}"));

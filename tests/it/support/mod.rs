@@ -45,4 +45,4 @@ pub(crate) use redis::Redis;
 pub(crate) use replicated::Replicated;
 pub(crate) use sentinels::Sentinels;
 pub(crate) use server::{Data, RedisServer};
-pub(crate) use wait::{eventually, timed};
+pub(crate) use wait::{eventually, timed, until_ok};

@@ -1,5 +1,6 @@
 //! Waiting for a condition, and measuring how long something took.
 
+use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 /// Asks until the answer is yes; fails the test with `what` when that takes longer than `timeout`.
@@ -15,6 +16,21 @@ pub(crate) async fn eventually(
     };
     if tokio::time::timeout(timeout, poll).await.is_err() {
         panic!("within {timeout:?} it did not come true that {what}");
+    }
+}
+
+/// Tries until it succeeds: for what a test needs under limits that a busy machine may exceed.
+pub(crate) async fn until_ok<T, E: Debug>(
+    timeout: Duration,
+    mut attempt: impl AsyncFnMut() -> Result<T, E>,
+) -> T {
+    let until = Instant::now() + timeout;
+    loop {
+        match attempt().await {
+            Ok(value) => return value,
+            Err(error) => assert!(Instant::now() < until, "within {timeout:?}: {error:?}"),
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 

@@ -7,7 +7,7 @@ use lockdog::{Error, Owner, Unlocked};
 use super::{finish, got, held_with_next, in_line, transfers};
 use crate::faults::SOON;
 use crate::faults::scripts::{TRANSFER, transfer};
-use crate::faults::stand::{NAME, PATIENCE, Stand};
+use crate::faults::stand::{NAME, PATIENCE, Stand, take};
 use crate::support::{Action, Gate};
 
 /// The same arguments are sent again.
@@ -63,7 +63,7 @@ async fn after_a_hand_over_without_an_answer_the_next_in_line_contends() {
     for action in [Action::DropReply, Action::HoldRequest(Gate::new())] {
         let stand = Stand::with(|client| client.command_timeout(PATIENCE)).await;
         let lock = stand.lock();
-        let held = lock.lock().owner(&Owner::new()).await.unwrap();
+        let held = Owner::new().scope(take(&lock)).await;
         // One without a deadline may be told of the silence in place of the lock.
         let next = lock.try_lock().wait(SOON).owner(&Owner::new());
         let next = tokio::spawn(next.into_future());

@@ -6,7 +6,7 @@ use lockdog::{Client, ClientBuilder, Error, Guard, Instance, InstanceState, RedL
 
 use super::{LEASE, NAME};
 use crate::red_lock::{SOON, lock_of, ms};
-use crate::support::{Proxy, RedisServer, eventually};
+use crate::support::{Proxy, RedisServer, eventually, until_ok};
 
 pub(super) struct Stand {
     pub(super) servers: Vec<RedisServer>,
@@ -144,21 +144,14 @@ impl Stand {
 }
 
 pub(super) async fn client(url: &str, settings: impl Fn(ClientBuilder) -> ClientBuilder) -> Client {
-    let build = || {
-        let builder = Client::builder()
-            .url(url)
-            .watchdog_lease(LEASE)
-            .command_timeout(ms(400))
-            .poll_cap(ms(200));
-        settings(builder).build()
-    };
+    let builder = Client::builder()
+        .url(url)
+        .watchdog_lease(LEASE)
+        .command_timeout(ms(400))
+        .poll_cap(ms(200));
+    let builder = settings(builder);
     // On a busy machine connecting may take longer than one command may.
-    for _ in 0..50 {
-        if let Ok(client) = build().await {
-            return client;
-        }
-    }
-    build().await.expect("the server answers")
+    until_ok(SOON, async || builder.clone().build().await).await
 }
 
 /// With a quarantine short enough for a test.
