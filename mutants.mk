@@ -10,4 +10,4 @@ mutants: ## the engine with defects: each must make a test fail
 # 300 a second and core.
 SEEDS ?= 200000
 soak: ## the simulations for as many seeds as SEEDS says
-	LOCKDOG_SEEDS=$(SEEDS) cargo test --lib simulation::no_seed -- --nocapture
+	LOCKDOG_SEEDS=$(SEEDS) cargo test --workspace --lib simulation::no_seed -- --nocapture

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use lockdog_quorum::{Answer, Event, Quorum, Rules};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::background::{Background, Thread};
@@ -16,7 +17,6 @@ use crate::guard::Guard;
 use crate::hold::{Bounds, Hold, Holds, Share, State, Terms};
 use crate::key::{LockKey, kind};
 use crate::owner::Owner;
-use crate::quorum::{Answer, Event, Quorum, Rules};
 use crate::server::{Address, Context, Server, Source};
 use crate::session::{Claim, Core, Job, Reentry, Session, Settings};
 use crate::wait::{Place, Waiters, Wake, Wish};

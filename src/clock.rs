@@ -4,13 +4,14 @@
 //! kept on `CLOCK_BOOTTIME` (design: invariant 2).
 
 use std::hash::{BuildHasher, RandomState};
-use std::ops::Add;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::time::Instant;
+
+pub(crate) use lockdog_quorum::Moment;
 
 /// Where the moments of one client come from.
 #[derive(Clone, Debug, Default)]
@@ -153,43 +154,12 @@ impl TokioClock {
     fn now(&self) -> Moment {
         let _its_clock = self.runtime.enter();
         // A clock that was paused earlier may stand before the origin.
-        let (now, start) = (Instant::now(), Moment(nanos(START)));
+        let (now, start) = (Instant::now(), Moment(0) + START);
         match now.checked_duration_since(*ORIGIN) {
             Some(after) => start + after,
             None => start.minus(*ORIGIN - now),
         }
     }
-}
-
-/// A point in time on a [`Clock`], in nanoseconds.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub(crate) struct Moment(pub(crate) u64);
-
-impl Moment {
-    /// Further away than any process lives.
-    pub(crate) const NEVER: Self = Self(u64::MAX);
-
-    /// The time from `earlier` to this moment; zero if it is the other way round.
-    pub(crate) fn since(self, earlier: Self) -> Duration {
-        Duration::from_nanos(self.0.saturating_sub(earlier.0))
-    }
-
-    pub(crate) fn minus(self, duration: Duration) -> Self {
-        Self(self.0.saturating_sub(nanos(duration)))
-    }
-}
-
-impl Add<Duration> for Moment {
-    type Output = Self;
-
-    /// Ends at [`Moment::NEVER`] rather than overflowing.
-    fn add(self, duration: Duration) -> Self {
-        Self(self.0.saturating_add(nanos(duration)))
-    }
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(target_os = "linux")]
@@ -227,7 +197,7 @@ fn boottime() -> u64 {
     use std::sync::LazyLock;
     use std::time::Instant;
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-    nanos(START.elapsed()) + 1_000_000_000
+    (Moment(1_000_000_000) + START.elapsed()).0
 }
 
 /// The instant of [`START`].

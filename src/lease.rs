@@ -2,28 +2,16 @@
 
 use std::time::Duration;
 
-use crate::clock::Moment;
 use crate::error::Error;
+
+// A hold on one server and one on many count alike (design: invariant 2).
+pub(crate) use lockdog_quorum::lease::{TOLD_EARLY, deadline, drift};
 
 /// The shortest lease that can be asked for.
 pub(crate) const SHORTEST: Duration = Duration::from_millis(10);
 
 /// The longest lease that can be asked for: no deadline is further away than clocks can count.
 pub(crate) const LONGEST: Duration = Duration::from_nanos(u64::MAX);
-
-/// Holders are told this long before their deadline, so that they are not told after it.
-pub(crate) const TOLD_EARLY: Duration = Duration::from_millis(2);
-
-/// The moment up to which a hold may be believed in, when the command that granted or renewed it
-/// was first sent at `sent` (design: invariant 2).
-pub(crate) fn deadline(sent: Moment, lease: Duration) -> Moment {
-    (sent + lease).minus(drift(lease))
-}
-
-/// What a lease loses for clocks that run at different rates: one percent and 2 ms.
-pub(crate) fn drift(lease: Duration) -> Duration {
-    lease / 100 + Duration::from_millis(2)
-}
 
 /// Checks the lease of a lock, before anything is sent.
 pub(crate) fn check_lease(
@@ -61,11 +49,6 @@ pub(crate) fn check(what: &'static str, lease: Duration, longest: Duration) -> R
 /// Redis counts leases in whole milliseconds; a part of one is given up, never added.
 pub(crate) fn whole(lease: Duration) -> Duration {
     Duration::from_millis(millis(lease))
-}
-
-/// So many whole milliseconds that nothing is given up.
-pub(crate) fn whole_up(lease: Duration) -> Duration {
-    whole(lease + Duration::from_nanos(999_999))
 }
 
 pub(crate) fn millis(lease: Duration) -> u64 {

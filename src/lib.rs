@@ -123,7 +123,6 @@ mod multi_lock;
 mod on_servers;
 mod owner;
 mod panics;
-mod quorum;
 mod red_lock;
 mod request;
 mod script;

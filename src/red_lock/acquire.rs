@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockdog_quorum::{Event, Outcome, Phase, Rules};
 use tracing::Instrument;
 
 use super::Inner;
@@ -15,7 +16,6 @@ use crate::error::{Error, InstanceState, NoQuorum, Result};
 use crate::guard::Guard;
 use crate::hold::Terms;
 use crate::owner::Owner;
-use crate::quorum::{Event, Outcome, Phase, Rules};
 use crate::request::{Acquire, Boxed, FIRST_ATTEMPT, Wait, Wish};
 use crate::session::Unlocked;
 

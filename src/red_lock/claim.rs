@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockdog_quorum::{Event, Phase};
 use tokio_util::sync::CancellationToken;
 
 use super::order::{Done, Order, Orders};
@@ -12,7 +13,6 @@ use super::whole::{State, Whole};
 use crate::error::{Error, Instance, Lost, Result};
 use crate::guard::{Several, Verdict};
 use crate::owner::Owner;
-use crate::quorum::{Event, Phase};
 use crate::session::{Unlocked, warn_elsewhere};
 
 /// One guard's claim.

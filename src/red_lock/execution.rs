@@ -10,13 +10,13 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use lockdog_quorum::Rules;
 use parking_lot::Mutex;
 
 use super::order::{Asking, Done, Order};
 use super::whole::{State, Whole};
 use crate::clock::Moment;
 use crate::panics;
-use crate::quorum::Rules;
 
 pub(super) type Doing = Pin<Box<dyn Future<Output = Done> + Send>>;
 

@@ -4,6 +4,8 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockdog_quorum::Rules;
+
 use super::part::Part;
 use super::whole::Whole;
 use crate::clock::{Clock, Moment};
@@ -13,7 +15,6 @@ use crate::key::LockKey;
 use crate::lease;
 use crate::lock::Lock;
 use crate::owner::Owner;
-use crate::quorum::Rules;
 use crate::request::Wish;
 use crate::session::Core;
 

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use lockdog_quorum::{Event, Phase};
+
 use super::whole::{State, Whole};
 use crate::clock::Moment;
 use crate::error::LostReason;
 use crate::hold::Dependant;
-use crate::quorum::{Event, Phase};
 use crate::session::{Kept, Turn};
 
 impl Whole {
@@ -25,7 +26,8 @@ impl Whole {
                 let overdue_at = state.overdue_at();
                 self.be_kept(state, at.min(overdue_at));
             }
-            Phase::Lost(reason) => {
+            Phase::Lost(loss) => {
+                let reason = state.reason(loss);
                 self.be_kept_for_the_rest(state);
                 self.tell_lost(state, reason);
                 if state.is_only_forgotten() {
@@ -54,7 +56,7 @@ impl Whole {
         }
         // Every client was shut down. Nobody renews it any more.
         let now = self.clock.now();
-        let given_back = state.quorum.step(Event::Lose(LostReason::ShutDown), now);
+        let given_back = state.quorum.step(Event::Lose, now);
         let given_back = self.orders(state, given_back);
         state.news.given_back.extend(given_back);
         self.tell_lost(state, LostReason::ShutDown);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use lockdog_quorum::Quorum;
 
 use super::execution::{Doing, Polled};
 use super::part::{Part, Told};
@@ -12,7 +13,6 @@ use super::whole::Whole;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::hold::Hold;
-use crate::quorum::Quorum;
 use crate::session::{Claim, Unlocked, Work};
 
 /// Something to be done at one instance.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockdog_quorum::{Answer, Register, quarantine};
 use uuid::Uuid;
 
 use crate::clock::Moment;
@@ -10,7 +11,6 @@ use crate::error::{Error, Instance, InstanceState, LostReason};
 use crate::hold::{Hold, Standing, Terms};
 use crate::key::LockKey;
 use crate::owner::Owner;
-use crate::quorum::{Answer, Register, quarantine};
 use crate::script::{self, Guards, Marked, Renewed};
 use crate::server::{Addressee, Allotted, Failure, Loss, Sent};
 use crate::session::{Acquiring, Attempt, Claim, Core, Session};

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockdog_quorum::{Outcome, Phase};
+
 use super::whole::{State, Whole};
 use crate::error::{Error, Instance, InstanceState, Lost, LostFacts, LostReason};
-use crate::quorum::{Outcome, Phase};
 
 impl Whole {
     /// How it was lost; `None` while it may be believed in. What is said stays true.
@@ -21,7 +22,7 @@ impl Whole {
     /// As [`Whole::loss`], under the state's lock and after a step.
     pub(super) fn loss_in(&self, state: &State) -> Option<Lost> {
         let reason = match state.quorum.phase() {
-            Phase::Lost(reason) => reason,
+            Phase::Lost(loss) => state.reason(loss),
             Phase::Failed | Phase::Ended => LostReason::Released,
             Phase::Acquiring | Phase::Marking | Phase::Held | Phase::Jeopardy => return None,
         };

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use lockdog_quorum::{Actions, Answer, Event, Loss};
+
 use super::order::Order;
 use super::whole::{State, Whole};
 use crate::clock::Moment;
 use crate::error::LostReason;
 use crate::hold::Phase;
-use crate::quorum::{Actions, Answer, Event};
 use crate::session::Claim;
 
 impl Whole {
@@ -30,9 +31,9 @@ impl Whole {
                 answer: Answer::NotOurs,
             };
             let was_living = state.quorum.is_living();
-            actions.extend(state.quorum.step(event, now));
-            if was_living {
-                state.quorum.lost_because(reason);
+            actions.append(&state.quorum.step(event, now));
+            if was_living && state.quorum.phase() == lockdog_quorum::Phase::Lost(Loss::NotOurs) {
+                state.part_lost_because = Some(reason);
             }
         }
     }

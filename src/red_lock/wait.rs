@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use lockdog_quorum::{Patience, Rules};
 
 use super::acquire::{Caller, Round};
 use super::part::Part;
@@ -12,7 +13,6 @@ use super::whole::Whole;
 use crate::clock::Moment;
 use crate::error::{Error, InstanceState, Result};
 use crate::guard::Guard;
-use crate::quorum::{Patience, Rules};
 use crate::wait::{Ear, Place, Wish};
 
 /// A caller that waits. Of all callers of this process one asks the instances: the contender in the

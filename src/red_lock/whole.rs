@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::sync::{Arc, Weak};
 
+use lockdog_quorum::{Action, Actions, Answer, Event, Loss, Phase, Quorum, Rules};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio::sync::Notify;
@@ -14,10 +15,9 @@ use super::news::{Locked, News};
 use super::order::{Asked, Order, Question};
 use super::part::{Taking, Told};
 use crate::clock::{Clock, Moment};
-use crate::error::Error;
+use crate::error::{Error, LostReason};
 use crate::hold::Terms;
 use crate::owner::Owner;
-use crate::quorum::{Action, Actions, Answer, Event, Phase, Quorum, Rules};
 use crate::session::{Claim, Turn};
 
 /// One owner's hold on a lock of many instances.
@@ -58,11 +58,24 @@ pub(super) struct State {
     pub(super) told_jeopardy: bool,
     /// The client of an instance says that what it held there is gone.
     pub(super) part_lost: bool,
+    /// Why the instance was lost without which too few have it, as its client knows.
+    pub(super) part_lost_because: Option<LostReason>,
     /// What is to be told once this is unlocked.
     pub(super) news: News,
 }
 
 impl State {
+    /// What its owner is told of a loss.
+    pub(super) fn reason(&self, loss: Loss) -> LostReason {
+        match loss {
+            Loss::Deadline => LostReason::Deadline,
+            Loss::MaxHold => LostReason::MaxHold,
+            Loss::NotOurs => self.part_lost_because.unwrap_or(LostReason::NotOurs),
+            // The driver ends none but those that no client looks after any more.
+            Loss::Driver => LostReason::ShutDown,
+        }
+    }
+
     /// It is being acquired, and nobody's yet.
     pub(super) fn is_undecided(&self) -> bool {
         let is_over = matches!(
@@ -111,6 +124,7 @@ impl Whole {
                 told_lost: false,
                 told_jeopardy: false,
                 part_lost: false,
+                part_lost_because: None,
                 news: News::default(),
             }),
             changed: Notify::new(),
@@ -143,14 +157,14 @@ impl Whole {
                 round,
                 answer: Answer::Failed,
             };
-            actions.extend(state.quorum.step(event, now));
+            actions.append(&state.quorum.step(event, now));
         }
         // Before it, so that a round that begins now takes again what was lost; and after it, as it may
         // have brought what was lost by then.
         if part_lost {
             self.tell_parts_lost(state, now, &mut actions);
         }
-        actions.extend(state.quorum.step(event, now));
+        actions.append(&state.quorum.step(event, now));
         if part_lost {
             self.tell_parts_lost(state, now, &mut actions);
         }
@@ -312,7 +326,7 @@ impl Whole {
             ends if ends > now => ends,
             _ => now + Rules::patience(lease),
         };
-        for action in actions {
+        for &action in actions.iter() {
             let (member, round, question) = match action {
                 Action::Take { member, round } => (member, round, Question::Take),
                 Action::Extend { member, round } => match &state.claims[member] {

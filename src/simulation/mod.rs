@@ -16,12 +16,11 @@ mod observer;
 mod plan;
 mod redis;
 mod run;
-pub(crate) mod seeds;
+mod seeds;
 mod task;
 
 use parking_lot::Mutex;
 
-pub(crate) use chance::Chance;
 pub(crate) use clock::VirtualClock;
 pub(crate) use network::{Wire, Wiring};
 use observer::Seen;

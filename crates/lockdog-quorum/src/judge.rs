@@ -1,0 +1,198 @@
+//! What follows from the answers of a round.
+
+use smallvec::SmallVec;
+
+use super::member::{Member, Outcome, Stand};
+use super::round::Kind;
+use super::{Actions, Phase, Quorum};
+use crate::Loss;
+use crate::Moment;
+use crate::lease;
+
+impl Quorum {
+    /// Draws the conclusion from what is known now, as often as one leads to another.
+    pub(crate) fn judge(&mut self, now: Moment, actions: &mut Actions) {
+        self.round.is_over |= now >= self.round.ends;
+        match self.phase {
+            Phase::Acquiring => self.judge_acquire(now, actions),
+            Phase::Marking => self.judge_marks(now, actions),
+            Phase::Held | Phase::Jeopardy => self.judge_extension(now, actions),
+            Phase::Failed | Phase::Lost(_) | Phase::Ended => {}
+        }
+    }
+
+    fn acknowledged(&self) -> usize {
+        let round = self.round.number;
+        let acked = |member: &&Member| member.stand == Stand::Held && member.acked_in == round;
+        self.members.iter().filter(acked).count()
+    }
+
+    /// Instances whose answer may still change this round.
+    fn pending(&self) -> usize {
+        if self.round.is_over {
+            return 0;
+        }
+        let round = self.round.number;
+        let pending = |member: &&Member| member.asked_in == round && member.answered_in != round;
+        self.members.iter().filter(pending).count()
+    }
+
+    fn judge_acquire(&mut self, now: Moment, actions: &mut Actions) {
+        let (acknowledged, pending) = (self.acknowledged(), self.pending());
+        if acknowledged >= self.rules.need {
+            if self.rules.reads == 0 {
+                return self.win(now, actions);
+            }
+            if mutant!("quorum_token_without_marks") {
+                self.token = self.largest_register();
+                return self.win(now, actions);
+            }
+            if self.has_read_enough() {
+                let token = (self.largest_register() + 1).max(self.middle_time());
+                return self.begin_marking(token, now, actions);
+            }
+        }
+        let hopeful = acknowledged + pending >= self.rules.need && pending > 0;
+        if !hopeful {
+            if acknowledged >= self.rules.need {
+                self.note_forgetful();
+            }
+            self.end(Phase::Failed, actions);
+            self.note_late();
+        }
+    }
+
+    fn judge_marks(&mut self, now: Moment, actions: &mut Actions) {
+        let (acknowledged, pending) = (self.acknowledged(), self.pending());
+        if acknowledged >= self.rules.need {
+            return self.win(now, actions);
+        }
+        // Those that are not taken yet are marked as soon as they are.
+        let asked = self
+            .members
+            .iter()
+            .filter(|member| member.stand == Stand::Asked);
+        let hope = if self.round.is_over {
+            0
+        } else {
+            pending + asked.count()
+        };
+        if hope > 0 && acknowledged + hope >= self.rules.need {
+            return;
+        }
+        if self.round.conflict > 0 {
+            let token = self.round.conflict.max(self.token) + 1;
+            return self.begin_marking(token, now, actions);
+        }
+        self.end(Phase::Failed, actions);
+    }
+
+    fn judge_extension(&mut self, now: Moment, actions: &mut Actions) {
+        let held = self.members.iter();
+        let held = held.filter(|member| member.stand == Stand::Held).count();
+        if held < self.rules.need && !mutant!("quorum_lives_below_need") {
+            // Others may have a quorum from now on. A later grant must not revive it.
+            return self.end(Phase::Lost(Loss::NotOurs), actions);
+        }
+        if self.round.kind == Kind::Extend && !self.round.won {
+            if self.acknowledged() >= self.rules.need {
+                self.win(now, actions);
+            } else if self.next == Moment::NEVER && self.pending() == 0 {
+                self.phase = Phase::Jeopardy;
+                self.note_late();
+                self.round.is_over = true;
+                if self.rules.renewed {
+                    self.next = now + self.rules.lease / 10;
+                }
+            }
+        }
+        if now >= self.next {
+            self.begin_extension(self.rules.lease, now, actions);
+        }
+    }
+
+    /// The round reached a quorum.
+    fn win(&mut self, now: Moment, actions: &mut Actions) {
+        let deadline = if mutant!("quorum_validity_from_reply") {
+            lease::deadline(now, self.round.lease)
+        } else {
+            self.round.deadline
+        };
+        let deadline = deadline.min(self.rules.max_until);
+        if self.is_living() {
+            self.deadline = self.deadline.max(deadline);
+        } else if now + self.rules.min_validity >= deadline {
+            return self.end(Phase::Failed, actions);
+        } else {
+            self.deadline = deadline;
+        }
+        self.phase = Phase::Held;
+        self.renewed = self.round.began;
+        self.leased_until = self.round.began + self.round.lease;
+        self.round.won = true;
+        self.next = if self.rules.renewed {
+            self.round.began + self.rules.lease / 3
+        } else {
+            Moment::NEVER
+        };
+    }
+
+    /// The latest token was seen for certain; or so many instances lost it that it cannot be, nobody
+    /// who may know it is still to answer, and the instances' clocks have to do.
+    fn has_read_enough(&self) -> bool {
+        let registers = self.members.iter().filter_map(|member| member.register);
+        let (mut trusted, mut untrusted) = (0, 0);
+        for register in registers {
+            if register.is_trusted() {
+                trusted += 1;
+            } else {
+                untrusted += 1;
+            }
+        }
+        let reads = self.rules.reads;
+        let is_hopeless = self.rules.members - untrusted < reads;
+        let have_all_spoken = self.pending() == 0;
+        trusted >= reads || (is_hopeless && have_all_spoken && trusted + untrusted >= reads)
+    }
+
+    fn largest_register(&self) -> u64 {
+        let registers = self.members.iter().filter_map(|member| member.register);
+        registers
+            .filter_map(|register| register.value)
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// The median of the instances' wall clocks: tokens grow with time even where every register is
+    /// gone.
+    fn middle_time(&self) -> u64 {
+        let registers = self.members.iter().filter_map(|member| member.register);
+        let mut times: SmallVec<[u64; 5]> = registers.map(|register| register.time).collect();
+        times.sort_unstable();
+        times.get(times.len() / 2).copied().unwrap_or(0)
+    }
+
+    /// Notes who would have been enough, but for what they may have forgotten.
+    fn note_forgetful(&mut self) {
+        for member in &mut self.members {
+            let is_trusted = member.register.is_none_or(|register| register.is_trusted());
+            if member.stand == Stand::Held && !is_trusted {
+                member.outcome = Outcome::Forgetful;
+            }
+        }
+    }
+
+    /// Notes whom the round did not wait for any longer.
+    pub(crate) fn note_late(&mut self) {
+        if !self.round.is_over {
+            return;
+        }
+        let round = self.round.number;
+        for member in &mut self.members {
+            let is_owed = member.asked_in == round && member.answered_in != round;
+            if is_owed || member.stand == Stand::Asked {
+                member.outcome = Outcome::Late;
+            }
+        }
+    }
+}

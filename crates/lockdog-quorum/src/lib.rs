@@ -1,0 +1,339 @@
+//! How a lock on many independent instances is won, kept and lost: the quorum core of `lockdog`'s
+//! `RedLock`.
+//!
+//! It has no clock, no task and no socket. [`Quorum::step`] takes an [`Event`] and the time, and returns
+//! the [`Action`]s to execute. lockdog executes them on servers; a seeded simulator and a model checker
+//! run the same code in this crate's tests.
+//!
+//! A *round* is one parallel attempt on all instances. Its time counts from its beginning, and only its
+//! own acknowledgements count for it: late ones of an earlier round are kept as what stands on an
+//! instance, never as a vote.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use lockdog_quorum::{Action, Answer, Event, Moment, Phase, Quorum, Rules};
+//!
+//! let rules = Rules {
+//!     members: 3,
+//!     need: Rules::need(3, 0),
+//!     reads: 0,
+//!     lease: Duration::from_secs(30),
+//!     renewed: true,
+//!     min_validity: Duration::ZERO,
+//!     max_until: Moment::NEVER,
+//! };
+//! let now = Moment(1_000_000_000);
+//! let (mut quorum, actions) = Quorum::begin(rules, now);
+//! // It wants all three instances asked, and two of them grant it.
+//! for action in &actions[..2] {
+//!     let &Action::Take { member, round } = action else { unreachable!() };
+//!     let answer = Answer::Taken(None);
+//!     quorum.step(Event::Answered { member, round, answer }, now + Duration::from_millis(3));
+//! }
+//! assert_eq!(quorum.phase(), Phase::Held);
+//! assert!(quorum.is_valid(now + Duration::from_secs(29)));
+//! ```
+
+#[macro_use]
+mod mutant;
+
+mod answers;
+mod event;
+mod extend;
+mod judge;
+pub mod lease;
+mod member;
+mod moment;
+mod patience;
+mod phase;
+pub mod quarantine;
+mod round;
+mod rules;
+mod taking;
+
+// They look inside the core, so they are no integration tests.
+#[cfg(test)]
+#[path = "../tests/model/mod.rs"]
+mod model;
+#[cfg(test)]
+#[path = "../tests/simulation/mod.rs"]
+mod simulation;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use crate::lease::TOLD_EARLY;
+
+pub use event::{Action, Actions, Answer, Event, Register};
+pub use member::Outcome;
+use member::{Member, Stand};
+pub use moment::Moment;
+pub use patience::Patience;
+pub use phase::{Loss, Phase};
+use round::{Kind, Round};
+pub use rules::Rules;
+
+/// One acquisition of a lock on many instances.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Quorum {
+    rules: Rules,
+    members: SmallVec<[Member; 5]>,
+    phase: Phase,
+    round: Round,
+    /// Up to when it may be believed in; before it is held, up to when it has to be won.
+    deadline: Moment,
+    /// When the last good round began, and up to when those who acknowledged it keep it.
+    renewed: Moment,
+    leased_until: Moment,
+    /// When the next round of extension is due.
+    next: Moment,
+    token: u64,
+}
+
+impl Quorum {
+    /// Begins to acquire.
+    pub fn begin(rules: Rules, now: Moment) -> (Self, Actions) {
+        let round = Round::first(now, rules.lease);
+        let mut quorum = Self {
+            members: SmallVec::from_elem(Member::new(now), rules.members),
+            phase: Phase::Acquiring,
+            deadline: round
+                .deadline
+                .min(rules.max_until)
+                .minus(rules.min_validity),
+            round,
+            renewed: now,
+            leased_until: now,
+            next: Moment::NEVER,
+            token: 0,
+            rules,
+        };
+        let mut actions = Actions::new();
+        quorum.take_missing(&mut actions);
+        (quorum, actions)
+    }
+
+    /// Takes in what happened: what is to be done about it.
+    pub fn step(&mut self, event: Event, now: Moment) -> Actions {
+        let mut actions = Actions::new();
+        self.expire(now, &mut actions);
+        match event {
+            Event::Answered {
+                member,
+                round,
+                answer,
+            } => self.answered(member, round, answer, now, &mut actions),
+            Event::Tick => {}
+            Event::Look => return actions,
+            Event::Lose => self.end(Phase::Lost(Loss::Driver), &mut actions),
+            Event::Lengthen { lease, renewed } => self.lengthen(lease, renewed, now, &mut actions),
+            Event::Unlock => self.end(Phase::Ended, &mut actions),
+        }
+        self.give_up_late(now, &mut actions);
+        self.judge(now, &mut actions);
+        actions
+    }
+
+    /// How it stands.
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// Up to when it may be believed in.
+    pub fn deadline(&self) -> Moment {
+        self.deadline
+    }
+
+    /// It may be acted on now.
+    pub fn is_valid(&self, now: Moment) -> bool {
+        self.is_living() && now < self.deadline
+    }
+
+    /// It was won, and neither lost nor given back, as far as it was told.
+    pub fn is_living(&self) -> bool {
+        matches!(self.phase, Phase::Held | Phase::Jeopardy)
+    }
+
+    /// The fencing token, once it is safe to show.
+    pub fn token(&self) -> Option<u64> {
+        let shown =
+            self.rules.reads > 0 && !matches!(self.phase, Phase::Acquiring | Phase::Marking);
+        (shown && self.token > 0).then_some(self.token)
+    }
+
+    /// What it has to reach.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// The number of the current round, counted from 1.
+    pub fn round(&self) -> u32 {
+        self.round.number
+    }
+
+    /// What the current round asks for.
+    pub fn lease(&self) -> Duration {
+        self.round.lease
+    }
+
+    /// When the last round began that reached a quorum.
+    pub fn renewed(&self) -> Moment {
+        self.renewed
+    }
+
+    /// It ends by a bound of its own, and no extension changes that.
+    pub fn is_as_long_as_allowed(&self) -> bool {
+        self.deadline == self.rules.max_until
+    }
+
+    /// When the current round began.
+    pub fn began(&self) -> Moment {
+        self.round.began
+    }
+
+    /// When the round of extension that began at `since` or later ends, while it has no verdict.
+    pub fn extending(&self, since: Moment, now: Moment) -> Option<Moment> {
+        let is_open = self.is_living() && self.round.is_open() && self.round.began >= since;
+        (is_open && now < self.round.ends).then_some(self.round.ends)
+    }
+
+    /// When the current round stops waiting.
+    pub fn round_ends(&self) -> Moment {
+        self.round.ends
+    }
+
+    /// So many instances may lose it early, and it is still nobody else's.
+    pub fn margin(&self, now: Moment) -> usize {
+        let held = self.members.iter().filter(|member| member.stands(now));
+        (held.count() + self.rules.need).saturating_sub(self.rules.members + 1)
+    }
+
+    /// It stands on this instance, as far as is known.
+    pub fn has(&self, member: usize) -> bool {
+        self.members[member].stand == Stand::Held
+    }
+
+    /// What was asked of the instance in this round is of its last `Take`, not of one that was given up.
+    pub fn is_of_last_take(&self, member: usize, round: u32) -> bool {
+        round >= self.members[member].taken_in
+    }
+
+    /// The answer to what this instance was asked in this round may still change something.
+    pub fn awaits(&self, member: usize, round: u32) -> bool {
+        let member = &self.members[member];
+        let is_over = matches!(self.phase, Phase::Failed | Phase::Lost(_) | Phase::Ended);
+        let is_wanted = match member.stand {
+            Stand::Asked => member.taken_in == round,
+            // Of an earlier round it would not count.
+            Stand::Held => {
+                let is_current = member.asked_in == round && round == self.round.number;
+                is_current && member.answered_in != round
+            }
+            Stand::Nothing | Stand::Gone => false,
+        };
+        !is_over && is_wanted
+    }
+
+    /// What became of one instance.
+    pub fn outcome(&self, member: usize) -> Outcome {
+        self.members[member].outcome
+    }
+
+    /// It may not be kept beyond this.
+    pub fn bound(&mut self, until: Moment) {
+        self.rules.max_until = self.rules.max_until.min(until);
+        self.deadline = self.deadline.min(self.rules.max_until);
+    }
+
+    /// The current round is not waited for beyond this.
+    pub fn end_round_by(&mut self, ends: Moment) {
+        self.round.ends = self.round.ends.min(ends);
+    }
+
+    /// When it is lost, if nothing prolongs it.
+    pub fn told_at(&self) -> Moment {
+        self.deadline.minus(TOLD_EARLY)
+    }
+
+    /// When [`Event::Tick`] is wanted at the latest.
+    pub fn wake_at(&self) -> Moment {
+        match self.phase {
+            Phase::Acquiring | Phase::Marking => self.round.ends.min(self.deadline),
+            Phase::Held | Phase::Jeopardy => {
+                let next = if self.round.is_open() {
+                    self.round.ends.min(self.next)
+                } else {
+                    self.next
+                };
+                next.min(self.told_at()).min(self.asked_until())
+            }
+            Phase::Failed | Phase::Lost(_) | Phase::Ended => Moment::NEVER,
+        }
+    }
+
+    /// Ends what its deadline has overtaken.
+    fn expire(&mut self, now: Moment, actions: &mut Actions) {
+        match self.phase {
+            Phase::Acquiring | Phase::Marking if now >= self.deadline => {
+                self.round.is_over = true;
+                self.end(Phase::Failed, actions);
+                self.note_late();
+            }
+            Phase::Held | Phase::Jeopardy if now + TOLD_EARLY >= self.deadline => {
+                let reason = if self.is_as_long_as_allowed() {
+                    Loss::MaxHold
+                } else {
+                    Loss::Deadline
+                };
+                self.end(Phase::Lost(reason), actions);
+            }
+            _ => {}
+        }
+    }
+
+    /// Gives everything back, the answers that are still to come too.
+    fn end(&mut self, phase: Phase, actions: &mut Actions) {
+        if matches!(self.phase, Phase::Failed | Phase::Lost(_) | Phase::Ended) {
+            return;
+        }
+        if !self.is_living() {
+            // Too few instances know the token: another acquisition may come to the same one.
+            self.token = 0;
+        }
+        self.phase = phase;
+        for (index, member) in self.members.iter_mut().enumerate() {
+            let only_acquired = mutant!("quorum_releases_acquired_only");
+            if member.stand == Stand::Held || (member.stand == Stand::Asked && !only_acquired) {
+                actions.push(Action::Release { member: index });
+            }
+            if member.stand == Stand::Held {
+                member.is_now(Stand::Nothing);
+            }
+        }
+    }
+
+    fn mark(&mut self, index: usize, actions: &mut Actions) {
+        let round = self.round.number;
+        self.members[index].asked_in = round;
+        actions.push(Action::Mark {
+            member: index,
+            round,
+            token: self.token,
+        });
+    }
+
+    fn begin_marking(&mut self, token: u64, now: Moment, actions: &mut Actions) {
+        self.phase = Phase::Marking;
+        self.token = token;
+        self.round = self.round.following(Kind::Mark, now, self.rules.lease);
+        for index in 0..self.members.len() {
+            if self.members[index].stand == Stand::Held {
+                self.mark(index, actions);
+            }
+        }
+    }
+}

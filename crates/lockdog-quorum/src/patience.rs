@@ -1,0 +1,112 @@
+//! When a lost round is worth another.
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use crate::Moment;
+
+/// What is known of when enough instances will be free, and how long to leave them alone.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Patience {
+    free_at: SmallVec<[Moment; 5]>,
+    need: usize,
+    /// What the next pause is drawn from.
+    pause: Duration,
+    not_before: Moment,
+}
+
+impl Patience {
+    /// Nothing is known of the `members` instances, `need` of which win.
+    pub fn new(members: usize, need: usize) -> Self {
+        Self {
+            free_at: SmallVec::from_elem(Moment(0), members),
+            need,
+            pause: Duration::ZERO,
+            not_before: Moment(0),
+        }
+    }
+
+    /// An instance is somebody else's until then, if its key expires.
+    pub fn busy(&mut self, member: usize, until: Option<Moment>) {
+        self.free_at[member] = until.unwrap_or(Moment::NEVER);
+    }
+
+    /// An instance may be free: it said so, or what was taken there was given back.
+    pub fn free(&mut self, member: usize) {
+        self.free_at[member] = Moment(0);
+    }
+
+    /// An instance cannot be had for now.
+    pub fn out_of_reach(&mut self, member: usize) {
+        self.free_at[member] = Moment::NEVER;
+    }
+
+    /// A round was lost to others who want the lock too: each leaves the instances alone for a while
+    /// of its own, twice as long each time. `chance` of 1024 says how long within that.
+    pub fn collided(&mut self, round_trip: Duration, chance: u32, now: Moment) {
+        let longest = LONGEST_PAUSE.max(round_trip * 4);
+        let pause = (self.pause * 2).max(round_trip).max(SHORTEST_PAUSE);
+        self.pause = pause.min(longest);
+        self.not_before = now + self.pause + self.pause / 1024 * (chance % 1024);
+    }
+
+    /// A round was lost to a holder: there is nothing to get out of the way of.
+    pub fn was_held(&mut self) {
+        self.pause = Duration::ZERO;
+    }
+
+    /// When a round may be won again, at `cap` at the latest.
+    pub fn next_round(&self, cap: Moment) -> Moment {
+        let mut free_at = self.free_at.clone();
+        free_at.sort_unstable();
+        let enough = free_at.get(self.need.saturating_sub(1)).copied();
+        enough
+            .unwrap_or(Moment::NEVER)
+            .min(cap)
+            .max(self.not_before)
+    }
+}
+
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CAP: Moment = Moment(1_000_000_000_000);
+
+    #[test]
+    fn the_wait_ends_when_as_many_instances_as_are_needed_may_be_free() {
+        let mut patience = Patience::new(5, 3);
+        for (member, at) in [(0, 50), (1, 10), (2, 40), (3, 30)] {
+            patience.busy(member, Some(Moment(at)));
+        }
+        patience.busy(4, None);
+        assert_eq!(patience.next_round(CAP), Moment(40));
+        patience.free(4);
+        assert_eq!(patience.next_round(CAP), Moment(30));
+        patience.out_of_reach(1);
+        assert_eq!(patience.next_round(CAP), Moment(40));
+        assert_eq!(patience.next_round(Moment(5)), Moment(5));
+    }
+
+    #[test]
+    fn pauses_after_collisions_grow_up_to_a_bound_and_are_left_to_chance() {
+        let ms = Duration::from_millis;
+        let mut patience = Patience::new(3, 2);
+        let now = Moment(1_000_000_000);
+        let mut longest = Duration::ZERO;
+        for chance in [0, 1023, 0, 1023, 0, 1023, 0, 0, 0, 0] {
+            patience.collided(ms(2), chance, now);
+            let pause = patience.next_round(CAP).since(now);
+            assert!(pause >= ms(2) && pause < 2 * LONGEST_PAUSE, "{pause:?}");
+            longest = longest.max(pause);
+        }
+        assert!(longest >= LONGEST_PAUSE);
+        patience.was_held();
+        patience.collided(ms(2), 0, now);
+        assert_eq!(patience.next_round(CAP).since(now), ms(2));
+    }
+}

@@ -1,0 +1,72 @@
+//! How long a server does not count that may have come back without its data.
+//!
+//! Whatever was held when it lost its data is over by then: the longest lease, and what clocks that
+//! run at different rates add to it.
+
+use std::time::Duration;
+
+use crate::Moment;
+
+/// From the moment on at which a server is seen to be another than before.
+pub fn period(max_lease: Duration) -> Duration {
+    let max_lease = max_lease.min(LONGEST);
+    max_lease + max_lease / 100 + MARGIN
+}
+
+/// What is left of the quarantine; `None`: it counts.
+pub fn left(reborn: Option<Moment>, max_lease: Duration, now: Moment) -> Option<Duration> {
+    if mutant!("quorum_without_quarantine") {
+        return None;
+    }
+    let left = (reborn? + period(max_lease)).since(now);
+    (!left.is_zero()).then_some(left)
+}
+
+const MARGIN: Duration = Duration::from_secs(2);
+
+/// Some 30 years: servers count from 1970, and one that was vouched for is as old as that.
+const LONGEST: Duration = Duration::from_secs(1_000_000_000);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEASE: Duration = Duration::from_secs(100);
+
+    #[test]
+    fn a_server_that_never_changed_counts() {
+        assert_eq!(left(None, LEASE, Moment(5)), None);
+    }
+
+    #[test]
+    fn a_reborn_server_counts_after_the_longest_lease_one_percent_and_two_seconds() {
+        let reborn = Moment(7_000_000_000);
+        let whole = Duration::from_secs(103);
+        assert_eq!(period(LEASE), whole);
+        assert_eq!(left(Some(reborn), LEASE, reborn), Some(whole));
+        let last = reborn + (whole - Duration::from_nanos(1));
+        assert_eq!(
+            left(Some(reborn), LEASE, last),
+            Some(Duration::from_nanos(1))
+        );
+        assert_eq!(left(Some(reborn), LEASE, reborn + whole), None);
+    }
+
+    #[test]
+    fn a_clock_that_seems_to_go_back_ends_no_quarantine() {
+        let reborn = Moment(7_000_000_000);
+        let longer = period(LEASE) + Duration::from_secs(1);
+        assert_eq!(
+            left(Some(reborn), LEASE, reborn.minus(Duration::from_secs(1))),
+            Some(longer)
+        );
+    }
+
+    #[test]
+    fn no_lease_is_too_long_to_be_added_up() {
+        for longest in [Duration::MAX / 2, Duration::MAX] {
+            let left = left(Some(Moment(1)), longest, Moment(2));
+            assert!(left.is_some_and(|left| left > LEASE));
+        }
+    }
+}

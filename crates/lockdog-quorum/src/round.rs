@@ -1,0 +1,62 @@
+//! One parallel attempt on all instances.
+
+use std::time::Duration;
+
+use crate::Moment;
+use crate::lease;
+
+use super::Rules;
+
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct Round {
+    /// Counts from 1; what is answered in another round is no vote in this one.
+    pub(crate) number: u32,
+    pub(crate) kind: Kind,
+    pub(crate) began: Moment,
+    /// What it asks for.
+    pub(crate) lease: Duration,
+    /// What its acknowledgements are good for.
+    pub(crate) deadline: Moment,
+    /// Whoever has not answered by then is not waited for.
+    pub(crate) ends: Moment,
+    pub(crate) is_over: bool,
+    pub(crate) won: bool,
+    /// The largest token that stood in the way of this round's.
+    pub(crate) conflict: u64,
+}
+
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) enum Kind {
+    Acquire,
+    Mark,
+    Extend,
+}
+
+impl Round {
+    pub(crate) fn first(now: Moment, lease: Duration) -> Self {
+        Self {
+            number: 1,
+            kind: Kind::Acquire,
+            began: now,
+            lease,
+            deadline: lease::deadline(now, lease),
+            ends: now + Rules::patience(lease),
+            is_over: false,
+            won: false,
+            conflict: 0,
+        }
+    }
+
+    pub(crate) fn following(&self, kind: Kind, now: Moment, lease: Duration) -> Self {
+        Self {
+            number: self.number + 1,
+            kind,
+            ..Self::first(now, lease)
+        }
+    }
+
+    /// It is an extension without a verdict yet.
+    pub(crate) fn is_open(&self) -> bool {
+        self.kind == Kind::Extend && !self.won && !self.is_over
+    }
+}

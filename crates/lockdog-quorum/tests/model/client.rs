@@ -1,0 +1,71 @@
+//! One client of the model: a driver of the real core.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::digest::Core;
+use super::instance::{Body, Id, Look};
+use crate::Moment;
+use crate::{Answer, Phase, Quorum, Register};
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Client {
+    /// None before the first acquisition, and once there is nothing left to do or hear for one.
+    pub(super) core: Option<Arc<Core>>,
+    /// How many acquisitions of each instance it asked for, ever.
+    pub(super) numbers: [u8; 4],
+    /// It had the lock once.
+    pub(super) won: bool,
+    /// The largest token that anybody was shown before this acquisition began.
+    pub(super) floor: u8,
+    /// The token that this acquisition was shown.
+    pub(super) token: u8,
+}
+
+impl Client {
+    pub(super) fn quorum(&self) -> Option<&Quorum> {
+        self.core.as_ref().map(|core| &core.quorum)
+    }
+
+    /// Its last acquisition of an instance.
+    pub(super) fn id(&self, client: usize, instance: usize) -> Id {
+        Id {
+            client: client as u8,
+            number: self.numbers[instance],
+        }
+    }
+
+    pub(super) fn is_valid(&self, now: Moment) -> bool {
+        self.quorum().is_some_and(|quorum| quorum.is_valid(now))
+    }
+}
+
+pub(super) fn is_over(quorum: &Quorum) -> bool {
+    matches!(
+        quorum.phase(),
+        Phase::Failed | Phase::Lost(_) | Phase::Ended
+    )
+}
+
+/// An answer as the core hears it; none if it is a request.
+pub(super) fn answer(body: Body, fenced: bool) -> Option<Answer> {
+    // No wall clock: tokens have to grow without the floor that it gives them.
+    let register = |look: Look| {
+        fenced.then_some(Register {
+            value: (look.value > 0).then_some(look.value.into()),
+            time: 0,
+            reborn: look.fresh,
+        })
+    };
+    Some(match body {
+        Body::Taken(look) => Answer::Taken(register(look)),
+        // For how long matters to the report and to the next attempt only.
+        Body::Busy(look) => Answer::Busy(None, register(look)),
+        Body::Quarantined => Answer::Quarantined(Duration::MAX),
+        Body::Extended => Answer::Extended,
+        Body::Marked => Answer::Marked,
+        Body::Conflict(value) => Answer::Conflict(value.into()),
+        Body::NotOurs => Answer::NotOurs,
+        Body::Take | Body::Extend | Body::Mark(_) | Body::Release => return None,
+    })
+}
