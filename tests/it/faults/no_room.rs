@@ -7,7 +7,7 @@ use lockdog::{Client, Error, LostReason, Unlocked, Verdict};
 
 use crate::faults::SOON;
 use crate::faults::scripts::renew;
-use crate::faults::stand::{MOMENT, NAME, Stand, take, told};
+use crate::faults::stand::{MOMENT, NAME, Stand, take};
 use crate::support::{Redis, RedisServer, eventually};
 use crate::turn::refusal;
 
