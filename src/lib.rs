@@ -111,6 +111,7 @@ mod background;
 pub mod bench;
 mod client;
 mod clock;
+mod contend;
 mod diagnosis;
 mod error;
 mod guard;

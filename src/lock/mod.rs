@@ -1,9 +1,7 @@
 //! The lock on a server, and the wait for it.
 
 mod acquire;
-mod beside;
-mod contend;
-mod contest;
+mod contender;
 mod query;
 mod request;
 mod unlock;

@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use crate::{files, root};
 
 /// From the top; a module may use those of lower rows only. `docs/design.md` has the same table.
-const LAYERS: [&[&str]; 14] = [
+const LAYERS: [&[&str]; 15] = [
     &["client"],
     &["multi_lock", "red_lock"],
     &["lock"],
     &["request"],
     &["guard"],
     &["watchdog"],
+    &["contend"],
     &["session"],
     &["diagnosis"],
     &["wait", "script"],

@@ -4,14 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::acquire::Caller;
-use super::contend::SILENCE;
 use super::contest::{Contest, Step};
+use super::{Contender, Tried, silent_contender};
 use crate::clock::Moment;
 use crate::error::Result;
 use crate::hold::{Hold, Seen};
-use crate::session::{Acquiring, Attempt};
-use crate::wait::Place;
 
 /// What a waiter knows of a contender without an answer.
 #[derive(Default)]
@@ -31,21 +28,21 @@ impl Beside {
     }
 }
 
-impl Caller<'_> {
+impl<C: Contender> Contest<C> {
     /// Leaves the question to the contender, which is another waiter. At the deadline the server would be
     /// blamed for a contender without an answer: the waiter wakes that one before, and asks the server
     /// itself if it is not polled then.
-    pub(super) async fn stand_by(
-        &self,
-        place: &Place,
-        contest: &mut Contest,
-        now: Moment,
-        later: Moment,
-    ) -> Result<Step> {
-        let Some(deadline) = self.deadline else {
+    pub(super) async fn stand_by(&mut self, now: Moment) -> Result<Step<C::Won>> {
+        let later = self.poll_again(now);
+        let (Some(deadline), Some(seat)) = (self.deadline(), &self.seat) else {
             return Ok(Step::Wait(later));
         };
+        if !C::ASKS_BESIDE {
+            return Ok(Step::Wait(later));
+        }
         let wait = deadline.since(self.began);
+        // The last quarter of the wait is for this: one half of it for the contender to be polled, the
+        // other for the server to answer.
         let part = (wait / 8).min(LONGEST_PART);
         let stages = [deadline.minus(part * 2), deadline.minus(part), deadline];
         let next = stages.into_iter().find(|stage| *stage > now);
@@ -53,42 +50,39 @@ impl Caller<'_> {
         if now < stages[0] {
             return Ok(step);
         }
-        let silent = place.silent_contender(deadline);
-        let Some((_, hold)) = silent.filter(|(silence, _)| *silence >= SILENCE.max(wait / 2))
-        else {
+        let Some(hold) = silent_contender(seat, deadline, wait) else {
             return Ok(step);
         };
-        match &contest.beside {
+        match &self.beside {
             Beside::Nothing => {
                 if let Some(turn) = hold.ask_for_a_sign() {
-                    contest.beside = Beside::Woken(hold, turn);
+                    self.beside = Beside::Woken(hold, turn);
                 }
             }
             Beside::Woken(woken, turn) if now >= stages[1] && !woken.gave_a_sign(*turn) => {
                 // Boxed: it is large and rare, and part of every acquire otherwise.
-                return Box::pin(self.ask_beside(place, contest, now)).await;
+                return Box::pin(self.ask_beside(now)).await;
             }
+            // A contender that was polled waits for a silent server, and one question is enough for all.
             Beside::Woken(..) | Beside::Asked { .. } => {}
         }
         Ok(step)
     }
 
     /// Asks the server within the waiter's own time.
-    async fn ask_beside(&self, place: &Place, contest: &mut Contest, now: Moment) -> Result<Step> {
-        contest.beside = Beside::Asked { is_busy: false };
-        let mut acquiring = Acquiring::first(self.session, self.key, self.owner);
-        match acquiring.attempt(self.terms, now, self.until(now)).await {
-            Ok(Attempt::Granted(claim)) => {
-                place.has_lock();
-                return Ok(Step::Acquired(claim));
+    async fn ask_beside(&mut self, now: Moment) -> Result<Step<C::Won>> {
+        self.beside = Beside::Asked { is_busy: false };
+        match self.contender.ask_beside(now).await? {
+            Tried::Won(won) => Ok(self.won(won)),
+            Tried::Busy { .. } => {
+                self.beside = Beside::Asked { is_busy: true };
+                Ok(Step::Again)
             }
-            Ok(Attempt::Busy(_)) => contest.beside = Beside::Asked { is_busy: true },
-            Ok(_) => {}
-            // The waiter has no answer either.
-            Err(error) if error.is_retriable() => {}
-            Err(error) => return Err(error),
+            // The waiter has no answer either, which says nothing about the contender's question.
+            Tried::Failed(failed) if failed.error.is_retriable() => Ok(Step::Again),
+            Tried::Failed(failed) => Err(failed.named),
+            _ => Ok(Step::Again),
         }
-        Ok(Step::Again)
     }
 }
 

@@ -1,0 +1,163 @@
+//! What follows from an answer, or from none.
+
+use std::time::Duration;
+
+use super::contest::{Contest, Step};
+use super::{AFTER_AN_OUTAGE, Contender, Failed, SILENCE, Tried};
+use crate::clock::Moment;
+use crate::error::Result;
+use crate::wait::Handed;
+
+impl<C: Contender> Contest<C> {
+    /// Takes in what another owner of this client handed over.
+    pub(super) async fn take_in(&mut self, handed: Handed, now: Moment) -> Result<Step<C::Won>> {
+        let Some(seat) = &self.seat else {
+            return Ok(Step::Again);
+        };
+        let tried = self.contender.take_in(seat, handed).await?;
+        self.follow(tried, now, true).await
+    }
+
+    /// What follows from an attempt that began at `then`. `listening` if messages were heard during it.
+    pub(super) async fn follow(
+        &mut self,
+        tried: Tried<C::Won>,
+        then: Moment,
+        listening: bool,
+    ) -> Result<Step<C::Won>> {
+        match tried {
+            Tried::Won(won) => return Ok(self.won(won)),
+            Tried::Unasked => return Ok(Step::Again),
+            Tried::Wait { until, is_busy } => {
+                if is_busy {
+                    self.answered();
+                    self.is_busy = true;
+                }
+                return Ok(Step::Wait(until));
+            }
+            Tried::Failed(failed) => return self.meet(failed, then),
+            Tried::Again | Tried::Busy { .. } | Tried::Collided(_) | Tried::TooLate(_) => {}
+        }
+        self.answered();
+        match tried {
+            Tried::Busy { at, ttl } => self.next_look(at, ttl, listening).await,
+            Tried::Collided(pause) => {
+                self.leave();
+                Ok(Step::Wait(self.now() + pause))
+            }
+            // Asked for ever, a server that is slower than the lease would be asked for ever.
+            Tried::TooLate(error) if self.deadline().is_none() => Err(error),
+            _ => Ok(Step::Again),
+        }
+    }
+
+    /// A server answered: there is no outage for those in the queue.
+    fn answered(&mut self) {
+        self.outage = None;
+        if let Some(seat) = &self.seat {
+            seat.place.note_outage(None);
+        }
+    }
+
+    pub(super) fn won(&self, won: C::Won) -> Step<C::Won> {
+        if let Some(seat) = &self.seat {
+            self.contender.leave_with(&seat.place);
+        }
+        Step::Won(won)
+    }
+
+    /// What comes of an attempt that began at `then` and failed. A caller with time left goes on trying
+    /// in an outage; one without a deadline returns the error, and so do the others of its kind.
+    fn meet(&mut self, failed: Failed, then: Moment) -> Result<Step<C::Won>> {
+        self.has_looked = true;
+        let Failed { error, named, .. } = failed;
+        if !error.is_retriable() {
+            return Err(named);
+        }
+        let silence = self.now().since(then);
+        if self.is_busy && !failed.was_patient && error.is_timeout() && silence < SILENCE {
+            // The end of the wait came between the question and its answer: what was known before is
+            // the last that is known.
+            return Ok(Step::Again);
+        }
+        match &self.seat {
+            // Nobody has to wait behind it for another server.
+            _ if failed.is_elsewhere => self.leave(),
+            Some(seat) if failed.was_patient => seat.place.note_outage(Some(&error)),
+            // Those behind it have more patience, and find out for themselves.
+            Some(seat) => seat.place.remember_outage(Some(&error)),
+            None => {}
+        }
+        let (now, deadline) = (self.now(), self.deadline());
+        let Some(deadline) = deadline else {
+            return Err(named);
+        };
+        self.outage = Some(named);
+        if now >= deadline {
+            return Ok(Step::Again);
+        }
+        // A last attempt without time for its answer would only hide what this one met.
+        let in_time = deadline.since(now) > AFTER_AN_OUTAGE * 2;
+        Ok(Step::Wait(if in_time {
+            now + AFTER_AN_OUTAGE
+        } else {
+            deadline
+        }))
+    }
+
+    /// After a busy answer: subscribe and try again, or wait.
+    async fn next_look(
+        &mut self,
+        at: usize,
+        ttl: Option<Duration>,
+        listening: bool,
+    ) -> Result<Step<C::Won>> {
+        self.is_busy = true;
+        let has_moved = self.move_to(at)?;
+        if let Some(backoff) = self.backoff() {
+            let core = self.core();
+            let pause = backoff.pause(self.attempts).min(core.settings.poll_cap);
+            let until = core.clock.now() + core.clock.later(pause);
+            self.attempts = self.attempts.saturating_add(1);
+            return Ok(Step::Wait(until));
+        }
+        // A TTL of n ms is over when n + 1 ms have passed for certain.
+        let ttl = ttl.map_or(Duration::MAX, |ttl| ttl + Duration::from_millis(1));
+        let now = self.now();
+        let look_again = now + ttl.min(self.core().clock.sooner(self.core().settings.poll_cap));
+        let hears = listening && !has_moved;
+        if hears || self.seat.as_ref().is_none_or(|seat| seat.is_deaf) {
+            return Ok(Step::Wait(look_again));
+        }
+        if self.listen(self.bounded(look_again)).await? {
+            return Ok(Step::Again);
+        }
+        // What was published before the subscription stood was not heard: look once more. Where it
+        // cannot be had, timers have to do.
+        let Some(seat) = &mut self.seat else {
+            return Ok(Step::Again);
+        };
+        seat.is_deaf = !seat.place.is_listening();
+        Ok(if seat.is_deaf {
+            Step::Wait(look_again)
+        } else {
+            Step::Again
+        })
+    }
+
+    /// Waits until the messages of its queue are heard, or it is known that they cannot be, or until then.
+    /// True if it was told to look before: the lock may have been handed to it.
+    pub(super) async fn listen(&self, until: Moment) -> Result<bool> {
+        let Some(seat) = &self.seat else {
+            return Ok(false);
+        };
+        let core = self.core();
+        tokio::select! {
+            () = seat.place.subscribed(&core.server) => Ok(false),
+            told = seat.place.wait(until) => {
+                told.map_err(|error| self.contender.about(seat.at, error))?;
+                Ok(core.clock.now() < until)
+            }
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! The loop of a wait.
+
+use super::beside::Beside;
+use super::{Contender, End, Kept, Own, SHORTEST_ATTEMPT, SILENCE, Seat};
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::session::Core;
+use crate::wait::{Backoff, Found, View};
+
+/// Waits until the contender has what it wants; `None` if others had it up to the deadline. It begins in
+/// the queue `at`, if in any.
+pub(crate) async fn contend<C: Contender>(
+    contender: C,
+    at: Option<usize>,
+    now: Moment,
+) -> Result<Option<C::Won>> {
+    let mut contest = Contest {
+        contender,
+        seat: None,
+        began: now,
+        has_looked: false,
+        is_busy: false,
+        attempts: 0,
+        release_awaited: None,
+        beside: Beside::default(),
+        outage: None,
+    };
+    if let Some(at) = at {
+        contest.enter(at, now)?;
+    }
+    contest.run(now).await
+}
+
+/// One call that waits, and what it remembers from one look to the next.
+pub(super) struct Contest<C: Contender> {
+    // What the contender keeps to ask again is dropped before its place in the queue.
+    pub(super) contender: C,
+    pub(super) seat: Option<Seat>,
+    pub(super) began: Moment,
+    /// It has had its look, however short its wait is.
+    pub(super) has_looked: bool,
+    /// When this call last knew, others had what it wants or were before it in the queue.
+    pub(super) is_busy: bool,
+    /// Looks without messages.
+    pub(super) attempts: u32,
+    /// Since when a release by this client itself is waited for.
+    release_awaited: Option<Moment>,
+    pub(super) beside: Beside,
+    /// What it met itself when it asked last.
+    pub(super) outage: Option<Error>,
+}
+
+/// What a look came to.
+pub(super) enum Step<W> {
+    Won(W),
+    GaveUp,
+    Again,
+    /// Look again at this moment, or when told.
+    Wait(Moment),
+}
+
+impl<C: Contender> Contest<C> {
+    async fn run(&mut self, mut now: Moment) -> Result<Option<C::Won>> {
+        loop {
+            match self.look(now).await? {
+                Step::Won(won) => return Ok(Some(won)),
+                Step::GaveUp => return Ok(None),
+                Step::Again => {}
+                Step::Wait(until) => self.park(until).await?,
+            }
+            now = self.now();
+        }
+    }
+
+    /// One look at what it waits for.
+    async fn look(&mut self, mut now: Moment) -> Result<Step<C::Won>> {
+        self.contender.ensure_open()?;
+        let found = self.seat.as_ref().map(|seat| seat.place.found(now));
+        let expected = match found {
+            // A grant, most likely. It is taken in also at the deadline: nobody else can use it.
+            Some(Found::Here(handed)) => return self.take_in(handed, now).await,
+            // The owner that hands over stands still. What it may have got for this one is undone, and
+            // this one asks for itself.
+            Some(Found::Overdue(hold)) => {
+                if let Some(hold) = hold {
+                    self.core().clock.gap().await;
+                    self.core().abandon(&hold);
+                }
+                None
+            }
+            Some(Found::Expected(until)) => Some(until),
+            Some(Found::Nothing) | None => None,
+        };
+        // Before its turn: what its owner has, nobody else of this client can want to have before it.
+        let has_part = match self.contender.own(self.seat.as_ref(), &mut now).await? {
+            Own::Has(won) => return Ok(Step::Won(won)),
+            Own::Part => true,
+            Own::Nothing => false,
+        };
+        let deadline = self.deadline();
+        // A hand-over that is under way is not waited for either: what it grants is undone.
+        if self.has_looked && deadline.is_some_and(|deadline| now >= deadline) {
+            return self.give_up(now);
+        }
+        self.has_looked = true;
+        if let Some(until) = expected {
+            return Ok(Step::Wait(until));
+        }
+        let view = match &self.seat {
+            Some(seat) => seat.place.look(now),
+            None => View::default(),
+        };
+        let is_in_turn = has_part || self.seat.is_none() || view.is_contender;
+        if !is_in_turn && !self.take_over(now).await {
+            self.is_busy = true;
+            return self.stand_by(now).await;
+        }
+        if self.is_busy
+            && let Some(deadline) = deadline
+            && deadline.since(now) < SHORTEST_ATTEMPT
+        {
+            return Ok(Step::Wait(deadline));
+        }
+        if let Some(step) = self.keep_off(now)? {
+            return Ok(step);
+        }
+        // The client had it for a while and leaves it to others. A waiter whose time is over before asks
+        // all the same: nobody else may want it.
+        if !has_part
+            && let Some(retreat) = view.retreat
+            && deadline.is_none_or(|deadline| deadline > retreat.until)
+        {
+            // The releases of those who are known to wait end it before.
+            let listens = self.backoff().is_none() && retreat.releases > 0;
+            if listens && !view.is_listening && self.listen(retreat.until).await? {
+                return Ok(Step::Again);
+            }
+            return Ok(Step::Wait(retreat.until));
+        }
+        let tried = self.contender.attempt(self.seat.as_ref(), now).await?;
+        self.follow(tried, now, view.is_listening).await
+    }
+
+    /// Takes the role from a contender that is not polled, and undoes what that one has under way. False
+    /// if it keeps the role.
+    async fn take_over(&self, now: Moment) -> bool {
+        let abandoned = self.seat.as_ref().map(|seat| seat.place.take_over(now));
+        let Some(Some(abandoned)) = abandoned else {
+            return false;
+        };
+        if let Some(hold) = abandoned {
+            self.core().clock.gap().await;
+            self.core().abandon(&hold);
+        }
+        true
+    }
+
+    /// While this client itself keeps it, its waiters send nothing; nor while it gives it back, unless
+    /// that takes long.
+    fn keep_off(&mut self, now: Moment) -> Result<Option<Step<C::Won>>> {
+        // A release that takes long is not waited for twice in a row, whichever it is: two that nobody
+        // finishes would be waited for in turns, without end.
+        let has_waited = self.release_awaited.take().is_some();
+        let (at, patience, is_release) = match self.contender.kept(now, has_waited) {
+            Kept::Nothing => return Ok(None),
+            Kept::Again => {
+                self.is_busy = true;
+                return Ok(Some(Step::Again));
+            }
+            Kept::For { at, left } => (at, left, false),
+            Kept::Releasing { at, patience } => (at, patience, true),
+        };
+        self.is_busy = true;
+        if self.move_to(at)? {
+            // What ended before it entered has to be looked at again.
+            return Ok(Some(Step::Again));
+        }
+        if is_release {
+            self.release_awaited = Some(now);
+        }
+        let until = self.poll_again(now).min(now + patience);
+        Ok(Some(Step::Wait(until)))
+    }
+
+    /// Waits until then, or until it is told to look.
+    async fn park(&mut self, until: Moment) -> Result<()> {
+        let until = self.bounded(until);
+        let Some(seat) = &self.seat else {
+            self.core().clock.sleep_until(until).await;
+            return Ok(());
+        };
+        let at = seat.at;
+        match self.contender.park(seat, until).await {
+            Err(Error::Closed) => {
+                // The client of its queue was shut down. It goes on in that of another, if there is one.
+                self.leave();
+                let now = self.now();
+                self.enter(at, now)
+            }
+            ended => ended.map_err(|error| self.contender.about(at, error)),
+        }
+    }
+
+    fn give_up(&self, now: Moment) -> Result<Step<C::Won>> {
+        let is_unreleased = |since| now.since(since) >= SILENCE;
+        self.contender.give_up(End {
+            seat: self.seat.as_ref(),
+            now,
+            is_told_busy: self.beside.is_busy(),
+            is_unreleased: self.release_awaited.is_some_and(is_unreleased),
+            outage: self.outage.clone(),
+        })?;
+        Ok(Step::GaveUp)
+    }
+
+    fn enter(&mut self, at: usize, now: Moment) -> Result<()> {
+        self.seat = Some(Seat {
+            at,
+            place: self.contender.enter(at, now)?,
+            is_deaf: false,
+        });
+        Ok(())
+    }
+
+    /// Takes a place in this queue. False if it had it already: then it was told of all that happened
+    /// since.
+    pub(super) fn move_to(&mut self, at: usize) -> Result<bool> {
+        if self.seat.as_ref().is_some_and(|seat| seat.at == at) {
+            return Ok(false);
+        }
+        // It leaves before it comes, so that one wait counts as one.
+        self.decline();
+        self.seat = None;
+        let now = self.contender.core(Some(at)).clock.now();
+        self.enter(at, now)?;
+        Ok(true)
+    }
+
+    /// Leaves the queue: what was known there says nothing any more.
+    pub(super) fn leave(&mut self) {
+        self.decline();
+        self.seat = None;
+        self.is_busy = false;
+    }
+
+    /// Gives back what is being handed to it.
+    fn decline(&self) {
+        if let Some(seat) = &self.seat
+            && let Some(handed) = seat.place.decline()
+        {
+            self.contender.decline(handed);
+        }
+    }
+
+    pub(super) fn core(&self) -> &Core {
+        self.contender.core(self.at())
+    }
+
+    fn at(&self) -> Option<usize> {
+        self.seat.as_ref().map(|seat| seat.at)
+    }
+
+    pub(super) fn now(&self) -> Moment {
+        self.core().clock.now()
+    }
+
+    pub(super) fn deadline(&self) -> Option<Moment> {
+        self.contender.deadline(self.at())
+    }
+
+    /// Then, or at the deadline if that is before.
+    pub(super) fn bounded(&self, until: Moment) -> Moment {
+        self.deadline()
+            .map_or(until, |deadline| deadline.min(until))
+    }
+
+    /// When it looks again at the latest, whatever it is told.
+    pub(super) fn poll_again(&self, now: Moment) -> Moment {
+        let core = self.core();
+        now + core.clock.sooner(core.settings.poll_cap)
+    }
+
+    pub(super) fn backoff(&self) -> Option<Backoff> {
+        self.contender.backoff(self.at()?)
+    }
+}
+
+impl<C: Contender> Drop for Contest<C> {
+    fn drop(&mut self) {
+        self.decline();
+    }
+}

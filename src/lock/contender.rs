@@ -1,0 +1,245 @@
+//! The wait for a plain lock, by which it differs from other waits.
+
+use std::sync::Arc;
+
+use super::acquire::Caller;
+use crate::clock::Moment;
+use crate::contend::{Contender, End, Failed, Kept, Own, Seat, Tried, contend};
+use crate::error::{Error, Result};
+use crate::hold::{Hold, Outlook, PATIENCE};
+use crate::session::{Acquiring, Attempt, Claim, Core};
+use crate::wait::{Backoff, Handed, Place, Wish};
+
+/// A caller that waits for one lock.
+struct LockContender<'a> {
+    caller: &'a Caller<'a>,
+    /// What this client itself had to do with the lock at the last look.
+    own: Outlook,
+    /// An acquire that was answered with a clear no, to be sent again.
+    spare: Option<Acquiring>,
+    /// The hold of the last attempt, if it was granted after its own deadline.
+    too_late: Option<Arc<Hold>>,
+}
+
+impl Caller<'_> {
+    /// Waits in the queue until the lock is acquired or the deadline has come.
+    pub(super) async fn wait(&self) -> Result<Option<Claim>> {
+        let core = self.core();
+        let mut now = self.began;
+        // Before it enters: what its owner holds is had at once, however many wait.
+        if core.holds.outlook(self.key).has_holds {
+            if let Some(claim) = self.reenter().await? {
+                return Ok(Some(claim));
+            }
+            now = core.clock.now();
+        }
+        let contender = LockContender {
+            caller: self,
+            own: Outlook::default(),
+            spare: None,
+            too_late: None,
+        };
+        contend(contender, Some(ONLY), now).await
+    }
+}
+
+impl Contender for LockContender<'_> {
+    type Won = Claim;
+
+    /// To ask is one command.
+    const ASKS_BESIDE: bool = true;
+
+    fn ensure_open(&self) -> Result<()> {
+        self.caller.core().open()
+    }
+
+    fn core(&self, _at: Option<usize>) -> &Arc<Core> {
+        self.caller.core()
+    }
+
+    fn deadline(&self, _at: Option<usize>) -> Option<Moment> {
+        self.caller.deadline
+    }
+
+    fn backoff(&self, _at: usize) -> Option<Backoff> {
+        self.caller.backoff()
+    }
+
+    fn enter(&mut self, _at: usize, now: Moment) -> Result<Place> {
+        let Caller {
+            key,
+            owner,
+            terms,
+            deadline,
+            ..
+        } = *self.caller;
+        let wish = Wish {
+            owner,
+            // It may be handed to it.
+            terms: Some(*terms),
+            deadline,
+        };
+        self.caller.core().waiters.enter(key, wish, now)
+    }
+
+    async fn own(&mut self, _seat: Option<&Seat>, now: &mut Moment) -> Result<Own<Claim>> {
+        let core = self.caller.core();
+        self.own = core.holds.outlook(self.caller.key);
+        if self.own.has_holds {
+            if let Some(claim) = self.caller.reenter_meanwhile().await? {
+                return Ok(Own::Has(claim));
+            }
+            self.own = core.holds.outlook(self.caller.key);
+            *now = core.clock.now();
+        }
+        Ok(Own::Nothing)
+    }
+
+    fn kept(&mut self, now: Moment, has_waited: bool) -> Kept {
+        let at = ONLY;
+        if let Some(kept) = self.own.kept_until {
+            let left = kept.since(now);
+            return Kept::For { at, left };
+        }
+        if !self.own.releasing {
+            return Kept::Nothing;
+        }
+        if !has_waited {
+            // For as long as a future that releases it has until it is polled.
+            let patience = PATIENCE;
+            return Kept::Releasing { at, patience };
+        }
+        // To ask again is one command, so it does not wait for a release that stands still; and it sees to
+        // that one, which keeps the lock from everybody.
+        let core = self.caller.core();
+        if let Some(releasing) = core.holds.releasing(self.caller.key) {
+            core.hasten(&releasing);
+        }
+        Kept::Nothing
+    }
+
+    async fn attempt(&mut self, seat: Option<&Seat>, now: Moment) -> Result<Tried<Claim>> {
+        let Some(Seat { place, .. }) = seat else {
+            return Ok(Tried::Unasked);
+        };
+        let mut acquiring = match self.spare.take() {
+            Some(spare) if !spare.is_spent() => spare,
+            _ => self.first(),
+        };
+        if !place.attempting(acquiring.hold(), now) {
+            // The lock is being handed to it.
+            return Ok(Tried::Unasked);
+        }
+        let until = self.caller.until(now);
+        self.promise(place, until);
+        let attempt = acquiring.attempt(self.caller.terms, now, until).await;
+        place.attempted();
+        match attempt {
+            Ok(Attempt::Busy(ttl)) => {
+                self.too_late = None;
+                acquiring.rest();
+                self.spare = Some(acquiring);
+                Ok(Tried::Busy { at: ONLY, ttl })
+            }
+            Ok(attempt) => Ok(self.weigh(acquiring.hold(), attempt)),
+            Err(error) => Ok(self.failed(error, now)),
+        }
+    }
+
+    async fn ask_beside(&mut self, now: Moment) -> Result<Tried<Claim>> {
+        // It has no role in the queue, so there is none to be taken from it.
+        let mut acquiring = self.first();
+        let until = self.caller.until(now);
+        match acquiring.attempt(self.caller.terms, now, until).await {
+            Ok(Attempt::Granted(claim)) => Ok(Tried::Won(claim)),
+            Ok(Attempt::Busy(ttl)) => Ok(Tried::Busy { at: ONLY, ttl }),
+            Ok(_) => Ok(Tried::Again),
+            Err(error) => Ok(self.failed(error, now)),
+        }
+    }
+
+    /// If it is a grant still.
+    async fn take_in(&mut self, seat: &Seat, handed: Handed) -> Result<Tried<Claim>> {
+        let mut acquiring = Acquiring::handed(self.caller.session, handed);
+        let now = self.caller.core().clock.now();
+        let until = self.caller.until(now);
+        self.promise(&seat.place, until);
+        if let Err(error) = acquiring.acknowledged_by_hand(until).await {
+            return Ok(self.failed(error, now));
+        }
+        let attempt = acquiring.take_in(self.caller.terms)?;
+        Ok(self.weigh(acquiring.hold(), attempt))
+    }
+
+    fn decline(&self, handed: Handed) {
+        if !mutant!("declined_grant_stays") {
+            drop(Acquiring::handed(self.caller.session, handed));
+        }
+    }
+
+    fn give_up(&self, end: End<'_>) -> Result<()> {
+        let core = self.caller.core();
+        let waited = end.now.since(self.caller.began);
+        let is_kept = core.holds.outlook(self.caller.key).kept_until.is_some();
+        if end.is_told_busy || is_kept {
+            // It is busy for certain. What the contender met before says nothing of that.
+            return Ok(());
+        }
+        // What the contender met, which asks for all of this queue: this waiter's own questions say no
+        // more.
+        if let Some(outage) = end.seat.and_then(|seat| seat.place.outage()) {
+            return Err(outage);
+        }
+        // The hold that an answer is missing for: the contender's, or one that is being released.
+        let unanswered = end.silent(waited).or_else(|| self.too_late.clone());
+        if unanswered.is_none() && !end.is_unreleased {
+            return Ok(());
+        }
+        let unanswered = unanswered.or_else(|| core.holds.releasing(self.caller.key));
+        Err(unanswered.map_or_else(|| Error::timeout(waited), |hold| hold.unanswered(waited)))
+    }
+}
+
+impl LockContender<'_> {
+    fn first(&self) -> Acquiring {
+        let Caller {
+            session,
+            key,
+            owner,
+            ..
+        } = *self.caller;
+        Acquiring::first(session, key, owner)
+    }
+
+    /// Its acquire may take longer than others, until replicas have it.
+    fn promise(&self, place: &Place, until: Moment) {
+        if let Some(until) = self.caller.core().answered_by(until) {
+            place.promise(until);
+        }
+    }
+
+    /// What an attempt that found the lock free came to.
+    fn weigh(&mut self, hold: &Arc<Hold>, attempt: Attempt) -> Tried<Claim> {
+        match attempt {
+            Attempt::Granted(claim) => Tried::Won(claim),
+            Attempt::TooLate => {
+                self.too_late = Some(hold.clone());
+                Tried::TooLate(self.caller.too_late(hold))
+            }
+            _ => Tried::Again,
+        }
+    }
+
+    /// An attempt that began at `then` failed.
+    fn failed(&self, error: Error, then: Moment) -> Tried<Claim> {
+        Tried::Failed(Failed {
+            named: error.clone(),
+            error,
+            was_patient: self.caller.was_patient(then),
+            is_elsewhere: false,
+        })
+    }
+}
+
+/// A lock has one queue.
+const ONLY: usize = 0;
