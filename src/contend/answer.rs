@@ -10,40 +10,37 @@ use crate::wait::Handed;
 
 impl<C: Contender> Contest<C> {
     /// Takes in what another owner of this client handed over.
-    pub(super) async fn take_in(&mut self, handed: Handed, now: Moment) -> Result<Step<C::Won>> {
+    pub(super) async fn take_in(&mut self, handed: Handed) -> Result<Step<C::Won>> {
         let Some(seat) = &self.seat else {
             return Ok(Step::Again);
         };
         let tried = self.contender.take_in(seat, handed).await?;
-        self.follow(tried, now, true).await
+        self.follow(tried, true).await
     }
 
-    /// What follows from an attempt that began at `then`. `listening` if messages were heard during it.
+    /// What follows from an attempt. `listening` if messages were heard during it.
     pub(super) async fn follow(
         &mut self,
         tried: Tried<C::Won>,
-        then: Moment,
         listening: bool,
     ) -> Result<Step<C::Won>> {
         match tried {
             Tried::Won(won) => return Ok(self.won(won)),
             Tried::Unasked => return Ok(Step::Again),
-            Tried::Wait { until, is_busy } => {
-                if is_busy {
-                    self.answered();
-                    self.is_busy = true;
-                }
-                return Ok(Step::Wait(until));
-            }
-            Tried::Failed(failed) => return self.meet(failed, then),
-            Tried::Again | Tried::Busy { .. } | Tried::Collided(_) | Tried::TooLate(_) => {}
+            Tried::NotYet(until) => return Ok(Step::Wait(until)),
+            Tried::Failed(failed) => return self.meet(failed),
+            // The others are answers.
+            _ => self.answered(),
         }
-        self.answered();
         match tried {
             Tried::Busy { at, ttl } => self.next_look(at, ttl, listening).await,
             Tried::Collided(pause) => {
                 self.leave();
                 Ok(Step::Wait(self.now() + pause))
+            }
+            Tried::Taken { again } => {
+                self.is_busy = true;
+                Ok(again.map_or(Step::Again, Step::Wait))
             }
             // Asked for ever, a server that is slower than the lease would be asked for ever.
             Tried::TooLate(error) if self.deadline().is_none() => Err(error),
@@ -66,16 +63,15 @@ impl<C: Contender> Contest<C> {
         Step::Won(won)
     }
 
-    /// What comes of an attempt that began at `then` and failed. A caller with time left goes on trying
-    /// in an outage; one without a deadline returns the error, and so do the others of its kind.
-    fn meet(&mut self, failed: Failed, then: Moment) -> Result<Step<C::Won>> {
+    /// What follows from an attempt that failed. A caller with time left goes on trying in an outage; one
+    /// without a deadline returns the error, and so do the others of its kind.
+    fn meet(&mut self, failed: Failed) -> Result<Step<C::Won>> {
         self.has_looked = true;
         let Failed { error, named, .. } = failed;
         if !error.is_retriable() {
             return Err(named);
         }
-        let silence = self.now().since(then);
-        if self.is_busy && !failed.was_patient && error.is_timeout() && silence < SILENCE {
+        if self.is_busy && failed.cut_off_after.is_some_and(|took| took < SILENCE) {
             // The end of the wait came between the question and its answer: what was known before is
             // the last that is known.
             return Ok(Step::Again);
@@ -87,6 +83,9 @@ impl<C: Contender> Contest<C> {
             // Those behind it have more patience, and find out for themselves.
             Some(seat) => seat.place.remember_outage(Some(&error)),
             None => {}
+        }
+        if let Some(again) = failed.again {
+            return Ok(Step::Wait(again));
         }
         let (now, deadline) = (self.now(), self.deadline());
         let Some(deadline) = deadline else {

@@ -78,7 +78,7 @@ impl<C: Contender> Contest<C> {
         let found = self.seat.as_ref().map(|seat| seat.place.found(now));
         let expected = match found {
             // A grant, most likely. It is taken in also at the deadline: nobody else can use it.
-            Some(Found::Here(handed)) => return self.take_in(handed, now).await,
+            Some(Found::Here(handed)) => return self.take_in(handed).await,
             // The owner that hands over stands still. What it may have got for this one is undone, and
             // this one asks for itself.
             Some(Found::Overdue(hold)) => {
@@ -138,7 +138,7 @@ impl<C: Contender> Contest<C> {
             return Ok(Step::Wait(retreat.until));
         }
         let tried = self.contender.attempt(self.seat.as_ref(), now).await?;
-        self.follow(tried, now, view.is_listening).await
+        self.follow(tried, view.is_listening).await
     }
 
     /// Takes the role from a contender that is not polled, and undoes what that one has under way. False
@@ -193,7 +193,7 @@ impl<C: Contender> Contest<C> {
         match self.contender.park(seat, until).await {
             Err(Error::Closed) => {
                 // The client of its queue was shut down. It goes on in that of another, if there is one.
-                self.leave();
+                self.stand_up();
                 let now = self.now();
                 self.enter(at, now)
             }
@@ -229,8 +229,7 @@ impl<C: Contender> Contest<C> {
             return Ok(false);
         }
         // It leaves before it comes, so that one wait counts as one.
-        self.decline();
-        self.seat = None;
+        self.stand_up();
         let now = self.contender.core(Some(at)).clock.now();
         self.enter(at, now)?;
         Ok(true)
@@ -238,9 +237,13 @@ impl<C: Contender> Contest<C> {
 
     /// Leaves the queue: what was known there says nothing any more.
     pub(super) fn leave(&mut self) {
+        self.stand_up();
+        self.is_busy = false;
+    }
+
+    fn stand_up(&mut self) {
         self.decline();
         self.seat = None;
-        self.is_busy = false;
     }
 
     /// Gives back what is being handed to it.

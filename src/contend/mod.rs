@@ -126,7 +126,6 @@ pub(crate) enum Own<W> {
     /// All of it: it is acquired once more.
     Has(W),
     /// What it stands in the queue for. It need not wait for its turn to ask for the rest.
-    #[expect(dead_code, reason = "locks of several will wait by this loop, too")]
     Part,
     Nothing,
 }
@@ -144,8 +143,8 @@ pub(crate) enum Kept {
         at: usize,
         patience: Duration,
     },
+    #[expect(dead_code, reason = "a RedLock will wait by this loop, too")]
     /// Something has to be looked at from the beginning.
-    #[expect(dead_code, reason = "locks of several will wait by this loop, too")]
     Again,
 }
 
@@ -158,14 +157,15 @@ pub(crate) enum Tried<W> {
         ttl: Option<Duration>,
     },
     /// Others want the same things in another order. It gets out of their way for this long, in no queue.
-    #[expect(dead_code, reason = "locks of several will wait by this loop, too")]
     Collided(Duration),
-    /// The contender itself knows when to look again. `is_busy` if an answer said that others have it.
-    #[expect(dead_code, reason = "locks of several will wait by this loop, too")]
-    Wait {
-        until: Moment,
-        is_busy: bool,
+    #[expect(dead_code, reason = "a RedLock will wait by this loop, too")]
+    /// Others have it. The contender hears of that itself, and looks again at this moment, or at once.
+    Taken {
+        again: Option<Moment>,
     },
+    #[expect(dead_code, reason = "a RedLock will wait by this loop, too")]
+    /// It is of no use to ask before this moment.
+    NotYet(Moment),
     /// It was granted, and answered after its own deadline: this is no grant. The error is for a caller
     /// that would ask for ever.
     TooLate(Error),
@@ -185,8 +185,13 @@ pub(crate) struct Failed {
     /// The server had a whole command timeout. One that had less says that the caller had no more time,
     /// not that the server does not answer.
     pub(crate) was_patient: bool,
+    /// The end of the wait cut the attempt off, which had taken so long by then.
+    pub(crate) cut_off_after: Option<Duration>,
     /// It is about another server than that of its queue.
     pub(crate) is_elsewhere: bool,
+    /// When the contender itself will ask again, with or without a deadline. `None`: after a moment, if
+    /// it has a deadline; else its caller has the error.
+    pub(crate) again: Option<Moment>,
 }
 
 /// What a waiter knows when its time is over.
@@ -198,7 +203,6 @@ pub(crate) struct End<'a> {
     /// Its own client has been releasing it for longer than a busy server takes.
     pub(crate) is_unreleased: bool,
     /// What this waiter itself met when it asked last.
-    #[expect(dead_code, reason = "locks of several will wait by this loop, too")]
     pub(crate) outage: Option<Error>,
 }
 
@@ -218,7 +222,7 @@ fn silent_contender(seat: &Seat, then: Moment, wait: Duration) -> Option<Arc<Hol
 }
 
 /// A question without an answer for this long is more than a busy server.
-pub(crate) const SILENCE: Duration = Duration::from_millis(50);
+const SILENCE: Duration = Duration::from_millis(50);
 
 /// With less time than this left, a waiter that knows that others have it asks no more: the answer would
 /// come too late, and what it grants would have to be undone.

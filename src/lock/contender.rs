@@ -232,11 +232,15 @@ impl LockContender<'_> {
 
     /// An attempt that began at `then` failed.
     fn failed(&self, error: Error, then: Moment) -> Tried<Claim> {
+        let was_patient = self.caller.was_patient(then);
+        let is_cut_off = !was_patient && error.is_timeout();
         Tried::Failed(Failed {
             named: error.clone(),
             error,
-            was_patient: self.caller.was_patient(then),
+            was_patient,
+            cut_off_after: is_cut_off.then(|| self.caller.core().clock.now().since(then)),
             is_elsewhere: false,
+            again: None,
         })
     }
 }

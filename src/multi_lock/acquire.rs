@@ -172,6 +172,22 @@ impl<'a> Call<'a> {
     }
 
     pub(super) fn too_late(&self) -> Error {
-        Error::timeout(self.now().since(self.began))
+        Error::timeout(self.waited())
+    }
+
+    pub(super) fn waited(&self) -> Duration {
+        self.now().since(self.began)
+    }
+
+    /// When the call has to be over, on the clock of this client.
+    pub(super) fn deadline_of(&self, core: &Core) -> Option<Moment> {
+        let deadline = self.deadline?;
+        let own = self.members.list()[0].core();
+        if own.id == core.id {
+            return Some(deadline);
+        }
+        let (now, then) = (own.clock.now(), core.clock.now());
+        // Also a deadline that has passed is one: never later than what that clock says now.
+        Some(then.minus(now.since(deadline)) + deadline.since(now))
     }
 }

@@ -1,12 +1,11 @@
 //! Several locks that are held together, or not at all.
 
 mod acquire;
-mod blocked;
+mod contender;
 mod hold;
 mod members;
 mod request;
 mod round;
-mod wait;
 
 use std::fmt;
 use std::sync::Arc;

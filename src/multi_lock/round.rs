@@ -7,8 +7,8 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::acquire::Call;
 use super::members::Member;
-use super::wait::Seat;
 use crate::clock::Moment;
+use crate::contend::Seat;
 use crate::error::{Error, Result};
 use crate::hold::Standing;
 use crate::session::{Acquiring, AllTaken, Claim, Together};
@@ -90,7 +90,7 @@ impl Call<'_> {
         while let Some((is_fresh, (group, places, outcome))) = under_way.next().await {
             fresh -= usize::from(is_fresh);
             if let Some(seat) = seat
-                && self.members.groups()[group].contains(&seat.member)
+                && self.members.groups()[group].contains(&seat.at)
             {
                 seat.place.attempted();
             }
@@ -150,7 +150,7 @@ impl Call<'_> {
                 }
             };
             if let Some(seat) = seat
-                && seat.member == place
+                && seat.at == place
             {
                 let now = member.core().clock.now();
                 seat.place.attempting(acquiring.hold(), now);

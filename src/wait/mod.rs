@@ -280,11 +280,6 @@ impl Place {
         self.ticket.attempted();
     }
 
-    /// How long the contender has waited for an answer by `now`, if it does.
-    pub(crate) fn unanswered_for(&self, now: Moment) -> Option<Duration> {
-        self.silent_contender(now).map(|(silence, _)| silence)
-    }
-
     /// The contender's hold, and how long its question will have had no answer by `then`.
     pub(crate) fn silent_contender(&self, then: Moment) -> Option<(Duration, Arc<Hold>)> {
         let queues = self.waiters.shard(&self.key);

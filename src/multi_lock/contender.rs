@@ -1,0 +1,231 @@
+//! The wait for a multi lock: for the one member that somebody else has, holding nothing meanwhile. Here is
+//! what differs from other waits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::acquire::Call;
+use super::members::Member;
+use super::round::{Blocked, Round, Trouble};
+use crate::clock::Moment;
+use crate::contend::{Contender, End, Failed, Kept, Own, Seat, Tried, contend};
+use crate::error::{Error, Result};
+use crate::hold::Standing;
+use crate::session::{Claim, Core};
+use crate::wait::{Backoff, Place, Wish};
+
+/// A caller that waits for a multi lock, in the queue of one of its members at a time.
+struct MultiLockContender<'a> {
+    call: &'a Call<'a>,
+    /// The group that is asked before the others: the last one that was not to be had.
+    lead: Option<usize>,
+    /// How often others were given back for a member that was not to be had.
+    collisions: u32,
+    /// The last round was granted after a deadline of its own.
+    too_late: bool,
+}
+
+impl Call<'_> {
+    /// Waits until all are acquired or the deadline has come.
+    pub(super) async fn wait(&self) -> Result<Option<Vec<Claim>>> {
+        let contender = MultiLockContender {
+            call: self,
+            lead: None,
+            collisions: 0,
+            too_late: false,
+        };
+        let at = self.awaited();
+        let now = contender.core(at).clock.now();
+        contend(contender, at, now).await
+    }
+
+    /// Where others of a client wait for a member already, it waits behind them.
+    fn awaited(&self) -> Option<usize> {
+        let mut members = self.members.list().iter().enumerate();
+        let found = members
+            .find(|(at, member)| member.core().waiters.is_awaited(&member.key) && !self.holds(*at));
+        found.map(|(at, _)| at)
+    }
+}
+
+impl Contender for MultiLockContender<'_> {
+    type Won = Vec<Claim>;
+
+    fn ensure_open(&self) -> Result<()> {
+        let mut members = self.call.members.list().iter();
+        members.try_for_each(|member| member.core().open())
+    }
+
+    fn core(&self, at: Option<usize>) -> &Arc<Core> {
+        self.call.members.list()[at.unwrap_or_default()].core()
+    }
+
+    fn deadline(&self, at: Option<usize>) -> Option<Moment> {
+        self.call.deadline_of(self.core(at))
+    }
+
+    fn backoff(&self, at: usize) -> Option<Backoff> {
+        let member = self.member(at);
+        member.core().backoff(&member.key)
+    }
+
+    fn enter(&mut self, at: usize, now: Moment) -> Result<Place> {
+        let member = self.member(at);
+        let wish = Wish {
+            owner: self.call.owner,
+            // One lock alone is of no use to it, so it is not handed to it.
+            terms: None,
+            deadline: self.deadline(Some(at)),
+        };
+        member.core().waiters.enter(&member.key, wish, now)
+    }
+
+    /// The members that its owner holds are counted by the round, together with those that it acquires.
+    async fn own(&mut self, seat: Option<&Seat>, _now: &mut Moment) -> Result<Own<Self::Won>> {
+        Ok(match seat {
+            // What its owner holds already it may have once more.
+            Some(seat) if self.call.holds(seat.at) => Own::Part,
+            _ => Own::Nothing,
+        })
+    }
+
+    fn kept(&mut self, _now: Moment, has_waited: bool) -> Kept {
+        for (at, member) in self.call.members.list().iter().enumerate() {
+            let core = member.core();
+            let outlook = core.holds.outlook(&member.key);
+            if !outlook.has_holds {
+                continue;
+            }
+            let standing = core.holds.standing(&member.key, self.call.owner);
+            if !matches!(standing, Standing::Acquiring | Standing::Nothing) {
+                // Its own owner has it, or had it.
+                continue;
+            }
+            if let Some(kept) = outlook.kept_until {
+                let left = kept.since(core.clock.now());
+                return Kept::For { at, left };
+            }
+            if outlook.releasing && !has_waited {
+                // To ask again is a round at all servers, so it waits for as long as it may.
+                let patience = Duration::MAX;
+                return Kept::Releasing { at, patience };
+            }
+        }
+        Kept::Nothing
+    }
+
+    async fn attempt(&mut self, seat: Option<&Seat>, _now: Moment) -> Result<Tried<Self::Won>> {
+        let began = self.call.now();
+        let round = self.call.round(self.lead, seat).await;
+        if let Some(seat) = seat {
+            seat.place.attempted();
+        }
+        let took = self.call.now().since(began);
+        let round = match round {
+            Ok(round) => round,
+            Err(trouble) => return Ok(Tried::Failed(self.failed(trouble, seat, took))),
+        };
+        self.too_late = false;
+        Ok(match round {
+            Round::Taken(claims) => Tried::Won(claims),
+            Round::Blocked(blocked) => self.blocked(&blocked, took),
+            Round::Again => Tried::Again,
+            Round::TooLate => {
+                self.too_late = true;
+                Tried::TooLate(self.call.too_late())
+            }
+        })
+    }
+
+    fn about(&self, at: usize, error: Error) -> Error {
+        self.call.members.about(at..at + 1, error)
+    }
+
+    fn give_up(&self, end: End<'_>) -> Result<()> {
+        // What its own round met may be of another server than its queue's, whose contender knows nothing
+        // of that.
+        if let Some(outage) = end.outage {
+            return Err(outage);
+        }
+        let waited = self.call.waited();
+        if let Some(seat) = end.seat {
+            if let Some(outage) = seat.place.outage() {
+                return Err(self.about(seat.at, outage));
+            }
+            let member = self.member(seat.at);
+            let outlook = member.core().holds.outlook(&member.key);
+            let is_silent = outlook.kept_until.is_none() && end.silent(waited).is_some();
+            // It stands where the release is awaited.
+            if is_silent || end.is_unreleased {
+                return Err(self.about(seat.at, Error::timeout(waited)));
+            }
+        }
+        if self.too_late {
+            return Err(Error::timeout(waited));
+        }
+        Ok(())
+    }
+}
+
+impl MultiLockContender<'_> {
+    fn member(&self, at: usize) -> &Member {
+        &self.call.members.list()[at]
+    }
+
+    /// A round that took so long found a member that somebody else has.
+    fn blocked(&mut self, blocked: &Blocked, took: Duration) -> Tried<Vec<Claim>> {
+        let at = blocked.member;
+        tracing::debug!(
+            lock = self.member(at).key.name(),
+            ttl_ms = blocked.ttl.map(|ttl| ttl.as_millis() as u64),
+            given_back = blocked.collided,
+            "a member is held by another"
+        );
+        if self.call.holds(at) {
+            // By its owner, since a moment ago.
+            return Tried::Again;
+        }
+        self.lead = Some(self.call.members.group_of(at));
+        if blocked.collided {
+            return Tried::Collided(self.out_of_the_way(at, took));
+        }
+        Tried::Busy {
+            at,
+            ttl: blocked.ttl,
+        }
+    }
+
+    /// Others want the same members, and each got some of them. A pause by chance, longer each time,
+    /// lets one of them be first.
+    fn out_of_the_way(&mut self, at: usize, took: Duration) -> Duration {
+        self.collisions = (self.collisions + 1).min(MOST_DOUBLINGS);
+        let most = took.max(SHORTEST_ROUND) * (1 << self.collisions);
+        let clock = &self.member(at).core().clock;
+        clock.some_of(most.min(LONGEST_PAUSE))
+    }
+
+    /// A round failed after this time.
+    fn failed(&mut self, trouble: Trouble, seat: Option<&Seat>, took: Duration) -> Failed {
+        let members = self.call.members;
+        let group = members.group_of(trouble.about.start);
+        self.lead = Some(group);
+        let was_patient = trouble.was_patient;
+        let is_cut_off = !was_patient && trouble.error.is_timeout();
+        Failed {
+            error: trouble.error.clone(),
+            was_patient,
+            cut_off_after: is_cut_off.then_some(took),
+            is_elsewhere: seat.is_none_or(|seat| members.group_of(seat.at) != group),
+            again: None,
+            named: self.call.named(trouble),
+        }
+    }
+}
+
+/// Pauses grow to 64 times the length of a round.
+const MOST_DOUBLINGS: u32 = 6;
+
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// A round of this length or less is not what makes others collide.
+const SHORTEST_ROUND: Duration = Duration::from_millis(1);
