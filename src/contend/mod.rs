@@ -143,7 +143,6 @@ pub(crate) enum Kept {
         at: usize,
         patience: Duration,
     },
-    #[expect(dead_code, reason = "a RedLock will wait by this loop, too")]
     /// Something has to be looked at from the beginning.
     Again,
 }
@@ -158,12 +157,10 @@ pub(crate) enum Tried<W> {
     },
     /// Others want the same things in another order. It gets out of their way for this long, in no queue.
     Collided(Duration),
-    #[expect(dead_code, reason = "a RedLock will wait by this loop, too")]
     /// Others have it. The contender hears of that itself, and looks again at this moment, or at once.
     Taken {
         again: Option<Moment>,
     },
-    #[expect(dead_code, reason = "a RedLock will wait by this loop, too")]
     /// It is of no use to ask before this moment.
     NotYet(Moment),
     /// It was granted, and answered after its own deadline: this is no grant. The error is for a caller

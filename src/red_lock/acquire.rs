@@ -9,7 +9,6 @@ use tracing::Instrument;
 use super::Inner;
 use super::claim::Claimed;
 use super::order::{Done, Orders};
-use super::wait::Waiting;
 use super::whole::Whole;
 use crate::clock::Moment;
 use crate::error::{Error, InstanceState, NoQuorum, Result};
@@ -119,7 +118,7 @@ impl Caller<'_> {
                 },
                 Round::Elsewhere => Ok(None),
             },
-            Wait::ForEver | Wait::AtMost(_) => Waiting::new(self)?.wait().await,
+            Wait::ForEver | Wait::AtMost(_) => self.wait().await,
         }
     }
 

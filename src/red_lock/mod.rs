@@ -2,6 +2,7 @@
 
 mod acquire;
 mod claim;
+mod contender;
 mod execution;
 mod inner;
 mod keep;
@@ -11,7 +12,6 @@ mod part;
 mod report;
 mod unlock;
 mod validity;
-mod wait;
 mod whole;
 
 use std::fmt;

@@ -1,0 +1,356 @@
+//! The wait for a RedLock: round after round, each when enough instances may be free. Here is what differs
+//! from other waits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use lockdog_quorum::{Patience, Rules};
+
+use super::acquire::{Caller, Round};
+use super::part::Part;
+use super::whole::Whole;
+use crate::clock::{Clock, Moment};
+use crate::contend::{Contender, End, Failed, Kept, Own, Seat, Tried, contend};
+use crate::error::{Error, InstanceState, Result};
+use crate::guard::Guard;
+use crate::session::Core;
+use crate::wait::{Backoff, Ear, Place, Wish};
+
+/// A caller that waits for a RedLock. Of all callers of this process one asks the instances: the contender
+/// in the queue of this lock. The instances' own queues are for those who want one of them only, and
+/// neither stands in the other's way.
+struct RedLockContender<'a> {
+    caller: &'a Caller<'a>,
+    /// The instance in whose client the queue is.
+    home: &'a Part,
+    /// What hears of each instance, once the lock was found busy.
+    ears: Vec<(usize, Ear)>,
+    patience: Patience,
+    /// Subscriptions were asked for.
+    listens: bool,
+    rounds: u32,
+    /// Up to when what an instance says does not count.
+    quarantined: Vec<Moment>,
+    /// When the next round begins at the latest. Until then it waits for instances only.
+    next_round: Option<Moment>,
+    /// Since when too few instances can be asked.
+    outage: Option<Moment>,
+}
+
+impl Caller<'_> {
+    /// Waits until a quorum is acquired or the deadline has come.
+    pub(super) async fn wait(&self) -> Result<Option<Guard>> {
+        let members = self.lock.parts().len();
+        let need = Rules::need(members, self.lock.masked);
+        let contender = RedLockContender {
+            caller: self,
+            home: self.lock.home(),
+            ears: Vec::new(),
+            patience: Patience::new(members, need),
+            listens: false,
+            rounds: 0,
+            quarantined: vec![Moment(0); members],
+            next_round: None,
+            outage: None,
+        };
+        let now = self.lock.clock().now();
+        contend(contender, Some(ONLY), now).await
+    }
+}
+
+impl Contender for RedLockContender<'_> {
+    type Won = Guard;
+
+    fn ensure_open(&self) -> Result<()> {
+        self.caller.lock.open()
+    }
+
+    /// The one that has the lock's clock, whichever the queue is in: the clients of a RedLock have one
+    /// clock.
+    fn core(&self, _at: Option<usize>) -> &Arc<Core> {
+        self.caller.lock.home().core()
+    }
+
+    fn deadline(&self, _at: Option<usize>) -> Option<Moment> {
+        self.caller.deadline
+    }
+
+    /// Its queue has no channel and no retreat: it hears the instances' channels itself.
+    fn backoff(&self, _at: usize) -> Option<Backoff> {
+        self.home.core().backoff(self.home.key())
+    }
+
+    /// Takes the last place in the queue, with the first client that is there.
+    fn enter(&mut self, _at: usize, _now: Moment) -> Result<Place> {
+        let lock = self.caller.lock;
+        let wish = Wish {
+            owner: self.caller.owner,
+            terms: None,
+            deadline: self.caller.deadline,
+        };
+        for part in lock.parts() {
+            let core = part.core();
+            match core.waiters.enter(&lock.queue, wish, core.clock.now()) {
+                Err(Error::Closed) => {}
+                entered => {
+                    self.home = part;
+                    return entered;
+                }
+            }
+        }
+        Err(Error::Closed)
+    }
+
+    async fn own(&mut self, seat: Option<&Seat>, now: &mut Moment) -> Result<Own<Guard>> {
+        if let Some(guard) = self.caller.reenter().await? {
+            if let Some(seat) = seat {
+                self.leave_with(&seat.place);
+            }
+            return Ok(Own::Has(guard));
+        }
+        *now = self.clock().now();
+        Ok(Own::Nothing)
+    }
+
+    /// While this process keeps a quorum of it, its waiters send nothing.
+    fn kept(&mut self, now: Moment, _has_waited: bool) -> Kept {
+        let Some(kept) = self.kept_until(now) else {
+            return Kept::Nothing;
+        };
+        // What ended before somebody heard of it has to be looked at again.
+        if self.listen_in() {
+            return Kept::Again;
+        }
+        Kept::For {
+            at: ONLY,
+            left: kept.since(now),
+        }
+    }
+
+    async fn attempt(&mut self, seat: Option<&Seat>, now: Moment) -> Result<Tried<Guard>> {
+        let Some(Seat { place, .. }) = seat else {
+            return Ok(Tried::Unasked);
+        };
+        if let Some(cap) = self.next_round {
+            let next = self.patience.next_round(cap);
+            if now < next {
+                return Ok(Tried::NotYet(next));
+            }
+            self.next_round = None;
+        }
+        place.promise(now + LONGEST_ROUND);
+        let whole = match self.caller.round().await? {
+            Round::Won(guard) => return Ok(Tried::Won(guard)),
+            Round::Lost(whole) => whole,
+            Round::Elsewhere => return Ok(Tried::Unasked),
+        };
+        self.learn(&whole);
+        let failed = self.failure(&whole);
+        if failed.is_none() {
+            // Said before it listens, which takes its time.
+            self.outage = None;
+            place.note_outage(None);
+        }
+        // In an outage it hears of an instance that answers again, and subscribes to nothing.
+        if self.listen(place).await {
+            return Ok(Tried::Taken { again: None });
+        }
+        let now = self.clock().now();
+        let cap = now + self.pause();
+        self.next_round = Some(cap);
+        let next = self.patience.next_round(cap);
+        Ok(match failed {
+            Some(failed) => Tried::Failed(Failed {
+                again: (!failed.was_patient).then_some(next),
+                ..failed
+            }),
+            None => Tried::Taken {
+                again: Some(next).filter(|next| *next > now),
+            },
+        })
+    }
+
+    /// It got the lock, so enough instances answer, whatever was met before. Whoever is next in line
+    /// is woken all the same: it has to hear when the lock is given back.
+    fn leave_with(&self, place: &Place) {
+        place.note_outage(None);
+    }
+
+    async fn park(&mut self, seat: &Seat, until: Moment) -> Result<()> {
+        let (heard, ended) = {
+            let mut ears: FuturesUnordered<_> = self
+                .ears
+                .iter()
+                .map(|(member, ear)| async move { (*member, ear.wait(until).await) })
+                .collect();
+            tokio::select! {
+                biased;
+                ended = seat.place.wait(until) => (None, ended),
+                Some((member, ended)) = ears.next() => (Some(member), ended),
+            }
+        };
+        let now = self.clock().now();
+        match heard {
+            Some(member) if ended.is_err() => {
+                // Its client was shut down: the others go on without it.
+                self.ears.retain(|(other, _)| *other != member);
+                self.patience.out_of_reach(member);
+                return Ok(());
+            }
+            // An instance may be free.
+            Some(member) if now < until => {
+                if now >= self.quarantined[member] {
+                    self.patience.free(member);
+                }
+            }
+            // Its time is over, or something has to be looked at from the beginning.
+            _ => self.next_round = None,
+        }
+        ended
+    }
+
+    fn give_up(&self, end: End<'_>) -> Result<()> {
+        let outage = end.seat.and_then(|seat| seat.place.outage());
+        outage.map_or(Ok(()), Err)
+    }
+}
+
+impl RedLockContender<'_> {
+    fn clock(&self) -> &Clock {
+        self.caller.lock.clock()
+    }
+
+    /// The longest wait for the next round.
+    fn pause(&mut self) -> Duration {
+        let core = self.home.core();
+        let cap = core.settings.poll_cap;
+        match core.backoff(self.home.key()) {
+            None => core.clock.sooner(cap),
+            Some(backoff) => {
+                let pause = backoff.pause(self.rounds);
+                self.rounds = self.rounds.saturating_add(1);
+                core.clock.later(pause.min(cap))
+            }
+        }
+    }
+
+    /// Up to when other owners of this process keep so many instances that no quorum is left.
+    fn kept_until(&self, now: Moment) -> Option<Moment> {
+        let Caller { lock, owner, .. } = *self.caller;
+        let free_at = |part: &Part| part.core().holds.kept_from(part.key(), owner);
+        let mut kept: Vec<Option<Moment>> = lock.parts().iter().map(free_at).collect();
+        kept.sort_unstable();
+        let need = Rules::need(kept.len(), lock.masked);
+        kept[need - 1].filter(|until| *until > now)
+    }
+
+    /// What a lost round says of when the next one may be won.
+    fn learn(&mut self, whole: &Whole) {
+        let clock = &whole.clock;
+        let now = clock.now();
+        let mut acquired = false;
+        for (member, instance) in whole
+            .see(|state, _| whole.members(state))
+            .into_iter()
+            .enumerate()
+        {
+            match instance.state {
+                InstanceState::Acquired => {
+                    acquired = true;
+                    self.patience.free(member);
+                }
+                InstanceState::Unanswered => self.patience.free(member),
+                InstanceState::HeldByAnother { ttl } => {
+                    // A TTL of n ms is over when n + 1 ms have passed for certain.
+                    let until = ttl.map(|ttl| now + ttl + Duration::from_millis(1));
+                    self.patience.busy(member, until);
+                }
+                InstanceState::Quarantined { left } => {
+                    self.quarantined[member] = now + left;
+                    self.patience.busy(member, Some(now + left));
+                }
+                _ => self.patience.out_of_reach(member),
+            }
+        }
+        if acquired {
+            // Lost to others who want it too, or for a reason that the next round would find again.
+            let began = whole.see(|state, _| state.quorum.began());
+            self.patience.collided(now.since(began), clock.part(), now);
+        } else {
+            self.patience.was_held();
+        }
+    }
+
+    /// The failure of a round that was lost for want of instances; `None` if it was lost to others.
+    fn failure(&mut self, whole: &Whole) -> Option<Failed> {
+        let error = self.caller.no_quorum(whole)?;
+        let now = self.clock().now();
+        let began = whole.see(|state, _| state.quorum.began());
+        let is_over = self.caller.deadline.is_some_and(|end| now >= end);
+        let since = *self.outage.get_or_insert(now);
+        // A round is shorter than a command timeout, so one alone does not end a wait without a deadline.
+        let is_long = now.since(since) >= self.home.core().server.command_timeout();
+        Some(Failed {
+            named: error.clone(),
+            error,
+            was_patient: is_long && self.caller.deadline.is_none(),
+            cut_off_after: is_over.then(|| now.since(began)),
+            is_elsewhere: false,
+            again: None,
+        })
+    }
+
+    /// Hears of every instance from now on, as far as this process knows of it; one whose client was
+    /// shut down is not there. True if that is news.
+    fn listen_in(&mut self) -> bool {
+        if !self.ears.is_empty() {
+            return false;
+        }
+        let Caller { lock, owner, .. } = *self.caller;
+        for (member, part) in lock.parts().iter().enumerate() {
+            if let Ok(ear) = part.core().waiters.listen_in(part.key(), owner) {
+                self.ears.push((member, ear));
+            }
+        }
+        true
+    }
+
+    /// Hears the messages of every instance from now on. True if that is news: the lock may have been
+    /// released before.
+    async fn listen(&mut self, place: &Place) -> bool {
+        let caller = self.caller;
+        // In an outage, to be told of an instance that answers again.
+        self.listen_in();
+        if self.listens || self.outage.is_some() {
+            return false;
+        }
+        self.listens = true;
+        let now = self.clock().now();
+        place.promise(now + LISTENING_SOON);
+        let subscriptions: FuturesUnordered<_> = self
+            .ears
+            .iter()
+            .map(|(member, ear)| (&caller.lock.parts()[*member], ear))
+            .filter(|(part, _)| part.core().backoff(part.key()).is_none())
+            .map(|(part, ear)| ear.subscribed(&part.core().server))
+            .collect();
+        // An instance that does not answer is not waited for.
+        let limit = caller.deadline.map_or(LISTENING_SOON, |deadline| {
+            LISTENING_SOON.min(deadline.since(now))
+        });
+        let all = subscriptions.collect::<Vec<()>>();
+        let _all_in_time = tokio::time::timeout(limit, all).await;
+        true
+    }
+}
+
+/// A RedLock has one queue.
+const ONLY: usize = 0;
+
+/// A round and what follows from it take no longer: two looks of half a second, if there is a token.
+const LONGEST_ROUND: Duration = Duration::from_secs(1);
+
+/// A subscription takes a round trip, or a connection to be opened.
+const LISTENING_SOON: Duration = Duration::from_millis(500);
