@@ -169,6 +169,9 @@ fn largest(witnesses: &[Witness]) -> Result<Vec<bool>, Failure> {
 /// For so long nobody of ours has to have answered before others are believed.
 const DOUBT: Duration = Duration::from_secs(10);
 
+/// How long the others of a cluster, or of a master's sentinels, are waited for once enough have answered.
+pub(super) const GRACE: Duration = Duration::from_millis(100);
+
 #[cfg(test)]
 mod tests {
     use super::*;

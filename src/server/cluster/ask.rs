@@ -11,7 +11,7 @@ use super::line::{Line, Told};
 use super::view::View;
 use crate::clock::Moment;
 use crate::server::failure::Failure;
-use crate::server::kin::Witness;
+use crate::server::kin::{GRACE, Witness};
 
 impl Cluster {
     /// Asks these nodes, and takes in what those of this cluster say. Those that answer late are not
@@ -133,8 +133,6 @@ where
 
 /// How long most of the seeds are waited for after the first one.
 pub(super) const SOON: Duration = Duration::from_millis(500);
-/// How long others are waited for after those.
-const GRACE: Duration = Duration::from_millis(100);
 /// How long a master is asked who it is that gives slots away.
 const LOOK: Duration = Duration::from_millis(500);
 

@@ -19,7 +19,7 @@ use tokio::sync::{Notify, watch};
 use super::Context;
 use super::failure::Failure;
 use super::identity::Identity;
-use super::kin::{Kin, Witness};
+use super::kin::{GRACE, Kin, Witness};
 use super::single_flight::SingleFlight;
 use super::wire::{address_like, password};
 use crate::clock::Moment;
@@ -347,8 +347,6 @@ impl Sentinels {
     }
 }
 
-/// How long others are waited for after the first answer.
-const GRACE: Duration = Duration::from_millis(100);
 /// For how long a majority has to name another master, with no larger number, to be believed.
 const DOUBT: Duration = Duration::from_secs(10);
 const A_MINUTE: Duration = Duration::from_secs(60);
