@@ -10,8 +10,11 @@ pub(crate) async fn eventually(
     mut holds: impl AsyncFnMut() -> bool,
 ) {
     let poll = async {
+        let mut pause = SHORTEST_PAUSE;
         while !holds().await {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            tokio::time::sleep(pause).await;
+            // Looks at what takes seconds are not to take the time of other tests.
+            pause = (pause * 3 / 2).min(LONGEST_PAUSE);
         }
     };
     if tokio::time::timeout(timeout, poll).await.is_err() {
@@ -39,3 +42,6 @@ pub(crate) async fn timed<T>(work: impl Future<Output = T>) -> (T, Duration) {
     let output = work.await;
     (output, start.elapsed())
 }
+
+const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
