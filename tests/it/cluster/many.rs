@@ -22,7 +22,7 @@ async fn locks_of_all_slots_are_renewed_those_of_one_slot_together() {
         all.extend(names("crowd", 20, |it| it == at));
     }
     let guards = hold(&client, &all).await;
-    tokio::time::sleep(LEASE * 2).await;
+    tokio::time::sleep(LEASE * 3 / 2).await;
     assert!(guards.iter().all(Guard::is_valid));
     let mut largest = 0;
     let mut renewed = BTreeSet::new();
@@ -63,7 +63,7 @@ async fn a_batch_that_is_refused_is_taken_apart_and_no_lock_is_lost() {
         .proxy()
         .on(of_many, Action::ReplyWith(refusal))
         .always();
-    tokio::time::sleep(LEASE * 2).await;
+    tokio::time::sleep(LEASE * 3 / 2).await;
     assert!(rule.hits() >= 2, "{} batches", rule.hits());
     assert!(guards.iter().all(Guard::is_valid));
     rule.remove();
@@ -86,4 +86,5 @@ async fn hold(client: &Client, names: &[String]) -> Vec<Guard> {
     join_all(acquires).await
 }
 
-const LEASE: Duration = Duration::from_millis(2400);
+/// So long that a busy machine renews all of them in time.
+const LEASE: Duration = Duration::from_secs(5);

@@ -12,6 +12,7 @@ use tokio::runtime::Runtime;
 use super::{SOON, Server, is_running, own_jvm};
 use crate::support::child::{self, Copy, is_alone};
 use crate::support::eventually;
+use crate::support::prelude::LONG;
 use crate::support::redisson::{PendingCall, Redisson};
 
 #[tokio::test]
@@ -159,7 +160,7 @@ fn all_who_use_a_jvm_hear_of_its_crash_and_the_next_gets_another() {
         let first = Redisson::start(&server.url).await;
         let second = Redisson::start(&server.url).await;
         let pid = first.pid();
-        first.thread("t1").lock("lock").await;
+        first.thread("t1").lock_for("lock", LONG).await;
         let waiting = second.thread("t1").start_lock("lock");
 
         let process = Pid::from_raw(pid.try_into().unwrap()).unwrap();
