@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 
 use super::QUIET;
 use super::calls::{Call, What, thread_number};
+use super::differences::expected;
 use super::facts::{Expiries, Facts, hash_text, key_text, renewals};
 use super::monitor::{Line, UNLOCK, expiry_changes};
 use super::recording::{Scenario, Step, came_back_text};
@@ -115,7 +116,12 @@ impl Ours {
                 let args: Vec<&str> = step.command.iter().map(String::as_str).collect();
                 text(&self.redis.cmd(&args).await)
             }
-            who => self.call(who, step).await,
+            who => {
+                let listed = expected(&scenario.name, step.number);
+                let waits = listed.iter().find(|it| it.aspect == "answer");
+                let waits = waits.map_or(step.waits, |it| it.ours == WAITS);
+                self.call(who, step, waits).await
+            }
         };
     }
 
@@ -150,7 +156,8 @@ impl Ours {
         }
     }
 
-    async fn call(&mut self, who: &str, step: &Step) -> String {
+    /// `waits`: no answer is expected before a later step.
+    async fn call(&mut self, who: &str, step: &Step, waits: bool) -> String {
         let actor = self.actor(who);
         self.callers.insert(step.number, who.to_owned());
         let call = Call::parse(self.kind, &step.call).slowed(self.slower);
@@ -160,7 +167,7 @@ impl Ours {
         }
         let client = self.clients[&actor.0].clone();
         let mut task = tokio::spawn(call.make(client, actor.1));
-        let patience = if step.waits {
+        let patience = if waits {
             LOOKS_LIKE_WAITING
         } else {
             NEVER_WAITS
@@ -169,7 +176,7 @@ impl Ours {
             Ok(answer) => answer.expect("the call does not panic"),
             Err(_) => {
                 self.waiting.insert(step.number, task);
-                "waits".to_owned()
+                WAITS.to_owned()
             }
         }
     }
@@ -368,6 +375,9 @@ fn text(value: &Value) -> String {
         other => format!("{other:?}"),
     }
 }
+
+/// The answer to a call that has none yet.
+const WAITS: &str = "waits";
 
 /// A call that waits has made its first attempts by then; one that is slower waits all the same.
 const LOOKS_LIKE_WAITING: Duration = Duration::from_millis(250);
