@@ -230,7 +230,7 @@ async fn a_sharded_subscription_ends_with_its_slot_and_the_proxy_is_not_confused
         let held = Action::HoldReply(gate.clone());
         let held = from.proxy().on(named("PING"), held);
         from.proxy()
-            .delay(Direction::ToServer, Duration::from_secs(1));
+            .delay(Direction::ToServer, Duration::from_secs(4));
         wire.write(&encode(&["PING"])).await.unwrap();
         from.proxy().wait_for(named("PING"), 1).await;
         cluster.move_slot(3, to).await;
