@@ -216,6 +216,7 @@ impl ClientBuilder {
         match &self.wake {
             Wake::PubSub if !self.has_address() => {
                 tracing::warn!(
+                    target: "lockdog::wait",
                     "a pool without a url: waits poll and the watchdog shares the pool; give both"
                 );
                 Wake::Poll(Backoff::default())

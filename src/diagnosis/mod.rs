@@ -252,7 +252,10 @@ pub(crate) async fn meet(server: &Server, expected: &Expected, limit: Duration) 
             }
             Err(failure) => {
                 let server = place.as_str();
-                tracing::debug!(server, ?failure, "the server's set-up was not looked at");
+                tracing::debug!(
+                    target: "lockdog::diagnosis",
+                    server, ?failure, "the server's set-up was not looked at"
+                );
             }
         }
     }
@@ -269,6 +272,7 @@ fn tell(findings: Vec<Finding>) {
         } = finding;
         if is_known {
             tracing::warn!(
+                target: "lockdog::diagnosis",
                 server,
                 ?kind,
                 meaning,
@@ -277,6 +281,7 @@ fn tell(findings: Vec<Finding>) {
             );
         } else {
             tracing::debug!(
+                target: "lockdog::diagnosis",
                 server,
                 ?kind,
                 meaning,

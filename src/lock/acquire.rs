@@ -80,6 +80,7 @@ impl Caller<'_> {
 
     fn span(&self) -> Span {
         tracing::debug_span!(
+            target: "lockdog::lock",
             "acquire",
             lock = self.key.name(),
             owner = %self.owner,

@@ -172,6 +172,7 @@ impl Lock {
     /// could not be asked for the whole command timeout; [`Error::NotReplicated`] if too few replicas
     /// have it in time ([`ReplicaAck::Require`](crate::ReplicaAck::Require)).
     /// [`Error::Refused`] if it does not allow it, [`Error::Invalid`] for a bad name or lease,
+    /// [`Error::AlreadyHeld`] if this owner holds a lock of a kind that does not re-enter;
     /// [`Error::TooManyWaiters`], [`Error::Closed`].
     ///
     /// # Cancel safety

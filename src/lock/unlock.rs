@@ -71,7 +71,7 @@ impl Lock {
         let time = core.server.allot(core.clock.now());
         let freed = script::force_unlock(&core.server, key, &field, time).await?;
         if freed {
-            tracing::debug!(lock = key.name(), field, "freed by force");
+            tracing::debug!(target: "lockdog::lock", lock = key.name(), field, "freed by force");
             let number = core.number_of(&field);
             // The holder may have asked for a lock of another kind.
             for key in key.of_every_kind() {

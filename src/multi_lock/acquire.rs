@@ -94,6 +94,7 @@ impl<'a> Call<'a> {
 
     fn span(&self) -> Span {
         tracing::debug_span!(
+            target: "lockdog::lock",
             "acquire",
             lock = self.name,
             owner = %self.owner,

@@ -176,6 +176,7 @@ impl MultiLockContender<'_> {
     fn blocked(&mut self, blocked: &Blocked, took: Duration) -> Tried<Vec<Claim>> {
         let at = blocked.member;
         tracing::debug!(
+            target: "lockdog::wait",
             lock = self.member(at).key.name(),
             ttl_ms = blocked.ttl.map(|ttl| ttl.as_millis() as u64),
             given_back = blocked.collided,

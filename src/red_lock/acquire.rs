@@ -60,6 +60,7 @@ impl Inner {
             ends: deadline.map(|deadline| deadline.max(began + FIRST_ATTEMPT)),
         };
         let span = tracing::debug_span!(
+            target: "lockdog::quorum",
             "acquire",
             lock = &*self.name,
             %owner,

@@ -92,7 +92,10 @@ impl Whole {
             let hash = self.lock.home().key().fingerprint();
             let (instances, margin) =
                 self.see(|state, now| (self.outcomes(state), state.quorum.margin(now)));
-            tracing::debug!(lock.hash = %hash, owner = %self.owner, instances, margin, "round won");
+            tracing::debug!(
+                target: "lockdog::quorum",
+                lock.hash = %hash, owner = %self.owner, instances, margin, "round won"
+            );
         }
     }
 
@@ -101,7 +104,10 @@ impl Whole {
         if tracing::enabled!(tracing::Level::DEBUG) {
             let instances = self.outcomes(&self.state());
             let hash = self.lock.home().key().fingerprint();
-            tracing::debug!(lock.hash = %hash, owner = %self.owner, instances, "round lost");
+            tracing::debug!(
+                target: "lockdog::quorum",
+                lock.hash = %hash, owner = %self.owner, instances, "round lost"
+            );
         }
     }
 

@@ -81,18 +81,30 @@ impl Drop for Telling<'_> {
         let (hash, owner) = (whole.lock.home().key().fingerprint(), whole.owner);
         match news.jeopardy.take() {
             Some(Some((instances, margin))) => {
-                tracing::warn!(lock.hash = %hash, %owner, instances, margin, "quorum in jeopardy");
+                tracing::warn!(
+                    target: "lockdog::quorum",
+                    lock.hash = %hash, %owner, instances, margin, "quorum in jeopardy"
+                );
             }
-            Some(None) => tracing::debug!(lock.hash = %hash, %owner, "quorum extended again"),
+            Some(None) => tracing::debug!(
+                target: "lockdog::quorum",
+                lock.hash = %hash, %owner, "quorum extended again"
+            ),
             None => {}
         }
         if let Some((reason, instances)) = news.lost.take() {
             let held_ms = whole.clock.now().since(whole.acquired).as_millis() as u64;
             // A shutdown is what its user asked for.
             if reason == LostReason::ShutDown {
-                tracing::debug!(lock.hash = %hash, %owner, ?reason, held_ms, instances, "quorum lost");
+                tracing::debug!(
+                    target: "lockdog::quorum",
+                    lock.hash = %hash, %owner, ?reason, held_ms, instances, "quorum lost"
+                );
             } else {
-                tracing::warn!(lock.hash = %hash, %owner, ?reason, held_ms, instances, "quorum lost");
+                tracing::warn!(
+                    target: "lockdog::quorum",
+                    lock.hash = %hash, %owner, ?reason, held_ms, instances, "quorum lost"
+                );
             }
         }
     }

@@ -161,7 +161,7 @@ impl Connection {
         let mut set_name = redis::cmd("CLIENT");
         set_name.arg("SETNAME").arg(name);
         if let Err(failure) = self.ask(&set_name, limit).await {
-            tracing::debug!(?failure, "the server keeps no client name");
+            tracing::debug!(target: "lockdog::server", ?failure, "the server keeps no client name");
         }
     }
 

@@ -263,6 +263,7 @@ impl Identity {
         drop(known);
         if is_another {
             tracing::warn!(
+                target: "lockdog::server",
                 server = self.address,
                 "the server is another than before: it may have lost its data"
             );
@@ -284,7 +285,10 @@ impl Identity {
     fn miss(&self, failure: &Failure) {
         if !self.told.swap(true, Ordering::Relaxed) {
             self.met.fetch_add(1, Ordering::AcqRel);
-            tracing::debug!(?failure, "the server does not tell who it is");
+            tracing::debug!(
+                target: "lockdog::server",
+                ?failure, "the server does not tell who it is"
+            );
         }
     }
 }

@@ -131,7 +131,10 @@ impl Node {
     pub(crate) fn answered(&self) {
         self.hurry();
         if self.health.answered() {
-            tracing::debug!(server = self.address(), "the server answers again");
+            tracing::debug!(
+                target: "lockdog::server",
+                server = self.address(), "the server answers again"
+            );
         }
     }
 

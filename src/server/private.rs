@@ -104,7 +104,10 @@ impl Private {
         let mut kill = redis::cmd("CLIENT");
         kill.arg("KILL").arg("ID").arg(id);
         let killed: Result<Value, Failure> = connection.send(&kill, limit).await;
-        tracing::debug!(id, ?killed, "closing a connection that was given up");
+        tracing::debug!(
+            target: "lockdog::server",
+            id, ?killed, "closing a connection that was given up"
+        );
         killed.is_ok()
     }
 }

@@ -204,9 +204,13 @@ impl Core {
         };
         if is_part {
             // The lock that it belongs to may be held all the same.
-            tracing::debug!(lock.hash = %hold.key().fingerprint(), "a part was lost");
+            tracing::debug!(
+                target: "lockdog::quorum",
+                lock.hash = %hold.key().fingerprint(), "a part was lost"
+            );
         } else if let Some(lost) = hold.loss(now) {
             tracing::warn!(
+                target: "lockdog::lock",
                 lock.hash = %hold.key().fingerprint(),
                 owner = lost.owner(),
                 reason = ?lost.reason(),

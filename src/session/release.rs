@@ -163,6 +163,7 @@ impl Drop for Claim {
 /// Says that a guard of this owner is ended by another.
 pub(crate) fn warn_elsewhere(key: &LockKey, owner: Owner) {
     tracing::warn!(
+        target: "lockdog::lock",
         lock.hash = %key.fingerprint(),
         %owner,
         here = %Owner::current(),

@@ -261,7 +261,10 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
         }
     }
     hold.state().unsettled = true;
-    tracing::debug!(lock.hash = %hold.key().fingerprint(), ?failure, "settling again");
+    tracing::debug!(
+        target: "lockdog::lock",
+        lock.hash = %hold.key().fingerprint(), ?failure, "settling again"
+    );
     job.sent_to = core.server.redirected(&failure, connection.as_ref().ok());
     let mut gave_up = false;
     if job.sent_to.is_some() {

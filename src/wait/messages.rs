@@ -65,7 +65,7 @@ impl Messages {
         };
         let in_time = tokio::time::timeout(limit, opened).await;
         if in_time.is_err() {
-            tracing::debug!("no connection for messages in time");
+            tracing::debug!(target: "lockdog::wait", "no connection for messages in time");
         }
         match std::mem::replace(&mut *self.stage.lock(), Stage::Kept) {
             Stage::Open(line) => Some(line),
@@ -173,8 +173,14 @@ pub(crate) fn open(
     async move {
         match tokio::time::timeout(limit, opened).await {
             Ok(Ok(connection)) => return Some(connection),
-            Ok(Err(failure)) => tracing::debug!(?failure, "no connection for messages"),
-            Err(_) => tracing::debug!("no connection for messages in time"),
+            Ok(Err(failure)) => tracing::debug!(
+                target: "lockdog::wait",
+                ?failure, "no connection for messages"
+            ),
+            Err(_) => tracing::debug!(
+                target: "lockdog::wait",
+                "no connection for messages in time"
+            ),
         }
         None
     }

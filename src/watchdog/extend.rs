@@ -67,7 +67,10 @@ pub(super) async fn extend(
         }
         Err((failure, _)) if holds.len() > 1 && failure.is_of_place() => {
             core.server.note_slots(&failure);
-            tracing::debug!(holds = holds.len(), ?failure, "asking one by one");
+            tracing::debug!(
+                target: "lockdog::renewal",
+                holds = holds.len(), ?failure, "asking one by one"
+            );
             let mut asking: FuturesUnordered<_> = holds
                 .chunks(1)
                 .enumerate()

@@ -77,7 +77,10 @@ fn take_stock(core: &Arc<Core>) {
     let lost: Vec<&Arc<Hold>> = holds.iter().filter(told).collect();
     // Holders before the log: it may be the user's subscriber that panics.
     panics::catch(|| {
-        tracing::error!("the watchdog panicked: every lock of this client is lost");
+        tracing::error!(
+            target: "lockdog::renewal",
+            "the watchdog panicked: every lock of this client is lost"
+        );
         for hold in lost {
             core.report_lost(hold);
         }
@@ -118,7 +121,10 @@ pub(crate) async fn watch(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
     let patience = core.server.command_timeout() * 2;
     let finish = settling.finish(jobs);
     if tokio::time::timeout(patience, finish).await.is_err() {
-        tracing::warn!("the client ended before every lock was released; leases will end the rest");
+        tracing::warn!(
+            target: "lockdog::lock",
+            "the client ended before every lock was released; leases will end the rest"
+        );
     }
 }
 

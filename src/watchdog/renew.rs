@@ -119,7 +119,10 @@ async fn renew_together(core: &Core, holds: Vec<(Arc<Hold>, Duration)>, lease: D
                     was == Phase::Jeopardy && state.phase == Phase::Held
                 });
                 if recovered {
-                    tracing::debug!(lock.hash = %hold.key().fingerprint(), "renewed again");
+                    tracing::debug!(
+                        target: "lockdog::renewal",
+                        lock.hash = %hold.key().fingerprint(), "renewed again"
+                    );
                 }
                 if matches!(hold.state().phase, Phase::Lost(_)) {
                     core.report_lost(hold);
@@ -155,9 +158,15 @@ fn report_failing(core: &Core, holds: &Leases, answers: &[Result<Renewed, Failur
     match failing().filter(is_news).count() {
         0 => {
             let holds = failing().count();
-            tracing::debug!(server, holds, ?failure, "renewal still failing");
+            tracing::debug!(
+                target: "lockdog::renewal",
+                server, holds, ?failure, "renewal still failing"
+            );
         }
-        news => tracing::warn!(server, holds = news, ?failure, "renewal failing"),
+        news => tracing::warn!(
+            target: "lockdog::renewal",
+            server, holds = news, ?failure, "renewal failing"
+        ),
     }
 }
 

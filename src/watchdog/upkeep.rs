@@ -58,7 +58,12 @@ pub(super) async fn keep_up(core: &Arc<Core>) {
 async fn apart(work: Work) {
     if panics::catch_in(work).await.is_none() {
         // It may be the user's subscriber that panics.
-        panics::catch(|| tracing::error!("a panic ended a request for a lock of many instances"));
+        panics::catch(|| {
+            tracing::error!(
+                target: "lockdog::quorum",
+                "a panic ended a request for a lock of many instances"
+            )
+        });
     }
 }
 

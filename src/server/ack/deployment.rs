@@ -105,7 +105,10 @@ impl Server {
         let is_confirmed = tokio::time::timeout(limit, confirmed).await.is_ok();
         if !is_confirmed {
             let server = node.address();
-            tracing::debug!(server, "no other server says who the master is");
+            tracing::debug!(
+                target: "lockdog::server",
+                server, "no other server says who the master is"
+            );
         }
         is_confirmed
     }

@@ -70,7 +70,10 @@ impl Node {
             };
             match tokio::time::timeout(limit, look).await {
                 Ok(Ok(info)) => identity.count_replicas(&info),
-                failed => tracing::debug!(?failed, "the replicas could not be counted"),
+                failed => tracing::debug!(
+                    target: "lockdog::server",
+                    ?failed, "the replicas could not be counted"
+                ),
             }
         }
         let following = identity.replicas();
@@ -105,6 +108,7 @@ impl Node {
                 // The user's subscriber may block.
                 drop(known);
                 tracing::debug!(
+                    target: "lockdog::server",
                     server = self.address(),
                     acknowledged,
                     "the replicas acknowledge again"
@@ -128,6 +132,7 @@ impl Node {
         let failure = outcome.as_ref().err();
         if is_news && !failure.is_some_and(is_unknown_command) {
             tracing::warn!(
+                target: "lockdog::server",
                 server = self.address(),
                 acknowledged,
                 expected = required,
@@ -147,6 +152,7 @@ impl Node {
         drop(known);
         if is_news {
             tracing::warn!(
+                target: "lockdog::server",
                 server = self.address(),
                 ?failure,
                 "the server does not know the command that waits for replicas"

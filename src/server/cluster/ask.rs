@@ -78,6 +78,7 @@ impl Cluster {
             }
             if believed.as_ref().is_ok_and(|believed| believed.is_news) {
                 tracing::warn!(
+                    target: "lockdog::server",
                     cluster = self.address(),
                     server = told.by.to_string(),
                     "a node of another cluster answers at a node's address, and is not believed"

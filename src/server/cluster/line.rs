@@ -44,7 +44,10 @@ impl Line {
         answer.map_err(|failure| {
             self.kept = None;
             let server = self.info.addr().to_string();
-            tracing::debug!(server, ?failure, "a node does not tell of the cluster");
+            tracing::debug!(
+                target: "lockdog::server",
+                server, ?failure, "a node does not tell of the cluster"
+            );
             match failure {
                 Failure::Silent { .. } => {
                     Failure::Unsent(format!("no answer from {server}").into())

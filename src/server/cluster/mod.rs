@@ -176,7 +176,10 @@ impl Cluster {
         loop {
             self.choose(&mut lines);
             if let Err(failure) = self.ask(&mut lines, ENOUGH, PATIENCE, PATIENCE).await {
-                tracing::debug!(?failure, "no node tells of the cluster");
+                tracing::debug!(
+                    target: "lockdog::server",
+                    ?failure, "no node tells of the cluster"
+                );
             }
             // Those that did not answer leave their places to others.
             lines.retain(|line| line.answered);
@@ -263,10 +266,14 @@ impl Cluster {
             node.source().tell_reign();
         }
         if change.is_switch {
-            tracing::debug!(cluster = self.address(), "slots have other owners");
+            tracing::debug!(
+                target: "lockdog::server",
+                cluster = self.address(), "slots have other owners"
+            );
         }
         for heir in &change.heirs {
             tracing::warn!(
+                target: "lockdog::server",
                 cluster = self.address(),
                 server = heir.address(),
                 "the cluster switched a master"

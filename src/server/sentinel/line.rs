@@ -38,7 +38,10 @@ impl<'a> Line<'a> {
         answer.map_err(|failure| {
             self.kept = None;
             let address = self.client.get_connection_info().addr().to_string();
-            tracing::debug!(server = address, ?failure, "a sentinel does not answer");
+            tracing::debug!(
+                target: "lockdog::server",
+                server = address, ?failure, "a sentinel does not answer"
+            );
             // Nothing that it says is said by the server that keeps the locks.
             Failure::Unsent(format!("sentinel {address}: {}", failure.words()).into())
         })

@@ -158,7 +158,10 @@ impl Sentinels {
             let mut lines = self.lines();
             loop {
                 if let Err(failure) = self.ask(&mut lines, PATIENCE).await {
-                    tracing::debug!(?failure, "no sentinel names the master");
+                    tracing::debug!(
+                        target: "lockdog::server",
+                        ?failure, "no sentinel names the master"
+                    );
                 }
                 self.looks.send_replace(());
                 tokio::time::sleep(SHORTEST_PAUSE.min(every)).await;
@@ -265,6 +268,7 @@ impl Sentinels {
         let believed = self.kin.lock().choose(&witnesses, seeds, asked)?;
         if believed.is_news {
             tracing::warn!(
+                target: "lockdog::server",
                 master = self.name,
                 "a sentinel of another master with this name answers, and is not believed"
             );
@@ -283,6 +287,7 @@ impl Sentinels {
         // Wakers and the user's subscriber run where no lock is held.
         self.identity.tell_reign();
         tracing::warn!(
+            target: "lockdog::server",
             master = self.name,
             host = now.host,
             port = now.port,

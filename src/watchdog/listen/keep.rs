@@ -131,7 +131,10 @@ impl Line for Plain {
         if failure.is_ambiguous() {
             return None;
         }
-        tracing::debug!(?failure, channels = names.len(), "subscription refused");
+        tracing::debug!(
+            target: "lockdog::wait",
+            ?failure, channels = names.len(), "subscription refused"
+        );
         if names.len() == 1 {
             return Some(vec![false]);
         }
@@ -174,7 +177,7 @@ impl Line for OfShard<'_> {
                 Ok(()) => true,
                 Err(failure) if failure.is_ambiguous() => return None,
                 Err(failure) => {
-                    tracing::debug!(?failure, "subscription refused");
+                    tracing::debug!(target: "lockdog::wait", ?failure, "subscription refused");
                     // The slot may be elsewhere.
                     self.core.server.redirected(&failure, None);
                     false

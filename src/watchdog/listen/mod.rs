@@ -52,7 +52,7 @@ async fn hear<T>(core: &Core, line: Line, switched: impl Future<Output = T>) {
         _ = switched => {}
         () = keep_subscribed(&core.waiters, list(core), plain(core, line.sink.clone())) => {}
     }
-    tracing::debug!("the connection for messages is gone");
+    tracing::debug!(target: "lockdog::wait", "the connection for messages is gone");
 }
 
 /// Keeps and reads a connection that was opened here, until it is gone.
@@ -63,7 +63,7 @@ async fn hear_here<T>(core: &Core, connection: PubSub, switched: impl Future<Out
         _ = switched => {}
         () = keep_subscribed(&core.waiters, list(core), plain(core, sink)) => {}
     }
-    tracing::debug!("the connection for messages is gone");
+    tracing::debug!(target: "lockdog::wait", "the connection for messages is gone");
 }
 
 fn list(core: &Core) -> &ChannelList {

@@ -150,12 +150,14 @@ async fn listen(
                     () = node.until_left() => {}
                 }
                 tracing::debug!(
+                    target: "lockdog::wait",
                     server = node.address(),
                     "the connection for messages is gone"
                 );
             }
             Err(failure) => {
                 tracing::debug!(
+                    target: "lockdog::wait",
                     ?failure,
                     server = node.address(),
                     "no connection for messages"

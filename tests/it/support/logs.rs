@@ -262,7 +262,7 @@ impl Subscriber for Panicking {
         // nothing on disk from every connect.
         let target = event.metadata().target();
         assert!(
-            target.starts_with("lockdog::red_lock") || target == "lockdog::diagnosis",
+            target == "lockdog::quorum" || target == "lockdog::diagnosis",
             "the subscriber panics"
         );
     }
