@@ -94,7 +94,7 @@ impl Whole {
                 self.see(|state, now| (self.outcomes(state), state.quorum.margin(now)));
             tracing::debug!(
                 target: "lockdog::quorum",
-                lock.hash = %hash, owner = %self.owner, instances, margin, "round won"
+                { lock.hash = %hash, owner = %self.owner, instances, margin }, "round won"
             );
         }
     }
@@ -106,7 +106,7 @@ impl Whole {
             let hash = self.lock.home().key().fingerprint();
             tracing::debug!(
                 target: "lockdog::quorum",
-                lock.hash = %hash, owner = %self.owner, instances, "round lost"
+                { lock.hash = %hash, owner = %self.owner, instances }, "round lost"
             );
         }
     }

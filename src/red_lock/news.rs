@@ -83,12 +83,12 @@ impl Drop for Telling<'_> {
             Some(Some((instances, margin))) => {
                 tracing::warn!(
                     target: "lockdog::quorum",
-                    lock.hash = %hash, %owner, instances, margin, "quorum in jeopardy"
+                    { lock.hash = %hash, %owner, instances, margin }, "quorum in jeopardy"
                 );
             }
             Some(None) => tracing::debug!(
                 target: "lockdog::quorum",
-                lock.hash = %hash, %owner, "quorum extended again"
+                { lock.hash = %hash, %owner }, "quorum extended again"
             ),
             None => {}
         }
@@ -98,12 +98,12 @@ impl Drop for Telling<'_> {
             if reason == LostReason::ShutDown {
                 tracing::debug!(
                     target: "lockdog::quorum",
-                    lock.hash = %hash, %owner, ?reason, held_ms, instances, "quorum lost"
+                    { lock.hash = %hash, %owner, ?reason, held_ms, instances }, "quorum lost"
                 );
             } else {
                 tracing::warn!(
                     target: "lockdog::quorum",
-                    lock.hash = %hash, %owner, ?reason, held_ms, instances, "quorum lost"
+                    { lock.hash = %hash, %owner, ?reason, held_ms, instances }, "quorum lost"
                 );
             }
         }

@@ -206,17 +206,19 @@ impl Core {
             // The lock that it belongs to may be held all the same.
             tracing::debug!(
                 target: "lockdog::quorum",
-                lock.hash = %hold.key().fingerprint(), "a part was lost"
+                { lock.hash = %hold.key().fingerprint() }, "a part was lost"
             );
         } else if let Some(lost) = hold.loss(now) {
             tracing::warn!(
                 target: "lockdog::lock",
-                lock.hash = %hold.key().fingerprint(),
-                owner = lost.owner(),
-                reason = ?lost.reason(),
-                held_ms = lost.held_for().as_millis() as u64,
-                since_renewal_ms = lost.since_renewal().as_millis() as u64,
-                server = self.server.address_of(hold.key().key()),
+                {
+                    lock.hash = %hold.key().fingerprint(),
+                    owner = lost.owner(),
+                    reason = ?lost.reason(),
+                    held_ms = lost.held_for().as_millis() as u64,
+                    since_renewal_ms = lost.since_renewal().as_millis() as u64,
+                    server = self.server.address_of(hold.key().key()),
+                },
                 "lock lost"
             );
         }

@@ -164,9 +164,11 @@ impl Drop for Claim {
 pub(crate) fn warn_elsewhere(key: &LockKey, owner: Owner) {
     tracing::warn!(
         target: "lockdog::lock",
-        lock.hash = %key.fingerprint(),
-        %owner,
-        here = %Owner::current(),
+        {
+            lock.hash = %key.fingerprint(),
+            %owner,
+            here = %Owner::current(),
+        },
         "a guard is ended in another task than it was taken in; take it with an owner of its own: \
          .owner(&Owner::new())"
     );

@@ -261,10 +261,8 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
         }
     }
     hold.state().unsettled = true;
-    tracing::debug!(
-        target: "lockdog::lock",
-        lock.hash = %hold.key().fingerprint(), ?failure, "settling again"
-    );
+    let hash = hold.key().fingerprint();
+    tracing::debug!(target: "lockdog::lock", { lock.hash = %hash, ?failure }, "settling again");
     job.sent_to = core.server.redirected(&failure, connection.as_ref().ok());
     let mut gave_up = false;
     if job.sent_to.is_some() {

@@ -121,7 +121,7 @@ async fn renew_together(core: &Core, holds: Vec<(Arc<Hold>, Duration)>, lease: D
                 if recovered {
                     tracing::debug!(
                         target: "lockdog::renewal",
-                        lock.hash = %hold.key().fingerprint(), "renewed again"
+                        { lock.hash = %hold.key().fingerprint() }, "renewed again"
                     );
                 }
                 if matches!(hold.state().phase, Phase::Lost(_)) {
