@@ -288,11 +288,8 @@ impl Sentinels {
         self.identity.tell_reign();
         tracing::warn!(
             target: "lockdog::server",
-            master = self.name,
-            host = now.host,
-            port = now.port,
-            from = before.epoch,
-            to = now.epoch,
+            master = self.name, host = now.host, port = now.port,
+            from = before.epoch, to = now.epoch,
             "the sentinels switched the master"
         );
     }
