@@ -51,10 +51,10 @@ tokio::task_local! {
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct Owner(Kind);
+pub struct Owner(OwnerKind);
 
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-enum Kind {
+enum OwnerKind {
     Given(u64),
     New(u64),
     Task(tokio::task::Id),
@@ -69,14 +69,14 @@ impl Owner {
     )]
     pub fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        Self(Kind::New(NEXT.fetch_add(1, Ordering::Relaxed)))
+        Self(OwnerKind::New(NEXT.fetch_add(1, Ordering::Relaxed)))
     }
 
     /// The owner with this id, the same for everybody in this process who names it.
     ///
     /// Corresponds to the `threadId` of Redisson's `lockAsync(threadId)`.
     pub fn from_id(id: u64) -> Self {
-        Self(Kind::Given(id))
+        Self(OwnerKind::Given(id))
     }
 
     /// The owner that a request made here would have.
@@ -84,8 +84,8 @@ impl Owner {
         SCOPE
             .try_with(|owner| *owner)
             .ok()
-            .or_else(|| tokio::task::try_id().map(|id| Self(Kind::Task(id))))
-            .unwrap_or_else(|| Self(Kind::Thread(THREAD.get())))
+            .or_else(|| tokio::task::try_id().map(|id| Self(OwnerKind::Task(id))))
+            .unwrap_or_else(|| Self(OwnerKind::Thread(THREAD.get())))
     }
 
     /// Runs `future` with this owner as the current one.
@@ -100,16 +100,16 @@ impl Owner {
 
     /// A task took something as this owner, and another task is running now.
     pub(crate) fn is_left_behind(&self) -> bool {
-        matches!(self.0, Kind::Task(id) if tokio::task::try_id().is_some_and(|now| now != id))
+        matches!(self.0, OwnerKind::Task(id) if tokio::task::try_id().is_some_and(|now| now != id))
     }
 
     /// The number of this owner among its kind: what [`Owner::from_id`] was given, the task's id,
     /// or a count.
     pub fn id(&self) -> u64 {
         match self.0 {
-            Kind::Given(id) | Kind::New(id) | Kind::Thread(id) => id,
+            OwnerKind::Given(id) | OwnerKind::New(id) | OwnerKind::Thread(id) => id,
             // Tokio shows a task's number only as text.
-            Kind::Task(id) => id.to_string().parse().unwrap_or(0),
+            OwnerKind::Task(id) => id.to_string().parse().unwrap_or(0),
         }
     }
 }
@@ -118,10 +118,10 @@ impl Owner {
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Kind::Given(id) => write!(f, "{id}"),
-            Kind::New(id) => write!(f, "o{id}"),
-            Kind::Task(id) => write!(f, "t{id}"),
-            Kind::Thread(id) => write!(f, "th{id}"),
+            OwnerKind::Given(id) => write!(f, "{id}"),
+            OwnerKind::New(id) => write!(f, "o{id}"),
+            OwnerKind::Task(id) => write!(f, "t{id}"),
+            OwnerKind::Thread(id) => write!(f, "th{id}"),
         }
     }
 }
@@ -144,8 +144,13 @@ mod tests {
         assert_eq!(given, Owner::from_id(1));
         let task = tokio::spawn(async { Owner::current() }).await.unwrap();
         assert_eq!(task.to_string(), format!("t{}", task.id()));
-        let texts = [Kind::Given(1), Kind::New(1), task.0, Kind::Thread(1)]
-            .map(|kind| Owner(kind).to_string());
+        let texts = [
+            OwnerKind::Given(1),
+            OwnerKind::New(1),
+            task.0,
+            OwnerKind::Thread(1),
+        ]
+        .map(|kind| Owner(kind).to_string());
         for (i, text) in texts.iter().enumerate() {
             assert!(!texts[i + 1..].contains(text), "{texts:?}");
         }

@@ -21,7 +21,7 @@ use crate::session::{Reentry, Settings, Unlocked};
 #[must_use = "a request does nothing unless it is awaited"]
 pub struct LockRequest {
     lock: Arc<dyn Acquire>,
-    wish: Wish,
+    wish: AcquireOptions,
 }
 
 /// A wish to hold a lock if it can be had in time, from
@@ -33,7 +33,7 @@ pub struct LockRequest {
 #[must_use = "a request does nothing unless it is awaited"]
 pub struct TryLockRequest {
     lock: Arc<dyn Acquire>,
-    wish: Wish,
+    wish: AcquireOptions,
     wait: Option<Duration>,
 }
 
@@ -55,10 +55,10 @@ pub(crate) trait Acquire: Send + Sync + 'static {
     fn name(&self) -> &str;
 
     /// Acquires it, waiting as long as it takes.
-    fn lock(self: Arc<Self>, wish: Wish) -> Boxed<Guard>;
+    fn lock(self: Arc<Self>, wish: AcquireOptions) -> Boxed<Guard>;
 
     /// Acquires it within `wait`; `None` if somebody else has it.
-    fn acquire(self: Arc<Self>, wish: Wish, wait: Wait) -> Boxed<Option<Guard>>;
+    fn acquire(self: Arc<Self>, wish: AcquireOptions, wait: WaitLimit) -> Boxed<Option<Guard>>;
 
     /// Ends the newest hold of this owner, else of the current one, whose guard was forgotten.
     fn unlock(self: Arc<Self>, owner: Option<Owner>) -> Boxed<Unlocked>;
@@ -69,7 +69,7 @@ pub(crate) type Boxed<T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'stat
 
 /// How long a caller is ready to wait.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Wait {
+pub(crate) enum WaitLimit {
     ForEver,
     AtMost(Duration),
     Not,
@@ -78,7 +78,7 @@ pub(crate) enum Wait {
 /// What a caller said about the acquire; what it left out, the lock decides. Checked by
 /// [`Wish::terms`].
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Wish {
+pub(crate) struct AcquireOptions {
     pub(crate) lease: Option<Duration>,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) owner: OwnerChoice,
@@ -96,7 +96,7 @@ pub(crate) enum OwnerChoice {
     Given(Owner),
 }
 
-impl Wish {
+impl AcquireOptions {
     /// Who acquires, the same at each call. To be asked at the first poll.
     pub(crate) fn owner(&mut self) -> Owner {
         let owner = match self.owner {
@@ -171,9 +171,9 @@ macro_rules! options {
 
 impl LockRequest {
     pub(crate) fn new(lock: Arc<dyn Acquire>, owner: OwnerChoice) -> Self {
-        let wish = Wish {
+        let wish = AcquireOptions {
             owner,
-            ..Wish::default()
+            ..AcquireOptions::default()
         };
         Self { lock, wish }
     }
@@ -273,8 +273,8 @@ impl IntoFuture for TryLockRequest {
 
     fn into_future(self) -> Self::IntoFuture {
         let wait = match self.wait {
-            None | Some(Duration::ZERO) => Wait::Not,
-            Some(wait) => Wait::AtMost(wait),
+            None | Some(Duration::ZERO) => WaitLimit::Not,
+            Some(wait) => WaitLimit::AtMost(wait),
         };
         self.lock.acquire(self.wish, wait)
     }
@@ -315,7 +315,7 @@ impl fmt::Debug for UnlockRequest {
 fn show<'a, 'b>(
     name: &str,
     lock: &dyn Acquire,
-    wish: &Wish,
+    wish: &AcquireOptions,
     f: &'a mut fmt::Formatter<'b>,
 ) -> fmt::DebugStruct<'a, 'b> {
     let mut debug = f.debug_struct(name);

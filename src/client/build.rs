@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Client, ClientBuilder};
 use crate::background::Background;
 use crate::clock::Clock;
-use crate::diagnosis::{self, Expected};
+use crate::diagnosis::{self, ClientProfile};
 use crate::error::{Error, Result};
 use crate::lease;
 use crate::server::{Address, Context, ReplicaAck, Server, Time};
@@ -41,13 +41,13 @@ impl ClientBuilder {
         }
         let wake = self.wake_or_poll();
         let address = self.address()?;
-        let expected = Expected {
+        let expected = ClientProfile {
             user: address.as_ref().and_then(Address::user),
             by_pool: self.pool.is_some(),
             listens: matches!(wake, Wake::PubSub),
             client_name: self.client_name.clone(),
             quarantine_on_server: self.quarantine_on_server,
-            ..Expected::default()
+            ..ClientProfile::default()
         };
         // Before anything is connected: what several callers wait for is done there. Until it has its
         // work, it ends with this future.
@@ -80,7 +80,7 @@ impl ClientBuilder {
         let ack = self
             .replica_ack
             .unwrap_or_else(|| ReplicaAck::default_of(server.is_switched(), self.command_timeout));
-        let expected = Expected {
+        let expected = ClientProfile {
             waits: matches!(
                 ack,
                 ReplicaAck::BestEffort { .. } | ReplicaAck::Require { .. }
@@ -98,7 +98,7 @@ impl ClientBuilder {
             // Here, and not behind the caller's back, so that what follows is the caller's own.
             let limit = self.command_timeout.min(A_SECOND);
             // Boxed: it is large, and part of every connect otherwise.
-            Box::pin(diagnosis::meet(&server, &expected, limit)).await;
+            Box::pin(diagnosis::check_new_servers(&server, &expected, limit)).await;
         }
         let settings = Settings {
             watchdog_lease: lease::whole(self.watchdog_lease),
@@ -134,7 +134,9 @@ impl ClientBuilder {
                            connector: give one of them";
                 return Err(Error::invalid("connector", why.to_owned()));
             }
-            return self.let_in(Address::behind(connector.clone())?).map(Some);
+            return self
+                .add_credentials(Address::behind(connector.clone())?)
+                .map(Some);
         }
         let address = match (&self.url, &self.sentinel, &self.cluster) {
             (Some(url), None, None) => Address::parse(url)?,
@@ -161,11 +163,11 @@ impl ClientBuilder {
             }
             Address::Sentinel { .. } | Address::Server(_) | Address::Connector { .. } => {}
         }
-        self.let_in(address).map(Some)
+        self.add_credentials(address).map(Some)
     }
 
     /// Takes in what the settings say of users, passwords and the like.
-    fn let_in(&self, mut address: Address) -> Result<Address> {
+    fn add_credentials(&self, mut address: Address) -> Result<Address> {
         address.change(|mut settings| {
             if let Some(user) = &self.username {
                 settings = settings.set_username(user);

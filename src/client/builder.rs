@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use crate::clock::Clock;
-use crate::hold::Bounds;
+use crate::hold::HandOverLimits;
 use crate::key::NameMapper;
 use crate::server::{Connector, Protocol, ReplicaAck, TlsSettings};
 use crate::session::Reentry;
@@ -52,7 +52,7 @@ pub struct ClientBuilder {
     pub(super) max_lease: Duration,
     pub(super) max_waiters: usize,
     pub(super) wake: Wake,
-    pub(super) hand_overs: Bounds,
+    pub(super) hand_overs: HandOverLimits,
     pub(super) reentry: Reentry,
     pub(super) replica_ack: Option<ReplicaAck>,
     pub(super) quarantine_on_server: bool,
@@ -84,7 +84,7 @@ impl Default for ClientBuilder {
             max_lease: Duration::from_secs(24 * 60 * 60),
             max_waiters: 100_000,
             wake: Wake::default(),
-            hand_overs: Bounds {
+            hand_overs: HandOverLimits {
                 hand_overs: 16,
                 time: Duration::from_millis(20),
             },

@@ -7,8 +7,8 @@ use tokio::sync::oneshot;
 
 use crate::clock::Moment;
 use crate::error::LostReason;
-use crate::hold::{Phase, State};
-use crate::session::{Core, Job, Outcome};
+use crate::hold::{HoldPhase, HoldState};
+use crate::session::{Core, Job, JobOutcome};
 
 /// What a shutdown came to.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -25,42 +25,46 @@ pub struct ShutdownReport {
 pub(super) async fn release_all(core: &Arc<Core>) -> ShutdownReport {
     core.close();
     // What is to be released may have to be connected for, in the time that is left.
-    core.server.hurry();
+    core.server.retry_now();
     let patience = core.clock.now() + core.server.command_timeout() * 2;
     let mut report = ShutdownReport::default();
     let (mut held, mut under_way) = (Vec::new(), Vec::new());
     for hold in core.holds.all() {
         if core.lose_quietly(&hold, LostReason::ShutDown) {
             let (job, answer) = Job::answering(hold);
-            core.owe(job);
+            core.settle_in_background(job);
             held.push(answer);
         } else if hold.is_with_caller() {
             // Its call may be polled no more. What it asked for is undone without it.
-            core.holds.change(&hold, State::end_pending);
+            core.holds.change(&hold, HoldState::end_pending);
             let (job, answer) = Job::if_listed(hold);
-            core.owe(job);
+            core.settle_in_background(job);
             under_way.push(answer);
         }
     }
     for answer in held {
         match outcome(core, answer, patience).await {
-            Outcome::Unanswered => report.unconfirmed += 1,
-            Outcome::Done | Outcome::Nothing => report.released += 1,
+            JobOutcome::Unanswered => report.unconfirmed += 1,
+            JobOutcome::Done | JobOutcome::Nothing => report.released += 1,
         }
     }
     for answer in under_way {
         // One that was granted was a hold; one without an answer is counted below.
         let outcome = outcome(core, answer, patience).await;
-        report.released += usize::from(outcome == Outcome::Done);
+        report.released += usize::from(outcome == JobOutcome::Done);
     }
     report.unconfirmed += still_releasing(core, patience).await + core.unreleased();
     report
 }
 
-async fn outcome(core: &Core, answer: oneshot::Receiver<Outcome>, patience: Moment) -> Outcome {
+async fn outcome(
+    core: &Core,
+    answer: oneshot::Receiver<JobOutcome>,
+    patience: Moment,
+) -> JobOutcome {
     tokio::select! {
-        answer = answer => answer.unwrap_or(Outcome::Unanswered),
-        () = core.clock.sleep_until(patience) => Outcome::Unanswered,
+        answer = answer => answer.unwrap_or(JobOutcome::Unanswered),
+        () = core.clock.sleep_until(patience) => JobOutcome::Unanswered,
     }
 }
 
@@ -70,7 +74,7 @@ async fn still_releasing(core: &Arc<Core>, patience: Moment) -> usize {
         let holds = core.holds.all();
         let releasing = holds
             .iter()
-            .filter(|hold| hold.state().phase == Phase::Ended);
+            .filter(|hold| hold.state().phase == HoldPhase::Ended);
         match releasing.count() {
             0 => return 0,
             left if core.clock.now() >= patience => return left,

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use super::contest::{Contest, Step};
-use super::{AFTER_AN_OUTAGE, Contender, Failed, SILENCE, Tried};
+use super::{AFTER_AN_OUTAGE, Attempted, Contender, Failed, SILENCE};
 use crate::clock::Moment;
 use crate::error::Result;
-use crate::wait::Handed;
+use crate::wait::HandedOver;
 
 impl<C: Contender> Contest<C> {
     /// Takes in what another owner of this client handed over.
-    pub(super) async fn take_in(&mut self, handed: Handed) -> Result<Step<C::Won>> {
+    pub(super) async fn take_in(&mut self, handed: HandedOver) -> Result<Step<C::Won>> {
         let Some(seat) = &self.seat else {
             return Ok(Step::Again);
         };
@@ -21,29 +21,29 @@ impl<C: Contender> Contest<C> {
     /// What follows from an attempt. `listening` if messages were heard during it.
     pub(super) async fn follow(
         &mut self,
-        tried: Tried<C::Won>,
+        tried: Attempted<C::Won>,
         listening: bool,
     ) -> Result<Step<C::Won>> {
         match tried {
-            Tried::Won(won) => return Ok(self.won(won)),
-            Tried::Unasked => return Ok(Step::Again),
-            Tried::NotYet(until) => return Ok(Step::Wait(until)),
-            Tried::Failed(failed) => return self.meet(failed),
+            Attempted::Won(won) => return Ok(self.won(won)),
+            Attempted::Unasked => return Ok(Step::Again),
+            Attempted::NotYet(until) => return Ok(Step::Wait(until)),
+            Attempted::Failed(failed) => return self.failed(failed),
             // The others are answers.
             _ => self.answered(),
         }
         match tried {
-            Tried::Busy { at, ttl } => self.next_look(at, ttl, listening).await,
-            Tried::Collided(pause) => {
+            Attempted::Busy { at, ttl } => self.next_look(at, ttl, listening).await,
+            Attempted::Collided(pause) => {
                 self.leave();
                 Ok(Step::Wait(self.now() + pause))
             }
-            Tried::Taken { again } => {
+            Attempted::Taken { again } => {
                 self.is_busy = true;
                 Ok(again.map_or(Step::Again, Step::Wait))
             }
             // Asked for ever, a server that is slower than the lease would be asked for ever.
-            Tried::TooLate(error) if self.deadline().is_none() => Err(error),
+            Attempted::TooLate(error) if self.deadline().is_none() => Err(error),
             _ => Ok(Step::Again),
         }
     }
@@ -65,7 +65,7 @@ impl<C: Contender> Contest<C> {
 
     /// What follows from an attempt that failed. A caller with time left goes on trying in an outage; one
     /// without a deadline returns the error, and so do the others of its kind.
-    fn meet(&mut self, failed: Failed) -> Result<Step<C::Won>> {
+    fn failed(&mut self, failed: Failed) -> Result<Step<C::Won>> {
         self.has_looked = true;
         let Failed { error, named, .. } = failed;
         if !error.is_retriable() {

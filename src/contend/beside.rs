@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::contest::{Contest, Step};
-use super::{Contender, Tried, silent_contender};
+use super::{Attempted, Contender, silent_contender};
 use crate::clock::Moment;
 use crate::error::Result;
-use crate::hold::{Hold, Seen};
+use crate::hold::{Hold, TurnSnapshot};
 
 /// What a waiter knows of a contender without an answer.
 #[derive(Default)]
@@ -16,7 +16,7 @@ pub(super) enum Beside {
     #[default]
     Nothing,
     /// The contender's future was woken, in this turn of its hold.
-    Woken(Arc<Hold>, Seen),
+    Woken(Arc<Hold>, TurnSnapshot),
     /// The waiter has asked the server itself.
     Asked { is_busy: bool },
 }
@@ -73,14 +73,14 @@ impl<C: Contender> Contest<C> {
     async fn ask_beside(&mut self, now: Moment) -> Result<Step<C::Won>> {
         self.beside = Beside::Asked { is_busy: false };
         match self.contender.ask_beside(now).await? {
-            Tried::Won(won) => Ok(self.won(won)),
-            Tried::Busy { .. } => {
+            Attempted::Won(won) => Ok(self.won(won)),
+            Attempted::Busy { .. } => {
                 self.beside = Beside::Asked { is_busy: true };
                 Ok(Step::Again)
             }
             // The waiter has no answer either, which says nothing about the contender's question.
-            Tried::Failed(failed) if failed.error.is_retriable() => Ok(Step::Again),
-            Tried::Failed(failed) => Err(failed.named),
+            Attempted::Failed(failed) if failed.error.is_retriable() => Ok(Step::Again),
+            Attempted::Failed(failed) => Err(failed.named),
             _ => Ok(Step::Again),
         }
     }

@@ -1,11 +1,11 @@
 //! The loop of a wait.
 
 use super::beside::Beside;
-use super::{Contender, End, Kept, Own, SHORTEST_ATTEMPT, SILENCE, Seat};
+use super::{Contender, LocalState, OwnerHas, QueuePlace, SHORTEST_ATTEMPT, SILENCE, TimedOut};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::session::Core;
-use crate::wait::{Backoff, Found, View};
+use crate::wait::{Backoff, Found, QueueView};
 
 /// Waits until the contender has what it wants; `None` if others had it up to the deadline. It begins in
 /// the queue `at`, if in any.
@@ -35,7 +35,7 @@ pub(crate) async fn contend<C: Contender>(
 pub(super) struct Contest<C: Contender> {
     // What the contender keeps to ask again is dropped before its place in the queue.
     pub(super) contender: C,
-    pub(super) seat: Option<Seat>,
+    pub(super) seat: Option<QueuePlace>,
     pub(super) began: Moment,
     /// It has had its look, however short its wait is.
     pub(super) has_looked: bool,
@@ -93,9 +93,9 @@ impl<C: Contender> Contest<C> {
         };
         // Before its turn: what its owner has, nobody else of this client can want to have before it.
         let has_part = match self.contender.own(self.seat.as_ref(), &mut now).await? {
-            Own::Has(won) => return Ok(Step::Won(won)),
-            Own::Part => true,
-            Own::Nothing => false,
+            OwnerHas::Has(won) => return Ok(Step::Won(won)),
+            OwnerHas::Part => true,
+            OwnerHas::Nothing => false,
         };
         let deadline = self.deadline();
         // A hand-over that is under way is not waited for either: what it grants is undone.
@@ -108,7 +108,7 @@ impl<C: Contender> Contest<C> {
         }
         let view = match &self.seat {
             Some(seat) => seat.place.look(now),
-            None => View::default(),
+            None => QueueView::default(),
         };
         let is_in_turn = has_part || self.seat.is_none() || view.is_contender;
         if !is_in_turn && !self.take_over(now).await {
@@ -121,7 +121,7 @@ impl<C: Contender> Contest<C> {
         {
             return Ok(Step::Wait(deadline));
         }
-        if let Some(step) = self.keep_off(now)? {
+        if let Some(step) = self.defer_to_own_client(now)? {
             return Ok(step);
         }
         // The client had it for a while and leaves it to others. A waiter whose time is over before asks
@@ -157,18 +157,18 @@ impl<C: Contender> Contest<C> {
 
     /// While this client itself keeps it, its waiters send nothing; nor while it gives it back, unless
     /// that takes long.
-    fn keep_off(&mut self, now: Moment) -> Result<Option<Step<C::Won>>> {
+    fn defer_to_own_client(&mut self, now: Moment) -> Result<Option<Step<C::Won>>> {
         // A release that takes long is not waited for twice in a row, whichever it is: two that nobody
         // finishes would be waited for in turns, without end.
         let has_waited = self.release_awaited.take().is_some();
         let (at, patience, is_release) = match self.contender.kept(now, has_waited) {
-            Kept::Nothing => return Ok(None),
-            Kept::Again => {
+            LocalState::Nothing => return Ok(None),
+            LocalState::Again => {
                 self.is_busy = true;
                 return Ok(Some(Step::Again));
             }
-            Kept::For { at, left } => (at, left, false),
-            Kept::Releasing { at, patience } => (at, patience, true),
+            LocalState::For { at, left } => (at, left, false),
+            LocalState::Releasing { at, patience } => (at, patience, true),
         };
         self.is_busy = true;
         if self.move_to(at)? {
@@ -193,7 +193,7 @@ impl<C: Contender> Contest<C> {
         match self.contender.park(seat, until).await {
             Err(Error::Closed) => {
                 // The client of its queue was shut down. It goes on in that of another, if there is one.
-                self.stand_up();
+                self.leave_queue();
                 let now = self.now();
                 self.enter(at, now)
             }
@@ -203,7 +203,7 @@ impl<C: Contender> Contest<C> {
 
     fn give_up(&self, now: Moment) -> Result<Step<C::Won>> {
         let is_unreleased = |since| now.since(since) >= SILENCE;
-        self.contender.give_up(End {
+        self.contender.give_up(TimedOut {
             seat: self.seat.as_ref(),
             now,
             is_told_busy: self.beside.is_busy(),
@@ -214,7 +214,7 @@ impl<C: Contender> Contest<C> {
     }
 
     fn enter(&mut self, at: usize, now: Moment) -> Result<()> {
-        self.seat = Some(Seat {
+        self.seat = Some(QueuePlace {
             at,
             place: self.contender.enter(at, now)?,
             is_deaf: false,
@@ -229,7 +229,7 @@ impl<C: Contender> Contest<C> {
             return Ok(false);
         }
         // It leaves before it comes, so that one wait counts as one.
-        self.stand_up();
+        self.leave_queue();
         let now = self.contender.core(Some(at)).clock.now();
         self.enter(at, now)?;
         Ok(true)
@@ -237,11 +237,11 @@ impl<C: Contender> Contest<C> {
 
     /// Leaves the queue: what was known there says nothing any more.
     pub(super) fn leave(&mut self) {
-        self.stand_up();
+        self.leave_queue();
         self.is_busy = false;
     }
 
-    fn stand_up(&mut self) {
+    fn leave_queue(&mut self) {
         self.decline();
         self.seat = None;
     }

@@ -16,7 +16,7 @@ use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::hold::Hold;
 use crate::session::Core;
-use crate::wait::{Backoff, Handed, Place};
+use crate::wait::{Backoff, HandedOver, WaiterGuard};
 
 pub(crate) use contest::contend;
 
@@ -46,18 +46,18 @@ pub(crate) trait Contender: Send {
     fn backoff(&self, at: usize) -> Option<Backoff>;
 
     /// Takes the last place in a queue.
-    fn enter(&mut self, at: usize, now: Moment) -> Result<Place>;
+    fn enter(&mut self, at: usize, now: Moment) -> Result<WaiterGuard>;
 
     /// What its owner has already. Sets `now` again if that took time.
     fn own(
         &mut self,
-        seat: Option<&Seat>,
+        seat: Option<&QueuePlace>,
         now: &mut Moment,
-    ) -> impl Future<Output = Result<Own<Self::Won>>> + Send;
+    ) -> impl Future<Output = Result<OwnerHas<Self::Won>>> + Send;
 
     /// Why it is of no use to ask the server now: its own client keeps what it wants, or is about to
     /// release it. `has_waited` if it has just waited for a release.
-    fn kept(&mut self, now: Moment, has_waited: bool) -> Kept;
+    fn kept(&mut self, now: Moment, has_waited: bool) -> LocalState;
 
     /// Asks for it. Before the first command leaves, its place is told what is under way, or up to when
     /// something is ([`Place::attempting`], [`Place::promise`]), so that others can take over from a
@@ -68,38 +68,42 @@ pub(crate) trait Contender: Send {
     /// What was asked for is undone in the background.
     fn attempt(
         &mut self,
-        seat: Option<&Seat>,
+        seat: Option<&QueuePlace>,
         now: Moment,
-    ) -> impl Future<Output = Result<Tried<Self::Won>>> + Send;
+    ) -> impl Future<Output = Result<Attempted<Self::Won>>> + Send;
 
     /// Asks once without the contender's role; see [`Contender::ASKS_BESIDE`].
     fn ask_beside(
         &mut self,
         _now: Moment,
-    ) -> impl Future<Output = Result<Tried<Self::Won>>> + Send {
-        async { Ok(Tried::Unasked) }
+    ) -> impl Future<Output = Result<Attempted<Self::Won>>> + Send {
+        async { Ok(Attempted::Unasked) }
     }
 
     /// Takes in what another owner of this client handed to it. Nothing is handed to a waiter whose wish
     /// has no terms.
     fn take_in(
         &mut self,
-        _seat: &Seat,
-        _handed: Handed,
-    ) -> impl Future<Output = Result<Tried<Self::Won>>> + Send {
-        async { Ok(Tried::Unasked) }
+        _seat: &QueuePlace,
+        _handed: HandedOver,
+    ) -> impl Future<Output = Result<Attempted<Self::Won>>> + Send {
+        async { Ok(Attempted::Unasked) }
     }
 
     /// Undoes what was handed to a waiter that leaves.
-    fn decline(&self, _handed: Handed) {}
+    fn decline(&self, _handed: HandedOver) {}
 
     /// It leaves with what it waited for.
-    fn leave_with(&self, place: &Place) {
+    fn leave_with(&self, place: &WaiterGuard) {
         place.has_lock();
     }
 
     /// Waits in its place until there is something to look at, but not beyond `until`.
-    fn park(&mut self, seat: &Seat, until: Moment) -> impl Future<Output = Result<()>> + Send {
+    fn park(
+        &mut self,
+        seat: &QueuePlace,
+        until: Moment,
+    ) -> impl Future<Output = Result<()>> + Send {
         seat.place.wait(until)
     }
 
@@ -109,20 +113,20 @@ pub(crate) trait Contender: Send {
     }
 
     /// The time is over: an error if it is not known that others have what it wants.
-    fn give_up(&self, end: End<'_>) -> Result<()>;
+    fn give_up(&self, end: TimedOut<'_>) -> Result<()>;
 }
 
 /// A contender's place in a queue.
-pub(crate) struct Seat {
+pub(crate) struct QueuePlace {
     /// Which of its queues.
     pub(crate) at: usize,
-    pub(crate) place: Place,
+    pub(crate) place: WaiterGuard,
     /// The messages of this queue cannot be had.
     is_deaf: bool,
 }
 
 /// What an owner has already of what it waits for.
-pub(crate) enum Own<W> {
+pub(crate) enum OwnerHas<W> {
     /// All of it: it is acquired once more.
     Has(W),
     /// What it stands in the queue for. It need not wait for its turn to ask for the rest.
@@ -131,7 +135,7 @@ pub(crate) enum Own<W> {
 }
 
 /// What a client itself does with what one of its callers waits for.
-pub(crate) enum Kept {
+pub(crate) enum LocalState {
     Nothing,
     /// It has it for so long, unless it is released before.
     For {
@@ -148,7 +152,7 @@ pub(crate) enum Kept {
 }
 
 /// What came of asking.
-pub(crate) enum Tried<W> {
+pub(crate) enum Attempted<W> {
     Won(W),
     /// Others have it; the TTL of what they have, if it has one. It is waited for in this queue.
     Busy {
@@ -192,8 +196,8 @@ pub(crate) struct Failed {
 }
 
 /// What a waiter knows when its time is over.
-pub(crate) struct End<'a> {
-    pub(crate) seat: Option<&'a Seat>,
+pub(crate) struct TimedOut<'a> {
+    pub(crate) seat: Option<&'a QueuePlace>,
     pub(crate) now: Moment,
     /// The server has told this waiter itself, beside its contender, that others have it.
     pub(crate) is_told_busy: bool,
@@ -203,7 +207,7 @@ pub(crate) struct End<'a> {
     pub(crate) outage: Option<Error>,
 }
 
-impl End<'_> {
+impl TimedOut<'_> {
     /// The hold that the contender of its client asks for, if that has had no answer for most of the
     /// time that this call has `waited`.
     pub(crate) fn silent(&self, waited: Duration) -> Option<Arc<Hold>> {
@@ -213,7 +217,7 @@ impl End<'_> {
 
 /// The hold that the contender of this queue asks for, if by `then` that will have had no answer for more
 /// than half of a wait. A question that is younger may still be answered.
-fn silent_contender(seat: &Seat, then: Moment, wait: Duration) -> Option<Arc<Hold>> {
+fn silent_contender(seat: &QueuePlace, then: Moment, wait: Duration) -> Option<Arc<Hold>> {
     let (silence, hold) = seat.place.silent_contender(then)?;
     (silence >= SILENCE.max(wait / 2)).then_some(hold)
 }
@@ -241,12 +245,12 @@ mod tests {
     use super::*;
     use crate::background::Background;
     use crate::clock::Clock;
-    use crate::hold::Bounds;
+    use crate::hold::HandOverLimits;
     use crate::key::LockKey;
     use crate::owner::Owner;
-    use crate::server::{Address, Context, Server, Source};
+    use crate::server::{Address, Context, Endpoint, Server};
     use crate::session::{Reentry, Settings};
-    use crate::wait::{Wake, Wish};
+    use crate::wait::{WaitRequest, Wake};
 
     /// A counter of permits, as a semaphore has it: whoever takes one has no hold, and anybody may give
     /// it back.
@@ -326,8 +330,8 @@ mod tests {
             Some(Backoff::constant(POLL_CAP))
         }
 
-        fn enter(&mut self, _at: usize, now: Moment) -> Result<Place> {
-            let wish = Wish {
+        fn enter(&mut self, _at: usize, now: Moment) -> Result<WaiterGuard> {
+            let wish = WaitRequest {
                 owner: Owner::new(),
                 terms: None,
                 deadline: self.deadline,
@@ -336,15 +340,23 @@ mod tests {
             counter.core.waiters.enter(&counter.key, wish, now)
         }
 
-        async fn own(&mut self, _seat: Option<&Seat>, _now: &mut Moment) -> Result<Own<()>> {
-            Ok(Own::Nothing)
+        async fn own(
+            &mut self,
+            _seat: Option<&QueuePlace>,
+            _now: &mut Moment,
+        ) -> Result<OwnerHas<()>> {
+            Ok(OwnerHas::Nothing)
         }
 
-        fn kept(&mut self, _now: Moment, _has_waited: bool) -> Kept {
-            Kept::Nothing
+        fn kept(&mut self, _now: Moment, _has_waited: bool) -> LocalState {
+            LocalState::Nothing
         }
 
-        async fn attempt(&mut self, seat: Option<&Seat>, now: Moment) -> Result<Tried<()>> {
+        async fn attempt(
+            &mut self,
+            seat: Option<&QueuePlace>,
+            now: Moment,
+        ) -> Result<Attempted<()>> {
             let seat = seat.expect("it stands in the counter's queue");
             seat.place.promise(now);
             self.counter.questions.fetch_add(1, Ordering::Relaxed);
@@ -355,13 +367,13 @@ mod tests {
                 .await;
             let mut free = self.counter.free.lock();
             if *free == 0 {
-                return Ok(Tried::Busy { at: 0, ttl: None });
+                return Ok(Attempted::Busy { at: 0, ttl: None });
             }
             *free -= 1;
-            Ok(Tried::Won(()))
+            Ok(Attempted::Won(()))
         }
 
-        fn give_up(&self, _end: End<'_>) -> Result<()> {
+        fn give_up(&self, _end: TimedOut<'_>) -> Result<()> {
             Ok(())
         }
     }
@@ -375,14 +387,14 @@ mod tests {
         };
         // Nothing is sent, so nobody connects.
         let address = Address::parse("redis://localhost").expect("it is a URL");
-        let source = Source::new(Some(address), None, None, &context).expect("it is a URL");
+        let source = Endpoint::new(Some(address), None, None, &context).expect("it is a URL");
         let server = Server::new(source, context, Duration::from_secs(30));
         let settings = Settings {
             watchdog_lease: Duration::from_secs(30),
             poll_cap: POLL_CAP,
             max_lease: Duration::from_secs(60),
             wake: Wake::PubSub,
-            hand_overs: Bounds {
+            hand_overs: HandOverLimits {
                 hand_overs: 16,
                 time: Duration::from_millis(20),
             },

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use redis::{FromRedisValue, Value};
 
-use super::Looked;
-use super::permissions::{self, Ear, Permissions};
+use super::Inspection;
+use super::permissions::{self, Permissions, ProbeSubscriber};
 use crate::clock;
 use crate::server::{Connection, Failure};
 
@@ -16,11 +16,11 @@ pub(super) enum Depth {
     /// in the server's ACL LOG and alarms somebody.
     InPassing,
     /// All, whatever is refused of it; what may be heard, on a connection of its own.
-    Whole(Option<Ear>),
+    Whole(Option<ProbeSubscriber>),
 }
 
 /// What the server says of itself.
-pub(super) struct Answers {
+pub(super) struct ServerFacts {
     pub(super) server: Result<Info, Failure>,
     pub(super) replication: Result<Info, Failure>,
     pub(super) memory: Result<Info, Failure>,
@@ -35,10 +35,10 @@ pub(super) struct Answers {
 /// A section of INFO.
 pub(super) struct Info(String);
 
-impl Answers {
+impl ServerFacts {
     /// Fails where the connection or the server is the trouble, and not what is asked.
-    pub(super) async fn ask(looked: &Looked<'_>, depth: Depth) -> Result<Self, Failure> {
-        let Looked {
+    pub(super) async fn ask(looked: &Inspection<'_>, depth: Depth) -> Result<Self, Failure> {
+        let Inspection {
             connection,
             expected,
             limit,
@@ -59,7 +59,7 @@ impl Answers {
         };
         let permissions = async {
             match depth {
-                Depth::InPassing => permissions::told(looked).await,
+                Depth::InPassing => permissions::permissions_told(looked).await,
                 Depth::Whole(ear) => permissions::tried(looked, ear).await,
             }
         };

@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-use super::ask::{Answers, Info};
+use super::ask::{Info, ServerFacts};
 use super::needs::Need;
 use super::permissions::Permitted;
-use super::{Expected, Finding, FindingKind};
+use super::{ClientProfile, Finding, FindingKind};
 use crate::server::Failure;
 
 /// What is wrong with a server that answers so, and what cannot be known of it.
 pub(super) fn judge(
-    answers: &Answers,
+    answers: &ServerFacts,
     server: &str,
     is_cluster: bool,
-    expected: &Expected,
+    expected: &ClientProfile,
 ) -> Vec<Finding> {
     let mut findings = Findings {
         server,
@@ -116,7 +116,7 @@ fn eviction(memory: &Result<Info, Failure>) -> Judged {
     )
 }
 
-fn persistence(answers: &Answers, expected: &Expected) -> Judged {
+fn persistence(answers: &ServerFacts, expected: &ClientProfile) -> Judged {
     if field(&answers.persistence, "aof_enabled")? != "0" {
         return Ok(None);
     }
@@ -185,7 +185,7 @@ fn cluster_mode(server: &Result<Info, Failure>) -> Judged {
     )
 }
 
-fn version(server: &Result<Info, Failure>, expected: &Expected) -> Judged {
+fn version(server: &Result<Info, Failure>, expected: &ClientProfile) -> Judged {
     // Valkey says here which Redis it is compatible with.
     let version = field(server, "redis_version")?;
     let mut parts = version.split('.').map(str::parse::<u32>);
@@ -212,7 +212,7 @@ fn version(server: &Result<Info, Failure>, expected: &Expected) -> Judged {
     )
 }
 
-fn clock(answers: &Answers) -> Judged {
+fn clock(answers: &ServerFacts) -> Judged {
     let text = field(&answers.server, "server_time_usec")?;
     let Ok(told) = text.parse::<u64>() else {
         return Err("its time cannot be read".to_owned());
@@ -239,7 +239,7 @@ fn clock(answers: &Answers) -> Judged {
     )
 }
 
-fn permissions(findings: &mut Findings<'_>, answers: &Answers, expected: &Expected) {
+fn permissions(findings: &mut Findings<'_>, answers: &ServerFacts, expected: &ClientProfile) {
     let permissions = &answers.permissions;
     let of = |wanted| {
         let all = permissions.found.iter();
@@ -331,9 +331,9 @@ mod tests {
     use super::super::permissions::Permissions;
     use super::*;
 
-    fn answers() -> Answers {
+    fn answers() -> ServerFacts {
         let server = "redis_version:7.0.15\r\nredis_mode:standalone\r\nserver_time_usec:10000000";
-        Answers {
+        ServerFacts {
             server: Ok(Info::new(server)),
             replication: Ok(Info::new("role:master\r\nconnected_slaves:0")),
             memory: Ok(Info::new("maxmemory:0\r\nmaxmemory_policy:noeviction")),
@@ -344,8 +344,8 @@ mod tests {
         }
     }
 
-    fn judged(answers: &Answers) -> Vec<(FindingKind, bool)> {
-        let findings = judge(answers, "host:6379", false, &Expected::default());
+    fn judged(answers: &ServerFacts) -> Vec<(FindingKind, bool)> {
+        let findings = judge(answers, "host:6379", false, &ClientProfile::default());
         findings.iter().map(|it| (it.kind, it.is_known)).collect()
     }
 
@@ -385,7 +385,7 @@ mod tests {
             ((11_100 * ms, 13_000 * ms), true),
             ((1_000 * ms, 60_000 * ms), false),
         ] {
-            let answers = Answers { asked, ..answers() };
+            let answers = ServerFacts { asked, ..answers() };
             let wanted = if is_found {
                 vec![(FindingKind::ClockDifference, true)]
             } else {
@@ -403,7 +403,7 @@ mod tests {
                 message: "no".to_owned(),
             })
         };
-        let silent = Answers {
+        let silent = ServerFacts {
             server: none(),
             replication: none(),
             memory: none(),
@@ -420,7 +420,7 @@ mod tests {
             FindingKind::ClockDifference,
         ];
         assert_eq!(judged(&silent), everything.map(|kind| (kind, false)));
-        let empty = Answers {
+        let empty = ServerFacts {
             server: Ok(Info::new("")),
             replication: Ok(Info::new("")),
             memory: Ok(Info::new("")),
@@ -428,7 +428,7 @@ mod tests {
             ..answers()
         };
         assert_eq!(judged(&empty), everything.map(|kind| (kind, false)));
-        let unasked = Answers {
+        let unasked = ServerFacts {
             persistence: Ok(Info::new("aof_enabled:0")),
             ..answers()
         };

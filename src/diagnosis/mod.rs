@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::server::{Connection, Failure, Node, Server};
-use ask::{Answers, Depth};
-use permissions::Ear;
+use ask::{Depth, ServerFacts};
+use permissions::ProbeSubscriber;
 
 /// What was found of the servers' set-up: [`Client::diagnose`](crate::Client::diagnose).
 ///
@@ -117,7 +117,7 @@ pub enum FindingKind {
 
 /// What a client is set up for, as far as a server has to be fit for it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Expected {
+pub(crate) struct ClientProfile {
     /// The user that the server knows; `None` for its default one.
     pub(crate) user: Option<String>,
     /// Only a pool knows the user.
@@ -134,7 +134,7 @@ pub(crate) struct Expected {
     pub(crate) fenced: Arc<AtomicBool>,
 }
 
-impl Expected {
+impl ClientProfile {
     pub(crate) fn is_fenced(&self) -> bool {
         self.fenced.load(Ordering::Relaxed)
     }
@@ -146,11 +146,11 @@ impl Expected {
 }
 
 /// What is looked at.
-struct Looked<'a> {
+struct Inspection<'a> {
     connection: &'a Connection,
     /// Host and port, a unix socket's path, a master's name, or "pool".
     place: &'a str,
-    expected: &'a Expected,
+    expected: &'a ClientProfile,
     /// The client knows that it talks to a cluster.
     is_cluster: bool,
     /// Messages stay within one shard of the cluster.
@@ -158,12 +158,12 @@ struct Looked<'a> {
     limit: Duration,
 }
 
-impl<'a> Looked<'a> {
+impl<'a> Inspection<'a> {
     fn new(
         server: &Server,
         connection: &'a Connection,
         place: &'a str,
-        expected: &'a Expected,
+        expected: &'a ClientProfile,
         limit: Duration,
     ) -> Self {
         Self {
@@ -176,13 +176,13 @@ impl<'a> Looked<'a> {
         }
     }
 
-    fn judge(&self, answers: &Answers) -> Vec<Finding> {
+    fn judge(&self, answers: &ServerFacts) -> Vec<Finding> {
         judge::judge(answers, self.place, self.is_cluster, self.expected)
     }
 }
 
 /// Looks at all servers, one after the other, and asks them all there is to know.
-pub(crate) async fn diagnose(server: &Server, expected: &Expected) -> Result<Diagnosis> {
+pub(crate) async fn diagnose(server: &Server, expected: &ClientProfile) -> Result<Diagnosis> {
     let limit = server.command_timeout();
     let of = |place: String| move |failure| Error::from(failure).of_server(&place);
     // The servers of a cluster are known then.
@@ -216,7 +216,7 @@ pub(crate) async fn diagnose(server: &Server, expected: &Expected) -> Result<Dia
 async fn look(
     server: &Server,
     node: &Node,
-    expected: &Expected,
+    expected: &ClientProfile,
     limit: Duration,
 ) -> std::result::Result<Vec<Finding>, Failure> {
     let place = node.address();
@@ -225,30 +225,30 @@ async fn look(
         true => node.source().open_own(limit).await?,
         false => node.connection(limit).await?,
     };
-    let looked = Looked::new(server, &connection, &place, expected, limit);
+    let looked = Inspection::new(server, &connection, &place, expected, limit);
     let ear = match expected.listens {
-        true => Ear::open(server, node, looked.is_sharded, limit).await,
+        true => ProbeSubscriber::open(server, node, looked.is_sharded, limit).await,
         false => None,
     };
-    let answers = Answers::ask(&looked, Depth::Whole(ear)).await?;
+    let answers = ServerFacts::ask(&looked, Depth::Whole(ear)).await?;
     Ok(looked.judge(&answers))
 }
 
 /// Looks at the servers that the client has met since the last look, on the connections that there
 /// are, and says in the log what is wrong.
-pub(crate) async fn meet(server: &Server, expected: &Expected, limit: Duration) {
+pub(crate) async fn check_new_servers(server: &Server, expected: &ClientProfile, limit: Duration) {
     for node in server.nodes() {
         let (Some(met), Some(connection)) = (node.unchecked(), node.any_connection()) else {
             continue;
         };
         let place = node.address();
-        let looked = Looked::new(server, &connection, &place, expected, limit);
-        let asked = Answers::ask(&looked, Depth::InPassing);
+        let looked = Inspection::new(server, &connection, &place, expected, limit);
+        let asked = ServerFacts::ask(&looked, Depth::InPassing);
         let asked = tokio::time::timeout(limit, asked).await;
         match asked.unwrap_or_else(|_| Err(Failure::silent(limit))) {
             Ok(answers) => {
                 node.checked(met);
-                tell(looked.judge(&answers));
+                log_findings(looked.judge(&answers));
             }
             Err(failure) => {
                 let server = place.as_str();
@@ -261,7 +261,7 @@ pub(crate) async fn meet(server: &Server, expected: &Expected, limit: Duration) 
     }
 }
 
-fn tell(findings: Vec<Finding>) {
+fn log_findings(findings: Vec<Finding>) {
     for finding in findings {
         let Finding {
             kind,

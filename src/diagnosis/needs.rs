@@ -1,6 +1,6 @@
 //! What the client's user has to be permitted.
 
-use super::Looked;
+use super::Inspection;
 
 /// A permission that the client has use for.
 pub(super) struct Need {
@@ -22,7 +22,7 @@ impl Need {
 }
 
 /// What this client needs of this server.
-pub(super) fn needs(looked: &Looked<'_>) -> Vec<&'static Need> {
+pub(super) fn needs(looked: &Inspection<'_>) -> Vec<&'static Need> {
     let expected = looked.expected;
     let is_needed = |need: &&Need| match need.rule {
         "publish" | "pubsub|numsub" => !looked.is_sharded,

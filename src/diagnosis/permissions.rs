@@ -7,7 +7,7 @@ use redis::aio::PubSub;
 use uuid::Uuid;
 
 use super::needs::{CHANNEL, EPOCH, KEY, NAME, Need, SCRIPT, SHARDED, TOKEN, needs};
-use super::{Expected, Looked};
+use super::{ClientProfile, Inspection};
 use crate::script;
 use crate::server::{Failure, Node, Server, Subscriber};
 
@@ -32,7 +32,7 @@ pub(super) struct Permissions {
 }
 
 /// Asks the server what the user may do: it tells since Redis 7.0, and writes nothing down.
-pub(super) async fn told(looked: &Looked<'_>) -> Permissions {
+pub(super) async fn permissions_told(looked: &Inspection<'_>) -> Permissions {
     let needs = needs(looked);
     let names = Names::new();
     let mut commands: Vec<String> = needs
@@ -46,7 +46,7 @@ pub(super) async fn told(looked: &Looked<'_>) -> Permissions {
         Err(failure) => {
             let of_eval = refused(&failure);
             let found = needs.into_iter().map(|need| {
-                let is_eval = need.rule == "eval" && of_eval == Refused::Command;
+                let is_eval = need.rule == "eval" && of_eval == Refusal::Command;
                 (
                     need,
                     if is_eval {
@@ -101,7 +101,7 @@ pub(super) async fn told(looked: &Looked<'_>) -> Permissions {
 
 /// Runs each command once, in a way that changes nothing. What is refused stands in the server's
 /// ACL LOG.
-pub(super) async fn tried(looked: &Looked<'_>, ear: Option<Ear>) -> Permissions {
+pub(super) async fn tried(looked: &Inspection<'_>, ear: Option<ProbeSubscriber>) -> Permissions {
     let needs = needs(looked);
     let names = Names::new();
     let mut permissions = Permissions::default();
@@ -129,20 +129,20 @@ pub(super) async fn tried(looked: &Looked<'_>, ear: Option<Ear>) -> Permissions 
         let permitted = match outcome {
             Ok(()) => Permitted::Yes,
             Err(failure) => match refused(&failure) {
-                Refused::Command => Permitted::No,
+                Refusal::Command => Permitted::No,
                 // Before 7.0 there are none.
-                Refused::Unknown if need.rule == SHARDED && !looked.is_sharded => Permitted::Yes,
-                Refused::Unknown => Permitted::Unsupported,
-                Refused::Place if need.uses(EPOCH) => {
+                Refusal::Unknown if need.rule == SHARDED && !looked.is_sharded => Permitted::Yes,
+                Refusal::Unknown => Permitted::Unsupported,
+                Refusal::Place if need.uses(EPOCH) => {
                     permissions.no_epoch = true;
                     Permitted::Yes
                 }
-                Refused::Place => {
+                Refusal::Place => {
                     permissions.is_limited = true;
                     Permitted::Yes
                 }
-                Refused::Otherwise => Permitted::Yes,
-                Refused::Not => Permitted::Unknown,
+                Refusal::Otherwise => Permitted::Yes,
+                Refusal::Not => Permitted::Unknown,
             },
         };
         permissions.found.push((need, permitted));
@@ -151,12 +151,12 @@ pub(super) async fn tried(looked: &Looked<'_>, ear: Option<Ear>) -> Permissions 
 }
 
 /// A connection for messages that is for nothing else.
-pub(super) enum Ear {
+pub(super) enum ProbeSubscriber {
     Of(PubSub),
     OfShard(Subscriber),
 }
 
-impl Ear {
+impl ProbeSubscriber {
     /// `None` where there is none to be had.
     pub(super) async fn open(
         server: &Server,
@@ -196,7 +196,7 @@ impl Ear {
 
 /// What an answer says of a permission.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Refused {
+enum Refusal {
     /// The user may not run the command.
     Command,
     /// It may, but not on this key or channel.
@@ -209,24 +209,24 @@ enum Refused {
     Not,
 }
 
-fn refused(failure: &Failure) -> Refused {
+fn refused(failure: &Failure) -> Refusal {
     let Failure::Refused { code, message } = failure else {
-        return Refused::Not;
+        return Refusal::Not;
     };
     if code == "NOPERM" {
         // "... to run the 'x' command", "... access one of the keys ...", "... access a channel".
         let of_command = message.contains("to run the") || !message.contains("access");
         return if of_command {
-            Refused::Command
+            Refusal::Command
         } else {
-            Refused::Place
+            Refusal::Place
         };
     }
     let message = message.to_ascii_lowercase();
     if message.starts_with("unknown command") || message.starts_with("unknown subcommand") {
-        return Refused::Unknown;
+        return Refusal::Unknown;
     }
-    Refused::Otherwise
+    Refusal::Otherwise
 }
 
 /// What nobody else uses.
@@ -254,7 +254,7 @@ impl Names {
         words.replace(SCRIPT, "return")
     }
 
-    fn command(&self, need: &Need, expected: &Expected) -> Cmd {
+    fn command(&self, need: &Need, expected: &ClientProfile) -> Cmd {
         let words = self.put_into(need.words);
         let mut words = words.split(' ');
         let mut command = redis::cmd(words.next().unwrap_or_default());

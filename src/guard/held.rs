@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Several, Verdict};
+use super::{CompositeHold, Verdict};
 use crate::clock::Moment;
 use crate::error::{Instance, Lost};
-use crate::hold::{Hold, Phase};
+use crate::hold::{Hold, HoldPhase};
 use crate::lease::TOLD_EARLY;
 use crate::owner::Owner;
 use crate::session::{Claim, Session};
@@ -18,18 +18,18 @@ use crate::session::{Claim, Session};
 /// without the means to end it.
 #[derive(Clone)]
 pub struct Held {
-    kind: Kind,
+    kind: HeldKind,
 }
 
 #[derive(Clone)]
-enum Kind {
-    One(One),
-    Several(Arc<dyn Several>),
+enum HeldKind {
+    One(HeldLock),
+    Several(Arc<dyn CompositeHold>),
 }
 
 /// A held plain lock.
 #[derive(Clone)]
-struct One {
+struct HeldLock {
     session: Arc<Session>,
     hold: Arc<Hold>,
 }
@@ -37,12 +37,12 @@ struct One {
 impl Held {
     pub(super) fn one(claim: &Claim) -> Self {
         let (session, hold) = (claim.session().clone(), claim.hold().clone());
-        let kind = Kind::One(One { session, hold });
+        let kind = HeldKind::One(HeldLock { session, hold });
         Self { kind }
     }
 
-    pub(super) fn several(lock: Arc<dyn Several>) -> Self {
-        let kind = Kind::Several(lock);
+    pub(super) fn several(lock: Arc<dyn CompositeHold>) -> Self {
+        let kind = HeldKind::Several(lock);
         Self { kind }
     }
 
@@ -53,14 +53,14 @@ impl Held {
     /// Cancelling it changes nothing.
     pub async fn lost(&self) -> Lost {
         let told = match &self.kind {
-            Kind::One(one) => one.hold.lost_token(),
-            Kind::Several(lock) => lock.lost_token(),
+            HeldKind::One(one) => one.hold.lost_token(),
+            HeldKind::Several(lock) => lock.lost_token(),
         };
         loop {
             // Said a little early, so that it is not said too late.
             let loss = match &self.kind {
-                Kind::One(one) => one.loss(TOLD_EARLY),
-                Kind::Several(lock) => lock.loss(TOLD_EARLY),
+                HeldKind::One(one) => one.loss(TOLD_EARLY),
+                HeldKind::Several(lock) => lock.loss(TOLD_EARLY),
             };
             if let Some(lost) = loss {
                 return lost;
@@ -80,16 +80,16 @@ impl Held {
     /// often.
     fn outruns_timers(&self) -> bool {
         match &self.kind {
-            Kind::One(one) => one.session.core().clock.outruns_timers(),
-            Kind::Several(lock) => lock.outruns_timers(),
+            HeldKind::One(one) => one.session.core().clock.outruns_timers(),
+            HeldKind::Several(lock) => lock.outruns_timers(),
         }
     }
 
     /// See [`Guard::lost_token`](super::Guard::lost_token).
     pub fn lost_token(&self) -> CancellationToken {
         let told = match &self.kind {
-            Kind::One(one) => one.hold.lost_token(),
-            Kind::Several(lock) => lock.lost_token(),
+            HeldKind::One(one) => one.hold.lost_token(),
+            HeldKind::Several(lock) => lock.lost_token(),
         };
         told.child_token()
     }
@@ -97,77 +97,77 @@ impl Held {
     /// See [`Guard::is_valid`](super::Guard::is_valid).
     pub fn is_valid(&self) -> bool {
         match &self.kind {
-            Kind::One(one) => one.hold.state().is_valid(one.now()),
-            Kind::Several(lock) => lock.is_valid(),
+            HeldKind::One(one) => one.hold.state().is_valid(one.now()),
+            HeldKind::Several(lock) => lock.is_valid(),
         }
     }
 
     /// See [`Guard::remaining`](super::Guard::remaining).
     pub fn remaining(&self) -> Duration {
         match &self.kind {
-            Kind::One(one) => one.hold.remaining(one.now()),
-            Kind::Several(lock) => lock.remaining(),
+            HeldKind::One(one) => one.hold.remaining(one.now()),
+            HeldKind::Several(lock) => lock.remaining(),
         }
     }
 
     /// See [`Guard::verdict`](super::Guard::verdict).
     pub fn verdict(&self) -> Verdict {
         match &self.kind {
-            Kind::One(one) => one.verdict(),
-            Kind::Several(lock) => lock.verdict(),
+            HeldKind::One(one) => one.verdict(),
+            HeldKind::Several(lock) => lock.verdict(),
         }
     }
 
     /// See [`Guard::hold_count`](super::Guard::hold_count).
     pub fn hold_count(&self) -> u32 {
         match &self.kind {
-            Kind::One(one) => one.hold.state().claims(),
-            Kind::Several(lock) => lock.hold_count(),
+            HeldKind::One(one) => one.hold.state().claims(),
+            HeldKind::Several(lock) => lock.hold_count(),
         }
     }
 
     /// Who holds the lock.
     pub fn owner(&self) -> Owner {
         match &self.kind {
-            Kind::One(one) => one.hold.owner(),
-            Kind::Several(lock) => lock.owner(),
+            HeldKind::One(one) => one.hold.owner(),
+            HeldKind::Several(lock) => lock.owner(),
         }
     }
 
     /// The lock's name, as it was asked for.
     pub fn lock_name(&self) -> &str {
         match &self.kind {
-            Kind::One(one) => one.hold.key().name(),
-            Kind::Several(lock) => lock.name(),
+            HeldKind::One(one) => one.hold.key().name(),
+            HeldKind::Several(lock) => lock.name(),
         }
     }
 
     /// See [`Guard::token`](super::Guard::token).
     pub fn token(&self) -> Option<u64> {
         match &self.kind {
-            Kind::One(_) => None,
-            Kind::Several(lock) => lock.token(),
+            HeldKind::One(_) => None,
+            HeldKind::Several(lock) => lock.token(),
         }
     }
 
     /// See [`Guard::instances`](super::Guard::instances).
     pub fn instances(&self) -> Vec<Instance> {
         match &self.kind {
-            Kind::One(_) => Vec::new(),
-            Kind::Several(lock) => lock.instances(),
+            HeldKind::One(_) => Vec::new(),
+            HeldKind::Several(lock) => lock.instances(),
         }
     }
 
     /// See [`Guard::margin`](super::Guard::margin).
     pub fn margin(&self) -> u32 {
         match &self.kind {
-            Kind::One(_) => 0,
-            Kind::Several(lock) => lock.margin(),
+            HeldKind::One(_) => 0,
+            HeldKind::Several(lock) => lock.margin(),
         }
     }
 }
 
-impl One {
+impl HeldLock {
     fn now(&self) -> Moment {
         self.session.core().clock.now()
     }
@@ -175,7 +175,7 @@ impl One {
     fn verdict(&self) -> Verdict {
         match self.loss(Duration::ZERO) {
             Some(lost) => Verdict::Lost(lost.reason()),
-            None => Verdict::of(self.hold.state().phase == Phase::Jeopardy),
+            None => Verdict::of(self.hold.state().phase == HoldPhase::Jeopardy),
         }
     }
 

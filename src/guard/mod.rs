@@ -1,7 +1,7 @@
 //! What a caller holds.
 
+mod composite;
 mod held;
-mod several;
 mod verdict;
 
 use std::fmt;
@@ -14,9 +14,9 @@ use crate::error::{Instance, Lost, Result};
 use crate::owner::Owner;
 use crate::session::{Claim, Unlocked};
 
+use composite::CompositeClaim;
+pub(crate) use composite::CompositeHold;
 pub use held::Held;
-pub(crate) use several::Several;
-use several::Share;
 pub use verdict::Verdict;
 
 /// A held lock.
@@ -48,31 +48,31 @@ pub use verdict::Verdict;
 /// ```
 #[must_use = "a guard that is dropped at once unlocks at once"]
 pub struct Guard {
-    kind: Kind,
+    kind: GuardKind,
 }
 
-enum Kind {
+enum GuardKind {
     One(Claim),
-    Several(Share),
+    Several(CompositeClaim),
 }
 
 impl Guard {
     pub(crate) fn new(claim: Claim) -> Self {
-        let kind = Kind::One(claim);
+        let kind = GuardKind::One(claim);
         Self { kind }
     }
 
     /// A guard of a lock of several parts: one claim on it.
-    pub(crate) fn several(lock: Arc<dyn Several>) -> Self {
-        let kind = Kind::Several(Share::new(lock));
+    pub(crate) fn several(lock: Arc<dyn CompositeHold>) -> Self {
+        let kind = GuardKind::Several(CompositeClaim::new(lock));
         Self { kind }
     }
 
     /// The same facts, for work that must not unlock.
     pub(crate) fn held(&self) -> Held {
         match &self.kind {
-            Kind::One(claim) => Held::one(claim),
-            Kind::Several(share) => Held::several(share.lock().clone()),
+            GuardKind::One(claim) => Held::one(claim),
+            GuardKind::Several(share) => Held::several(share.lock().clone()),
         }
     }
 
@@ -80,8 +80,8 @@ impl Guard {
     #[cfg(test)]
     pub(crate) fn field(&self) -> String {
         match &self.kind {
-            Kind::One(claim) => claim.session().core().field(claim.hold()),
-            Kind::Several(_) => String::new(),
+            GuardKind::One(claim) => claim.session().core().field(claim.hold()),
+            GuardKind::Several(_) => String::new(),
         }
     }
 
@@ -127,16 +127,16 @@ impl Guard {
     /// Who holds the lock.
     pub fn owner(&self) -> Owner {
         match &self.kind {
-            Kind::One(claim) => claim.hold().owner(),
-            Kind::Several(share) => share.lock().owner(),
+            GuardKind::One(claim) => claim.hold().owner(),
+            GuardKind::Several(share) => share.lock().owner(),
         }
     }
 
     /// The lock's name, as it was asked for.
     pub fn lock_name(&self) -> &str {
         match &self.kind {
-            Kind::One(claim) => claim.hold().key().name(),
-            Kind::Several(share) => share.lock().name(),
+            GuardKind::One(claim) => claim.hold().key().name(),
+            GuardKind::Several(share) => share.lock().name(),
         }
     }
 
@@ -178,8 +178,8 @@ impl Guard {
     /// Cancelled at any point, the lock is given back in the background, as by a drop.
     pub async fn unlock(self) -> Result<Unlocked> {
         match self.kind {
-            Kind::One(claim) => claim.unlock().await,
-            Kind::Several(share) => share.unlock().await,
+            GuardKind::One(claim) => claim.unlock().await,
+            GuardKind::Several(share) => share.unlock().await,
         }
     }
 
@@ -191,8 +191,8 @@ impl Guard {
     /// forgotten for good when that runs out.
     pub fn forget(self) {
         match self.kind {
-            Kind::One(claim) => claim.forget(),
-            Kind::Several(share) => share.forget(),
+            GuardKind::One(claim) => claim.forget(),
+            GuardKind::Several(share) => share.forget(),
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Taking in a grant, and the time that there is for it.
 
-use super::{Phase, State, Terms};
+use super::{HoldPhase, HoldState, Terms};
 use crate::clock::Moment;
 use crate::lease;
 
-impl State {
+impl HoldState {
     /// Whoever is granted it has until then to take it in.
     pub(crate) fn await_taking_in(&mut self, until: Moment) {
-        if self.phase == Phase::Pending {
+        if self.phase == HoldPhase::Pending {
             self.awaited = true;
             self.deadline = until;
         }
@@ -15,7 +15,7 @@ impl State {
 
     /// The deadline is that of a grant to be taken in.
     pub(crate) fn is_awaited(&self) -> bool {
-        self.awaited && self.phase == Phase::Pending
+        self.awaited && self.phase == HoldPhase::Pending
     }
 
     /// Its grant, if there is one, is not taken in: whoever asked for it does not go on.
@@ -28,9 +28,9 @@ impl State {
     pub(crate) fn grant(&mut self, sent: Moment, terms: &Terms, now: Moment) -> bool {
         let deadline = lease::deadline(sent, terms.lease);
         let first = match self.phase {
-            Phase::Pending => true,
-            Phase::Held | Phase::Jeopardy => false,
-            Phase::Lost(_) | Phase::Ended => return false,
+            HoldPhase::Pending => true,
+            HoldPhase::Held | HoldPhase::Jeopardy => false,
+            HoldPhase::Lost(_) | HoldPhase::Ended => return false,
         };
         let deadline = if first {
             deadline
@@ -46,7 +46,7 @@ impl State {
         if first {
             self.acquired = sent;
             self.granted = true;
-            self.phase = Phase::Held;
+            self.phase = HoldPhase::Held;
             // The answer is here, so the server did it before now.
             self.remains_until = now + terms.lease;
         }
@@ -62,7 +62,7 @@ impl State {
 
     /// Ends a hold whose acquire was not taken in; false if it was, or the hold ended before.
     pub(crate) fn end_pending(&mut self) -> bool {
-        let pending = self.phase == Phase::Pending;
+        let pending = self.phase == HoldPhase::Pending;
         if pending {
             self.end();
         }

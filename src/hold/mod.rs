@@ -1,13 +1,13 @@
 //! What this client holds.
 
-mod gone;
 mod grant;
-mod listed;
-mod looks;
+mod holds_of_key;
+mod local_holds;
+mod recently_released;
 mod renewal;
-mod row;
 mod schedule;
 mod state;
+mod streak;
 mod table;
 mod turn;
 
@@ -23,11 +23,11 @@ use crate::error::{AlreadyHeld, Lost, LostFacts, LostReason};
 use crate::key::LockKey;
 use crate::owner::Owner;
 
-pub(crate) use looks::{Outlook, Standing};
-pub(crate) use row::{Bounds, Row, Turn};
-pub(crate) use state::{Dropped, Phase, Share, State, Terms};
+pub(crate) use local_holds::{LocalHolds, OwnerState};
+pub(crate) use state::{ClaimFlags, Dropped, HoldPhase, HoldState, Terms};
+pub(crate) use streak::{HandOverLimits, Streak, StreakEnd};
 pub(crate) use table::Holds;
-pub(crate) use turn::{Command, PATIENCE, SLOW_UNLOCK, Seen};
+pub(crate) use turn::{PATIENCE, SLOW_UNLOCK, TurnGuard, TurnSnapshot};
 
 /// One owner's claim on one lock, from its first acquire to its last unlock.
 ///
@@ -37,8 +37,8 @@ pub(crate) struct Hold {
     key: Arc<LockKey>,
     owner: Owner,
     number: u64,
-    state: Mutex<State>,
-    slot: schedule::Slot,
+    state: Mutex<HoldState>,
+    slot: schedule::ScheduleEntry,
     turns: turn::Turns,
     /// Made when somebody first wants to hear of its loss.
     audience: Mutex<Option<Box<Audience>>>,
@@ -66,8 +66,8 @@ impl Hold {
             key,
             owner,
             number,
-            state: Mutex::new(State::pending(now)),
-            slot: schedule::Slot::default(),
+            state: Mutex::new(HoldState::pending(now)),
+            slot: schedule::ScheduleEntry::default(),
             turns: turn::Turns::default(),
             audience: Mutex::new(None),
         }
@@ -86,7 +86,7 @@ impl Hold {
         self.number
     }
 
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, HoldState> {
         self.state.lock()
     }
 
@@ -129,7 +129,7 @@ impl Hold {
     /// For those who came after it was announced: looked at once they can be seen, so that no loss
     /// falls between.
     fn announce_if_lost(&self) {
-        if matches!(self.state().phase, Phase::Lost(_)) {
+        if matches!(self.state().phase, HoldPhase::Lost(_)) {
             self.announce_lost();
         }
     }
@@ -153,11 +153,11 @@ impl Hold {
         let reason = {
             let state = self.state();
             match state.phase {
-                Phase::Lost(reason) => reason,
-                Phase::Ended => LostReason::Released,
-                Phase::Pending => return None,
-                Phase::Held | Phase::Jeopardy if now < state.deadline => return None,
-                Phase::Held | Phase::Jeopardy => state.deadline_reason(),
+                HoldPhase::Lost(reason) => reason,
+                HoldPhase::Ended => LostReason::Released,
+                HoldPhase::Pending => return None,
+                HoldPhase::Held | HoldPhase::Jeopardy if now < state.deadline => return None,
+                HoldPhase::Held | HoldPhase::Jeopardy => state.deadline_reason(),
             }
         };
         Some(self.lost_as(reason, now))

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::{Phase, State};
+use super::{HoldPhase, HoldState};
 use crate::clock::Moment;
 use crate::lease;
 
-impl State {
+impl HoldState {
     /// The watchdog has to renew it some time, or to look for it.
     pub(crate) fn is_renewed(&self) -> bool {
         self.is_living() && (self.watched > 0 || self.doubted)
@@ -14,8 +14,8 @@ impl State {
 
     /// The server may be one that does not know it. A grant that is not taken in yet may be one of the
     /// server of before.
-    pub(crate) fn doubt(&mut self, now: Moment) {
-        if self.is_living() || self.phase == Phase::Pending {
+    pub(crate) fn suspect(&mut self, now: Moment) {
+        if self.is_living() || self.phase == HoldPhase::Pending {
             self.doubted = true;
             self.renew_at = now;
         }
@@ -56,11 +56,11 @@ impl State {
     /// Takes in a good renewal that was sent at `sent`. A late one does not revive a lost hold.
     pub(crate) fn renew(&mut self, sent: Moment, lease: Duration, now: Moment) {
         self.expire(now);
-        let revives = mutant!("late_renewal_revives") && matches!(self.phase, Phase::Lost(_));
+        let revives = mutant!("late_renewal_revives") && matches!(self.phase, HoldPhase::Lost(_));
         if !self.is_living() && !revives {
             return;
         }
-        self.phase = Phase::Held;
+        self.phase = HoldPhase::Held;
         self.doubted = false;
         self.renewed = self.renewed.max(sent);
         self.renew_at = sent + lease / 3;
@@ -88,12 +88,12 @@ mod tests {
     #[test]
     fn a_hold_in_doubt_is_looked_for_and_not_prolonged_without_a_watchdog() {
         let start = Moment(1_000_000_000);
-        let mut state = State::pending(start);
+        let mut state = HoldState::pending(start);
         assert!(state.grant(start, &terms(LEASE * 10, false), start));
         let deadline = state.deadline;
         assert!(!state.is_renewed());
         let now = start + LEASE;
-        state.doubt(now);
+        state.suspect(now);
         assert!(state.is_renewed() && state.renew_at == now);
         let asked = state.renewal(now, LEASE).expect("it is asked for");
         assert!(now + asked <= deadline, "{asked:?}");
@@ -104,8 +104,8 @@ mod tests {
     #[test]
     fn a_grant_that_was_not_taken_in_when_the_doubt_came_is_looked_for_then() {
         let start = Moment(1_000_000_000);
-        let mut state = State::pending(start);
-        state.doubt(start);
+        let mut state = HoldState::pending(start);
+        state.suspect(start);
         assert!(!state.is_renewed());
         assert!(state.grant(start, &terms(LEASE, true), start));
         assert!(state.is_renewed() && state.renew_at <= start);
@@ -115,14 +115,14 @@ mod tests {
     #[test]
     fn a_hold_in_doubt_is_not_kept_beyond_its_bound() {
         let start = Moment(1_000_000_000);
-        let mut state = State::pending(start);
+        let mut state = HoldState::pending(start);
         let terms = Terms {
             max_hold: Some(LEASE),
             ..terms(LEASE, true)
         };
         assert!(state.grant(start, &terms, start));
         let now = start + LEASE / 2;
-        state.doubt(now);
+        state.suspect(now);
         let asked = state.renewal(now, LEASE).expect("it is asked for");
         assert!(asked <= LEASE / 2, "{asked:?}");
         state.renew(now, asked, now);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Hold, Phase, State};
+use super::{Hold, HoldPhase, HoldState};
 use crate::clock::Moment;
 use crate::lease::TOLD_EARLY;
 
@@ -14,35 +14,35 @@ use crate::lease::TOLD_EARLY;
 #[derive(Default)]
 pub(super) struct Schedule {
     /// Holds that are renewed.
-    renewals: Line,
+    renewals: Timeline,
     /// Every hold: no renewal that is due, late or under way keeps it from being told.
-    expiries: Line,
+    expiries: Timeline,
 }
 
 /// Holds by their moments.
-type Line = BTreeSet<Entry>;
+type Timeline = BTreeSet<TimelineKey>;
 
 /// A hold's place in a line: by its moment, and among equals by its number.
-struct Entry {
+struct TimelineKey {
     at: Moment,
     hold: Arc<Hold>,
 }
 
 /// When the watchdog has to do something about a hold; never, where that is `None`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) struct Next {
+pub(super) struct NextMoments {
     pub(super) expire: Option<Moment>,
     pub(super) renew: Option<Moment>,
 }
 
-impl Next {
+impl NextMoments {
     /// What is to be done about a hold in this state.
-    pub(super) fn of(state: &State) -> Self {
+    pub(super) fn of(state: &HoldState) -> Self {
         let expire = match state.phase {
-            Phase::Held | Phase::Jeopardy => state.deadline,
-            Phase::Pending if state.awaited => state.deadline,
-            Phase::Ended => state.hasten_at,
-            Phase::Pending | Phase::Lost(_) => Moment::NEVER,
+            HoldPhase::Held | HoldPhase::Jeopardy => state.deadline,
+            HoldPhase::Pending if state.awaited => state.deadline,
+            HoldPhase::Ended => state.hasten_at,
+            HoldPhase::Pending | HoldPhase::Lost(_) => Moment::NEVER,
         };
         Self {
             expire: (expire != Moment::NEVER).then(|| expire.minus(TOLD_EARLY)),
@@ -58,14 +58,14 @@ impl Next {
 
 /// Where a hold stands in each line; at zero if it does not. Changed under the table's lock only.
 #[derive(Default)]
-pub(super) struct Slot {
+pub(super) struct ScheduleEntry {
     expire: AtomicU64,
     renew: AtomicU64,
 }
 
 impl Schedule {
     /// Puts `hold` where it belongs, or takes it out.
-    pub(super) fn set(&mut self, hold: &Arc<Hold>, next: Next) {
+    pub(super) fn set(&mut self, hold: &Arc<Hold>, next: NextMoments) {
         place(&mut self.expiries, &hold.slot.expire, hold, next.expire);
         place(&mut self.renewals, &hold.slot.renew, hold, next.renew);
     }
@@ -98,28 +98,28 @@ impl Schedule {
     }
 }
 
-impl Ord for Entry {
+impl Ord for TimelineKey {
     fn cmp(&self, other: &Self) -> Order {
         let by_number = || self.hold.number().cmp(&other.hold.number());
         self.at.cmp(&other.at).then_with(by_number)
     }
 }
 
-impl PartialOrd for Entry {
+impl PartialOrd for TimelineKey {
     fn partial_cmp(&self, other: &Self) -> Option<Order> {
         Some(self.cmp(other))
     }
 }
 
-impl Eq for Entry {}
+impl Eq for TimelineKey {}
 
-impl PartialEq for Entry {
+impl PartialEq for TimelineKey {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-fn place(line: &mut Line, slot: &AtomicU64, hold: &Arc<Hold>, next: Option<Moment>) {
+fn place(line: &mut Timeline, slot: &AtomicU64, hold: &Arc<Hold>, next: Option<Moment>) {
     let old = Moment(slot.load(Ordering::Relaxed));
     let at = next.unwrap_or(Moment(0));
     if at == old {
@@ -127,7 +127,7 @@ fn place(line: &mut Line, slot: &AtomicU64, hold: &Arc<Hold>, next: Option<Momen
     }
     slot.store(at.0, Ordering::Relaxed);
     let hold = hold.clone();
-    let mut entry = Entry { at: old, hold };
+    let mut entry = TimelineKey { at: old, hold };
     if old.0 != 0 {
         line.remove(&entry);
     }
@@ -137,11 +137,11 @@ fn place(line: &mut Line, slot: &AtomicU64, hold: &Arc<Hold>, next: Option<Momen
     }
 }
 
-fn up_to(line: &Line, until: Moment) -> impl Iterator<Item = &Arc<Hold>> {
+fn up_to(line: &Timeline, until: Moment) -> impl Iterator<Item = &Arc<Hold>> {
     let entries = line.iter().take_while(move |entry| entry.at <= until);
     entries.map(|entry| &entry.hold)
 }
 
-fn first(line: &Line) -> Moment {
+fn first(line: &Timeline) -> Moment {
     line.first().map_or(Moment::NEVER, |entry| entry.at)
 }

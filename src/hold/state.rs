@@ -3,14 +3,14 @@
 
 use std::time::Duration;
 
-use super::Row;
+use super::Streak;
 use crate::clock::Moment;
 use crate::error::LostReason;
 use crate::lease;
 
 /// The life of a hold (design: invariant 5).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Phase {
+pub(crate) enum HoldPhase {
     /// Its acquire is under way. Left to Held by a grant in time, to Ended by anything else.
     Pending,
     /// Redis granted it. Left to Jeopardy by a failing renewal, to Lost, or to Ended by its last
@@ -39,7 +39,7 @@ pub(crate) struct Terms {
 
 /// What one claim adds to the counts of its hold.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Share {
+pub(crate) struct ClaimFlags {
     /// It was taken without a lease.
     pub(crate) watched: bool,
     /// It is counted here only.
@@ -50,8 +50,8 @@ pub(crate) struct Share {
 
 /// What is known of one hold.
 #[derive(Debug)]
-pub(crate) struct State {
-    pub(crate) phase: Phase,
+pub(crate) struct HoldState {
+    pub(crate) phase: HoldPhase,
     /// Living claims: guards and forgotten ones.
     pub(crate) count: u32,
     /// The claims among them that Redis does not count; never all, as it deletes what counts
@@ -62,7 +62,7 @@ pub(crate) struct State {
     /// The claims among them that belong to locks of many parts.
     pub(crate) parts: u32,
     /// The claims among them whose guards were forgotten.
-    pub(crate) forgotten: Vec<Share>,
+    pub(crate) forgotten: Vec<ClaimFlags>,
     /// Up to when the hold may be believed in.
     pub(crate) deadline: Moment,
     /// Up to when something of it may be left in Redis.
@@ -89,7 +89,7 @@ pub(crate) struct State {
     /// Redis may have granted it, or has: whoever asked has until the deadline to take it in.
     pub(crate) awaited: bool,
     /// The hand-overs by which it came about; few holds do.
-    pub(crate) row: Option<Box<Row>>,
+    pub(crate) row: Option<Box<Streak>>,
 }
 
 /// What dropping a claim asks for.
@@ -103,10 +103,10 @@ pub(crate) enum Dropped {
     Nothing,
 }
 
-impl State {
+impl HoldState {
     pub(crate) fn pending(now: Moment) -> Self {
         Self {
-            phase: Phase::Pending,
+            phase: HoldPhase::Pending,
             count: 0,
             local: 0,
             watched: 0,
@@ -131,7 +131,7 @@ impl State {
 
     /// Redis granted it and nobody gave it up, whatever the clock says.
     pub(crate) fn is_living(&self) -> bool {
-        matches!(self.phase, Phase::Held | Phase::Jeopardy)
+        matches!(self.phase, HoldPhase::Held | HoldPhase::Jeopardy)
     }
 
     /// It may be acted on now. Exact, whether or not anybody has noticed a passed deadline yet.
@@ -151,12 +151,12 @@ impl State {
 
     /// It takes long to set the lock free: the unlock may stand still.
     pub(crate) fn is_slow(&self, now: Moment) -> bool {
-        self.phase == Phase::Ended && now >= self.hasten_at
+        self.phase == HoldPhase::Ended && now >= self.hasten_at
     }
 
     /// It was given up to set the lock free. One that hands it on leaves it to the next owner.
     pub(crate) fn is_releasing(&self) -> bool {
-        self.phase == Phase::Ended && !self.handing_on
+        self.phase == HoldPhase::Ended && !self.handing_on
     }
 
     /// Every claim left is a forgotten one.
@@ -201,7 +201,7 @@ impl State {
     pub(crate) fn lose(&mut self, reason: LostReason) -> bool {
         let living = self.is_living();
         if living {
-            self.phase = Phase::Lost(reason);
+            self.phase = HoldPhase::Lost(reason);
         }
         living
     }
@@ -222,7 +222,7 @@ impl State {
 
     /// Ends a lost hold that only forgotten claims stand for. `None` if there are others.
     pub(crate) fn end_forgotten(&mut self, now: Moment) -> Option<Dropped> {
-        let Phase::Lost(reason) = self.phase else {
+        let HoldPhase::Lost(reason) = self.phase else {
             return None;
         };
         if !self.is_only_forgotten() {
@@ -248,7 +248,7 @@ impl State {
 
     /// Gives the hold up: what stands in Redis is to be deleted.
     pub(crate) fn end(&mut self) {
-        self.phase = Phase::Ended;
+        self.phase = HoldPhase::Ended;
         self.count = 0;
         self.local = 0;
         self.watched = 0;
@@ -257,7 +257,7 @@ impl State {
     }
 
     /// Takes a claim back for good if that changes nothing in Redis: how many are left then.
-    pub(crate) fn drop_locally(&mut self, share: Share, now: Moment) -> Option<u32> {
+    pub(crate) fn drop_locally(&mut self, share: ClaimFlags, now: Moment) -> Option<u32> {
         let replaced = self.local > 0 && (share.local || self.target() == 1);
         if !replaced || !self.is_valid(now) {
             return None;
@@ -268,12 +268,12 @@ impl State {
 
     /// Takes a claim back for good. At the last one of a living hold the hold ends here and now
     /// (design: invariant 6).
-    pub(crate) fn drop_claim(&mut self, share: Share, now: Moment) -> Dropped {
+    pub(crate) fn drop_claim(&mut self, share: ClaimFlags, now: Moment) -> Dropped {
         let lost = match self.phase {
             // Whoever ended it sees to what is left of it.
-            Phase::Ended => return Dropped::Nothing,
-            Phase::Lost(_) => true,
-            Phase::Pending | Phase::Held | Phase::Jeopardy => false,
+            HoldPhase::Ended => return Dropped::Nothing,
+            HoldPhase::Lost(_) => true,
+            HoldPhase::Pending | HoldPhase::Held | HoldPhase::Jeopardy => false,
         };
         let shown = self.target();
         self.count = self.count.saturating_sub(1);
@@ -295,8 +295,8 @@ impl State {
 
     /// Leaves a claim to a later unlock by its owner. The owner of a lost hold has nothing to unlock
     /// later, so that such a claim ends here.
-    pub(crate) fn forget_claim(&mut self, share: Share, now: Moment) -> Dropped {
-        if matches!(self.phase, Phase::Lost(_)) {
+    pub(crate) fn forget_claim(&mut self, share: ClaimFlags, now: Moment) -> Dropped {
+        if matches!(self.phase, HoldPhase::Lost(_)) {
             return self.drop_claim(share, now);
         }
         self.forgotten.push(share);
@@ -325,7 +325,7 @@ mod tests {
     #[test]
     fn a_longer_inner_lease_puts_renewals_off_and_does_not_end_them() {
         let start = Moment(1_000_000_000);
-        let mut state = State::pending(start);
+        let mut state = HoldState::pending(start);
         assert!(state.grant(start, &terms(LEASE, true), start));
         assert!(state.grant(start, &terms(3 * LEASE, false), start));
         let now = start + LEASE / 3;
@@ -341,19 +341,19 @@ mod tests {
             steps in proptest::collection::vec((0..4_u8, 0..8_usize, proptest::bool::ANY), 1..40)
         ) {
             let now = Moment(1_000_000_000);
-            let mut state = State::pending(now);
-            let mut claims: Vec<Share> = Vec::new();
+            let mut state = HoldState::pending(now);
+            let mut claims: Vec<ClaimFlags> = Vec::new();
             for (step, which, watched) in steps {
                 let shown = state.target();
                 let mut terms = terms(LEASE / 2, watched);
                 terms.local = step == 1;
-                if state.phase == Phase::Pending || step == 0 {
+                if state.phase == HoldPhase::Pending || step == 0 {
                     assert!(state.grant(now, &terms, now));
-                    claims.push(Share { watched, local: false, part: false });
+                    claims.push(ClaimFlags { watched, local: false, part: false });
                     assert_eq!(state.target(), shown + 1);
                 } else if step == 1 {
                     if state.count_locally(&terms, now) {
-                        claims.push(Share { watched, local: true, part: false });
+                        claims.push(ClaimFlags { watched, local: true, part: false });
                     }
                     assert_eq!(state.target(), shown);
                 } else {
@@ -371,7 +371,7 @@ mod tests {
                 let watched = claims.iter().filter(|share| share.watched).count();
                 assert_eq!((state.claims() as usize, state.watched as usize), (claims.len(), watched));
                 assert_eq!(state.target() == 0, claims.is_empty());
-                assert_eq!(state.phase == Phase::Ended, claims.is_empty());
+                assert_eq!(state.phase == HoldPhase::Ended, claims.is_empty());
                 if claims.is_empty() {
                     break;
                 }
@@ -382,10 +382,10 @@ mod tests {
     #[test]
     fn a_lost_hold_ends_with_its_last_guard_though_others_were_forgotten() {
         let start = Moment(1_000_000_000);
-        let mut state = State::pending(start);
+        let mut state = HoldState::pending(start);
         assert!(state.grant(start, &terms(LEASE, false), start));
         assert!(state.grant(start, &terms(LEASE, false), start));
-        let share = Share {
+        let share = ClaimFlags {
             watched: false,
             local: false,
             part: false,
@@ -393,6 +393,6 @@ mod tests {
         state.forgotten.push(share);
         assert!(state.expire(start + LEASE));
         state.drop_claim(share, start + LEASE);
-        assert_eq!(state.phase, Phase::Ended);
+        assert_eq!(state.phase, HoldPhase::Ended);
     }
 }

@@ -7,10 +7,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::gone::Gone;
-use super::listed::Listed;
-use super::schedule::{Next, Schedule};
-use super::{Hold, Phase, SLOW_UNLOCK, State};
+use super::holds_of_key::HoldsOfKey;
+use super::recently_released::RecentlyReleased;
+use super::schedule::{NextMoments, Schedule};
+use super::{Hold, HoldPhase, HoldState, SLOW_UNLOCK};
 use crate::clock::{Clock, Moment};
 use crate::key::{ByKey, LockKey};
 use crate::lease::TOLD_EARLY;
@@ -27,13 +27,13 @@ pub(crate) struct Holds {
     looks_at: AtomicU64,
     earlier: Notify,
     /// Those that were removed a moment ago, and when, where that is of interest.
-    gone: Option<Gone>,
+    gone: Option<RecentlyReleased>,
 }
 
 #[derive(Default)]
 pub(super) struct Table {
     /// Ended holds stay until Redis has been told, or their lease is over.
-    pub(super) by_key: ByKey<Listed>,
+    pub(super) by_key: ByKey<HoldsOfKey>,
     schedule: Schedule,
 }
 
@@ -60,7 +60,7 @@ impl Holds {
     pub(crate) fn new(clock: Clock, remembers: bool) -> Self {
         Self {
             clock,
-            gone: remembers.then(Gone::default),
+            gone: remembers.then(RecentlyReleased::default),
             next_number: AtomicU64::new(1),
             table: Mutex::default(),
             looks_at: AtomicU64::new(u64::MAX),
@@ -84,7 +84,7 @@ impl Holds {
     /// Takes a hold out, when nothing of it can be left in Redis.
     pub(crate) fn remove(&self, hold: &Arc<Hold>) {
         let mut table = self.table.lock();
-        table.schedule.set(hold, Next::default());
+        table.schedule.set(hold, NextMoments::default());
         if let Some(holds) = table.by_key.get_mut(&**hold.key()) {
             holds.remove(hold);
             if holds.is_empty() {
@@ -119,7 +119,11 @@ impl Holds {
     }
 
     /// Changes a hold's state and what the watchdog has to do about it.
-    pub(crate) fn change<T>(&self, hold: &Arc<Hold>, change: impl FnOnce(&mut State) -> T) -> T {
+    pub(crate) fn change<T>(
+        &self,
+        hold: &Arc<Hold>,
+        change: impl FnOnce(&mut HoldState) -> T,
+    ) -> T {
         let mut table = self.table.lock();
         let (result, changed) = table.change(hold, change);
         drop(table);
@@ -138,7 +142,7 @@ impl Holds {
         table
             .by_key
             .values()
-            .flat_map(Listed::all)
+            .flat_map(HoldsOfKey::all)
             .cloned()
             .collect()
     }
@@ -219,12 +223,12 @@ impl Table {
     fn change<T>(
         &mut self,
         hold: &Arc<Hold>,
-        change: impl FnOnce(&mut State) -> T,
+        change: impl FnOnce(&mut HoldState) -> T,
     ) -> (T, Changed) {
         let mut state = hold.state();
         let before = state.phase;
         let result = change(&mut state);
-        let (next, phase) = (Next::of(&state), state.phase);
+        let (next, phase) = (NextMoments::of(&state), state.phase);
         drop(state);
         self.schedule.set(hold, next);
         if phase != before
@@ -232,7 +236,7 @@ impl Table {
         {
             holds.moved(hold, phase);
         }
-        let lost = phase != before && matches!(phase, Phase::Lost(_));
+        let lost = phase != before && matches!(phase, HoldPhase::Lost(_));
         (result, Changed { next, lost })
     }
 }
@@ -240,7 +244,7 @@ impl Table {
 /// What a change of a hold asks for.
 struct Changed {
     /// When the watchdog has to look at it next.
-    next: Next,
+    next: NextMoments,
     /// It was lost just now, which is to be told.
     lost: bool,
 }

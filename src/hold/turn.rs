@@ -27,24 +27,24 @@ pub(super) struct Turns {
 struct Turn {
     /// How many there were: tells the present one from those that were taken over.
     number: u64,
-    bearer: Bearer,
+    bearer: TurnHolder,
     /// Which of a deployment's servers was asked last.
     server: Option<Arc<str>>,
 }
 
 #[derive(Default)]
-enum Bearer {
+enum TurnHolder {
     #[default]
     Nobody,
     /// It is driven by somebody else than this client. In a box, because nobody has the turn of most holds
     /// for most of their time, and a client may have 100,000.
-    Caller(Box<Caller>),
+    Caller(Box<TurnCaller>),
     /// The client's own thread, which never stands still.
     Background,
 }
 
 #[derive(Default)]
-struct Caller {
+struct TurnCaller {
     /// Where a command without an answer was sent.
     on: Option<Connection>,
     /// Wakes the future that waits for the answer.
@@ -52,28 +52,28 @@ struct Caller {
     /// How often the future was polled.
     polls: u32,
     /// What was seen of it when [`Hold::stood_still`] last asked for a sign of life.
-    asked: Option<Seen>,
+    asked: Option<TurnSnapshot>,
 }
 
 /// A caller's turn as it was when somebody asked for a sign of life. Others may ask at the same time, so
 /// each compares with what it saw.
 #[derive(Clone, Copy, Eq, PartialEq)]
-pub(crate) struct Seen {
+pub(crate) struct TurnSnapshot {
     number: u64,
     polls: u32,
 }
 
 /// The right to send a command for one hold; given back when dropped.
-pub(crate) struct Command {
+pub(crate) struct TurnGuard {
     hold: Arc<Hold>,
     number: u64,
 }
 
 impl Hold {
     /// The right to send a command, if nobody has it.
-    pub(crate) fn try_command(self: &Arc<Self>) -> Option<Command> {
+    pub(crate) fn try_command(self: &Arc<Self>) -> Option<TurnGuard> {
         let mut turn = self.turns.turn.lock();
-        if !matches!(turn.bearer, Bearer::Nobody) {
+        if !matches!(turn.bearer, TurnHolder::Nobody) {
             return None;
         }
         Some(self.give(&mut turn))
@@ -84,7 +84,7 @@ impl Hold {
     /// sent, if one is without an answer. That command is to be settled.
     ///
     /// May take as long as a lease where the command under way is settled in an outage.
-    pub(crate) async fn command(self: &Arc<Self>) -> (Command, Option<Connection>) {
+    pub(crate) async fn command(self: &Arc<Self>) -> (TurnGuard, Option<Connection>) {
         loop {
             let mut freed = pin!(self.turns.freed.notified());
             // From here on no end of a turn is missed.
@@ -121,13 +121,13 @@ impl Hold {
 
     /// A caller's future has the right to send its commands, and may stand still.
     pub(crate) fn is_with_caller(&self) -> bool {
-        matches!(self.turns.turn.lock().bearer, Bearer::Caller(_))
+        matches!(self.turns.turn.lock().bearer, TurnHolder::Caller(_))
     }
 
-    fn give(self: &Arc<Self>, turn: &mut Turn) -> Command {
+    fn give(self: &Arc<Self>, turn: &mut Turn) -> TurnGuard {
         turn.number += 1;
-        turn.bearer = Bearer::Caller(Box::default());
-        Command {
+        turn.bearer = TurnHolder::Caller(Box::default());
+        TurnGuard {
             hold: self.clone(),
             number: turn.number,
         }
@@ -135,7 +135,7 @@ impl Hold {
 
     /// Wakes the future whose turn it is, to see whether it is polled; `None` if it is no future of a
     /// caller's.
-    pub(crate) fn ask_for_a_sign(&self) -> Option<Seen> {
+    pub(crate) fn ask_for_a_sign(&self) -> Option<TurnSnapshot> {
         let (seen, waker) = {
             let mut turn = self.turns.turn.lock();
             // Taken and not cloned, because a clone is the caller's code. The future leaves another waker
@@ -149,13 +149,13 @@ impl Hold {
     }
 
     /// The future was polled since, or its turn is over.
-    pub(crate) fn gave_a_sign(&self, since: Seen) -> bool {
+    pub(crate) fn gave_a_sign(&self, since: TurnSnapshot) -> bool {
         self.turns.turn.lock().seen() != Some(since)
     }
 
     /// Whether the future whose turn it is gave no sign of life since this was last asked; `None` if it is
     /// no caller's turn. For those who hasten its release, again and again.
-    pub(crate) fn stood_still(&self) -> Option<bool> {
+    pub(crate) fn was_not_polled(&self) -> Option<bool> {
         let asked = self.turns.turn.lock().caller_mut()?.asked.take();
         if asked.is_some_and(|seen| !self.gave_a_sign(seen)) {
             return Some(true);
@@ -166,7 +166,7 @@ impl Hold {
     }
 
     /// Takes the turn from a future that has given no sign of life since.
-    fn take_over(self: &Arc<Self>, since: Seen) -> Option<(Command, Option<Connection>)> {
+    fn take_over(self: &Arc<Self>, since: TurnSnapshot) -> Option<(TurnGuard, Option<Connection>)> {
         let mut turn = self.turns.turn.lock();
         if turn.seen() != Some(since) {
             return None;
@@ -176,35 +176,35 @@ impl Hold {
         // What is left of the bearer has a waker, and to drop that is the caller's code.
         drop(turn);
         match bearer {
-            Bearer::Caller(caller) => Some((command, caller.on)),
-            Bearer::Nobody | Bearer::Background => Some((command, None)),
+            TurnHolder::Caller(caller) => Some((command, caller.on)),
+            TurnHolder::Nobody | TurnHolder::Background => Some((command, None)),
         }
     }
 }
 
 impl Turn {
     /// What is to be seen of it now; `None` if it is no caller's.
-    fn seen(&self) -> Option<Seen> {
+    fn seen(&self) -> Option<TurnSnapshot> {
         let (number, polls) = (self.number, self.caller()?.polls);
-        Some(Seen { number, polls })
+        Some(TurnSnapshot { number, polls })
     }
 
-    fn caller(&self) -> Option<&Caller> {
+    fn caller(&self) -> Option<&TurnCaller> {
         match &self.bearer {
-            Bearer::Caller(caller) => Some(caller),
-            Bearer::Nobody | Bearer::Background => None,
+            TurnHolder::Caller(caller) => Some(caller),
+            TurnHolder::Nobody | TurnHolder::Background => None,
         }
     }
 
-    fn caller_mut(&mut self) -> Option<&mut Caller> {
+    fn caller_mut(&mut self) -> Option<&mut TurnCaller> {
         match &mut self.bearer {
-            Bearer::Caller(caller) => Some(caller),
-            Bearer::Nobody | Bearer::Background => None,
+            TurnHolder::Caller(caller) => Some(caller),
+            TurnHolder::Nobody | TurnHolder::Background => None,
         }
     }
 }
 
-impl Command {
+impl TurnGuard {
     /// It was not taken over.
     pub(crate) fn is_valid(&self) -> bool {
         self.hold.turns.turn.lock().number == self.number
@@ -225,7 +225,7 @@ impl Command {
     pub(crate) fn into_background(self) -> Self {
         let mut turn = self.hold.turns.turn.lock();
         let is_valid = turn.number == self.number;
-        let old = is_valid.then(|| std::mem::replace(&mut turn.bearer, Bearer::Background));
+        let old = is_valid.then(|| std::mem::replace(&mut turn.bearer, TurnHolder::Background));
         drop(turn);
         // Not under the lock: its waker is the caller's code.
         drop(old);
@@ -310,7 +310,7 @@ impl Permits for Hold {
     }
 }
 
-impl Drop for Command {
+impl Drop for TurnGuard {
     fn drop(&mut self) {
         let turns = &self.hold.turns;
         let mut turn = turns.turn.lock();
@@ -366,31 +366,31 @@ mod tests {
     #[test]
     fn a_future_stands_still_that_was_not_polled_between_two_looks() {
         let hold = hold();
-        assert_eq!(hold.stood_still(), None);
+        assert_eq!(hold.was_not_polled(), None);
         let turn = hold.try_command().expect("nobody else has it");
-        assert_eq!(hold.stood_still(), Some(false));
+        assert_eq!(hold.was_not_polled(), Some(false));
         assert!(turn.is_polled(Waker::noop()));
-        assert_eq!(hold.stood_still(), Some(false));
-        assert_eq!(hold.stood_still(), Some(true));
+        assert_eq!(hold.was_not_polled(), Some(false));
+        assert_eq!(hold.was_not_polled(), Some(true));
         let turn = turn.into_background();
-        assert_eq!(hold.stood_still(), None);
+        assert_eq!(hold.was_not_polled(), None);
         drop(turn);
         // Another turn is another future's.
         let _turn = hold.try_command().expect("nobody else has it");
-        assert_eq!(hold.stood_still(), Some(false));
+        assert_eq!(hold.was_not_polled(), Some(false));
     }
 
     /// The caller's code, called when the last handle of its waker goes.
-    struct Gone {
+    struct OnLastDrop {
         hold: Arc<Hold>,
         seen: Arc<Mutex<Vec<bool>>>,
     }
 
-    impl std::task::Wake for Gone {
+    impl std::task::Wake for OnLastDrop {
         fn wake(self: Arc<Self>) {}
     }
 
-    impl Drop for Gone {
+    impl Drop for OnLastDrop {
         fn drop(&mut self) {
             let is_free = self.hold.turns.turn.try_lock().is_some();
             self.seen.lock().push(is_free);
@@ -444,9 +444,9 @@ mod tests {
     fn no_waker_is_dropped_while_the_turn_is_locked() {
         let hold = hold();
         let seen = Arc::default();
-        let poll = |turn: &Command| {
+        let poll = |turn: &TurnGuard| {
             let (hold, seen) = (turn.hold.clone(), Arc::clone(&seen));
-            assert!(turn.is_polled(&Waker::from(Arc::new(Gone { hold, seen }))));
+            assert!(turn.is_polled(&Waker::from(Arc::new(OnLastDrop { hold, seen }))));
         };
         let turn = hold.try_command().expect("nobody else has it");
         poll(&turn);

@@ -8,12 +8,12 @@ use tracing::{Instrument, Span};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
-use crate::hold::{Hold, PATIENCE, Standing, Terms};
+use crate::hold::{Hold, OwnerState, PATIENCE, Terms};
 use crate::key::LockKey;
 use crate::owner::Owner;
-use crate::request::{FIRST_ATTEMPT, Wait};
-use crate::session::{Acquiring, Attempt, Claim, Core, Session};
-use crate::wait::{Backoff, Wish};
+use crate::request::{FIRST_ATTEMPT, WaitLimit};
+use crate::session::{AttemptOutcome, Claim, Core, PendingAcquire, Session};
+use crate::wait::{Backoff, WaitRequest};
 
 /// Acquires a lock, on the caller's runtime.
 pub(super) async fn acquire(
@@ -22,17 +22,17 @@ pub(super) async fn acquire(
     backoff: Option<&Backoff>,
     owner: Owner,
     terms: &Terms,
-    wait: Wait,
+    wait: WaitLimit,
 ) -> Result<Option<Guard>> {
     let core = session.core();
     core.open()?;
     let began = core.clock.now();
     let deadline = match wait {
-        Wait::ForEver => None,
-        Wait::AtMost(wait) => Some(began + wait),
-        Wait::Not => Some(began + core.server.command_timeout()),
+        WaitLimit::ForEver => None,
+        WaitLimit::AtMost(wait) => Some(began + wait),
+        WaitLimit::Not => Some(began + core.server.command_timeout()),
     };
-    let caller = Caller {
+    let caller = LockCall {
         session,
         key,
         backoff,
@@ -58,7 +58,7 @@ pub(super) async fn acquire(
 }
 
 /// One call to acquire a lock.
-pub(super) struct Caller<'a> {
+pub(super) struct LockCall<'a> {
     pub(super) session: &'a Arc<Session>,
     pub(super) key: &'a Arc<LockKey>,
     /// Its handle's own pauses.
@@ -70,11 +70,11 @@ pub(super) struct Caller<'a> {
     pub(super) deadline: Option<Moment>,
 }
 
-impl Caller<'_> {
-    async fn call(&self, wait: Wait) -> Result<Option<Claim>> {
+impl LockCall<'_> {
+    async fn call(&self, wait: WaitLimit) -> Result<Option<Claim>> {
         match wait {
-            Wait::Not => self.try_once().await,
-            Wait::ForEver | Wait::AtMost(_) => self.wait().await,
+            WaitLimit::Not => self.try_once().await,
+            WaitLimit::ForEver | WaitLimit::AtMost(_) => self.wait().await,
         }
     }
 
@@ -114,22 +114,24 @@ impl Caller<'_> {
         }
         loop {
             let now = core.clock.now();
-            let mut acquiring = Acquiring::first(self.session, self.key, self.owner);
+            let mut acquiring = PendingAcquire::first(self.session, self.key, self.owner);
             let until = self.until(now);
             match acquiring.attempt(self.terms, now, until).await? {
-                Attempt::Granted(claim) => {
+                AttemptOutcome::Granted(claim) => {
                     core.waiters.wake_owner(self.key, self.owner);
                     return Ok(Some(claim));
                 }
-                Attempt::TooLate => return Err(self.too_late(acquiring.hold())),
+                AttemptOutcome::TooLate => return Err(self.too_late(acquiring.hold())),
                 // Nobody polled it, or the machine slept: the watchdog gave it up.
-                Attempt::Ended if core.clock.now() >= until => {
+                AttemptOutcome::Ended if core.clock.now() >= until => {
                     return Err(self.too_late(acquiring.hold()));
                 }
                 // Freed by force before the grant was read: as if it had not been asked for yet.
-                Attempt::Ended => core.open()?,
+                AttemptOutcome::Ended => core.open()?,
                 // Meanwhile another branch of this owner may have got it.
-                Attempt::Busy(_) | Attempt::Lost(_) => return self.reenter_meanwhile().await,
+                AttemptOutcome::Busy(_) | AttemptOutcome::Lost(_) => {
+                    return self.reenter_meanwhile().await;
+                }
             }
         }
     }
@@ -149,13 +151,13 @@ impl Caller<'_> {
         let core = self.core();
         loop {
             let hold = match core.holds.standing(self.key, self.owner) {
-                Standing::Holding(hold) => hold,
-                Standing::Lost(lost) => return Err(Error::Lost(lost)),
-                Standing::Forgotten(hold) => {
+                OwnerState::Holding(hold) => hold,
+                OwnerState::Lost(lost) => return Err(Error::Lost(lost)),
+                OwnerState::Forgotten(hold) => {
                     core.report_lost(&hold);
                     return Ok(None);
                 }
-                Standing::Acquiring | Standing::Nothing => return Ok(None),
+                OwnerState::Acquiring | OwnerState::Nothing => return Ok(None),
             };
             let again = Claim::again(self.session, self.key, self.owner, self.terms);
             if again.is_some() {
@@ -163,14 +165,14 @@ impl Caller<'_> {
             }
             let now = core.clock.now();
             let until = self.until(now);
-            let mut acquiring = Acquiring::again(self.session, hold, now, until).await?;
+            let mut acquiring = PendingAcquire::again(self.session, hold, now, until).await?;
             // Another command of the hold may have taken its time.
             let now = core.clock.now();
             match acquiring.attempt(self.terms, now, until).await? {
-                Attempt::Granted(claim) => return Ok(Some(claim)),
-                Attempt::Lost(lost) => return Err(Error::Lost(lost)),
+                AttemptOutcome::Granted(claim) => return Ok(Some(claim)),
+                AttemptOutcome::Lost(lost) => return Err(Error::Lost(lost)),
                 // Its last claim was dropped meanwhile.
-                Attempt::Busy(_) | Attempt::Ended | Attempt::TooLate => {}
+                AttemptOutcome::Busy(_) | AttemptOutcome::Ended | AttemptOutcome::TooLate => {}
             }
         }
     }
@@ -186,7 +188,7 @@ impl Caller<'_> {
 
     /// An attempt that began then had a whole command timeout. One that had less says that its caller
     /// had no more time, not that the server does not answer.
-    pub(super) fn was_patient(&self, then: Moment) -> bool {
+    pub(super) fn had_full_timeout(&self, then: Moment) -> bool {
         self.until(then).since(then) >= self.core().server.command_timeout()
     }
 
@@ -216,7 +218,7 @@ pub(crate) async fn released(
     now: Moment,
 ) -> Result<()> {
     let key = releasing.key();
-    let wish = Wish {
+    let wish = WaitRequest {
         owner,
         terms: None,
         deadline,
@@ -230,7 +232,7 @@ pub(crate) async fn released(
         }
         if now >= hastens_at {
             // Asked for a sign of life first, and taken over if it gave none until the next time.
-            core.hasten(releasing);
+            core.demand_turn(releasing);
             hastens_at = now + PATIENCE;
         }
         place.wait(now + RELEASED_SOON).await?;

@@ -2,32 +2,34 @@
 
 use std::sync::Arc;
 
-use super::acquire::Caller;
+use super::acquire::LockCall;
 use crate::clock::Moment;
-use crate::contend::{Contender, End, Failed, Kept, Own, Seat, Tried, contend};
+use crate::contend::{
+    Attempted, Contender, Failed, LocalState, OwnerHas, QueuePlace, TimedOut, contend,
+};
 use crate::error::{Error, Result};
-use crate::hold::{Hold, Outlook, PATIENCE};
-use crate::session::{Acquiring, Attempt, Claim, Core};
-use crate::wait::{Backoff, Handed, Place, Wish};
+use crate::hold::{Hold, LocalHolds, PATIENCE};
+use crate::session::{AttemptOutcome, Claim, Core, PendingAcquire};
+use crate::wait::{Backoff, HandedOver, WaitRequest, WaiterGuard};
 
 /// A caller that waits for one lock.
 struct LockContender<'a> {
-    caller: &'a Caller<'a>,
+    caller: &'a LockCall<'a>,
     /// What this client itself had to do with the lock at the last look.
-    own: Outlook,
+    own: LocalHolds,
     /// An acquire that was answered with a clear no, to be sent again.
-    spare: Option<Acquiring>,
+    spare: Option<PendingAcquire>,
     /// The hold of the last attempt, if it was granted after its own deadline.
     too_late: Option<Arc<Hold>>,
 }
 
-impl Caller<'_> {
+impl LockCall<'_> {
     /// Waits in the queue until the lock is acquired or the deadline has come.
     pub(super) async fn wait(&self) -> Result<Option<Claim>> {
         let core = self.core();
         let mut now = self.began;
         // Before it enters: what its owner holds is had at once, however many wait.
-        if core.holds.outlook(self.key).has_holds {
+        if core.holds.local_holds(self.key).has_holds {
             if let Some(claim) = self.reenter().await? {
                 return Ok(Some(claim));
             }
@@ -35,7 +37,7 @@ impl Caller<'_> {
         }
         let contender = LockContender {
             caller: self,
-            own: Outlook::default(),
+            own: LocalHolds::default(),
             spare: None,
             too_late: None,
         };
@@ -65,15 +67,15 @@ impl Contender for LockContender<'_> {
         self.caller.backoff()
     }
 
-    fn enter(&mut self, _at: usize, now: Moment) -> Result<Place> {
-        let Caller {
+    fn enter(&mut self, _at: usize, now: Moment) -> Result<WaiterGuard> {
+        let LockCall {
             key,
             owner,
             terms,
             deadline,
             ..
         } = *self.caller;
-        let wish = Wish {
+        let wish = WaitRequest {
             owner,
             // It may be handed to it.
             terms: Some(*terms),
@@ -82,45 +84,53 @@ impl Contender for LockContender<'_> {
         self.caller.core().waiters.enter(key, wish, now)
     }
 
-    async fn own(&mut self, _seat: Option<&Seat>, now: &mut Moment) -> Result<Own<Claim>> {
+    async fn own(
+        &mut self,
+        _seat: Option<&QueuePlace>,
+        now: &mut Moment,
+    ) -> Result<OwnerHas<Claim>> {
         let core = self.caller.core();
-        self.own = core.holds.outlook(self.caller.key);
+        self.own = core.holds.local_holds(self.caller.key);
         if self.own.has_holds {
             if let Some(claim) = self.caller.reenter_meanwhile().await? {
-                return Ok(Own::Has(claim));
+                return Ok(OwnerHas::Has(claim));
             }
-            self.own = core.holds.outlook(self.caller.key);
+            self.own = core.holds.local_holds(self.caller.key);
             *now = core.clock.now();
         }
-        Ok(Own::Nothing)
+        Ok(OwnerHas::Nothing)
     }
 
-    fn kept(&mut self, now: Moment, has_waited: bool) -> Kept {
+    fn kept(&mut self, now: Moment, has_waited: bool) -> LocalState {
         let at = ONLY;
         if let Some(kept) = self.own.kept_until {
             let left = kept.since(now);
-            return Kept::For { at, left };
+            return LocalState::For { at, left };
         }
         if !self.own.releasing {
-            return Kept::Nothing;
+            return LocalState::Nothing;
         }
         if !has_waited {
             // For as long as a future that releases it has until it is polled.
             let patience = PATIENCE;
-            return Kept::Releasing { at, patience };
+            return LocalState::Releasing { at, patience };
         }
         // To ask again is one command, so it does not wait for a release that stands still; and it sees to
         // that one, which keeps the lock from everybody.
         let core = self.caller.core();
         if let Some(releasing) = core.holds.releasing(self.caller.key) {
-            core.hasten(&releasing);
+            core.demand_turn(&releasing);
         }
-        Kept::Nothing
+        LocalState::Nothing
     }
 
-    async fn attempt(&mut self, seat: Option<&Seat>, now: Moment) -> Result<Tried<Claim>> {
-        let Some(Seat { place, .. }) = seat else {
-            return Ok(Tried::Unasked);
+    async fn attempt(
+        &mut self,
+        seat: Option<&QueuePlace>,
+        now: Moment,
+    ) -> Result<Attempted<Claim>> {
+        let Some(QueuePlace { place, .. }) = seat else {
+            return Ok(Attempted::Unasked);
         };
         let mut acquiring = match self.spare.take() {
             Some(spare) if !spare.is_spent() => spare,
@@ -128,39 +138,39 @@ impl Contender for LockContender<'_> {
         };
         if !place.attempting(acquiring.hold(), now) {
             // The lock is being handed to it.
-            return Ok(Tried::Unasked);
+            return Ok(Attempted::Unasked);
         }
         let until = self.caller.until(now);
         self.promise(place, until);
         let attempt = acquiring.attempt(self.caller.terms, now, until).await;
         place.attempted();
         match attempt {
-            Ok(Attempt::Busy(ttl)) => {
+            Ok(AttemptOutcome::Busy(ttl)) => {
                 self.too_late = None;
                 acquiring.rest();
                 self.spare = Some(acquiring);
-                Ok(Tried::Busy { at: ONLY, ttl })
+                Ok(Attempted::Busy { at: ONLY, ttl })
             }
             Ok(attempt) => Ok(self.weigh(acquiring.hold(), attempt)),
             Err(error) => Ok(self.failed(error, now)),
         }
     }
 
-    async fn ask_beside(&mut self, now: Moment) -> Result<Tried<Claim>> {
+    async fn ask_beside(&mut self, now: Moment) -> Result<Attempted<Claim>> {
         // It has no role in the queue, so there is none to be taken from it.
         let mut acquiring = self.first();
         let until = self.caller.until(now);
         match acquiring.attempt(self.caller.terms, now, until).await {
-            Ok(Attempt::Granted(claim)) => Ok(Tried::Won(claim)),
-            Ok(Attempt::Busy(ttl)) => Ok(Tried::Busy { at: ONLY, ttl }),
-            Ok(_) => Ok(Tried::Again),
+            Ok(AttemptOutcome::Granted(claim)) => Ok(Attempted::Won(claim)),
+            Ok(AttemptOutcome::Busy(ttl)) => Ok(Attempted::Busy { at: ONLY, ttl }),
+            Ok(_) => Ok(Attempted::Again),
             Err(error) => Ok(self.failed(error, now)),
         }
     }
 
     /// If it is a grant still.
-    async fn take_in(&mut self, seat: &Seat, handed: Handed) -> Result<Tried<Claim>> {
-        let mut acquiring = Acquiring::handed(self.caller.session, handed);
+    async fn take_in(&mut self, seat: &QueuePlace, handed: HandedOver) -> Result<Attempted<Claim>> {
+        let mut acquiring = PendingAcquire::handed(self.caller.session, handed);
         let now = self.caller.core().clock.now();
         let until = self.caller.until(now);
         self.promise(&seat.place, until);
@@ -171,16 +181,16 @@ impl Contender for LockContender<'_> {
         Ok(self.weigh(acquiring.hold(), attempt))
     }
 
-    fn decline(&self, handed: Handed) {
+    fn decline(&self, handed: HandedOver) {
         if !mutant!("declined_grant_stays") {
-            drop(Acquiring::handed(self.caller.session, handed));
+            drop(PendingAcquire::handed(self.caller.session, handed));
         }
     }
 
-    fn give_up(&self, end: End<'_>) -> Result<()> {
+    fn give_up(&self, end: TimedOut<'_>) -> Result<()> {
         let core = self.caller.core();
         let waited = end.now.since(self.caller.began);
-        let is_kept = core.holds.outlook(self.caller.key).kept_until.is_some();
+        let is_kept = core.holds.local_holds(self.caller.key).kept_until.is_some();
         if end.is_told_busy || is_kept {
             // It is busy for certain. What the contender met before says nothing of that.
             return Ok(());
@@ -201,40 +211,40 @@ impl Contender for LockContender<'_> {
 }
 
 impl LockContender<'_> {
-    fn first(&self) -> Acquiring {
-        let Caller {
+    fn first(&self) -> PendingAcquire {
+        let LockCall {
             session,
             key,
             owner,
             ..
         } = *self.caller;
-        Acquiring::first(session, key, owner)
+        PendingAcquire::first(session, key, owner)
     }
 
     /// Its acquire may take longer than others, until replicas have it.
-    fn promise(&self, place: &Place, until: Moment) {
+    fn promise(&self, place: &WaiterGuard, until: Moment) {
         if let Some(until) = self.caller.core().answered_by(until) {
             place.promise(until);
         }
     }
 
     /// What an attempt that found the lock free came to.
-    fn weigh(&mut self, hold: &Arc<Hold>, attempt: Attempt) -> Tried<Claim> {
+    fn weigh(&mut self, hold: &Arc<Hold>, attempt: AttemptOutcome) -> Attempted<Claim> {
         match attempt {
-            Attempt::Granted(claim) => Tried::Won(claim),
-            Attempt::TooLate => {
+            AttemptOutcome::Granted(claim) => Attempted::Won(claim),
+            AttemptOutcome::TooLate => {
                 self.too_late = Some(hold.clone());
-                Tried::TooLate(self.caller.too_late(hold))
+                Attempted::TooLate(self.caller.too_late(hold))
             }
-            _ => Tried::Again,
+            _ => Attempted::Again,
         }
     }
 
     /// An attempt that began at `then` failed.
-    fn failed(&self, error: Error, then: Moment) -> Tried<Claim> {
-        let was_patient = self.caller.was_patient(then);
+    fn failed(&self, error: Error, then: Moment) -> Attempted<Claim> {
+        let was_patient = self.caller.had_full_timeout(then);
         let is_cut_off = !was_patient && error.is_timeout();
-        Tried::Failed(Failed {
+        Attempted::Failed(Failed {
             named: error.clone(),
             error,
             was_patient,

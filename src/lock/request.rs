@@ -7,7 +7,7 @@ use super::acquire;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::owner::Owner;
-use crate::request::{Acquire, Boxed, Wait, Wish};
+use crate::request::{Acquire, AcquireOptions, Boxed, WaitLimit};
 use crate::session::{Claim, Reentry, Unlocked};
 
 impl Acquire for Inner {
@@ -15,13 +15,13 @@ impl Acquire for Inner {
         &self.name
     }
 
-    fn lock(self: Arc<Self>, wish: Wish) -> Boxed<Guard> {
+    fn lock(self: Arc<Self>, wish: AcquireOptions) -> Boxed<Guard> {
         // A wait without end ends with a guard or an error.
         let told = |guard: Option<Guard>| guard.ok_or(Error::Closed);
-        self.call(wish, Wait::ForEver, told)
+        self.call(wish, WaitLimit::ForEver, told)
     }
 
-    fn acquire(self: Arc<Self>, wish: Wish, wait: Wait) -> Boxed<Option<Guard>> {
+    fn acquire(self: Arc<Self>, wish: AcquireOptions, wait: WaitLimit) -> Boxed<Option<Guard>> {
         self.call(wish, wait, Ok)
     }
 
@@ -37,8 +37,8 @@ impl Inner {
     /// What a request becomes, in one box. `told` makes its answer out of a guard, or none.
     fn call<T: 'static>(
         self: Arc<Self>,
-        mut wish: Wish,
-        wait: Wait,
+        mut wish: AcquireOptions,
+        wait: WaitLimit,
         told: fn(Option<Guard>) -> Result<T>,
     ) -> Boxed<T> {
         let settings = &self.session.core().settings;
@@ -58,13 +58,13 @@ impl Inner {
     }
 
     /// A guard more of what `owner` holds, if Redis need not count it.
-    fn again(&self, wish: &Wish, owner: Owner) -> Result<Option<Guard>> {
+    fn again(&self, wish: &AcquireOptions, owner: Owner) -> Result<Option<Guard>> {
         let terms = wish.terms(&self.session.core().settings)?;
         let claim = Claim::again(&self.session, self.key()?, owner, &terms);
         Ok(claim.map(Guard::new))
     }
 
-    async fn acquired(&self, mut wish: Wish, wait: Wait) -> Result<Option<Guard>> {
+    async fn acquired(&self, mut wish: AcquireOptions, wait: WaitLimit) -> Result<Option<Guard>> {
         let owner = wish.owner();
         let terms = wish.terms(&self.session.core().settings)?;
         let (key, backoff) = (self.key()?, self.backoff.as_ref());

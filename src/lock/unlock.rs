@@ -5,7 +5,7 @@ use std::future::IntoFuture;
 
 use super::{HolderInfo, Inner, Lock};
 use crate::error::{Error, NotHeld, Result};
-use crate::hold::Standing;
+use crate::hold::OwnerState;
 use crate::owner::Owner;
 use crate::request::{Boxed, UnlockRequest};
 use crate::script;
@@ -92,13 +92,13 @@ impl Inner {
         let core = self.session.core();
         core.open()?;
         let hold = match core.holds.standing(key, owner) {
-            Standing::Holding(hold) => hold,
-            Standing::Lost(lost) => return Err(lost.into()),
-            Standing::Forgotten(hold) => {
+            OwnerState::Holding(hold) => hold,
+            OwnerState::Lost(lost) => return Err(lost.into()),
+            OwnerState::Forgotten(hold) => {
                 core.report_lost(&hold);
                 return Err(NotHeld::nothing(&self.name, &owner.to_string()).into());
             }
-            Standing::Acquiring | Standing::Nothing => {
+            OwnerState::Acquiring | OwnerState::Nothing => {
                 return Err(NotHeld::nothing(&self.name, &owner.to_string()).into());
             }
         };

@@ -5,39 +5,39 @@ use std::time::Duration;
 
 use tracing::{Instrument, Span};
 
-use super::members::{Member, Members};
-use super::round::{Blocked, Round, Trouble};
+use super::members::{LockMember, MemberGroups};
+use super::round::{Blocked, MultiRound, Trouble};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
-use crate::hold::{Standing, Terms};
+use crate::hold::{OwnerState, Terms};
 use crate::lock::released;
 use crate::owner::Owner;
-use crate::request::{FIRST_ATTEMPT, Wait, Wish};
+use crate::request::{AcquireOptions, FIRST_ATTEMPT, WaitLimit};
 use crate::session::{Claim, Core};
 
 /// One call to acquire a multi lock.
 ///
 /// The clients of the members may have clocks of their own, so moments do not go from one to another:
 /// the call's are of the first member's client.
-pub(super) struct Call<'a> {
+pub(super) struct MultiLockCall<'a> {
     name: &'a str,
-    pub(super) members: &'a Members,
+    pub(super) members: &'a MemberGroups,
     pub(super) owner: Owner,
     /// For each group.
     pub(super) terms: Vec<Terms>,
-    wait: Wait,
+    wait: WaitLimit,
     pub(super) began: Moment,
     pub(super) deadline: Option<Moment>,
 }
 
-impl<'a> Call<'a> {
+impl<'a> MultiLockCall<'a> {
     /// Checks everything that can be checked before a command is sent.
     pub(super) fn new(
         name: &'a str,
-        members: &'a Members,
+        members: &'a MemberGroups,
         owner: Owner,
-        wish: &Wish,
-        wait: Wait,
+        wish: &AcquireOptions,
+        wait: WaitLimit,
     ) -> Result<Self> {
         let mut terms = Vec::with_capacity(members.groups().len());
         for group in members.groups() {
@@ -55,9 +55,9 @@ impl<'a> Call<'a> {
             wait,
             began,
             deadline: match wait {
-                Wait::ForEver => None,
-                Wait::AtMost(wait) => Some(began + wait),
-                Wait::Not => Some(began + core.server.command_timeout()),
+                WaitLimit::ForEver => None,
+                WaitLimit::AtMost(wait) => Some(began + wait),
+                WaitLimit::Not => Some(began + core.server.command_timeout()),
             },
         })
     }
@@ -81,8 +81,8 @@ impl<'a> Call<'a> {
 
     async fn attempts(&self) -> Result<Option<Vec<Claim>>> {
         let claims = match self.wait {
-            Wait::Not => self.try_once().await?,
-            Wait::ForEver | Wait::AtMost(_) => self.wait().await?,
+            WaitLimit::Not => self.try_once().await?,
+            WaitLimit::ForEver | WaitLimit::AtMost(_) => self.wait().await?,
         };
         if claims.is_some() {
             for member in self.members.list() {
@@ -112,18 +112,18 @@ impl<'a> Call<'a> {
         loop {
             let round = self.round(None, None).await;
             match round.map_err(|trouble| self.named(trouble))? {
-                Round::Taken(claims) => return Ok(Some(claims)),
+                MultiRound::Taken(claims) => return Ok(Some(claims)),
                 // Meanwhile another branch of this owner may have got it.
-                Round::Blocked(Blocked { member, .. }) if self.holds(member) => {}
-                Round::Blocked(_) => return Ok(None),
-                Round::Again => {}
-                Round::TooLate => return Err(self.too_late()),
+                MultiRound::Blocked(Blocked { member, .. }) if self.holds(member) => {}
+                MultiRound::Blocked(_) => return Ok(None),
+                MultiRound::Again => {}
+                MultiRound::TooLate => return Err(self.too_late()),
             }
         }
     }
 
     /// Waits until what its client gave up on a member is settled, or the deadline has come.
-    async fn released(&self, member: &Member) -> Result<()> {
+    async fn released(&self, member: &LockMember) -> Result<()> {
         let core = member.core();
         let Some(releasing) = core.holds.releasing(&member.key) else {
             return Ok(());
@@ -142,7 +142,7 @@ impl<'a> Call<'a> {
     pub(super) fn holds(&self, member: usize) -> bool {
         let member = &self.members.list()[member];
         let standing = member.core().holds.standing(&member.key, self.owner);
-        matches!(standing, Standing::Holding(_) | Standing::Lost(_))
+        matches!(standing, OwnerState::Holding(_) | OwnerState::Lost(_))
     }
 
     pub(super) fn now(&self) -> Moment {
@@ -168,7 +168,7 @@ impl<'a> Call<'a> {
     /// An attempt at this client that began at `now` and may go on `until` then has a whole command
     /// timeout. One that has less says that its caller has no more time, not that the server does not
     /// answer.
-    pub(super) fn is_patient(core: &Core, now: Moment, until: Moment) -> bool {
+    pub(super) fn has_full_timeout(core: &Core, now: Moment, until: Moment) -> bool {
         until.since(now) >= core.server.command_timeout()
     }
 

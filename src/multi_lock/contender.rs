@@ -4,19 +4,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::acquire::Call;
-use super::members::Member;
-use super::round::{Blocked, Round, Trouble};
+use super::acquire::MultiLockCall;
+use super::members::LockMember;
+use super::round::{Blocked, MultiRound, Trouble};
 use crate::clock::Moment;
-use crate::contend::{Contender, End, Failed, Kept, Own, Seat, Tried, contend};
+use crate::contend::{
+    Attempted, Contender, Failed, LocalState, OwnerHas, QueuePlace, TimedOut, contend,
+};
 use crate::error::{Error, Result};
-use crate::hold::Standing;
+use crate::hold::OwnerState;
 use crate::session::{Claim, Core};
-use crate::wait::{Backoff, Place, Wish};
+use crate::wait::{Backoff, WaitRequest, WaiterGuard};
 
 /// A caller that waits for a multi lock, in the queue of one of its members at a time.
 struct MultiLockContender<'a> {
-    call: &'a Call<'a>,
+    call: &'a MultiLockCall<'a>,
     /// The group that is asked before the others: the last one that was not to be had.
     lead: Option<usize>,
     /// How often others were given back for a member that was not to be had.
@@ -25,7 +27,7 @@ struct MultiLockContender<'a> {
     too_late: bool,
 }
 
-impl Call<'_> {
+impl MultiLockCall<'_> {
     /// Waits until all are acquired or the deadline has come.
     pub(super) async fn wait(&self) -> Result<Option<Vec<Claim>>> {
         let contender = MultiLockContender {
@@ -69,9 +71,9 @@ impl Contender for MultiLockContender<'_> {
         member.core().backoff(&member.key)
     }
 
-    fn enter(&mut self, at: usize, now: Moment) -> Result<Place> {
+    fn enter(&mut self, at: usize, now: Moment) -> Result<WaiterGuard> {
         let member = self.member(at);
-        let wish = Wish {
+        let wish = WaitRequest {
             owner: self.call.owner,
             // One lock alone is of no use to it, so it is not handed to it.
             terms: None,
@@ -81,40 +83,48 @@ impl Contender for MultiLockContender<'_> {
     }
 
     /// The members that its owner holds are counted by the round, together with those that it acquires.
-    async fn own(&mut self, seat: Option<&Seat>, _now: &mut Moment) -> Result<Own<Self::Won>> {
+    async fn own(
+        &mut self,
+        seat: Option<&QueuePlace>,
+        _now: &mut Moment,
+    ) -> Result<OwnerHas<Self::Won>> {
         Ok(match seat {
             // What its owner holds already it may have once more.
-            Some(seat) if self.call.holds(seat.at) => Own::Part,
-            _ => Own::Nothing,
+            Some(seat) if self.call.holds(seat.at) => OwnerHas::Part,
+            _ => OwnerHas::Nothing,
         })
     }
 
-    fn kept(&mut self, _now: Moment, has_waited: bool) -> Kept {
+    fn kept(&mut self, _now: Moment, has_waited: bool) -> LocalState {
         for (at, member) in self.call.members.list().iter().enumerate() {
             let core = member.core();
-            let outlook = core.holds.outlook(&member.key);
+            let outlook = core.holds.local_holds(&member.key);
             if !outlook.has_holds {
                 continue;
             }
             let standing = core.holds.standing(&member.key, self.call.owner);
-            if !matches!(standing, Standing::Acquiring | Standing::Nothing) {
+            if !matches!(standing, OwnerState::Acquiring | OwnerState::Nothing) {
                 // Its own owner has it, or had it.
                 continue;
             }
             if let Some(kept) = outlook.kept_until {
                 let left = kept.since(core.clock.now());
-                return Kept::For { at, left };
+                return LocalState::For { at, left };
             }
             if outlook.releasing && !has_waited {
                 // To ask again is a round at all servers, so it waits for as long as it may.
                 let patience = Duration::MAX;
-                return Kept::Releasing { at, patience };
+                return LocalState::Releasing { at, patience };
             }
         }
-        Kept::Nothing
+        LocalState::Nothing
     }
 
-    async fn attempt(&mut self, seat: Option<&Seat>, _now: Moment) -> Result<Tried<Self::Won>> {
+    async fn attempt(
+        &mut self,
+        seat: Option<&QueuePlace>,
+        _now: Moment,
+    ) -> Result<Attempted<Self::Won>> {
         let began = self.call.now();
         let round = self.call.round(self.lead, seat).await;
         if let Some(seat) = seat {
@@ -123,16 +133,16 @@ impl Contender for MultiLockContender<'_> {
         let took = self.call.now().since(began);
         let round = match round {
             Ok(round) => round,
-            Err(trouble) => return Ok(Tried::Failed(self.failed(trouble, seat, took))),
+            Err(trouble) => return Ok(Attempted::Failed(self.failed(trouble, seat, took))),
         };
         self.too_late = false;
         Ok(match round {
-            Round::Taken(claims) => Tried::Won(claims),
-            Round::Blocked(blocked) => self.blocked(&blocked, took),
-            Round::Again => Tried::Again,
-            Round::TooLate => {
+            MultiRound::Taken(claims) => Attempted::Won(claims),
+            MultiRound::Blocked(blocked) => self.blocked(&blocked, took),
+            MultiRound::Again => Attempted::Again,
+            MultiRound::TooLate => {
                 self.too_late = true;
-                Tried::TooLate(self.call.too_late())
+                Attempted::TooLate(self.call.too_late())
             }
         })
     }
@@ -141,7 +151,7 @@ impl Contender for MultiLockContender<'_> {
         self.call.members.about(at..at + 1, error)
     }
 
-    fn give_up(&self, end: End<'_>) -> Result<()> {
+    fn give_up(&self, end: TimedOut<'_>) -> Result<()> {
         // What its own round met may be of another server than its queue's, whose contender knows nothing
         // of that.
         if let Some(outage) = end.outage {
@@ -153,7 +163,7 @@ impl Contender for MultiLockContender<'_> {
                 return Err(self.about(seat.at, outage));
             }
             let member = self.member(seat.at);
-            let outlook = member.core().holds.outlook(&member.key);
+            let outlook = member.core().holds.local_holds(&member.key);
             let is_silent = outlook.kept_until.is_none() && end.silent(waited).is_some();
             // It stands where the release is awaited.
             if is_silent || end.is_unreleased {
@@ -168,12 +178,12 @@ impl Contender for MultiLockContender<'_> {
 }
 
 impl MultiLockContender<'_> {
-    fn member(&self, at: usize) -> &Member {
+    fn member(&self, at: usize) -> &LockMember {
         &self.call.members.list()[at]
     }
 
     /// A round that took so long found a member that somebody else has.
-    fn blocked(&mut self, blocked: &Blocked, took: Duration) -> Tried<Vec<Claim>> {
+    fn blocked(&mut self, blocked: &Blocked, took: Duration) -> Attempted<Vec<Claim>> {
         let at = blocked.member;
         tracing::debug!(
             target: "lockdog::wait",
@@ -184,13 +194,13 @@ impl MultiLockContender<'_> {
         );
         if self.call.holds(at) {
             // By its owner, since a moment ago.
-            return Tried::Again;
+            return Attempted::Again;
         }
         self.lead = Some(self.call.members.group_of(at));
         if blocked.collided {
-            return Tried::Collided(self.out_of_the_way(at, took));
+            return Attempted::Collided(self.back_off(at, took));
         }
-        Tried::Busy {
+        Attempted::Busy {
             at,
             ttl: blocked.ttl,
         }
@@ -198,7 +208,7 @@ impl MultiLockContender<'_> {
 
     /// Others want the same members, and each got some of them. A pause by chance, longer each time,
     /// lets one of them be first.
-    fn out_of_the_way(&mut self, at: usize, took: Duration) -> Duration {
+    fn back_off(&mut self, at: usize, took: Duration) -> Duration {
         self.collisions = (self.collisions + 1).min(MOST_DOUBLINGS);
         let most = took.max(SHORTEST_ROUND) * (1 << self.collisions);
         let clock = &self.member(at).core().clock;
@@ -206,7 +216,7 @@ impl MultiLockContender<'_> {
     }
 
     /// A round failed after this time.
-    fn failed(&mut self, trouble: Trouble, seat: Option<&Seat>, took: Duration) -> Failed {
+    fn failed(&mut self, trouble: Trouble, seat: Option<&QueuePlace>, took: Duration) -> Failed {
         let members = self.call.members;
         let group = members.group_of(trouble.about.start);
         self.lead = Some(group);

@@ -8,10 +8,10 @@ use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::members::Member;
+use super::members::LockMember;
 use crate::error::{Error, Instance, InstanceState, Lost, LostReason, Result};
-use crate::guard::{Several, Verdict};
-use crate::hold::{Dependant, Hold, Phase};
+use crate::guard::{CompositeHold, Verdict};
+use crate::hold::{Dependant, Hold, HoldPhase};
 use crate::owner::Owner;
 use crate::session::{Claim, Unlocked};
 
@@ -22,12 +22,12 @@ pub(super) struct MultiHold {
     name: Arc<str>,
     owner: Owner,
     /// In the order in which they were given.
-    parts: Vec<(Member, Arc<Hold>)>,
+    parts: Vec<(LockMember, Arc<Hold>)>,
     told: CancellationToken,
-    standing: Mutex<Standing>,
+    standing: Mutex<MultiHoldPhase>,
 }
 
-enum Standing {
+enum MultiHoldPhase {
     /// Left by a loss of one member to Lost, by the guard's end to Ended or Forgotten.
     Held(Vec<Claim>),
     /// The members' own holds have the claims. Left by a loss.
@@ -44,18 +44,18 @@ impl MultiHold {
     pub(super) fn new(
         name: &Arc<str>,
         owner: Owner,
-        members: &[Member],
+        members: &[LockMember],
         claims: Vec<Claim>,
     ) -> Arc<Self> {
         let holds = claims.iter().map(|claim| claim.hold().clone());
-        let mut parts: Vec<(Member, Arc<Hold>)> = members.iter().cloned().zip(holds).collect();
+        let mut parts: Vec<(LockMember, Arc<Hold>)> = members.iter().cloned().zip(holds).collect();
         parts.sort_by_key(|(member, _)| member.given);
         let hold = Arc::new(Self {
             name: name.clone(),
             owner,
             parts,
             told: CancellationToken::new(),
-            standing: Mutex::new(Standing::Held(claims)),
+            standing: Mutex::new(MultiHoldPhase::Held(claims)),
         });
         for (_, part) in &hold.parts {
             let dependant: Weak<Self> = Arc::downgrade(&hold);
@@ -71,14 +71,14 @@ impl MultiHold {
         let left = {
             let mut standing = self.standing.lock();
             let claims = match &mut *standing {
-                Standing::Held(claims) => std::mem::take(claims),
-                Standing::Forgotten => Vec::new(),
-                Standing::Lost(first, _) => return first.clone(),
-                Standing::Ended => return lost,
+                MultiHoldPhase::Held(claims) => std::mem::take(claims),
+                MultiHoldPhase::Forgotten => Vec::new(),
+                MultiHoldPhase::Lost(first, _) => return first.clone(),
+                MultiHoldPhase::Ended => return lost,
             };
             let is_left = |claim: &Claim| claim.hold().state().is_living();
             let (left, gone): (Vec<Claim>, Vec<Claim>) = claims.into_iter().partition(is_left);
-            *standing = Standing::Lost(lost.clone(), gone);
+            *standing = MultiHoldPhase::Lost(lost.clone(), gone);
             left
         };
         self.told.cancel();
@@ -88,7 +88,7 @@ impl MultiHold {
 
     /// What each member is to the whole, or was when that ended.
     fn report(&self, is_over: bool) -> Vec<Instance> {
-        let instance = |(member, hold): &(Member, Arc<Hold>)| member.instance(hold, is_over);
+        let instance = |(member, hold): &(LockMember, Arc<Hold>)| member.instance(hold, is_over);
         self.parts.iter().map(instance).collect()
     }
 
@@ -117,11 +117,11 @@ impl MultiHold {
 
     /// Ends it for its guard: the claims, if it was not lost.
     fn end(&self) -> Result<Vec<Claim>> {
-        let standing = std::mem::replace(&mut *self.standing.lock(), Standing::Ended);
+        let standing = std::mem::replace(&mut *self.standing.lock(), MultiHoldPhase::Ended);
         match standing {
-            Standing::Held(claims) => Ok(claims),
-            Standing::Lost(lost, _) => Err(Error::Lost(lost)),
-            Standing::Forgotten | Standing::Ended => Err(Error::Lost(self.released())),
+            MultiHoldPhase::Held(claims) => Ok(claims),
+            MultiHoldPhase::Lost(lost, _) => Err(Error::Lost(lost)),
+            MultiHoldPhase::Forgotten | MultiHoldPhase::Ended => Err(Error::Lost(self.released())),
         }
     }
 
@@ -132,15 +132,15 @@ impl MultiHold {
     }
 
     /// Whether the guard, or the members' forgotten claims, still stand for it.
-    fn is_standing(&self) -> bool {
+    fn is_held(&self) -> bool {
         matches!(
             *self.standing.lock(),
-            Standing::Held(_) | Standing::Forgotten
+            MultiHoldPhase::Held(_) | MultiHoldPhase::Forgotten
         )
     }
 }
 
-impl Several for MultiHold {
+impl CompositeHold for MultiHold {
     fn owner(&self) -> Owner {
         self.owner
     }
@@ -150,17 +150,18 @@ impl Several for MultiHold {
     }
 
     fn is_valid(&self) -> bool {
-        let is_valid =
-            |(member, hold): &(Member, Arc<Hold>)| hold.state().is_valid(member.core().clock.now());
-        self.is_standing() && self.parts.iter().all(is_valid)
+        let is_valid = |(member, hold): &(LockMember, Arc<Hold>)| {
+            hold.state().is_valid(member.core().clock.now())
+        };
+        self.is_held() && self.parts.iter().all(is_valid)
     }
 
     fn remaining(&self) -> Duration {
-        if !self.is_standing() {
+        if !self.is_held() {
             return Duration::ZERO;
         }
         let remaining =
-            |(member, hold): &(Member, Arc<Hold>)| hold.remaining(member.core().clock.now());
+            |(member, hold): &(LockMember, Arc<Hold>)| hold.remaining(member.core().clock.now());
         self.parts.iter().map(remaining).min().unwrap_or_default()
     }
 
@@ -168,12 +169,13 @@ impl Several for MultiHold {
         if let Some(lost) = self.loss(Duration::ZERO) {
             return Verdict::Lost(lost.reason());
         }
-        let is_failing = |(_, hold): &(Member, Arc<Hold>)| hold.state().phase == Phase::Jeopardy;
+        let is_failing =
+            |(_, hold): &(LockMember, Arc<Hold>)| hold.state().phase == HoldPhase::Jeopardy;
         Verdict::of(self.parts.iter().any(is_failing))
     }
 
     fn hold_count(&self) -> u32 {
-        if !self.is_standing() {
+        if !self.is_held() {
             return 0;
         }
         let counts = self.parts.iter().map(|(_, hold)| hold.state().claims());
@@ -182,9 +184,9 @@ impl Several for MultiHold {
 
     fn loss(&self, early: Duration) -> Option<Lost> {
         match &*self.standing.lock() {
-            Standing::Lost(lost, _) => return Some(lost.clone()),
-            Standing::Ended => return Some(self.released()),
-            Standing::Held(_) | Standing::Forgotten => {}
+            MultiHoldPhase::Lost(lost, _) => return Some(lost.clone()),
+            MultiHoldPhase::Ended => return Some(self.released()),
+            MultiHoldPhase::Held(_) | MultiHoldPhase::Forgotten => {}
         }
         for (member, hold) in &self.parts {
             let core = member.core();
@@ -200,7 +202,7 @@ impl Several for MultiHold {
     }
 
     fn outruns_timers(&self) -> bool {
-        let outruns = |(member, _): &(Member, Arc<Hold>)| member.core().clock.outruns_timers();
+        let outruns = |(member, _): &(LockMember, Arc<Hold>)| member.core().clock.outruns_timers();
         self.parts.iter().any(outruns)
     }
 
@@ -214,8 +216,8 @@ impl Several for MultiHold {
 
     fn instances(&self) -> Vec<Instance> {
         match &*self.standing.lock() {
-            Standing::Lost(lost, _) => lost.instances().to_vec(),
-            standing => self.report(matches!(standing, Standing::Ended)),
+            MultiHoldPhase::Lost(lost, _) => lost.instances().to_vec(),
+            standing => self.report(matches!(standing, MultiHoldPhase::Ended)),
         }
     }
 
@@ -250,13 +252,13 @@ impl Several for MultiHold {
         let claims = {
             let mut standing = self.standing.lock();
             match &mut *standing {
-                Standing::Held(claims) => {
+                MultiHoldPhase::Held(claims) => {
                     let claims = std::mem::take(claims);
-                    *standing = Standing::Forgotten;
+                    *standing = MultiHoldPhase::Forgotten;
                     claims
                 }
-                Standing::Lost(_, claims) => std::mem::take(claims),
-                Standing::Forgotten | Standing::Ended => return,
+                MultiHoldPhase::Lost(_, claims) => std::mem::take(claims),
+                MultiHoldPhase::Forgotten | MultiHoldPhase::Ended => return,
             }
         };
         claims.into_iter().for_each(Claim::forget);
@@ -265,7 +267,7 @@ impl Several for MultiHold {
 
 impl Dependant for MultiHold {
     fn hold_lost(&self) {
-        let loss = |(member, hold): &(Member, Arc<Hold>)| hold.loss(member.core().clock.now());
+        let loss = |(member, hold): &(LockMember, Arc<Hold>)| hold.loss(member.core().clock.now());
         if let Some(lost) = self.parts.iter().find_map(loss) {
             self.lose(&lost);
         }

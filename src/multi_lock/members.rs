@@ -5,7 +5,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use crate::error::{Error, Instance, InstanceState, Result};
-use crate::hold::{Hold, Phase};
+use crate::hold::{Hold, HoldPhase};
 use crate::key::LockKey;
 use crate::lock::Lock;
 use crate::session::{Core, Session};
@@ -14,31 +14,31 @@ use crate::slot::slot;
 /// The members by client and name, the same for every multi lock of this process that has them. All
 /// of one client whose kinds have one script for it are acquired by one command, on a cluster those of
 /// one slot, also where that cluster is behind one address.
-pub(super) struct Members {
-    list: Vec<Member>,
+pub(super) struct MemberGroups {
+    list: Vec<LockMember>,
     groups: Vec<Range<usize>>,
 }
 
 /// One lock among others.
 #[derive(Clone)]
-pub(super) struct Member {
+pub(super) struct LockMember {
     pub(super) session: Arc<Session>,
     pub(super) key: Arc<LockKey>,
     /// Its place among the locks as they were given.
     pub(super) given: usize,
 }
 
-impl Members {
+impl MemberGroups {
     pub(super) fn of(locks: &[Lock]) -> Result<Self> {
         let member = |(given, lock): (usize, &Lock)| {
             let key = lock.key().map_err(|error| error.in_lock(given))?;
-            Ok(Member {
+            Ok(LockMember {
                 session: lock.session().clone(),
                 key: key.clone(),
                 given,
             })
         };
-        let list: Result<Vec<Member>> = locks.iter().enumerate().map(member).collect();
+        let list: Result<Vec<LockMember>> = locks.iter().enumerate().map(member).collect();
         let mut list = list?;
         if list.is_empty() {
             return Err(Error::no_locks());
@@ -53,7 +53,7 @@ impl Members {
         Ok(Self::grouped(list))
     }
 
-    fn grouped(list: Vec<Member>) -> Self {
+    fn grouped(list: Vec<LockMember>) -> Self {
         let mut groups: Vec<Range<usize>> = Vec::new();
         for (at, member) in list.iter().enumerate() {
             match groups.last_mut() {
@@ -75,7 +75,7 @@ impl Members {
         (!is_current).then(|| Self::grouped(self.list.clone()))
     }
 
-    pub(super) fn list(&self) -> &[Member] {
+    pub(super) fn list(&self) -> &[LockMember] {
         &self.list
     }
 
@@ -96,12 +96,12 @@ impl Members {
             .iter()
             .map(|member| format!("{:?}", member.key.name()))
             .collect();
-        let server = members.first().map(Member::server).unwrap_or_default();
+        let server = members.first().map(LockMember::server).unwrap_or_default();
         error.of_part(&names.join(","), &server)
     }
 }
 
-impl Member {
+impl LockMember {
     pub(super) fn core(&self) -> &Arc<Core> {
         self.session.core()
     }
@@ -133,7 +133,7 @@ impl Member {
     pub(super) fn instance(&self, hold: &Hold, is_over: bool) -> Instance {
         let now = self.core().clock.now();
         let state = hold.state();
-        let (is_held, is_ended) = (state.is_valid(now), state.phase == Phase::Ended);
+        let (is_held, is_ended) = (state.is_valid(now), state.phase == HoldPhase::Ended);
         drop(state);
         Instance {
             lock: self.key.name().to_owned(),

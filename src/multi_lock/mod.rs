@@ -17,7 +17,7 @@ use crate::guard::Held;
 use crate::lock::Lock;
 use crate::owner::Owner;
 use crate::request::{LockRequest, OwnerChoice, TryLockRequest, UnlockRequest};
-use members::Members;
+use members::MemberGroups;
 
 /// Several locks as one: all of them are held, or none is. Corresponds to `RedissonMultiLock`, and to
 /// `getMultiLock(locks)`.
@@ -82,7 +82,7 @@ struct Inner {
     locks: Vec<Lock>,
     name: Arc<str>,
     /// Members that cannot be used are an error of each request.
-    members: Result<Arc<Members>>,
+    members: Result<Arc<MemberGroups>>,
 }
 
 impl MultiLock {
@@ -93,7 +93,7 @@ impl MultiLock {
         let names: Vec<&str> = locks.iter().map(Lock::name).collect();
         let inner = Inner {
             name: format!("[{}]", names.join(", ")).into(),
-            members: Members::of(&locks).map(Arc::new),
+            members: MemberGroups::of(&locks).map(Arc::new),
             locks,
         };
         Self {
@@ -239,7 +239,7 @@ impl MultiLock {
 }
 
 impl Inner {
-    fn members(&self) -> Result<&Arc<Members>> {
+    fn members(&self) -> Result<&Arc<MemberGroups>> {
         self.members.as_ref().map_err(Error::clone)
     }
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 
 use super::Inner;
-use super::acquire::Call;
+use super::acquire::MultiLockCall;
 use super::hold::{MultiHold, whole};
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::owner::Owner;
-use crate::request::{Acquire, Boxed, Wait, Wish};
+use crate::request::{Acquire, AcquireOptions, Boxed, WaitLimit};
 use crate::session::Unlocked;
 
 impl Acquire for Inner {
@@ -18,15 +18,15 @@ impl Acquire for Inner {
         &self.name
     }
 
-    fn lock(self: Arc<Self>, wish: Wish) -> Boxed<Guard> {
+    fn lock(self: Arc<Self>, wish: AcquireOptions) -> Boxed<Guard> {
         Box::pin(async move {
-            let guard = self.acquired(wish, Wait::ForEver).await?;
+            let guard = self.acquired(wish, WaitLimit::ForEver).await?;
             // A wait without end ends with a guard or an error.
             guard.ok_or(Error::Closed)
         })
     }
 
-    fn acquire(self: Arc<Self>, wish: Wish, wait: Wait) -> Boxed<Option<Guard>> {
+    fn acquire(self: Arc<Self>, wish: AcquireOptions, wait: WaitLimit) -> Boxed<Option<Guard>> {
         Box::pin(async move { self.acquired(wish, wait).await })
     }
 
@@ -44,7 +44,7 @@ impl Acquire for Inner {
 }
 
 impl Inner {
-    async fn acquired(&self, mut wish: Wish, wait: Wait) -> Result<Option<Guard>> {
+    async fn acquired(&self, mut wish: AcquireOptions, wait: WaitLimit) -> Result<Option<Guard>> {
         let owner = wish.owner();
         let mut members = self.members()?.clone();
         let mut time = None;
@@ -52,7 +52,7 @@ impl Inner {
             if let Some(regrouped) = members.regrouped() {
                 members = Arc::new(regrouped);
             }
-            let mut call = Call::new(&self.name, &members, owner, &wish, wait)?;
+            let mut call = MultiLockCall::new(&self.name, &members, owner, &wish, wait)?;
             (call.began, call.deadline) = *time.get_or_insert((call.began, call.deadline));
             // A loop of calls that wait for nothing must let other tasks run, too.
             tokio::task::consume_budget().await;

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use super::acquire::Call;
-use super::members::Member;
+use super::acquire::MultiLockCall;
+use super::members::LockMember;
 use crate::clock::Moment;
-use crate::contend::Seat;
+use crate::contend::QueuePlace;
 use crate::error::{Error, Result};
-use crate::hold::Standing;
-use crate::session::{Acquiring, AllTaken, Claim, Together};
+use crate::hold::OwnerState;
+use crate::session::{BatchAcquire, BatchAttempt, Claim, PendingAcquire};
 
 /// What a round came to; without all, nothing of it is held.
-pub(super) enum Round {
+pub(super) enum MultiRound {
     /// A claim on each member, in their order, for good.
     Taken(Vec<Claim>),
     Blocked(Blocked),
@@ -42,7 +42,7 @@ pub(super) struct Trouble {
     pub(super) was_patient: bool,
 }
 
-impl Call<'_> {
+impl MultiLockCall<'_> {
     /// Asks the `lead` group, and all others once that is granted; without a lead all at the same
     /// time.
     ///
@@ -52,8 +52,8 @@ impl Call<'_> {
     pub(super) async fn round(
         &self,
         lead: Option<usize>,
-        seat: Option<&Seat>,
-    ) -> Result<Round, Trouble> {
+        seat: Option<&QueuePlace>,
+    ) -> Result<MultiRound, Trouble> {
         let began = self.now();
         let mut taken = Taken::default();
         let members = self.members.list().len();
@@ -66,7 +66,7 @@ impl Call<'_> {
             }
         }
         let claims = taken.claims.into_iter().flatten();
-        Ok(self.confirm(claims.collect(), began))
+        Ok(self.finish(claims.collect(), began))
     }
 
     /// Acquires these groups, all at the same time. What the round has come to, if it ends here.
@@ -74,14 +74,14 @@ impl Call<'_> {
         &self,
         groups: &[usize],
         taken: &mut Taken,
-        seat: Option<&Seat>,
-    ) -> Result<Option<Round>, Trouble> {
+        seat: Option<&QueuePlace>,
+    ) -> Result<Option<MultiRound>, Trouble> {
         let mut under_way = FuturesUnordered::new();
         let mut fresh = 0;
         for group in groups {
             let (places, acquires) = self.prepare(*group, taken, seat).await?;
             if !acquires.is_empty() {
-                let is_fresh = acquires.iter().any(Acquiring::is_first);
+                let is_fresh = acquires.iter().any(PendingAcquire::is_first);
                 fresh += usize::from(is_fresh);
                 let sent = self.send(*group, places, acquires);
                 under_way.push(async move { (is_fresh, sent.await) });
@@ -95,22 +95,22 @@ impl Call<'_> {
                 seat.place.attempted();
             }
             match outcome? {
-                AllTaken::Granted(claims) => {
+                BatchAttempt::Granted(claims) => {
                     taken.is_fresh |= is_fresh;
                     for (place, claim) in places.into_iter().zip(claims) {
                         taken.claims[place] = Some(claim);
                     }
                 }
-                AllTaken::Busy(which, ttl) => {
-                    return Ok(Some(Round::Blocked(Blocked {
+                BatchAttempt::Busy(which, ttl) => {
+                    return Ok(Some(MultiRound::Blocked(Blocked {
                         member: places[which],
                         ttl,
                         collided: taken.is_fresh || fresh > 0,
                     })));
                 }
-                AllTaken::Ended => return Ok(Some(Round::Again)),
-                AllTaken::TooLate => return Ok(Some(Round::TooLate)),
-                AllTaken::Lost(lost) => {
+                BatchAttempt::Ended => return Ok(Some(MultiRound::Again)),
+                BatchAttempt::TooLate => return Ok(Some(MultiRound::TooLate)),
+                BatchAttempt::Lost(lost) => {
                     return Err(Trouble {
                         about: self.members.groups()[group].clone(),
                         error: Error::Lost(lost),
@@ -127,8 +127,8 @@ impl Call<'_> {
         &self,
         group: usize,
         taken: &mut Taken,
-        seat: Option<&Seat>,
-    ) -> Result<(Vec<usize>, Vec<Acquiring>), Trouble> {
+        seat: Option<&QueuePlace>,
+    ) -> Result<(Vec<usize>, Vec<PendingAcquire>), Trouble> {
         let range = self.members.groups()[group].clone();
         let mut places = Vec::with_capacity(range.len());
         let mut acquires = Vec::with_capacity(range.len());
@@ -161,19 +161,19 @@ impl Call<'_> {
         Ok((places, acquires))
     }
 
-    async fn begin(&self, member: &Member, group: usize) -> Result<Begun> {
-        let Member { session, key, .. } = member;
+    async fn begin(&self, member: &LockMember, group: usize) -> Result<Begun> {
+        let LockMember { session, key, .. } = member;
         let core = member.core();
         let hold = match core.holds.standing(key, self.owner) {
-            Standing::Holding(hold) => hold,
-            Standing::Lost(lost) => return Err(Error::Lost(lost)),
-            Standing::Forgotten(hold) => {
+            OwnerState::Holding(hold) => hold,
+            OwnerState::Lost(lost) => return Err(Error::Lost(lost)),
+            OwnerState::Forgotten(hold) => {
                 core.report_lost(&hold);
-                let acquiring = Acquiring::first(session, key, self.owner);
+                let acquiring = PendingAcquire::first(session, key, self.owner);
                 return Ok(Begun::Asking(acquiring));
             }
-            Standing::Acquiring | Standing::Nothing => {
-                let acquiring = Acquiring::first(session, key, self.owner);
+            OwnerState::Acquiring | OwnerState::Nothing => {
+                let acquiring = PendingAcquire::first(session, key, self.owner);
                 return Ok(Begun::Asking(acquiring));
             }
         };
@@ -182,7 +182,7 @@ impl Call<'_> {
         }
         let now = core.clock.now();
         let until = self.until(core, now);
-        let acquiring = Acquiring::again(session, hold, now, until).await?;
+        let acquiring = PendingAcquire::again(session, hold, now, until).await?;
         Ok(Begun::Asking(acquiring))
     }
 
@@ -190,35 +190,35 @@ impl Call<'_> {
         &self,
         group: usize,
         places: Vec<usize>,
-        acquires: Vec<Acquiring>,
-    ) -> (usize, Vec<usize>, Result<AllTaken, Trouble>) {
+        acquires: Vec<PendingAcquire>,
+    ) -> (usize, Vec<usize>, Result<BatchAttempt, Trouble>) {
         let range = self.members.groups()[group].clone();
         let member = &self.members.list()[range.start];
         let core = member.core();
         let now = core.clock.now();
         let until = self.until(core, now);
-        let together = Together::new(&member.session, acquires);
+        let together = BatchAcquire::new(&member.session, acquires);
         let taken = together.attempt(self.terms[group].lease, now, until).await;
         let taken = taken.map_err(|(which, error)| {
             let about = which.map_or(range, |which| places[which]..places[which] + 1);
             Trouble {
                 about,
                 error,
-                was_patient: Self::is_patient(core, now, until),
+                was_patient: Self::has_full_timeout(core, now, until),
             }
         });
         (group, places, taken)
     }
 
     /// Makes the claims of a round that `began` then ones for good, if all are still valid.
-    fn confirm(&self, mut claims: Vec<Claim>, began: Moment) -> Round {
+    fn finish(&self, mut claims: Vec<Claim>, began: Moment) -> MultiRound {
         let age = self.now().since(began);
         let members = self.members.list();
-        let is_over = |(claim, member): (&Claim, &Member)| {
+        let is_over = |(claim, member): (&Claim, &LockMember)| {
             !claim.hold().state().is_valid(member.core().clock.now())
         };
         if claims.len() < members.len() || claims.iter().zip(members).any(is_over) {
-            return Round::TooLate;
+            return MultiRound::TooLate;
         }
         for (place, claim) in claims.iter_mut().enumerate() {
             let terms = &self.terms[self.members.group_of(place)];
@@ -226,7 +226,7 @@ impl Call<'_> {
             let bound = terms.max_hold.map_or(Moment::NEVER, |bound| then + bound);
             claim.confirm(terms, bound);
         }
-        Round::Taken(claims)
+        MultiRound::Taken(claims)
     }
 }
 
@@ -243,5 +243,5 @@ struct Taken {
 enum Begun {
     /// It is done: nobody has to be asked.
     Counted(Claim),
-    Asking(Acquiring),
+    Asking(PendingAcquire),
 }

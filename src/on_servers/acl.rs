@@ -1,9 +1,9 @@
 //! What a server has to permit to the member of a quorum: `docs/security.md`.
 
-use super::{Caller, FENCED, PLAIN, ms, wary};
+use super::{FENCED, PLAIN, TestCaller, ms, wary};
 use crate::client::Client;
 use crate::error::Error;
-use crate::script::{Guards, Marked};
+use crate::script::{InstanceChecks, MarkReply};
 use crate::support::{Redis, RedisServer};
 
 #[tokio::test]
@@ -40,14 +40,14 @@ async fn by(
     server: &RedisServer,
     redis: &Redis,
     rules: &[&str],
-    guards: Guards,
+    guards: InstanceChecks,
 ) -> Result<(), Error> {
     redis.cmd(&["FLUSHALL"]).await;
     redis.cmd(&["SCRIPT", "FLUSH"]).await;
     let user = ["ACL", "SETUSER", "lockdog", "reset", "on", ">secret"];
     redis.cmd(&[&user[..], &plain(), rules].concat()).await;
     let url = format!("redis://lockdog:secret@127.0.0.1:{}", server.port());
-    let caller = Caller::new(Client::connect(url).await?, "orders:42");
+    let caller = TestCaller::new(Client::connect(url).await?, "orders:42");
     if guards.quarantine.is_some() {
         caller.client.provision().await?;
     }
@@ -55,7 +55,7 @@ async fn by(
     assert_eq!(taken.quarantined, None);
     if guards.register {
         let marked = caller.mark("f", 7).await?;
-        assert_eq!(marked, Marked::Done);
+        assert_eq!(marked, MarkReply::Done);
     }
     Ok(())
 }

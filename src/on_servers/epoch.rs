@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::identity::master;
-use super::{Caller, EPOCH, FENCED, LONGEST, Member, PLAIN, SOON, ms, wary};
-use crate::script::{Acquired, Taken};
+use super::{EPOCH, FENCED, LONGEST, PLAIN, SOON, TestCaller, TestMember, ms, wary};
+use crate::script::{AcquireReply, InstanceReply};
 use crate::support::{Action, Data, eventually};
 
 #[tokio::test]
 async fn a_server_that_nobody_vouched_for_counts_after_the_quarantine() {
-    let member = Member::start().await;
+    let member = TestMember::start().await;
     let left = quarantined(member.acquire("f", wary(ms(1500))).await.unwrap());
     assert_eq!(left, ms(1500), "it begins when somebody asks");
     assert_eq!(member.redis.keys().await, [EPOCH], "nothing is taken");
@@ -26,7 +26,7 @@ async fn a_server_that_nobody_vouched_for_counts_after_the_quarantine() {
 
 #[tokio::test]
 async fn a_server_that_somebody_vouched_for_counts_at_once_and_for_everybody() {
-    let member = Member::start().await;
+    let member = TestMember::start().await;
     member.client.provision().await.unwrap();
     let id = member.id().await;
     let epoch = member.redis.hash(EPOCH).await;
@@ -36,7 +36,7 @@ async fn a_server_that_somebody_vouched_for_counts_at_once_and_for_everybody() {
     // Also in the middle of its quarantine.
     member.redis.cmd(&["FLUSHALL"]).await;
     quarantined(member.acquire("f", wary(LONGEST)).await.unwrap());
-    let other = Caller::connect(member.server.url()).await;
+    let other = TestCaller::connect(member.server.url()).await;
     other.client.provision().await.unwrap();
     let taken = granted(member.acquire("f", wary(LONGEST)).await.unwrap());
     assert!(!taken.register.expect("it was asked for").fresh);
@@ -51,7 +51,7 @@ async fn every_way_to_lose_data_begins_a_quarantine() {
         "a start with data",
         "another's data",
     ] {
-        let mut member = Member::start().await;
+        let mut member = TestMember::start().await;
         member.client.provision().await.unwrap();
         granted(member.acquire("f", wary(LONGEST)).await.unwrap());
         match how {
@@ -62,7 +62,7 @@ async fn every_way_to_lose_data_begins_a_quarantine() {
         }
         member.look_again().await;
         // For one that was never there before, too.
-        let other = Caller::connect(member.server.url()).await;
+        let other = TestCaller::connect(member.server.url()).await;
         for one in [&other, &member.caller] {
             let left = quarantined(one.acquire("g", wary(LONGEST)).await.unwrap());
             assert!(left > LONGEST - ms(20_000), "{how}: {left:?}");
@@ -74,7 +74,7 @@ async fn every_way_to_lose_data_begins_a_quarantine() {
 
 #[tokio::test]
 async fn a_quarantine_is_not_prolonged_by_a_clock_that_was_put_back() {
-    let member = Member::start().await;
+    let member = TestMember::start().await;
     quarantined(member.acquire("f", wary(LONGEST)).await.unwrap());
     // As if the clock had been an hour ahead when the epoch was written.
     let ahead = member.server_us().await / 1000 + 3_600_000;
@@ -90,7 +90,7 @@ async fn a_quarantine_is_not_prolonged_by_a_clock_that_was_put_back() {
 
 #[tokio::test]
 async fn an_epoch_that_is_not_ours_is_written_anew() {
-    let member = Member::start().await;
+    let member = TestMember::start().await;
     let id = member.id().await;
     for fields in [
         &["id", &*id][..],
@@ -112,7 +112,7 @@ async fn an_epoch_that_is_not_ours_is_written_anew() {
 
 #[tokio::test]
 async fn who_does_not_ask_for_the_epoch_leaves_none() {
-    let member = Member::start().await;
+    let member = TestMember::start().await;
     granted(member.acquire("f", PLAIN).await.unwrap());
     granted(member.acquire("f", FENCED).await.unwrap());
     assert_eq!(member.redis.keys().await, ["l"]);
@@ -129,7 +129,7 @@ async fn who_does_not_ask_for_the_epoch_leaves_none() {
 
 #[tokio::test]
 async fn an_acquire_that_comes_twice_begins_one_quarantine() {
-    let member = Member::start().await;
+    let member = TestMember::start().await;
     let evaluates = |args: &[String]| args[0] == "EVAL";
     let rule = member.proxy.on(evaluates, Action::Twice);
     quarantined(member.acquire("f", wary(LONGEST)).await.unwrap());
@@ -140,7 +140,7 @@ async fn an_acquire_that_comes_twice_begins_one_quarantine() {
     assert_eq!(member.redis.keys().await, [EPOCH]);
 }
 
-impl Member {
+impl TestMember {
     /// Takes over another server's data, without losing a connection.
     async fn flip(&self) {
         let other = master().await;
@@ -168,14 +168,17 @@ impl Member {
     }
 }
 
-pub(super) fn granted(taken: Taken) -> Taken {
-    assert!(matches!(taken.acquired, Acquired::Granted), "{taken:?}");
+pub(super) fn granted(taken: InstanceReply) -> InstanceReply {
+    assert!(matches!(taken.acquired, AcquireReply::Granted), "{taken:?}");
     assert_eq!(taken.quarantined, None);
     taken
 }
 
-pub(super) fn quarantined(taken: Taken) -> Duration {
-    assert!(matches!(taken.acquired, Acquired::Busy(None)), "{taken:?}");
+pub(super) fn quarantined(taken: InstanceReply) -> Duration {
+    assert!(
+        matches!(taken.acquired, AcquireReply::Busy(None)),
+        "{taken:?}"
+    );
     assert_eq!(taken.register, None, "what it says would not count");
     taken.quarantined.expect("it may have lost its data")
 }

@@ -2,17 +2,17 @@
 
 use tracing::Level;
 
-use super::{LONG, Member, PLAIN, SOON, ms};
+use super::{LONG, PLAIN, SOON, TestMember, ms};
 use crate::client::Client;
 use crate::clock::Moment;
-use crate::script::Acquired;
+use crate::script::AcquireReply;
 use crate::server::Failure;
 use crate::support::logs::{self, Line};
 use crate::support::{Action, Data, Gate, Logs, RedisServer, eventually, named};
 
 #[tokio::test]
 async fn the_first_server_is_trusted_and_another_connection_to_it_changes_nothing() {
-    let member = Member::start().await;
+    let member = TestMember::start().await;
     assert_eq!(member.reborn(), None);
     for _ in 0..3 {
         assert!(member.proxy.cut_all() >= 1);
@@ -24,10 +24,10 @@ async fn the_first_server_is_trusted_and_another_connection_to_it_changes_nothin
 
 #[tokio::test]
 async fn who_the_server_is_is_asked_before_the_first_command_of_each_connection() {
-    let member = Member::start().await;
+    let member = TestMember::start().await;
     assert!(member.proxy.cut_all() >= 1);
     let taken = member.acquire("f", PLAIN).await.unwrap();
-    assert!(matches!(taken.acquired, Acquired::Granted), "{taken:?}");
+    assert!(matches!(taken.acquired, AcquireReply::Granted), "{taken:?}");
     // The background's, too.
     member.core.server.suspect("", &Failure::silent(ms(20)));
     let cleared = async || member.core.server.suspected("").is_none();
@@ -47,7 +47,7 @@ async fn who_the_server_is_is_asked_before_the_first_command_of_each_connection(
 #[tokio::test]
 async fn a_server_that_was_started_anew_is_known_before_its_answer_counts() {
     for data in [Data::Kept, Data::Lost] {
-        let member = Member::start().await;
+        let member = TestMember::start().await;
         let before = member.now();
         member.server.restart(data).await;
         member.acquire("f", PLAIN).await.unwrap();
@@ -67,7 +67,7 @@ async fn a_server_that_was_started_anew_is_known_before_its_answer_counts() {
 #[tokio::test]
 async fn a_replica_that_became_the_master_is_another_server() {
     let master = master().await;
-    let member = Member::start().await;
+    let member = TestMember::start().await;
     member.follow(&master).await;
     member.ask().await;
     assert!(member.proxy.cut_all() >= 1);
@@ -82,7 +82,7 @@ async fn a_replica_that_became_the_master_is_another_server() {
 #[tokio::test]
 async fn a_client_that_is_not_refused_anything_sees_no_change_on_a_living_connection() {
     // What the server's own epoch is for: see `on_servers::epoch`.
-    let member = Member::start().await;
+    let member = TestMember::start().await;
     let other = master().await;
     member.redis.cmd(&["FLUSHALL"]).await;
     member.follow(&other).await;
@@ -93,7 +93,7 @@ async fn a_client_that_is_not_refused_anything_sees_no_change_on_a_living_connec
 
 #[tokio::test]
 async fn after_readonly_no_answer_counts_before_the_server_is_known() {
-    let member = Member::with(|client| client.command_timeout(SOON)).await;
+    let member = TestMember::with(|client| client.command_timeout(SOON)).await;
     let other = master().await;
     // It has to be another server when it answers, though it was the old one when it was connected
     // to: the first look at a connection clears up nothing.
@@ -113,7 +113,7 @@ async fn after_readonly_no_answer_counts_before_the_server_is_known() {
     };
     let (taken, ()) = tokio::join!(member.acquire("f", PLAIN), change);
     let taken = taken.unwrap();
-    assert!(matches!(taken.acquired, Acquired::Granted), "{taken:?}");
+    assert!(matches!(taken.acquired, AcquireReply::Granted), "{taken:?}");
     assert!(member.reborn().is_some(), "it counts already");
     assert_eq!(held.hits(), 1);
 }
@@ -126,7 +126,7 @@ async fn after_loading_no_answer_counts_before_the_server_is_known() {
         "-MOVED 1 127.0.0.1:1",
         "-CLUSTERDOWN The cluster is down",
     ] {
-        let member = Member::with(|client| client.command_timeout(SOON)).await;
+        let member = TestMember::with(|client| client.command_timeout(SOON)).await;
         let other = master().await;
         let connecting = member.proxy.count(named("INFO"));
         let evaluates = |args: &[String]| args[0].starts_with("EVAL");
@@ -150,7 +150,7 @@ async fn after_loading_no_answer_counts_before_the_server_is_known() {
 
 #[tokio::test]
 async fn an_answer_is_none_where_it_cannot_be_known_whose_it_is() {
-    let member = Member::with(|client| client.command_timeout(ms(2_000))).await;
+    let member = TestMember::with(|client| client.command_timeout(ms(2_000))).await;
     let evaluates = |args: &[String]| args[0].starts_with("EVAL");
     let refuse = |line: &str| Action::ReplyWith(line.to_owned());
     // A first acquire, so that the server knows the script.
@@ -173,13 +173,13 @@ async fn an_answer_is_none_where_it_cannot_be_known_whose_it_is() {
         assert!(rule.hits() >= 1);
         member.proxy.cut_all();
         let taken = member.acquire("f", PLAIN).await.unwrap();
-        assert!(matches!(taken.acquired, Acquired::Granted), "{taken:?}");
+        assert!(matches!(taken.acquired, AcquireReply::Granted), "{taken:?}");
     }
 }
 
 #[tokio::test]
 async fn a_connection_on_which_nobody_says_who_it_is_carries_no_command() {
-    let member = Member::with(|client| client.command_timeout(ms(2_000))).await;
+    let member = TestMember::with(|client| client.command_timeout(ms(2_000))).await;
     let evaluates = |args: &[String]| args[0].starts_with("EVAL");
     let connecting = member.proxy.count(evaluates);
     let rule = member.proxy.on(named("INFO"), Action::DropReply);
@@ -194,7 +194,7 @@ async fn a_connection_on_which_nobody_says_who_it_is_carries_no_command() {
 
 #[tokio::test]
 async fn a_server_that_is_busy_at_first_is_known_before_its_answer_counts() {
-    let member = Member::start().await;
+    let member = TestMember::start().await;
     let busy = Action::ReplyWith("-BUSY Redis is busy running a script".to_owned());
     let rule = member.proxy.on(named("INFO"), busy).times(2);
     member.server.restart(Data::Lost).await;
@@ -257,7 +257,7 @@ fn a_change_is_a_warning_that_names_the_server_once() {
 
 async fn changed() {
     let logs = Logs::of_this_process();
-    let member = Member::start().await;
+    let member = TestMember::start().await;
     member.server.restart(Data::Lost).await;
     member.ask().await;
     assert!(member.proxy.cut_all() >= 1);
@@ -282,7 +282,7 @@ async fn said(logs: &Logs, words: &str) -> Vec<Line> {
 
 #[tokio::test]
 async fn somebody_who_vouches_for_the_server_ends_its_quarantine() {
-    let member = Member::start().await;
+    let member = TestMember::start().await;
     member.server.restart(Data::Lost).await;
     member.ask().await;
     assert!(member.reborn().is_some());
@@ -309,7 +309,7 @@ pub(super) async fn master() -> RedisServer {
     server.arg("--repl-diskless-sync-delay", "0").start().await
 }
 
-impl Member {
+impl TestMember {
     /// Lets the server take over all data of another.
     pub(super) async fn follow(&self, other: &RedisServer) {
         let port = other.port().to_string();

@@ -1,16 +1,16 @@
 //! The acquire of a quorum's member does to the lock what the plain lock's does.
 
 use super::epoch::granted;
-use super::{Caller, FENCED, LONG, Member, PLAIN, ms, wary};
+use super::{FENCED, LONG, PLAIN, TestCaller, TestMember, ms, wary};
 use crate::client::Client;
-use crate::script::{Acquired, Guards};
+use crate::script::{AcquireReply, InstanceChecks};
 use crate::server::Failure;
 use crate::support::{Action, named};
 
 #[tokio::test]
 async fn a_free_lock_is_taken_and_shown_as_a_plain_one_is() {
     for guards in [PLAIN, FENCED, wary(ms(1))] {
-        let member = Member::ready(guards).await;
+        let member = TestMember::ready(guards).await;
         granted(member.acquire("f", guards).await.unwrap());
         assert_eq!(member.counts().await, [("f".to_owned(), "1".to_owned())]);
         let left = member.redis.pttl("l").await;
@@ -18,13 +18,16 @@ async fn a_free_lock_is_taken_and_shown_as_a_plain_one_is() {
         let plain = Client::connect(member.server.url()).await.unwrap();
         assert!(plain.lock("l").try_lock().await.unwrap().is_none());
         let busy = member.acquire("g", guards).await.unwrap();
-        let Acquired::Busy(Some(left)) = busy.acquired else {
+        let AcquireReply::Busy(Some(left)) = busy.acquired else {
             panic!("{busy:?}");
         };
         assert!(left <= LONG && left > LONG / 2, "{left:?}");
         member.redis.cmd(&["PERSIST", "l"]).await;
         let busy = member.acquire("g", guards).await.unwrap();
-        assert!(matches!(busy.acquired, Acquired::Busy(None)), "{busy:?}");
+        assert!(
+            matches!(busy.acquired, AcquireReply::Busy(None)),
+            "{busy:?}"
+        );
         assert_eq!(busy.quarantined, None);
         assert_eq!(member.counts().await, [("f".to_owned(), "1".to_owned())]);
     }
@@ -33,7 +36,7 @@ async fn a_free_lock_is_taken_and_shown_as_a_plain_one_is() {
 #[tokio::test]
 async fn a_count_is_a_target_and_a_lease_only_grows() {
     for guards in [PLAIN, FENCED, wary(ms(1))] {
-        let member = Member::ready(guards).await;
+        let member = TestMember::ready(guards).await;
         member.acquire_to("f", 1, ms(60_000), guards).await.unwrap();
         for (target, count) in [(3, "3"), (3, "3"), (2, "3"), (1, "3")] {
             let taken = member.acquire_to("f", target, ms(5_000), guards).await;
@@ -44,14 +47,14 @@ async fn a_count_is_a_target_and_a_lease_only_grows() {
         granted(member.acquire("f", guards).await.unwrap());
         assert!(member.redis.pttl("l").await > 200_000);
         let gone = member.acquire_to("g", 2, LONG, guards).await.unwrap();
-        assert!(matches!(gone.acquired, Acquired::Gone), "{gone:?}");
+        assert!(matches!(gone.acquired, AcquireReply::Gone), "{gone:?}");
     }
 }
 
 #[tokio::test]
 async fn an_acquire_that_comes_twice_takes_the_lock_once() {
     for guards in [PLAIN, FENCED, wary(ms(1))] {
-        let member = Member::ready(guards).await;
+        let member = TestMember::ready(guards).await;
         let rule = member
             .proxy
             .on(|args| args[0].starts_with("EVAL"), Action::Twice)
@@ -65,13 +68,13 @@ async fn an_acquire_that_comes_twice_takes_the_lock_once() {
 #[tokio::test]
 async fn an_acquire_whose_lease_is_refused_is_undone() {
     for guards in [PLAIN, FENCED, wary(ms(1))] {
-        let member = Member::ready(guards).await;
+        let member = TestMember::ready(guards).await;
         granted(member.acquire_to("f", 1, ms(60_000), guards).await.unwrap());
         let user = ["on", ">p", "~*", "&*", "+@all", "-pexpire"];
         let set = [&["ACL", "SETUSER", "ann"][..], &user].concat();
         member.redis.cmd(&set).await;
         let url = format!("redis://ann:p@127.0.0.1:{}", member.server.port());
-        let refused = Caller::connect(url).await;
+        let refused = TestCaller::connect(url).await;
         // A nested one, and a first.
         for (target, left) in [(2, vec![("f".to_owned(), "1".to_owned())]), (1, vec![])] {
             if target == 1 {
@@ -87,7 +90,7 @@ async fn an_acquire_whose_lease_is_refused_is_undone() {
 
 #[tokio::test]
 async fn an_answer_that_no_script_of_ours_gives_counts_for_nothing() {
-    let member = Member::start().await;
+    let member = TestMember::start().await;
     for line in [
         "+OK",
         ":1",
@@ -112,7 +115,7 @@ async fn an_answer_that_no_script_of_ours_gives_counts_for_nothing() {
 
 #[tokio::test]
 async fn a_script_that_the_server_forgot_is_sent_again() {
-    let member = Member::ready(wary(ms(1))).await;
+    let member = TestMember::ready(wary(ms(1))).await;
     for _ in 0..3 {
         member.redis.cmd(&["SCRIPT", "FLUSH"]).await;
         granted(member.acquire("f", wary(ms(1))).await.unwrap());
@@ -122,9 +125,9 @@ async fn a_script_that_the_server_forgot_is_sent_again() {
     assert!(member.proxy.count(named("EVAL")) >= 9);
 }
 
-impl Member {
+impl TestMember {
     /// On a server that counts.
-    async fn ready(guards: Guards) -> Self {
+    async fn ready(guards: InstanceChecks) -> Self {
         let member = Self::start().await;
         if guards.quarantine.is_some() {
             member.client.provision().await.unwrap();

@@ -17,29 +17,29 @@ use std::time::Duration;
 use crate::client::{Client, ClientBuilder};
 use crate::clock::Moment;
 use crate::key::{LockKey, kind};
-use crate::script::{self, Guards, Marked, Taken};
+use crate::script::{self, InstanceChecks, InstanceReply, MarkReply};
 use crate::server::{Failure, Sent};
 use crate::session::Core;
 use crate::support::prelude::{LONG, SOON, ms};
 use crate::support::{Proxy, Redis, RedisServer, until_ok};
 
 /// A client of one server, as the driver of a quorum sees it.
-struct Caller {
+struct TestCaller {
     client: Client,
     core: Arc<Core>,
     key: LockKey,
 }
 
 /// A caller, its server, and a network between them that can fail.
-struct Member {
+struct TestMember {
     /// Ends first, on a server that is still there.
-    caller: Caller,
+    caller: TestCaller,
     proxy: Proxy,
     redis: Redis,
     server: RedisServer,
 }
 
-impl Caller {
+impl TestCaller {
     /// Of the lock with this name.
     fn new(client: Client, name: &str) -> Self {
         Self {
@@ -63,7 +63,7 @@ impl Caller {
     }
 
     /// A first acquire by this field, for a lease that outlives the test.
-    async fn acquire(&self, field: &str, guards: Guards) -> Result<Taken, Failure> {
+    async fn acquire(&self, field: &str, guards: InstanceChecks) -> Result<InstanceReply, Failure> {
         self.acquire_to(field, 1, LONG, guards).await
     }
 
@@ -72,19 +72,24 @@ impl Caller {
         field: &str,
         target: u32,
         lease: Duration,
-        guards: Guards,
-    ) -> Result<Taken, Failure> {
+        guards: InstanceChecks,
+    ) -> Result<InstanceReply, Failure> {
         let server = &self.core.server;
         let time = server.allot(self.now());
         let sent = &mut Sent::default();
         script::acquire_member(server, &self.key, field, target, lease, guards, time, sent).await
     }
 
-    async fn mark(&self, field: &str, token: u64) -> Result<Marked, Failure> {
+    async fn mark(&self, field: &str, token: u64) -> Result<MarkReply, Failure> {
         self.mark_for(field, token, LONG).await
     }
 
-    async fn mark_for(&self, field: &str, token: u64, lease: Duration) -> Result<Marked, Failure> {
+    async fn mark_for(
+        &self,
+        field: &str,
+        token: u64,
+        lease: Duration,
+    ) -> Result<MarkReply, Failure> {
         let server = &self.core.server;
         let time = server.allot(self.now());
         let sent = &mut Sent::default();
@@ -98,7 +103,7 @@ impl Caller {
     }
 }
 
-impl Member {
+impl TestMember {
     async fn start() -> Self {
         Self::with(|client| client).await
     }
@@ -114,7 +119,7 @@ impl Member {
         let builder = set(Client::builder().url(proxy.url()));
         let client = until_ok(SOON, async || builder.clone().build().await).await;
         Self {
-            caller: Caller::new(client, "l"),
+            caller: TestCaller::new(client, "l"),
             proxy,
             redis,
             server,
@@ -132,29 +137,29 @@ impl Member {
     }
 }
 
-impl Deref for Member {
-    type Target = Caller;
+impl Deref for TestMember {
+    type Target = TestCaller;
 
-    fn deref(&self) -> &Caller {
+    fn deref(&self) -> &TestCaller {
         &self.caller
     }
 }
 
 /// Nothing but the lock.
-const PLAIN: Guards = Guards {
+const PLAIN: InstanceChecks = InstanceChecks {
     quarantine: None,
     register: false,
 };
 
 /// The lock and its register.
-const FENCED: Guards = Guards {
+const FENCED: InstanceChecks = InstanceChecks {
     quarantine: None,
     register: true,
 };
 
 /// The lock, its register and the server's epoch.
-fn wary(quarantine: Duration) -> Guards {
-    Guards {
+fn wary(quarantine: Duration) -> InstanceChecks {
+    InstanceChecks {
         quarantine: Some(quarantine),
         register: true,
     }

@@ -1,26 +1,29 @@
 //! The register of one lock's fencing tokens: it only grows, and says when it cannot know.
 
 use super::epoch::granted;
-use super::{FENCED, LONG, Member, PLAIN, REGISTER, ms, wary};
-use crate::script::{Acquired, Marked, Register};
+use super::{FENCED, LONG, PLAIN, REGISTER, TestMember, ms, wary};
+use crate::script::{AcquireReply, MarkReply, RegisterState};
 use crate::server::Failure;
 use crate::support::{Action, Data, Gate, RedisServer};
 
 #[tokio::test]
 async fn an_acquire_tells_the_token_and_the_servers_clock_whoever_has_the_lock() {
-    let member = Member::start().await;
+    let member = TestMember::start().await;
     let before = member.server_us().await;
     let register = member.look("f").await;
     assert_eq!((register.value, register.fresh), (None, false));
     let after = member.server_us().await;
     assert!((before..=after).contains(&register.time), "{register:?}");
-    assert_eq!(member.mark("f", 41).await.unwrap(), Marked::Done);
+    assert_eq!(member.mark("f", 41).await.unwrap(), MarkReply::Done);
     assert_eq!(member.look("f").await.value, Some(41));
     let busy = member.acquire("g", FENCED).await.unwrap();
-    assert!(matches!(busy.acquired, Acquired::Busy(Some(_))), "{busy:?}");
+    assert!(
+        matches!(busy.acquired, AcquireReply::Busy(Some(_))),
+        "{busy:?}"
+    );
     assert_eq!(busy.register.and_then(|register| register.value), Some(41));
     let gone = member.acquire_to("g", 2, LONG, FENCED).await.unwrap();
-    assert!(matches!(gone.acquired, Acquired::Gone), "{gone:?}");
+    assert!(matches!(gone.acquired, AcquireReply::Gone), "{gone:?}");
     assert_eq!(gone.register.and_then(|register| register.value), Some(41));
     let unasked = granted(member.acquire("f", PLAIN).await.unwrap());
     assert_eq!(unasked.register, None);
@@ -28,48 +31,48 @@ async fn an_acquire_tells_the_token_and_the_servers_clock_whoever_has_the_lock()
 
 #[tokio::test]
 async fn a_register_only_grows_and_only_for_whoever_has_the_lock() {
-    let member = Member::start().await;
-    assert_eq!(member.mark("f", 9).await.unwrap(), Marked::Lost);
+    let member = TestMember::start().await;
+    assert_eq!(member.mark("f", 9).await.unwrap(), MarkReply::Lost);
     assert!(member.redis.keys().await.is_empty());
     member.acquire("f", PLAIN).await.unwrap();
-    assert_eq!(member.mark("g", 9).await.unwrap(), Marked::Lost);
-    assert_eq!(member.mark("f", 9).await.unwrap(), Marked::Done);
+    assert_eq!(member.mark("g", 9).await.unwrap(), MarkReply::Lost);
+    assert_eq!(member.mark("f", 9).await.unwrap(), MarkReply::Done);
     for smaller in [0, 1, 8] {
         assert_eq!(
             member.mark("f", smaller).await.unwrap(),
-            Marked::Conflict(9)
+            MarkReply::Conflict(9)
         );
     }
-    assert_eq!(member.mark("f", 10).await.unwrap(), Marked::Done);
+    assert_eq!(member.mark("f", 10).await.unwrap(), MarkReply::Done);
     assert_eq!(member.look("f").await.value, Some(10));
     // Whose it was does not matter, but that it was somebody else's.
     member.redis.cmd(&["DEL", "l"]).await;
     member.acquire("g", PLAIN).await.unwrap();
-    assert_eq!(member.mark("f", 11).await.unwrap(), Marked::Lost);
-    assert_eq!(member.mark("g", 10).await.unwrap(), Marked::Conflict(10));
-    assert_eq!(member.mark("g", 11).await.unwrap(), Marked::Done);
+    assert_eq!(member.mark("f", 11).await.unwrap(), MarkReply::Lost);
+    assert_eq!(member.mark("g", 10).await.unwrap(), MarkReply::Conflict(10));
+    assert_eq!(member.mark("g", 11).await.unwrap(), MarkReply::Done);
 }
 
 #[tokio::test]
 async fn a_mark_that_comes_twice_has_the_effect_and_the_answer_of_once() {
-    let member = Member::start().await;
+    let member = TestMember::start().await;
     member.acquire("f", PLAIN).await.unwrap();
     member.mark("f", 1).await.unwrap();
     let evaluates = |args: &[String]| args[0] == "EVALSHA";
     let rule = member.proxy.on(evaluates, Action::Twice);
-    assert_eq!(member.mark("f", 7).await.unwrap(), Marked::Done);
+    assert_eq!(member.mark("f", 7).await.unwrap(), MarkReply::Done);
     rule.wait_hits(1).await;
     let first = member.text().await;
     // Sent again by somebody who saw no answer.
-    assert_eq!(member.mark("f", 7).await.unwrap(), Marked::Done);
+    assert_eq!(member.mark("f", 7).await.unwrap(), MarkReply::Done);
     assert_eq!(member.text().await, first);
     // And late, after a larger one of the same hold, and after the next holder's.
     let gate = Gate::new();
     member.proxy.on(evaluates, Action::TwiceLate(gate.clone()));
-    assert_eq!(member.mark("f", 8).await.unwrap(), Marked::Done);
+    assert_eq!(member.mark("f", 8).await.unwrap(), MarkReply::Done);
     member.redis.cmd(&["DEL", "l"]).await;
     member.acquire("g", PLAIN).await.unwrap();
-    assert_eq!(member.mark("g", 9).await.unwrap(), Marked::Done);
+    assert_eq!(member.mark("g", 9).await.unwrap(), MarkReply::Done);
     let last = member.text().await;
     gate.open();
     gate.wait_passed().await;
@@ -78,7 +81,7 @@ async fn a_mark_that_comes_twice_has_the_effect_and_the_answer_of_once() {
 
 #[tokio::test]
 async fn a_mark_lengthens_the_lease_and_never_shortens_it() {
-    let member = Member::start().await;
+    let member = TestMember::start().await;
     member.acquire_to("f", 1, ms(5_000), PLAIN).await.unwrap();
     member.mark_for("f", 1, ms(60_000)).await.unwrap();
     let left = member.redis.pttl("l").await;
@@ -92,13 +95,13 @@ async fn a_mark_lengthens_the_lease_and_never_shortens_it() {
     // What is refused lengthens nothing.
     member.redis.cmd(&["PEXPIRE", "l", "20000"]).await;
     let refused = member.mark_for("f", 1, ms(60_000)).await.unwrap();
-    assert_eq!(refused, Marked::Conflict(2));
+    assert_eq!(refused, MarkReply::Conflict(2));
     assert!(member.redis.pttl("l").await <= 20_000);
 }
 
 #[tokio::test]
 async fn a_register_outlives_its_lock_by_thirty_days() {
-    let member = Member::start().await;
+    let member = TestMember::start().await;
     member.acquire("f", PLAIN).await.unwrap();
     member.mark("f", 5).await.unwrap();
     let month = 30 * 24 * 60 * 60 * 1000;
@@ -114,7 +117,7 @@ async fn a_register_outlives_its_lock_by_thirty_days() {
 
 #[tokio::test]
 async fn numbers_of_the_size_of_clocks_and_beyond_are_exact() {
-    let member = Member::start().await;
+    let member = TestMember::start().await;
     member.acquire("f", PLAIN).await.unwrap();
     let largest = (1 << 53) - 1;
     // The largest first of each pair that doubles of seven digits would take for one.
@@ -126,9 +129,9 @@ async fn numbers_of_the_size_of_clocks_and_beyond_are_exact() {
         9_007_199_254_740_990,
         largest,
     ] {
-        assert_eq!(member.mark("f", token).await.unwrap(), Marked::Done);
+        assert_eq!(member.mark("f", token).await.unwrap(), MarkReply::Done);
         let smaller = member.mark("f", token - 1).await.unwrap();
-        assert_eq!(smaller, Marked::Conflict(token));
+        assert_eq!(smaller, MarkReply::Conflict(token));
         assert_eq!(member.look("f").await.value, Some(token));
         assert!(member.text().await.starts_with(&format!("{token} ")));
     }
@@ -136,7 +139,7 @@ async fn numbers_of_the_size_of_clocks_and_beyond_are_exact() {
 
 #[tokio::test]
 async fn what_is_no_register_is_refused_and_changes_nothing() {
-    let member = Member::start().await;
+    let member = TestMember::start().await;
     for text in ["", "7", "x 1 f", "-7 1 f", "1.5 1 f", "7 f"] {
         member.redis.cmd(&["SET", REGISTER, text]).await;
         let failure = member.acquire("f", FENCED).await.unwrap_err();
@@ -165,7 +168,7 @@ async fn what_is_no_register_is_refused_and_changes_nothing() {
 
 #[tokio::test]
 async fn a_server_without_memory_refuses_a_mark_that_would_write_and_no_other() {
-    let member = Member::start().await;
+    let member = TestMember::start().await;
     member.acquire_to("f", 1, ms(60_000), PLAIN).await.unwrap();
     member.mark_for("f", 3, ms(60_000)).await.unwrap();
     let text = member.text().await;
@@ -174,7 +177,7 @@ async fn a_server_without_memory_refuses_a_mark_that_would_write_and_no_other() 
     assert!(failure.is_out_of_memory(), "{failure:?}");
     assert_eq!(member.text().await, text);
     assert!(member.redis.pttl("l").await <= 60_000);
-    assert_eq!(member.mark("f", 3).await.unwrap(), Marked::Done);
+    assert_eq!(member.mark("f", 3).await.unwrap(), MarkReply::Done);
     let register = member.acquire("g", FENCED).await.unwrap().register;
     assert_eq!(register.and_then(|register| register.value), Some(3));
 }
@@ -182,7 +185,7 @@ async fn a_server_without_memory_refuses_a_mark_that_would_write_and_no_other() 
 #[tokio::test]
 async fn a_register_from_before_a_loss_says_too_little_until_it_is_written() {
     let server = RedisServer::builder().persistent().start().await;
-    let mut member = Member::on(server, |client| client).await;
+    let mut member = TestMember::on(server, |client| client).await;
     member.client.provision().await.unwrap();
     granted(member.acquire("f", wary(ms(1))).await.unwrap());
     member.mark("f", 20).await.unwrap();
@@ -196,9 +199,9 @@ async fn a_register_from_before_a_loss_says_too_little_until_it_is_written() {
     assert_eq!((old.value, old.fresh), (Some(20), true));
     // Another lock has nothing to say either.
     assert!(member.redis.exists("lockdog:epoch").await);
-    assert_eq!(member.mark("f", 20).await.unwrap(), Marked::Done);
+    assert_eq!(member.mark("f", 20).await.unwrap(), MarkReply::Done);
     assert!(member.look_warily("f").await.fresh, "nothing was written");
-    assert_eq!(member.mark("f", 21).await.unwrap(), Marked::Done);
+    assert_eq!(member.mark("f", 21).await.unwrap(), MarkReply::Done);
     let new = member.look_warily("f").await;
     assert_eq!((new.value, new.fresh), (Some(21), false));
     // Or until somebody vouches for it.
@@ -208,15 +211,15 @@ async fn a_register_from_before_a_loss_says_too_little_until_it_is_written() {
     assert!(!member.look_warily("f").await.fresh);
 }
 
-impl Member {
+impl TestMember {
     /// The register, as this field's acquire sees it.
-    async fn look(&self, field: &str) -> Register {
+    async fn look(&self, field: &str) -> RegisterState {
         let taken = granted(self.acquire(field, FENCED).await.unwrap());
         taken.register.expect("it was asked for")
     }
 
     /// The same, with a look at the epoch.
-    async fn look_warily(&self, field: &str) -> Register {
+    async fn look_warily(&self, field: &str) -> RegisterState {
         let taken = granted(self.acquire(field, wary(ms(1))).await.unwrap());
         taken.register.expect("it was asked for")
     }

@@ -1,21 +1,21 @@
 //! A connection to a master that was switched is neither written to nor believed.
 
-use super::{Caller, Member, SOON, ms};
+use super::{SOON, TestCaller, TestMember, ms};
 use crate::client::Client;
-use crate::server::{Connection, Failure, ReplicaAck, Source};
+use crate::server::{Connection, Endpoint, Failure, ReplicaAck};
 use crate::support::{Data, Redis, RedisServer, Replicated, eventually, named};
 
 /// As a switch does it.
-fn end_reign(source: &Source) {
-    source.end_reign();
-    source.tell_reign();
+fn end_reign(source: &Endpoint) {
+    source.end_term();
+    source.log_term();
 }
 
 #[tokio::test]
 async fn nothing_is_sent_on_a_connection_of_an_earlier_reign() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
-    let caller = Caller::connect(server.url()).await;
+    let caller = TestCaller::connect(server.url()).await;
     let core = &caller.core;
     let node = core.server.node("").unwrap();
     let old = node.connection(ms(3000)).await.unwrap();
@@ -41,7 +41,7 @@ async fn nothing_is_sent_on_a_connection_of_an_earlier_reign() {
 
 #[tokio::test]
 async fn an_answer_that_comes_after_the_switch_is_none() {
-    let member = Member::start().await;
+    let member = TestMember::start().await;
     let node = member.core.server.node("").unwrap();
     let old = node.connection(ms(3000)).await.unwrap();
     member.server.pause();
@@ -63,7 +63,7 @@ async fn a_grant_behind_which_the_master_was_switched_is_none() {
     let all = Replicated::start(1).await;
     let ack = ReplicaAck::BestEffort { timeout: ms(2500) };
     let client = Client::builder().url(all.master.url()).replica_ack(ack);
-    let caller = Caller::new(client.build().await.unwrap(), "l");
+    let caller = TestCaller::new(client.build().await.unwrap(), "l");
     let lock = caller.client.lock("l");
     lock.lock().await.unwrap().unlock().await.unwrap();
     all.replicas[0].pause();
@@ -86,7 +86,7 @@ async fn a_grant_behind_which_the_master_was_switched_is_none() {
 async fn a_connection_of_an_earlier_reign_is_not_killed_at_the_new_master() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
-    let caller = Caller::connect(server.url()).await;
+    let caller = TestCaller::connect(server.url()).await;
     let node = caller.core.server.node("").unwrap();
     let source = node.source();
     for switched in [true, false] {
@@ -103,7 +103,7 @@ async fn a_connection_of_an_earlier_reign_is_not_killed_at_the_new_master() {
 #[tokio::test]
 async fn a_connection_to_a_server_before_its_restart_is_not_killed_after_it() {
     let server = RedisServer::start().await;
-    let caller = Caller::connect(server.url()).await;
+    let caller = TestCaller::connect(server.url()).await;
     let node = caller.core.server.node("").unwrap();
     let source = node.source();
     let old = source.open_own(ms(3000)).await.unwrap();

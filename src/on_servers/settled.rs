@@ -2,26 +2,26 @@
 
 use std::pin::pin;
 
-use super::{Member, PLAIN, SOON, ms};
+use super::{PLAIN, SOON, TestMember, ms};
 use crate::error::LostReason;
-use crate::hold::{Phase, Share, State};
+use crate::hold::{ClaimFlags, HoldPhase, HoldState};
 use crate::owner::Owner;
 use crate::session::{Job, settle};
 use crate::support::eventually;
-use crate::wait::Wish;
+use crate::wait::WaitRequest;
 
 /// A hold is settled by a job that does not wait for its last command, and the server says that there is
 /// nothing to undo. The acquire arrives after that, and its sender meets a connection that broke.
 #[tokio::test]
 async fn an_acquire_that_comes_after_it_was_given_up_is_undone_though_it_takes_two_attempts() {
-    let member = Member::start().await;
+    let member = TestMember::start().await;
     let (core, lock) = (&member.core, member.client.lock("l"));
     let hold = core.holds.enter(lock.key().unwrap(), Owner::new());
     hold.state().sending(core.clock.now(), ms(60_000));
     let node = core.server.node("").unwrap();
     let on = node.source().open_own(ms(3000)).await.unwrap();
-    core.holds.change(&hold, State::end_pending);
-    core.owe(Job::regardless(hold.clone()));
+    core.holds.change(&hold, HoldState::end_pending);
+    core.settle_in_background(Job::without_turn(hold.clone()));
     eventually(SOON, "there is nothing to undo", async || {
         core.holds.numbered(hold.key(), hold.number()).is_none()
     })
@@ -29,7 +29,7 @@ async fn an_acquire_that_comes_after_it_was_given_up_is_undone_though_it_takes_t
     member.acquire(&core.field(&hold), PLAIN).await.unwrap();
     assert!(member.redis.exists("l").await);
     node.kill(&on, ms(3000)).await;
-    core.owe(Job::after(hold, None, Some(on)));
+    core.settle_in_background(Job::after(hold, None, Some(on)));
     eventually(SOON, "it is undone", async || {
         !member.redis.exists("l").await
     })
@@ -39,7 +39,7 @@ async fn an_acquire_that_comes_after_it_was_given_up_is_undone_though_it_takes_t
 /// The watchdog of its client failed, say: the server has the lock for the rest of a long lease.
 #[tokio::test]
 async fn a_guard_that_is_forgotten_after_its_loss_sets_the_lock_free() {
-    let member = Member::start().await;
+    let member = TestMember::start().await;
     let lock = member.client.lock("l");
     let guard = lock.lock().lease(ms(60_000)).await.unwrap();
     let hold = member.core.holds.all().pop().unwrap();
@@ -50,14 +50,14 @@ async fn a_guard_that_is_forgotten_after_its_loss_sets_the_lock_free() {
         !member.redis.exists("l").await
     })
     .await;
-    assert_eq!(hold.state().phase, Phase::Ended);
+    assert_eq!(hold.state().phase, HoldPhase::Ended);
 }
 
 /// The watchdog decides that nobody takes a grant in, and its receiver takes it in before the watchdog
 /// acts on that.
 #[tokio::test]
 async fn a_hold_that_was_taken_in_is_given_up_by_its_guard_only() {
-    let member = Member::start().await;
+    let member = TestMember::start().await;
     let lock = member.client.lock("l");
     let guard = lock.lock().lease(ms(60_000)).await.unwrap();
     let hold = member.core.holds.all().pop().unwrap();
@@ -76,7 +76,7 @@ async fn a_hold_that_was_taken_in_is_given_up_by_its_guard_only() {
 /// that is taken in behind it.
 #[tokio::test]
 async fn an_unlock_after_the_deadline_tells_of_a_loss_though_a_renewal_comes_in() {
-    let member = Member::start().await;
+    let member = TestMember::start().await;
     let guard = member.client.lock("l").lock().await.unwrap();
     let hold = member.core.holds.all().pop().unwrap();
     let now = member.now();
@@ -84,7 +84,7 @@ async fn an_unlock_after_the_deadline_tells_of_a_loss_though_a_renewal_comes_in(
     let error = guard.unlock().await.unwrap_err();
     assert!(matches!(error, crate::Error::Lost(_)), "{error}");
     // The answer of the renewal, with the time at which it was read.
-    let renew = |state: &mut State| state.renew(now, ms(30_000), now.minus(ms(1)));
+    let renew = |state: &mut HoldState| state.renew(now, ms(30_000), now.minus(ms(1)));
     member.core.holds.change(&hold, renew);
     assert!(!hold.state().is_living());
 }
@@ -93,14 +93,14 @@ async fn an_unlock_after_the_deadline_tells_of_a_loss_though_a_renewal_comes_in(
 /// forget, even if the other ends before it looks again.
 #[tokio::test]
 async fn a_hold_is_listed_until_its_release_is_settled_whoever_else_drops_a_guard() {
-    let member = Member::start().await;
+    let member = TestMember::start().await;
     let lock = member.client.lock("l");
     let (outer, inner) = (lock.lock().await.unwrap(), lock.lock().await.unwrap());
     let hold = member.core.holds.all().pop().unwrap();
     assert!(member.core.lose_quietly(&hold, LostReason::Watchdog));
     let now = member.now();
     let share = WATCHED;
-    let drops = |state: &mut State| state.drop_claim(share, now);
+    let drops = |state: &mut HoldState| state.drop_claim(share, now);
     let first = member.core.holds.change(&hold, drops);
     let second = member.core.holds.change(&hold, drops);
     // What each has to do was decided with its own change.
@@ -124,12 +124,12 @@ async fn a_hold_is_listed_until_its_release_is_settled_whoever_else_drops_a_guar
 /// and whoever asks for the lock has to know that it is being released.
 #[tokio::test]
 async fn a_hold_is_listed_though_an_earlier_count_is_settled_after_its_end() {
-    let member = Member::start().await;
+    let member = TestMember::start().await;
     let lock = member.client.lock("l");
     let (outer, inner) = (lock.lock().await.unwrap(), lock.lock().await.unwrap());
     let hold = member.core.holds.all().pop().unwrap();
     let (now, share) = (member.now(), WATCHED);
-    let drops = |state: &mut State| state.drop_claim(share, now);
+    let drops = |state: &mut HoldState| state.drop_claim(share, now);
     member.core.holds.change(&hold, drops);
     assert_eq!(hold.state().target(), 1);
     let mut job = Job::new(hold.clone());
@@ -150,7 +150,7 @@ async fn a_hold_is_listed_though_an_earlier_count_is_settled_after_its_end() {
     };
     assert!(is_listed());
     assert!(member.redis.exists("l").await);
-    member.core.owe(Job::new(hold.clone()));
+    member.core.settle_in_background(Job::new(hold.clone()));
     eventually(SOON, "it is settled", async || {
         !is_listed() && !member.redis.exists("l").await
     })
@@ -161,10 +161,10 @@ async fn a_hold_is_listed_though_an_earlier_count_is_settled_after_its_end() {
 /// The contender met an outage and was left. Since then its client holds the lock: it is busy.
 #[tokio::test]
 async fn a_waiter_whose_client_holds_the_lock_is_told_of_no_outage_of_before() {
-    let member = Member::start().await;
+    let member = TestMember::start().await;
     let lock = member.client.lock("l");
     let guard = lock.lock().owner(&Owner::new()).await.unwrap();
-    let wish = Wish {
+    let wish = WaitRequest {
         owner: Owner::new(),
         terms: None,
         deadline: None,
@@ -178,7 +178,7 @@ async fn a_waiter_whose_client_holds_the_lock_is_told_of_no_outage_of_before() {
     assert!(guard.is_valid());
 }
 
-const WATCHED: Share = Share {
+const WATCHED: ClaimFlags = ClaimFlags {
     watched: true,
     local: false,
     part: false,

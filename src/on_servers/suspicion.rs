@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Member, SOON, ms};
+use super::{SOON, TestMember, ms};
 use crate::client::Client;
 use crate::server::Failure;
 use crate::support::{Action, Data, RedisServer, eventually, named};
 
 #[tokio::test]
 async fn without_suspicion_nobody_is_asked() {
-    let member = Member::start().await;
+    let member = TestMember::start().await;
     let before = member.proxy.commands().len();
     assert!(member.core.server.suspected("").is_none());
     tokio::time::sleep(ms(700)).await;
@@ -18,7 +18,7 @@ async fn without_suspicion_nobody_is_asked() {
 
 #[tokio::test]
 async fn a_frozen_server_has_one_question_to_answer() {
-    let member = Member::start().await;
+    let member = TestMember::start().await;
     member.clear_one().await;
     member.redis.reset_stats().await;
     let before = member.proxy.commands().len();
@@ -39,7 +39,7 @@ async fn a_frozen_server_has_one_question_to_answer() {
 
 #[tokio::test]
 async fn a_frozen_server_that_has_to_be_connected_to_has_one_greeting_to_answer() {
-    let member = Member::start().await;
+    let member = TestMember::start().await;
     let before = member.proxy.commands().len();
     member.server.pause();
     member.suspect();
@@ -57,7 +57,7 @@ async fn a_frozen_server_that_has_to_be_connected_to_has_one_greeting_to_answer(
 #[tokio::test]
 async fn questions_to_a_server_that_stays_silent_follow_each_other() {
     let timeout = ms(300);
-    let member = Member::with(|client| client.command_timeout(timeout)).await;
+    let member = TestMember::with(|client| client.command_timeout(timeout)).await;
     member.clear_one().await;
     let before = member.proxy.commands().len();
     member.server.pause();
@@ -78,7 +78,7 @@ async fn questions_to_a_server_that_stays_silent_follow_each_other() {
 
 #[tokio::test]
 async fn a_server_that_is_away_is_suspect_until_it_is_back_and_known() {
-    let member = Member::start().await;
+    let member = TestMember::start().await;
     member.server.kill();
     member.suspect();
     tokio::time::sleep(ms(700)).await;
@@ -99,7 +99,7 @@ async fn a_state_that_passes_is_no_answer_and_is_asked_about_less_and_less() {
         "-MASTERDOWN Link with MASTER is down",
         "-ERR max number of clients reached",
     ] {
-        let member = Member::start().await;
+        let member = TestMember::start().await;
         let rule = member
             .proxy
             .on(named("PING"), Action::ReplyWith(line.to_owned()));
@@ -128,7 +128,7 @@ async fn a_state_that_passes_is_no_answer_and_is_asked_about_less_and_less() {
 
 #[tokio::test]
 async fn a_server_that_refuses_answers() {
-    let member = Member::start().await;
+    let member = TestMember::start().await;
     let line = "-NOPERM this user has no permissions to run the 'ping' command";
     let rule = member
         .proxy
@@ -140,7 +140,7 @@ async fn a_server_that_refuses_answers() {
 
 #[tokio::test]
 async fn a_connection_that_is_silent_on_its_own_is_given_up() {
-    let member = Member::with(|client| client.command_timeout(ms(1_000))).await;
+    let member = TestMember::with(|client| client.command_timeout(ms(1_000))).await;
     member.clear_one().await;
     let rule = member.proxy.on(named("PING"), Action::DropReply);
     member.suspect();
@@ -167,7 +167,7 @@ async fn a_pool_of_two_has_room_for_the_question() {
 
 #[tokio::test]
 async fn the_first_reason_stands_until_it_is_cleared() {
-    let member = Member::start().await;
+    let member = TestMember::start().await;
     member.server.pause();
     let server = &member.core.server;
     server.suspect("", &Failure::silent(ms(20)));
@@ -210,7 +210,7 @@ async fn an_address_names_no_user_and_no_password() {
     assert_eq!(address(client).await, "pool");
 }
 
-impl Member {
+impl TestMember {
     fn suspect(&self) {
         self.core.server.suspect("", &Failure::silent(ms(20)));
     }

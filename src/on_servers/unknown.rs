@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use tokio::net::TcpListener;
 
-use super::{Caller, ms};
+use super::{TestCaller, ms};
 use crate::client::Client;
 
 /// One question is for all, and nobody waits for it longer than it has time.
@@ -18,7 +18,7 @@ async fn callers_who_wait_for_the_first_look_at_a_cluster_each_keep_their_own_ti
         .build()
         .await
         .unwrap();
-    let caller = Caller::new(client, "l");
+    let caller = TestCaller::new(client, "l");
     let began = Instant::now();
     let calls = (0..6).map(|number| {
         let lock = caller.client.lock(format!("l{number}"));

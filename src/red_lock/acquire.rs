@@ -3,35 +3,35 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockdog_quorum::{Event, Outcome, Phase, Rules};
+use lockdog_quorum::{Event, MemberOutcome, Phase, Rules};
 use tracing::Instrument;
 
-use super::Inner;
-use super::claim::Claimed;
-use super::order::{Done, Orders};
-use super::whole::Whole;
+use super::RedLockConfig;
+use super::claim::QuorumClaim;
+use super::dispatch::{Completion, InFlight};
+use super::quorum_hold::QuorumHold;
 use crate::clock::Moment;
 use crate::error::{Error, InstanceState, NoQuorum, Result};
 use crate::guard::Guard;
 use crate::hold::Terms;
 use crate::owner::Owner;
-use crate::request::{Acquire, Boxed, FIRST_ATTEMPT, Wait, Wish};
+use crate::request::{Acquire, AcquireOptions, Boxed, FIRST_ATTEMPT, WaitLimit};
 use crate::session::Unlocked;
 
-impl Acquire for Inner {
+impl Acquire for RedLockConfig {
     fn name(&self) -> &str {
         &self.name
     }
 
-    fn lock(self: Arc<Self>, wish: Wish) -> Boxed<Guard> {
+    fn lock(self: Arc<Self>, wish: AcquireOptions) -> Boxed<Guard> {
         Box::pin(async move {
             // A wait without end ends with a guard or an error.
-            let guard = self.acquired(wish, Wait::ForEver).await?;
+            let guard = self.acquired(wish, WaitLimit::ForEver).await?;
             guard.ok_or(Error::Closed)
         })
     }
 
-    fn acquire(self: Arc<Self>, wish: Wish, wait: Wait) -> Boxed<Option<Guard>> {
+    fn acquire(self: Arc<Self>, wish: AcquireOptions, wait: WaitLimit) -> Boxed<Option<Guard>> {
         Box::pin(async move { self.acquired(wish, wait).await })
     }
 
@@ -43,16 +43,20 @@ impl Acquire for Inner {
     }
 }
 
-impl Inner {
-    async fn acquired(self: &Arc<Self>, mut wish: Wish, wait: Wait) -> Result<Option<Guard>> {
+impl RedLockConfig {
+    async fn acquired(
+        self: &Arc<Self>,
+        mut wish: AcquireOptions,
+        wait: WaitLimit,
+    ) -> Result<Option<Guard>> {
         let owner = wish.owner();
         let terms = self.terms(&wish)?;
         let began = self.clock().now();
         let deadline = match wait {
-            Wait::ForEver | Wait::Not => None,
-            Wait::AtMost(wait) => Some(began + wait),
+            WaitLimit::ForEver | WaitLimit::Not => None,
+            WaitLimit::AtMost(wait) => Some(began + wait),
         };
-        let caller = Caller {
+        let caller = RedLockCall {
             lock: self,
             owner,
             terms: &terms,
@@ -84,8 +88,8 @@ impl Inner {
 }
 
 /// One call to acquire.
-pub(super) struct Caller<'a> {
-    pub(super) lock: &'a Arc<Inner>,
+pub(super) struct RedLockCall<'a> {
+    pub(super) lock: &'a Arc<RedLockConfig>,
     pub(super) owner: Owner,
     pub(super) terms: &'a Terms,
     /// When the wait has to be over.
@@ -95,37 +99,37 @@ pub(super) struct Caller<'a> {
 }
 
 /// What one round came to.
-pub(super) enum Round {
+pub(super) enum RoundOutcome {
     Won(Guard),
     /// What became of each instance.
-    Lost(Arc<Whole>),
+    Lost(Arc<QuorumHold>),
     /// Another call of this owner asked, for as long as this one has.
     Elsewhere,
 }
 
-impl Caller<'_> {
-    async fn call(&self, wait: Wait) -> Result<Option<Guard>> {
+impl RedLockCall<'_> {
+    async fn call(&self, wait: WaitLimit) -> Result<Option<Guard>> {
         if let Some(guard) = self.reenter().await? {
             return Ok(Some(guard));
         }
         self.lock.open()?;
         match wait {
-            Wait::Not => match self.round().await? {
-                Round::Won(guard) => Ok(Some(guard)),
-                Round::Lost(whole) => match self.reenter().await? {
+            WaitLimit::Not => match self.round().await? {
+                RoundOutcome::Won(guard) => Ok(Some(guard)),
+                RoundOutcome::Lost(whole) => match self.reenter().await? {
                     // Meanwhile another branch of this owner got it.
                     Some(guard) => Ok(Some(guard)),
                     None => self.no_quorum(&whole).map_or(Ok(None), Err),
                 },
-                Round::Elsewhere => Ok(None),
+                RoundOutcome::Elsewhere => Ok(None),
             },
-            Wait::ForEver | Wait::AtMost(_) => self.wait().await,
+            WaitLimit::ForEver | WaitLimit::AtMost(_) => self.wait().await,
         }
     }
 
     /// Acquires once more what this owner holds; `None` if it holds nothing.
     pub(super) async fn reenter(&self) -> Result<Option<Guard>> {
-        let Some(whole) = self.lock.known(self.owner) else {
+        let Some(whole) = self.lock.registered(self.owner) else {
             return Ok(None);
         };
         if let Some(lost) = whole.loss()
@@ -134,7 +138,7 @@ impl Caller<'_> {
             let is_over = whole
                 .see(|state, _| state.quorum.phase() == Phase::Ended || state.is_only_forgotten());
             if is_over {
-                whole.be_unknown();
+                whole.unregister();
                 return Ok(None);
             }
             return Err(Error::Lost(lost));
@@ -142,7 +146,7 @@ impl Caller<'_> {
         let Terms { lease, watched, .. } = *self.terms;
         let wanted = self.lock.clock().now();
         let was_renewed = whole.see(|state, _| state.quorum.rules().renewed);
-        let is_enough = |whole: &Whole| {
+        let is_enough = |whole: &QuorumHold| {
             whole.see(|state, now| {
                 let quorum = &state.quorum;
                 let is_long = crate::lease::deadline(wanted, lease) <= quorum.deadline()
@@ -151,7 +155,7 @@ impl Caller<'_> {
                 quorum.is_valid(now) && (is_renewed || is_long)
             })
         };
-        let lengthening = Lengthening { whole: &whole };
+        let lengthening = PendingExtension { whole: &whole };
         if !is_enough(&whole) || (watched && !was_renewed) {
             let renewed = watched;
             let orders = whole.step(Event::Lengthen { lease, renewed });
@@ -184,29 +188,29 @@ impl Caller<'_> {
         }
         let counted = whole.claim_again(self.terms);
         drop(lengthening);
-        Ok(counted.then(|| Guard::several(Arc::new(Claimed::new(whole, watched)))))
+        Ok(counted.then(|| Guard::several(Arc::new(QuorumClaim::new(whole, watched)))))
     }
 
     /// One attempt on all instances. Of one owner's calls one at a time makes one: what it wins, the
     /// others have once more.
-    pub(super) async fn round(&self) -> Result<Round> {
+    pub(super) async fn round(&self) -> Result<RoundOutcome> {
         let (now, (whole, orders)) = loop {
             let now = self.lock.clock().now();
-            let begun = Whole::begin(self.lock, self.owner, self.terms, now);
-            let Some(other) = begun.0.be_known() else {
+            let begun = QuorumHold::begin(self.lock, self.owner, self.terms, now);
+            let Some(other) = begun.0.register() else {
                 break (now, begun);
             };
             // Nothing of it was begun yet.
             drop(begun);
             if !other.decided(self.ends.unwrap_or(Moment::NEVER)).await {
-                return Ok(Round::Elsewhere);
+                return Ok(RoundOutcome::Elsewhere);
             }
             if let Some(guard) = self.reenter().await? {
-                return Ok(Round::Won(guard));
+                return Ok(RoundOutcome::Won(guard));
             }
         };
-        let attempt = Attempt { whole: &whole };
-        let mut orders = Orders::new(&whole, orders);
+        let attempt = QuorumAttempt { whole: &whole };
+        let mut orders = InFlight::new(&whole, orders);
         let hurry = self.ends;
         loop {
             let (phase, wake_at) = whole.see(|state, _| {
@@ -221,14 +225,14 @@ impl Caller<'_> {
             let more = tokio::select! {
                 biased;
                 Some(done) = orders.next() => match done {
-                    Done::Answered { member, round, told } => whole.take_in(member, round, told),
-                    Done::GivenBack(..) => continue,
+                    Completion::Answered { member, round, told } => whole.take_in(member, round, told),
+                    Completion::GivenBack(..) => continue,
                 },
                 () = whole.clock.sleep_until(wake_at) => whole.step(Event::Tick),
             };
             orders.give(more);
         }
-        if hurry.is_none_or(|ends| ends >= now + Rules::patience(self.terms.lease)) {
+        if hurry.is_none_or(|ends| ends >= now + Rules::answer_limit(self.terms.lease)) {
             self.suspect_late(&whole);
         }
         // What is given back comes before whatever this caller asks for next.
@@ -243,31 +247,31 @@ impl Caller<'_> {
                 waiters.wake_owner(part.key(), self.owner);
                 waiters.wake_owner(&self.lock.queue, self.owner);
             }
-            let claim = Claimed::new(whole, self.terms.watched);
-            return Ok(Round::Won(Guard::several(Arc::new(claim))));
+            let claim = QuorumClaim::new(whole, self.terms.watched);
+            return Ok(RoundOutcome::Won(Guard::several(Arc::new(claim))));
         }
         drop(attempt);
         whole.tell_round_lost();
-        Ok(Round::Lost(whole))
+        Ok(RoundOutcome::Lost(whole))
     }
 
     /// Has nobody ask those anything more who were silent for the whole round. Known here and now: the
     /// next attempt may begin before their own calls notice that their time is over. A caller that was
     /// not polled knows nothing of them: their answers may be there since long before.
-    fn suspect_late(&self, whole: &Whole) {
+    fn suspect_late(&self, whole: &QuorumHold) {
         if whole.see(|state, now| now > state.quorum.round_ends() + OVERDUE) {
             return;
         }
-        let waited = Rules::patience(self.terms.lease);
+        let waited = Rules::answer_limit(self.terms.lease);
         for (member, part) in self.lock.parts().iter().enumerate() {
-            if whole.see(|state, _| state.quorum.outcome(member)) == Outcome::Late {
+            if whole.see(|state, _| state.quorum.outcome(member)) == MemberOutcome::Late {
                 part.suspect(&Error::timeout(waited));
             }
         }
     }
 
     /// The error of a lost round, if it was lost for want of instances rather than to others.
-    pub(super) fn no_quorum(&self, whole: &Whole) -> Option<Error> {
+    pub(super) fn no_quorum(&self, whole: &QuorumHold) -> Option<Error> {
         let instances = whole.instances();
         let need = whole.see(|state, _| state.quorum.rules().need);
         let (mut could_be_had, mut is_busy) = (0, false);
@@ -286,28 +290,28 @@ impl Caller<'_> {
 }
 
 /// A wish for more of what is held. It may come to nothing: then nobody is left to renew it for.
-struct Lengthening<'a> {
-    whole: &'a Arc<Whole>,
+struct PendingExtension<'a> {
+    whole: &'a Arc<QuorumHold>,
 }
 
-impl Drop for Lengthening<'_> {
+impl Drop for PendingExtension<'_> {
     fn drop(&mut self) {
         self.whole.see(|state, _| state.let_expire_unless_watched());
     }
 }
 
 /// An acquisition under way. Dropped, it is undone.
-struct Attempt<'a> {
-    whole: &'a Arc<Whole>,
+struct QuorumAttempt<'a> {
+    whole: &'a Arc<QuorumHold>,
 }
 
-impl Drop for Attempt<'_> {
+impl Drop for QuorumAttempt<'_> {
     fn drop(&mut self) {
         self.whole.abandon();
     }
 }
 
-impl Whole {
+impl QuorumHold {
     /// Waits until this attempt of another call is decided; false if it is not by then. For no longer
     /// than it should take: that call may be one that nobody polls any more, and is ended then.
     async fn decided(self: &Arc<Self>, until: Moment) -> bool {
@@ -341,9 +345,9 @@ impl Whole {
             // Won meanwhile.
             return;
         }
-        let given_back = self.step_in(&mut state, Event::Unlock);
+        let given_back = self.step_locked(&mut state, Event::Unlock);
         drop(state);
-        self.be_unknown();
+        self.unregister();
         drop(given_back);
     }
 }

@@ -8,22 +8,22 @@ use std::time::Duration;
 use lockdog_quorum::{Event, Phase};
 use tokio_util::sync::CancellationToken;
 
-use super::order::{Done, Order, Orders};
-use super::whole::{State, Whole};
+use super::dispatch::{Completion, InFlight, Request};
+use super::quorum_hold::{QuorumHold, QuorumHoldState};
 use crate::error::{Error, Instance, Lost, Result};
-use crate::guard::{Several, Verdict};
+use crate::guard::{CompositeHold, Verdict};
 use crate::owner::Owner;
 use crate::session::{Unlocked, warn_elsewhere};
 
 /// One guard's claim.
-pub(super) struct Claimed {
-    whole: Arc<Whole>,
+pub(super) struct QuorumClaim {
+    whole: Arc<QuorumHold>,
     watched: bool,
 }
 
-impl Claimed {
+impl QuorumClaim {
     /// A claim that is counted already.
-    pub(super) fn new(whole: Arc<Whole>, watched: bool) -> Self {
+    pub(super) fn new(whole: Arc<QuorumHold>, watched: bool) -> Self {
         Self { whole, watched }
     }
 
@@ -31,12 +31,12 @@ impl Claimed {
     fn warn_elsewhere(&self) {
         let owner = self.whole.owner;
         if owner.is_left_behind() {
-            warn_elsewhere(self.whole.lock.home().key(), owner);
+            warn_elsewhere(self.whole.lock.home_instance().key(), owner);
         }
     }
 }
 
-impl Several for Claimed {
+impl CompositeHold for QuorumClaim {
     fn owner(&self) -> Owner {
         self.whole.owner
     }
@@ -109,8 +109,8 @@ impl Several for Claimed {
         let ending = self.whole.end(self.watched);
         Box::pin(async move {
             match ending? {
-                Ending::Kept(count) => Ok(Unlocked::StillHeld { count }),
-                Ending::Last(orders) => self.whole.give_back(orders).await,
+                ClaimEnd::Kept(count) => Ok(Unlocked::StillHeld { count }),
+                ClaimEnd::Last(orders) => self.whole.give_back(orders).await,
             }
         })
     }
@@ -130,24 +130,24 @@ impl Several for Claimed {
 }
 
 /// What ending one claim leaves to do.
-pub(super) enum Ending {
+pub(super) enum ClaimEnd {
     /// So many are left.
     Kept(u32),
-    Last(Vec<Order>),
+    Last(Vec<Request>),
 }
 
-impl Whole {
+impl QuorumHold {
     /// Takes one claim back. An error if there is nothing to end any more.
-    pub(super) fn end(self: &Arc<Self>, watched: bool) -> Result<Ending> {
+    pub(super) fn end(self: &Arc<Self>, watched: bool) -> Result<ClaimEnd> {
         let mut state = self.state();
-        let noticed = self.look_in(&mut state);
+        let noticed = self.collect_work(&mut state);
         state.drop_claim(watched);
         if let Some(lost) = self.loss_in(&state) {
             let is_last = state.is_only_forgotten();
             drop(state);
             self.delegate(noticed);
             if is_last {
-                self.be_unknown();
+                self.unregister();
             }
             return Err(Error::Lost(lost));
         }
@@ -155,12 +155,12 @@ impl Whole {
         if count > 0 {
             drop(state);
             self.delegate(noticed);
-            return Ok(Ending::Kept(count));
+            return Ok(ClaimEnd::Kept(count));
         }
-        let orders = self.step_in(&mut state, Event::Unlock);
+        let orders = self.step_locked(&mut state, Event::Unlock);
         drop(state);
-        self.be_unknown();
-        Ok(Ending::Last(orders))
+        self.unregister();
+        Ok(ClaimEnd::Last(orders))
     }
 
     /// A lost one that nobody is left to be told of is forgotten for good.
@@ -169,31 +169,31 @@ impl Whole {
             matches!(state.quorum.phase(), Phase::Lost(_)) && state.is_only_forgotten()
         });
         if is_over {
-            self.be_unknown();
+            self.unregister();
         }
     }
 
     /// Gives back what is held, everywhere at once; ends when a quorum has confirmed it.
-    async fn give_back(self: &Arc<Self>, orders: Vec<Order>) -> Result<Unlocked> {
+    async fn give_back(self: &Arc<Self>, orders: Vec<Request>) -> Result<Unlocked> {
         let need = self.see(|state, _| state.quorum.rules().need);
-        let mut orders = Orders::new(self, orders);
+        let mut orders = InFlight::new(self, orders);
         let (mut confirmed, mut refused) = (0, Vec::new());
         while let Some(done) = orders.next().await {
             match done {
-                Done::GivenBack(_, Ok(_)) => confirmed += 1,
-                Done::GivenBack(member, Err(error)) => refused.push((member, error)),
-                Done::Answered { .. } => {}
+                Completion::GivenBack(_, Ok(_)) => confirmed += 1,
+                Completion::GivenBack(member, Err(error)) => refused.push((member, error)),
+                Completion::Answered { .. } => {}
             }
             if confirmed >= need {
                 orders.finish_behind();
                 return Ok(Unlocked::Released);
             }
         }
-        Err(self.not_given_back(refused))
+        Err(self.unlock_failed(refused))
     }
 }
 
-impl State {
+impl QuorumHoldState {
     fn drop_claim(&mut self, watched: bool) {
         self.count = self.count.saturating_sub(1);
         self.watched = self.watched.saturating_sub(u32::from(watched));

@@ -6,28 +6,30 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use lockdog_quorum::{Patience, Rules};
+use lockdog_quorum::{RetryTimer, Rules};
 
-use super::acquire::{Caller, Round};
-use super::part::Part;
-use super::whole::Whole;
+use super::acquire::{RedLockCall, RoundOutcome};
+use super::lock_instance::LockInstance;
+use super::quorum_hold::QuorumHold;
 use crate::clock::{Clock, Moment};
-use crate::contend::{Contender, End, Failed, Kept, Own, Seat, Tried, contend};
+use crate::contend::{
+    Attempted, Contender, Failed, LocalState, OwnerHas, QueuePlace, TimedOut, contend,
+};
 use crate::error::{Error, InstanceState, Result};
 use crate::guard::Guard;
 use crate::session::Core;
-use crate::wait::{Backoff, Ear, Place, Wish};
+use crate::wait::{Backoff, Listener, WaitRequest, WaiterGuard};
 
 /// A caller that waits for a RedLock. Of all callers of this process one asks the instances: the contender
 /// in the queue of this lock. The instances' own queues are for those who want one of them only, and
 /// neither stands in the other's way.
 struct RedLockContender<'a> {
-    caller: &'a Caller<'a>,
+    caller: &'a RedLockCall<'a>,
     /// The instance in whose client the queue is.
-    home: &'a Part,
+    home: &'a LockInstance,
     /// What hears of each instance, once the lock was found busy.
-    ears: Vec<(usize, Ear)>,
-    patience: Patience,
+    ears: Vec<(usize, Listener)>,
+    patience: RetryTimer,
     /// Subscriptions were asked for.
     listens: bool,
     rounds: u32,
@@ -39,16 +41,16 @@ struct RedLockContender<'a> {
     outage: Option<Moment>,
 }
 
-impl Caller<'_> {
+impl RedLockCall<'_> {
     /// Waits until a quorum is acquired or the deadline has come.
     pub(super) async fn wait(&self) -> Result<Option<Guard>> {
         let members = self.lock.parts().len();
         let need = Rules::need(members, self.lock.masked);
         let contender = RedLockContender {
             caller: self,
-            home: self.lock.home(),
+            home: self.lock.home_instance(),
             ears: Vec::new(),
-            patience: Patience::new(members, need),
+            patience: RetryTimer::new(members, need),
             listens: false,
             rounds: 0,
             quarantined: vec![Moment(0); members],
@@ -70,7 +72,7 @@ impl Contender for RedLockContender<'_> {
     /// The one that has the lock's clock, whichever the queue is in: the clients of a RedLock have one
     /// clock.
     fn core(&self, _at: Option<usize>) -> &Arc<Core> {
-        self.caller.lock.home().core()
+        self.caller.lock.home_instance().core()
     }
 
     fn deadline(&self, _at: Option<usize>) -> Option<Moment> {
@@ -83,9 +85,9 @@ impl Contender for RedLockContender<'_> {
     }
 
     /// Takes the last place in the queue, with the first client that is there.
-    fn enter(&mut self, _at: usize, _now: Moment) -> Result<Place> {
+    fn enter(&mut self, _at: usize, _now: Moment) -> Result<WaiterGuard> {
         let lock = self.caller.lock;
-        let wish = Wish {
+        let wish = WaitRequest {
             owner: self.caller.owner,
             terms: None,
             deadline: self.caller.deadline,
@@ -103,48 +105,56 @@ impl Contender for RedLockContender<'_> {
         Err(Error::Closed)
     }
 
-    async fn own(&mut self, seat: Option<&Seat>, now: &mut Moment) -> Result<Own<Guard>> {
+    async fn own(
+        &mut self,
+        seat: Option<&QueuePlace>,
+        now: &mut Moment,
+    ) -> Result<OwnerHas<Guard>> {
         if let Some(guard) = self.caller.reenter().await? {
             if let Some(seat) = seat {
                 self.leave_with(&seat.place);
             }
-            return Ok(Own::Has(guard));
+            return Ok(OwnerHas::Has(guard));
         }
         *now = self.clock().now();
-        Ok(Own::Nothing)
+        Ok(OwnerHas::Nothing)
     }
 
     /// While this process keeps a quorum of it, its waiters send nothing.
-    fn kept(&mut self, now: Moment, _has_waited: bool) -> Kept {
+    fn kept(&mut self, now: Moment, _has_waited: bool) -> LocalState {
         let Some(kept) = self.kept_until(now) else {
-            return Kept::Nothing;
+            return LocalState::Nothing;
         };
         // What ended before somebody heard of it has to be looked at again.
-        if self.listen_in() {
-            return Kept::Again;
+        if self.add_listeners() {
+            return LocalState::Again;
         }
-        Kept::For {
+        LocalState::For {
             at: ONLY,
             left: kept.since(now),
         }
     }
 
-    async fn attempt(&mut self, seat: Option<&Seat>, now: Moment) -> Result<Tried<Guard>> {
-        let Some(Seat { place, .. }) = seat else {
-            return Ok(Tried::Unasked);
+    async fn attempt(
+        &mut self,
+        seat: Option<&QueuePlace>,
+        now: Moment,
+    ) -> Result<Attempted<Guard>> {
+        let Some(QueuePlace { place, .. }) = seat else {
+            return Ok(Attempted::Unasked);
         };
         if let Some(cap) = self.next_round {
             let next = self.patience.next_round(cap);
             if now < next {
-                return Ok(Tried::NotYet(next));
+                return Ok(Attempted::NotYet(next));
             }
             self.next_round = None;
         }
         place.promise(now + LONGEST_ROUND);
         let whole = match self.caller.round().await? {
-            Round::Won(guard) => return Ok(Tried::Won(guard)),
-            Round::Lost(whole) => whole,
-            Round::Elsewhere => return Ok(Tried::Unasked),
+            RoundOutcome::Won(guard) => return Ok(Attempted::Won(guard)),
+            RoundOutcome::Lost(whole) => whole,
+            RoundOutcome::Elsewhere => return Ok(Attempted::Unasked),
         };
         self.learn(&whole);
         let failed = self.failure(&whole);
@@ -155,18 +165,18 @@ impl Contender for RedLockContender<'_> {
         }
         // In an outage it hears of an instance that answers again, and subscribes to nothing.
         if self.listen(place).await {
-            return Ok(Tried::Taken { again: None });
+            return Ok(Attempted::Taken { again: None });
         }
         let now = self.clock().now();
         let cap = now + self.pause();
         self.next_round = Some(cap);
         let next = self.patience.next_round(cap);
         Ok(match failed {
-            Some(failed) => Tried::Failed(Failed {
+            Some(failed) => Attempted::Failed(Failed {
                 again: (!failed.was_patient).then_some(next),
                 ..failed
             }),
-            None => Tried::Taken {
+            None => Attempted::Taken {
                 again: Some(next).filter(|next| *next > now),
             },
         })
@@ -174,11 +184,11 @@ impl Contender for RedLockContender<'_> {
 
     /// It got the lock, so enough instances answer, whatever was met before. Whoever is next in line
     /// is woken all the same: it has to hear when the lock is given back.
-    fn leave_with(&self, place: &Place) {
+    fn leave_with(&self, place: &WaiterGuard) {
         place.note_outage(None);
     }
 
-    async fn park(&mut self, seat: &Seat, until: Moment) -> Result<()> {
+    async fn park(&mut self, seat: &QueuePlace, until: Moment) -> Result<()> {
         let (heard, ended) = {
             let mut ears: FuturesUnordered<_> = self
                 .ears
@@ -211,7 +221,7 @@ impl Contender for RedLockContender<'_> {
         ended
     }
 
-    fn give_up(&self, end: End<'_>) -> Result<()> {
+    fn give_up(&self, end: TimedOut<'_>) -> Result<()> {
         let outage = end.seat.and_then(|seat| seat.place.outage());
         outage.map_or(Ok(()), Err)
     }
@@ -238,8 +248,8 @@ impl RedLockContender<'_> {
 
     /// Up to when other owners of this process keep so many instances that no quorum is left.
     fn kept_until(&self, now: Moment) -> Option<Moment> {
-        let Caller { lock, owner, .. } = *self.caller;
-        let free_at = |part: &Part| part.core().holds.kept_from(part.key(), owner);
+        let RedLockCall { lock, owner, .. } = *self.caller;
+        let free_at = |part: &LockInstance| part.core().holds.kept_from(part.key(), owner);
         let mut kept: Vec<Option<Moment>> = lock.parts().iter().map(free_at).collect();
         kept.sort_unstable();
         let need = Rules::need(kept.len(), lock.masked);
@@ -247,7 +257,7 @@ impl RedLockContender<'_> {
     }
 
     /// What a lost round says of when the next one may be won.
-    fn learn(&mut self, whole: &Whole) {
+    fn learn(&mut self, whole: &QuorumHold) {
         let clock = &whole.clock;
         let now = clock.now();
         let mut acquired = false;
@@ -284,7 +294,7 @@ impl RedLockContender<'_> {
     }
 
     /// The failure of a round that was lost for want of instances; `None` if it was lost to others.
-    fn failure(&mut self, whole: &Whole) -> Option<Failed> {
+    fn failure(&mut self, whole: &QuorumHold) -> Option<Failed> {
         let error = self.caller.no_quorum(whole)?;
         let now = self.clock().now();
         let began = whole.see(|state, _| state.quorum.began());
@@ -304,13 +314,13 @@ impl RedLockContender<'_> {
 
     /// Hears of every instance from now on, as far as this process knows of it; one whose client was
     /// shut down is not there. True if that is news.
-    fn listen_in(&mut self) -> bool {
+    fn add_listeners(&mut self) -> bool {
         if !self.ears.is_empty() {
             return false;
         }
-        let Caller { lock, owner, .. } = *self.caller;
+        let RedLockCall { lock, owner, .. } = *self.caller;
         for (member, part) in lock.parts().iter().enumerate() {
-            if let Ok(ear) = part.core().waiters.listen_in(part.key(), owner) {
+            if let Ok(ear) = part.core().waiters.add_listener(part.key(), owner) {
                 self.ears.push((member, ear));
             }
         }
@@ -319,10 +329,10 @@ impl RedLockContender<'_> {
 
     /// Hears the messages of every instance from now on. True if that is news: the lock may have been
     /// released before.
-    async fn listen(&mut self, place: &Place) -> bool {
+    async fn listen(&mut self, place: &WaiterGuard) -> bool {
         let caller = self.caller;
         // In an outage, to be told of an instance that answers again.
-        self.listen_in();
+        self.add_listeners();
         if self.listens || self.outage.is_some() {
             return false;
         }

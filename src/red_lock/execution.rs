@@ -13,12 +13,12 @@ use std::time::Duration;
 use lockdog_quorum::Rules;
 use parking_lot::Mutex;
 
-use super::order::{Asking, Done, Order};
-use super::whole::{State, Whole};
+use super::dispatch::{Completion, PendingQuery, Request};
+use super::quorum_hold::{QuorumHold, QuorumHoldState};
 use crate::clock::Moment;
 use crate::panics;
 
-pub(super) type Doing = Pin<Box<dyn Future<Output = Done> + Send>>;
+pub(super) type Doing = Pin<Box<dyn Future<Output = Completion> + Send>>;
 
 /// One order under way, which its caller polls.
 pub(super) struct Execution {
@@ -39,7 +39,7 @@ struct UnderWay {
     // Dropped in this order: what it did is settled before the quorum is told that no answer comes.
     doing: Doing,
     /// None if it asks for nothing.
-    asking: Option<Asking>,
+    asking: Option<PendingQuery>,
 }
 
 /// An execution as its caller polls it. Dropped, it ends; none as its output says that the background
@@ -47,15 +47,15 @@ struct UnderWay {
 pub(super) struct Polled(Arc<Execution>);
 
 impl Polled {
-    pub(super) fn new(whole: &Arc<Whole>, order: Order) -> Self {
+    pub(super) fn new(whole: &Arc<QuorumHold>, order: Request) -> Self {
         let under_way = match order {
-            Order::GiveBack(member, claim) => UnderWay {
-                doing: Box::pin(async move { Done::GivenBack(member, claim.unlock().await) }),
+            Request::GiveBack(member, claim) => UnderWay {
+                doing: Box::pin(async move { Completion::GivenBack(member, claim.unlock().await) }),
                 asking: None,
             },
-            Order::Ask { asked, until } => UnderWay {
+            Request::Ask { asked, until } => UnderWay {
                 doing: asked.ask(whole, until),
-                asking: Some(Asking::new(whole, asked)),
+                asking: Some(PendingQuery::new(whole, asked)),
             },
         };
         let inner = Shared {
@@ -73,9 +73,9 @@ impl Polled {
 }
 
 impl Future for Polled {
-    type Output = Option<Done>;
+    type Output = Option<Completion>;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Done>> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Completion>> {
         let mut inner = self.0.inner.lock();
         let Some(under_way) = &mut inner.under_way else {
             return Poll::Ready(None);
@@ -105,12 +105,12 @@ impl Drop for Polled {
     }
 }
 
-impl Whole {
+impl QuorumHold {
     /// Has the background look at these, in case their caller stops; and forgets those that have ended.
     pub(super) fn watch_over(self: &Arc<Self>, executions: Vec<Weak<Execution>>) {
         let mut state = self.state();
         let now = self.clock.now();
-        let at = now + 2 * Rules::patience(state.quorum.lease());
+        let at = now + 2 * Rules::answer_limit(state.quorum.lease());
         let under_way = executions.into_iter().map(|execution| (at, execution));
         state.under_way.extend(under_way);
         self.follow(&mut state);
@@ -121,7 +121,7 @@ impl Whole {
         if mutant!("red_lock_round_left_to_caller") {
             return false;
         }
-        let overdue = self.see(State::overdue);
+        let overdue = self.see(QuorumHoldState::overdue);
         let mut is_any = false;
         for execution in overdue {
             let Some(living) = execution.upgrade() else {
@@ -149,7 +149,7 @@ impl Whole {
         panics::catch(|| drop(doing));
         if let Some(mut asking) = asking {
             let (is_awaited, until) = self.see(|state, now| {
-                let until = now + Rules::patience(state.quorum.lease());
+                let until = now + Rules::answer_limit(state.quorum.lease());
                 (asking.is_awaited(&state.quorum), until)
             });
             if is_awaited {
@@ -165,7 +165,7 @@ impl Whole {
     }
 }
 
-impl State {
+impl QuorumHoldState {
     /// When the background has to look at what callers have under way.
     pub(super) fn overdue_at(&mut self) -> Moment {
         let is_under_way = |(_, it): &(Moment, Weak<Execution>)| it.strong_count() > 0;

@@ -2,17 +2,17 @@
 
 mod acquire;
 mod claim;
+mod config;
 mod contender;
+mod deferred;
+mod dispatch;
 mod execution;
-mod inner;
-mod keep;
-mod news;
-mod order;
-mod part;
+mod lock_instance;
+mod quorum_hold;
+mod renewal;
 mod report;
 mod unlock;
 mod validity;
-mod whole;
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::guard::Held;
 use crate::lock::Lock;
 use crate::request::{LockRequest, OwnerChoice, TryLockRequest};
 
-use inner::Inner;
+use config::RedLockConfig;
 
 /// A lock on many independent instances: whoever has more than half of them has it.
 ///
@@ -92,7 +92,7 @@ use inner::Inner;
 /// ```
 #[derive(Clone)]
 pub struct RedLock {
-    inner: Arc<Inner>,
+    inner: Arc<RedLockConfig>,
     /// Who acquires, unless a request says otherwise.
     owner: OwnerChoice,
 }
@@ -103,7 +103,7 @@ impl RedLock {
     /// Redisson's `new RedissonRedLock(a, b, c)`.
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Self {
         Self {
-            inner: Arc::new(Inner::new(locks.into_iter().collect()).identified()),
+            inner: Arc::new(RedLockConfig::new(locks.into_iter().collect()).identified()),
             owner: OwnerChoice::Current,
         }
     }
@@ -230,7 +230,7 @@ impl RedLock {
         self.lock().with(work).await
     }
 
-    fn with_settings(self, change: impl FnOnce(&mut Inner)) -> Self {
+    fn with_settings(self, change: impl FnOnce(&mut RedLockConfig)) -> Self {
         let mut inner = (*self.inner).clone();
         change(&mut inner);
         Self {

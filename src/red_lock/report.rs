@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockdog_quorum::{Outcome, Phase};
+use lockdog_quorum::{MemberOutcome, Phase};
 
-use super::whole::{State, Whole};
+use super::quorum_hold::{QuorumHold, QuorumHoldState};
 use crate::error::{Error, Instance, InstanceState, Lost, LostFacts, LostReason};
 
-impl Whole {
+impl QuorumHold {
     /// How it was lost; `None` while it may be believed in. What is said stays true.
     pub(super) fn loss(self: &Arc<Self>) -> Option<Lost> {
         let mut state = self.state();
-        let orders = self.look_in(&mut state);
+        let orders = self.collect_work(&mut state);
         let lost = self.loss_in(&state);
         drop(state);
         self.delegate(orders);
@@ -20,7 +20,7 @@ impl Whole {
     }
 
     /// As [`Whole::loss`], under the state's lock and after a step.
-    pub(super) fn loss_in(&self, state: &State) -> Option<Lost> {
+    pub(super) fn loss_in(&self, state: &QuorumHoldState) -> Option<Lost> {
         let reason = match state.quorum.phase() {
             Phase::Lost(loss) => state.reason(loss),
             Phase::Failed | Phase::Ended => LostReason::Released,
@@ -33,7 +33,7 @@ impl Whole {
     pub(super) fn lost_as(
         &self,
         reason: LostReason,
-        state: &State,
+        state: &QuorumHoldState,
         members: Vec<Instance>,
     ) -> Lost {
         let (held_for, renewed) = self.ages(state);
@@ -48,14 +48,14 @@ impl Whole {
     }
 
     /// How long ago it was acquired, and how long ago the last good round began.
-    pub(super) fn ages(&self, state: &State) -> (Duration, Duration) {
+    pub(super) fn ages(&self, state: &QuorumHoldState) -> (Duration, Duration) {
         let now = self.clock.now();
         let renewed = state.quorum.renewed();
         (now.since(self.acquired), now.since(renewed))
     }
 
     /// What an unlock came to that too few instances confirmed.
-    pub(super) fn not_given_back(&self, refused: Vec<(usize, Error)>) -> Error {
+    pub(super) fn unlock_failed(&self, refused: Vec<(usize, Error)>) -> Error {
         let state = self.state();
         let mut members = self.members(&state);
         let mut is_unsure = false;
@@ -96,7 +96,7 @@ impl Whole {
     }
 
     /// What became of each instance, in the order of the parts.
-    pub(super) fn members(&self, state: &State) -> Vec<Instance> {
+    pub(super) fn members(&self, state: &QuorumHoldState) -> Vec<Instance> {
         let now = self.clock.now();
         let is_over = matches!(state.quorum.phase(), Phase::Lost(_) | Phase::Ended);
         let parts = self.lock.parts().iter().enumerate();
@@ -104,21 +104,21 @@ impl Whole {
             .map(|(member, part)| {
                 let cause = state.causes[member].clone();
                 part.report(match state.quorum.outcome(member) {
-                    Outcome::Untried => InstanceState::Unanswered,
-                    Outcome::Held if is_over => InstanceState::GivenBack,
-                    Outcome::Held => InstanceState::Acquired,
-                    Outcome::Busy(until) => InstanceState::HeldByAnother {
+                    MemberOutcome::Untried => InstanceState::Unanswered,
+                    MemberOutcome::Held if is_over => InstanceState::GivenBack,
+                    MemberOutcome::Held => InstanceState::Acquired,
+                    MemberOutcome::Busy(until) => InstanceState::HeldByAnother {
                         ttl: until.map(|until| until.since(now)),
                     },
-                    Outcome::Unreachable => InstanceState::Unreachable {
+                    MemberOutcome::Unreachable => InstanceState::Unreachable {
                         cause: cause.unwrap_or(Error::Closed),
                     },
-                    Outcome::Quarantined(until) => InstanceState::Quarantined {
+                    MemberOutcome::Quarantined(until) => InstanceState::Quarantined {
                         left: until.since(now),
                     },
-                    Outcome::Forgetful => InstanceState::Forgetful,
-                    Outcome::Late => InstanceState::Late,
-                    Outcome::Gone => InstanceState::Lost,
+                    MemberOutcome::Forgetful => InstanceState::Forgetful,
+                    MemberOutcome::Late => InstanceState::Late,
+                    MemberOutcome::Gone => InstanceState::Lost,
                 })
             })
             .collect()

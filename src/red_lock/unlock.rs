@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::claim::Claimed;
-use super::{Inner, RedLock};
+use super::claim::QuorumClaim;
+use super::{RedLock, RedLockConfig};
 use crate::error::{NotHeld, Result};
-use crate::guard::Several;
+use crate::guard::CompositeHold;
 use crate::owner::Owner;
 use crate::request::UnlockRequest;
 use crate::session::Unlocked;
@@ -50,30 +50,30 @@ impl RedLock {
         if self.inner.refused.is_some() {
             return 0;
         }
-        let whole = self.inner.known(owner);
+        let whole = self.inner.registered(owner);
         let valid = whole.filter(|whole| whole.is_valid());
         valid.map_or(0, |whole| whole.see(|state, _| state.count))
     }
 }
 
-impl Inner {
+impl RedLockConfig {
     /// Ends the newest forgotten claim of this owner.
     pub(super) async fn end_forgotten(&self, owner: Owner) -> Result<Unlocked> {
         if let Some(refused) = &self.refused {
             return Err(refused.clone());
         }
         let owner_text = owner.to_string();
-        let Some(whole) = self.known(owner) else {
+        let Some(whole) = self.registered(owner) else {
             return Err(NotHeld::nothing(&self.name, &owner_text).into());
         };
         // Noticed here that its time is over, it is nobody's any more.
         let lost = whole.loss();
         if lost.is_some() && whole.see(|state, _| state.is_only_forgotten()) {
-            whole.be_unknown();
+            whole.unregister();
             return Err(NotHeld::nothing(&self.name, &owner_text).into());
         }
         if let Some(watched) = whole.see(|state, _| state.forgotten.pop()) {
-            return Arc::new(Claimed::new(whole, watched)).unlock().await;
+            return Arc::new(QuorumClaim::new(whole, watched)).unlock().await;
         }
         let (held, renewed) = whole.see(|state, _| whole.ages(state));
         Err(match lost {

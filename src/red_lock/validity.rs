@@ -2,19 +2,24 @@
 
 use std::sync::Arc;
 
-use lockdog_quorum::{Actions, Answer, Event, Loss};
+use lockdog_quorum::{Actions, Answer, Event, LossCause};
 
-use super::order::Order;
-use super::whole::{State, Whole};
+use super::dispatch::Request;
+use super::quorum_hold::{QuorumHold, QuorumHoldState};
 use crate::clock::Moment;
 use crate::error::LostReason;
-use crate::hold::Phase;
+use crate::hold::HoldPhase;
 use crate::session::Claim;
 
-impl Whole {
+impl QuorumHold {
     /// Tells the quorum of what stands on instances as far as it knows, and was lost as far as their
     /// clients do.
-    pub(super) fn tell_parts_lost(&self, state: &mut State, now: Moment, actions: &mut Actions) {
+    pub(super) fn tell_parts_lost(
+        &self,
+        state: &mut QuorumHoldState,
+        now: Moment,
+        actions: &mut Actions,
+    ) {
         for member in 0..state.claims.len() {
             let Some(claim) = state.claims[member].as_ref() else {
                 continue;
@@ -32,7 +37,8 @@ impl Whole {
             };
             let was_living = state.quorum.is_living();
             actions.append(&state.quorum.step(event, now));
-            if was_living && state.quorum.phase() == lockdog_quorum::Phase::Lost(Loss::NotOurs) {
+            if was_living && state.quorum.phase() == lockdog_quorum::Phase::Lost(LossCause::NotOurs)
+            {
                 state.part_lost_because = Some(reason);
             }
         }
@@ -45,7 +51,7 @@ impl Whole {
         if state.is_sound(now) {
             return true;
         }
-        let orders = self.look_in(&mut state);
+        let orders = self.collect_work(&mut state);
         let is_valid = state.quorum.is_valid(now);
         drop(state);
         self.delegate(orders);
@@ -54,16 +60,16 @@ impl Whole {
 
     /// Ends it if its time is over, or if so many instances have lost it, as far as their clients know,
     /// that too few are left. Every answer about it begins with this, so that all agree.
-    pub(super) fn look_in(self: &Arc<Self>, state: &mut State) -> Vec<Order> {
+    pub(super) fn collect_work(self: &Arc<Self>, state: &mut QuorumHoldState) -> Vec<Request> {
         state.part_lost |= state.has_lost_part(self.clock.now());
-        self.step_in(state, Event::Look)
+        self.step_locked(state, Event::Look)
     }
 }
 
-impl State {
+impl QuorumHoldState {
     /// It is not over, nor is anything known that would end it.
     fn is_sound(&self, now: Moment) -> bool {
-        let is_living = self.quorum.is_living() && now < self.quorum.told_at();
+        let is_living = self.quorum.is_living() && now < self.quorum.notified_at();
         is_living && !self.part_lost && !self.has_lost_part(now)
     }
 
@@ -81,9 +87,11 @@ impl State {
 fn lost_because(claim: &Claim, now: Moment) -> Option<LostReason> {
     let state = claim.hold().state();
     match state.phase {
-        Phase::Lost(reason) => Some(reason),
-        Phase::Ended => Some(LostReason::NotOurs),
-        Phase::Held | Phase::Jeopardy if now >= state.deadline => Some(state.deadline_reason()),
-        Phase::Pending | Phase::Held | Phase::Jeopardy => None,
+        HoldPhase::Lost(reason) => Some(reason),
+        HoldPhase::Ended => Some(LostReason::NotOurs),
+        HoldPhase::Held | HoldPhase::Jeopardy if now >= state.deadline => {
+            Some(state.deadline_reason())
+        }
+        HoldPhase::Pending | HoldPhase::Held | HoldPhase::Jeopardy => None,
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::FromRedisValue;
 
-use super::{Arg, Call, unexpected};
+use super::{Arg, ScriptCall, unexpected};
 use crate::key::Script;
 use crate::server::{Connection, Failure};
 
@@ -19,7 +19,7 @@ pub(crate) async fn permitted(
     static SCRIPT: LazyLock<Script> =
         LazyLock::new(|| Script::new(include_str!("../../lua/diagnosis/permitted.lua")));
     let args: Vec<Arg<'_>> = commands.iter().map(|command| Arg::Text(command)).collect();
-    let call = Call {
+    let call = ScriptCall {
         script: &SCRIPT,
         keys: &[],
         args: &args,

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::{Arg, Call, unexpected};
+use super::{Arg, ScriptCall, unexpected};
 use crate::clock::Moment;
 use crate::key::{LockKey, Script};
 use crate::lease;
-use crate::server::{Allotted, Connection, Failure, Sent, Server, Unacknowledged, Written};
+use crate::server::{Connection, Failure, PendingWrite, Sent, Server, TimeBox, Unacknowledged};
 
 /// What an acquire came to.
 #[derive(Debug)]
-pub(crate) enum Acquired {
+pub(crate) enum AcquireReply {
     Granted,
     /// Somebody else has the lock; its TTL, if it has one.
     Busy(Option<Duration>),
@@ -22,7 +22,7 @@ pub(crate) enum Acquired {
 
 /// What an unlock came to.
 #[derive(Debug)]
-pub(crate) enum Unlocked {
+pub(crate) enum UnlockReply {
     /// The lock is free.
     Released,
     /// The hold stands at the target.
@@ -33,7 +33,7 @@ pub(crate) enum Unlocked {
 
 /// What a hand-over came to.
 #[derive(Debug)]
-pub(crate) enum Transferred {
+pub(crate) enum TransferReply {
     /// The lock is the next hold's; so many connections listen on its channel, if that is known.
     Handed(Option<u32>),
     /// The first hold ended, the next one could not begin.
@@ -44,7 +44,7 @@ pub(crate) enum Transferred {
 
 /// What a settle came to.
 #[derive(Debug)]
-pub(crate) enum Settled {
+pub(crate) enum SettleReply {
     /// The count is the target.
     Done,
     /// There is no such hold.
@@ -53,7 +53,7 @@ pub(crate) enum Settled {
 
 /// What a renewal came to, for one hold.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Renewed {
+pub(crate) enum RenewReply {
     Extended,
     /// There is no such hold.
     Missing,
@@ -68,10 +68,10 @@ pub(crate) async fn acquire(
     field: &str,
     target: u32,
     lease: Duration,
-    time: Allotted,
+    time: TimeBox,
     sent: &mut Sent,
-) -> Result<Acquired, Failure> {
-    let call = Call {
+) -> Result<AcquireReply, Failure> {
+    let call = ScriptCall {
         script: key.kind().scripts.acquire,
         keys: &[key.key()],
         args: &[
@@ -81,10 +81,10 @@ pub(crate) async fn acquire(
         ],
     };
     match call.through(server, time, sent).await? {
-        Value::Nil => Ok(Acquired::Granted),
-        Value::Int(-3) => Ok(Acquired::Gone),
-        Value::Int(-1) => Ok(Acquired::Busy(None)),
-        Value::Int(ttl @ 0..) => Ok(Acquired::Busy(Some(Duration::from_millis(ttl as u64)))),
+        Value::Nil => Ok(AcquireReply::Granted),
+        Value::Int(-3) => Ok(AcquireReply::Gone),
+        Value::Int(-1) => Ok(AcquireReply::Busy(None)),
+        Value::Int(ttl @ 0..) => Ok(AcquireReply::Busy(Some(Duration::from_millis(ttl as u64)))),
         other => Err(unexpected(&other)),
     }
 }
@@ -95,10 +95,10 @@ pub(crate) async fn unlock(
     key: &LockKey,
     field: &str,
     target: u32,
-    time: Allotted,
+    time: TimeBox,
     sent: &mut Sent,
-) -> Result<Unlocked, Failure> {
-    let call = Call {
+) -> Result<UnlockReply, Failure> {
+    let call = ScriptCall {
         script: key.kind().scripts.unlock,
         keys: &[key.key()],
         args: &[
@@ -109,9 +109,9 @@ pub(crate) async fn unlock(
         ],
     };
     match call.through(server, time, sent).await? {
-        Value::Int(1) => Ok(Unlocked::Released),
-        Value::Int(0) => Ok(Unlocked::Kept),
-        Value::Nil => Ok(Unlocked::Missing),
+        Value::Int(1) => Ok(UnlockReply::Released),
+        Value::Int(0) => Ok(UnlockReply::Kept),
+        Value::Nil => Ok(UnlockReply::Missing),
         other => Err(unexpected(&other)),
     }
 }
@@ -124,10 +124,10 @@ pub(crate) async fn transfer(
     key: &LockKey,
     [from, to]: [&str; 2],
     lease: Duration,
-    time: Allotted,
+    time: TimeBox,
     sent: &mut Sent,
-) -> Result<Transferred, Failure> {
-    let call = Call {
+) -> Result<TransferReply, Failure> {
+    let call = ScriptCall {
         script,
         keys: &[key.key()],
         args: &[
@@ -139,12 +139,12 @@ pub(crate) async fn transfer(
         ],
     };
     match call.through(server, time, sent).await? {
-        Value::Int(-2) => Ok(Transferred::Freed),
-        Value::Int(-1) => Ok(Transferred::Handed(None)),
-        Value::Int(listening @ 0..) => Ok(Transferred::Handed(Some(
+        Value::Int(-2) => Ok(TransferReply::Freed),
+        Value::Int(-1) => Ok(TransferReply::Handed(None)),
+        Value::Int(listening @ 0..) => Ok(TransferReply::Handed(Some(
             u32::try_from(listening).unwrap_or(u32::MAX),
         ))),
-        Value::Nil => Ok(Transferred::Missing),
+        Value::Nil => Ok(TransferReply::Missing),
         other => Err(unexpected(&other)),
     }
 }
@@ -157,8 +157,8 @@ pub(crate) async fn settle(
     field: &str,
     target: u32,
     limit: Duration,
-) -> Result<Settled, Failure> {
-    let call = Call {
+) -> Result<SettleReply, Failure> {
+    let call = ScriptCall {
         script: key.kind().scripts.settle,
         keys: &[key.key()],
         args: &[
@@ -169,8 +169,8 @@ pub(crate) async fn settle(
         ],
     };
     match call.on(connection, limit).await? {
-        Value::Int(1) => Ok(Settled::Done),
-        Value::Nil => Ok(Settled::Missing),
+        Value::Int(1) => Ok(SettleReply::Done),
+        Value::Nil => Ok(SettleReply::Missing),
         other => Err(unexpected(&other)),
     }
 }
@@ -186,7 +186,9 @@ pub(crate) async fn acknowledge(
 ) -> Result<(), Unacknowledged> {
     let script = key.kind().scripts.touch;
     let touch = script.command(true, &[key.key()], &[Arg::Text(field)]);
-    server.acknowledge(Written::new(touch, on), until).await
+    server
+        .acknowledge(PendingWrite::new(touch, on), until)
+        .await
 }
 
 /// Extends the leases of many holds whose kinds have one script for that; one answer for each. See
@@ -195,7 +197,7 @@ pub(crate) async fn renew(
     connection: &Connection,
     holds: &[(&LockKey, String, Duration)],
     limit: Duration,
-) -> Result<Vec<Renewed>, Failure> {
+) -> Result<Vec<RenewReply>, Failure> {
     let Some((first, ..)) = holds.first() else {
         return Ok(Vec::new());
     };
@@ -204,7 +206,7 @@ pub(crate) async fn renew(
         .iter()
         .flat_map(|(_, field, lease)| [Arg::Text(field), Arg::Number(lease::millis(*lease))])
         .collect();
-    let call = Call {
+    let call = ScriptCall {
         script: first.kind().scripts.renew,
         keys: &keys,
         args: &args,
@@ -216,9 +218,9 @@ pub(crate) async fn renew(
     Ok(answers
         .iter()
         .map(|answer| match answer {
-            Value::Int(1) => Renewed::Extended,
-            Value::Int(0) => Renewed::Missing,
-            _ => Renewed::Unknown,
+            Value::Int(1) => RenewReply::Extended,
+            Value::Int(0) => RenewReply::Missing,
+            _ => RenewReply::Unknown,
         })
         .collect())
 }
@@ -228,9 +230,9 @@ pub(crate) async fn force_unlock(
     server: &Server,
     key: &LockKey,
     field: &str,
-    time: Allotted,
+    time: TimeBox,
 ) -> Result<bool, Failure> {
-    let call = Call {
+    let call = ScriptCall {
         script: key.kind().scripts.force_unlock,
         keys: &[key.key()],
         args: &[

@@ -11,19 +11,19 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 
 use crate::key::Script;
-use crate::server::{Allotted, Connection, Failure, Sent, Server};
+use crate::server::{Connection, Failure, Sent, Server, TimeBox};
 
 pub(crate) use diagnosis::permitted;
 pub(crate) use lock::{
-    Acquired, Renewed, Settled, Transferred, Unlocked, acknowledge, acquire, force_unlock, renew,
-    settle, transfer, unlock,
+    AcquireReply, RenewReply, SettleReply, TransferReply, UnlockReply, acknowledge, acquire,
+    force_unlock, renew, settle, transfer, unlock,
 };
-pub(crate) use multi_lock::{AllAcquired, Wanted, acquire_all};
+pub(crate) use multi_lock::{AcquireItem, BatchReply, acquire_all};
 #[cfg(test)]
-pub(crate) use red_lock::Taken;
+pub(crate) use red_lock::InstanceReply;
 /// The acquire of a quorum's member; that of a lock by itself is [`acquire`].
 pub(crate) use red_lock::acquire as acquire_member;
-pub(crate) use red_lock::{Guards, Marked, Register, mark, provision};
+pub(crate) use red_lock::{InstanceChecks, MarkReply, RegisterState, mark, provision};
 
 impl Script {
     /// The command that runs it: by its digest, or with its `whole` text for a server that does not
@@ -67,18 +67,18 @@ impl Arg<'_> {
 }
 
 /// A call that can be sent, and sent again, with the effect of once.
-struct Call<'a> {
+struct ScriptCall<'a> {
     script: &'static Script,
     keys: &'a [&'a str],
     args: &'a [Arg<'a>],
 }
 
-impl Call<'_> {
+impl ScriptCall<'_> {
     /// Runs it on the callers' connection; `sent` tells what may have run if this is dropped.
     async fn through(
         &self,
         server: &Server,
-        time: Allotted,
+        time: TimeBox,
         sent: &mut Sent,
     ) -> Result<Value, Failure> {
         let key = self.keys.first().copied().unwrap_or_default();

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::{Arg, Call, unexpected};
+use super::{Arg, ScriptCall, unexpected};
 use crate::key::LockKey;
 use crate::lease;
-use crate::server::{Allotted, Failure, Sent, Server};
+use crate::server::{Failure, Sent, Server, TimeBox};
 
 /// One of the holds that are to be acquired together.
-pub(crate) struct Wanted<'a> {
+pub(crate) struct AcquireItem<'a> {
     pub(crate) key: &'a LockKey,
     pub(crate) field: String,
     pub(crate) target: u32,
@@ -18,7 +18,7 @@ pub(crate) struct Wanted<'a> {
 
 /// What an acquire of several came to. Holds are named by their places in the list.
 #[derive(Debug)]
-pub(crate) enum AllAcquired {
+pub(crate) enum BatchReply {
     Granted,
     /// Somebody else has this one; its TTL, if it has one.
     Busy(usize, Option<Duration>),
@@ -31,13 +31,13 @@ pub(crate) enum AllAcquired {
 /// A failure comes with the hold that it is about, where the server says so.
 pub(crate) async fn acquire_all(
     server: &Server,
-    wanted: &[Wanted<'_>],
+    wanted: &[AcquireItem<'_>],
     lease: Duration,
-    time: Allotted,
+    time: TimeBox,
     sent: &mut Sent,
-) -> Result<AllAcquired, (Option<usize>, Failure)> {
+) -> Result<BatchReply, (Option<usize>, Failure)> {
     let Some(first) = wanted.first() else {
-        return Ok(AllAcquired::Granted);
+        return Ok(BatchReply::Granted);
     };
     let keys: Vec<&str> = wanted.iter().map(|hold| hold.key.key()).collect();
     let mut args = Vec::with_capacity(1 + 2 * wanted.len());
@@ -46,7 +46,7 @@ pub(crate) async fn acquire_all(
         args.push(Arg::Text(&hold.field));
         args.push(Arg::Number(hold.target.into()));
     }
-    let call = Call {
+    let call = ScriptCall {
         script: first.key.kind().scripts.acquire_all,
         keys: &keys,
         args: &args,
@@ -57,17 +57,17 @@ pub(crate) async fn acquire_all(
         about(failure, wanted.len())
     })?;
     match answer {
-        Value::Nil => return Ok(AllAcquired::Granted),
+        Value::Nil => return Ok(BatchReply::Granted),
         Value::Array(ref answers) => {
             if let [Value::Int(which), Value::Int(ttl)] = answers[..]
                 && let Some(which) = place(which, wanted.len())
             {
                 match ttl {
-                    -3 => return Ok(AllAcquired::Gone(which)),
-                    -1 => return Ok(AllAcquired::Busy(which, None)),
+                    -3 => return Ok(BatchReply::Gone(which)),
+                    -1 => return Ok(BatchReply::Busy(which, None)),
                     0.. => {
                         let ttl = Duration::from_millis(ttl as u64);
-                        return Ok(AllAcquired::Busy(which, Some(ttl)));
+                        return Ok(BatchReply::Busy(which, Some(ttl)));
                     }
                     _ => {}
                 }

@@ -6,21 +6,21 @@ use std::time::Duration;
 
 use redis::{FromRedisValue, Value};
 
-use super::{Acquired, Arg, Call, unexpected};
+use super::{AcquireReply, Arg, ScriptCall, unexpected};
 use crate::key::{LockKey, Script};
 use crate::lease;
-use crate::server::{Allotted, Connection, Failure, Sent, Server};
+use crate::server::{Connection, Failure, Sent, Server, TimeBox};
 
 /// What an acquire looks at beside the lock.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Guards {
+pub(crate) struct InstanceChecks {
     /// The server shall remember that it lost its data, and grant nothing for so long then.
     pub(crate) quarantine: Option<Duration>,
     /// The register of the fencing tokens.
     pub(crate) register: bool,
 }
 
-impl Guards {
+impl InstanceChecks {
     /// It looks at the lock only.
     pub(crate) fn is_none(self) -> bool {
         self.quarantine.is_none() && !self.register
@@ -29,13 +29,13 @@ impl Guards {
 
 /// What an acquire came to.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct InstanceReply {
     /// `Busy` without a TTL where the server is in quarantine: nothing was done.
-    pub(crate) acquired: Acquired,
+    pub(crate) acquired: AcquireReply,
     /// What is left of the server's quarantine.
     pub(crate) quarantined: Option<Duration>,
     /// Whoever has the lock; `None` in quarantine too.
-    pub(crate) register: Option<Register>,
+    pub(crate) register: Option<RegisterState>,
     /// Since when the server's data may have been lost, as the server was told with the question, by
     /// its clock in milliseconds: what was written before is out of date, perhaps.
     pub(crate) asked_since: u64,
@@ -43,7 +43,7 @@ pub(crate) struct Taken {
 
 /// What one server knows of a lock's fencing tokens.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Register {
+pub(crate) struct RegisterState {
     /// The largest token that was written down here, below 2^53.
     pub(crate) value: Option<u64>,
     /// The server's clock, in microseconds since 1970.
@@ -55,7 +55,7 @@ pub(crate) struct Register {
 
 /// What writing a token down came to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Marked {
+pub(crate) enum MarkReply {
     /// The server knows a token that is as large or larger, and another's.
     Conflict(u64),
     Done,
@@ -71,10 +71,10 @@ pub(crate) async fn acquire(
     field: &str,
     target: u32,
     lease: Duration,
-    guards: Guards,
-    time: Allotted,
+    guards: InstanceChecks,
+    time: TimeBox,
     sent: &mut Sent,
-) -> Result<Taken, Failure> {
+) -> Result<InstanceReply, Failure> {
     let script = key.kind().scripts.acquire_member;
     let register = guards.register.then(|| key.register());
     let mut keys = vec![key.key()];
@@ -104,7 +104,7 @@ pub(crate) async fn acquire(
     taken(&answer, guards, asked_since).ok_or_else(|| unexpected(&answer))
 }
 
-fn taken(answer: &Value, guards: Guards, asked_since: u64) -> Option<Taken> {
+fn taken(answer: &Value, guards: InstanceChecks, asked_since: u64) -> Option<InstanceReply> {
     let Value::Array(parts) = answer else {
         return None;
     };
@@ -120,14 +120,14 @@ fn taken(answer: &Value, guards: Guards, asked_since: u64) -> Option<Taken> {
     };
     let left = u64::try_from(*n).ok().map(Duration::from_millis);
     let (acquired, quarantined) = match (what, n) {
-        (1, _) => (Acquired::Granted, None),
-        (0, -1..) => (Acquired::Busy(left), None),
-        (-3, _) => (Acquired::Gone, None),
-        (-4, 1..) => (Acquired::Busy(None), left),
+        (1, _) => (AcquireReply::Granted, None),
+        (0, -1..) => (AcquireReply::Busy(left), None),
+        (-3, _) => (AcquireReply::Gone, None),
+        (-4, 1..) => (AcquireReply::Busy(None), left),
         _ => return None,
     };
     let register = if guards.register && quarantined.is_none() {
-        Some(Register {
+        Some(RegisterState {
             value: match token {
                 Value::Nil => None,
                 token => Some(number(token)?),
@@ -138,7 +138,7 @@ fn taken(answer: &Value, guards: Guards, asked_since: u64) -> Option<Taken> {
     } else {
         None
     };
-    Some(Taken {
+    Some(InstanceReply {
         acquired,
         quarantined,
         register,
@@ -153,12 +153,12 @@ pub(crate) async fn mark(
     field: &str,
     token: u64,
     lease: Duration,
-    time: Allotted,
+    time: TimeBox,
     sent: &mut Sent,
-) -> Result<Marked, Failure> {
+) -> Result<MarkReply, Failure> {
     static SCRIPT: LazyLock<Script> =
         LazyLock::new(|| Script::new(include_str!("../../lua/red_lock/mark.lua")));
-    let call = Call {
+    let call = ScriptCall {
         script: &SCRIPT,
         keys: &[key.key(), &key.register()],
         args: &[
@@ -169,10 +169,10 @@ pub(crate) async fn mark(
         ],
     };
     match call.through(server, time, sent).await? {
-        Value::Int(1) => Ok(Marked::Done),
-        Value::Int(0) => Ok(Marked::Lost),
+        Value::Int(1) => Ok(MarkReply::Done),
+        Value::Int(0) => Ok(MarkReply::Lost),
         other => number(&other)
-            .map(Marked::Conflict)
+            .map(MarkReply::Conflict)
             .ok_or_else(|| unexpected(&other)),
     }
 }
@@ -180,12 +180,12 @@ pub(crate) async fn mark(
 /// Vouches for the server's data; answers who the server is. See `lua/red_lock/provision.lua`.
 pub(crate) async fn provision(
     server: &Server,
-    time: Allotted,
+    time: TimeBox,
     sent: &mut Sent,
 ) -> Result<String, Failure> {
     static SCRIPT: LazyLock<Script> =
         LazyLock::new(|| Script::new(include_str!("../../lua/red_lock/provision.lua")));
-    let call = Call {
+    let call = ScriptCall {
         script: &SCRIPT,
         keys: &[EPOCH],
         args: &[Arg::Number(0)],

@@ -12,10 +12,10 @@ use tokio::task::AbortHandle;
 
 use super::Context;
 use super::connection::Connection;
-use super::connection_slot::Slot;
+use super::connection_slot::ConnectionSlot;
+use super::endpoint::Endpoint;
 use super::failure::Failure;
 use super::single_flight::SingleFlight;
-use super::source::Source;
 
 /// What callers share.
 pub(super) struct Callers {
@@ -23,7 +23,7 @@ pub(super) struct Callers {
     /// How many runtimes have a connection of their own.
     most: usize,
     /// For the runtimes beyond that; the background drives it.
-    shared: Slot,
+    shared: ConnectionSlot,
 }
 
 struct Inner {
@@ -64,7 +64,7 @@ impl Callers {
         Self {
             inner: Arc::new(inner),
             most,
-            shared: Slot::new(&context.clock),
+            shared: ConnectionSlot::new(&context.clock),
         }
     }
 
@@ -89,7 +89,7 @@ impl Callers {
     pub(super) async fn connection(
         &self,
         runtime: &Handle,
-        source: &Arc<Source>,
+        source: &Arc<Endpoint>,
         context: &Context,
         limit: Duration,
     ) -> Result<Connection, Failure> {
@@ -176,11 +176,11 @@ impl Callers {
     }
 
     /// Connections may be opened at once: see [`SingleFlight::hurry`].
-    pub(super) fn hurry(&self) {
+    pub(super) fn retry_now(&self) {
         for runtime in &*self.inner.runtimes.lock() {
-            runtime.opening.hurry();
+            runtime.opening.retry_now();
         }
-        self.shared.hurry();
+        self.shared.retry_now();
     }
 
     #[cfg(test)]

@@ -9,7 +9,7 @@ use redis::{Cmd, RedisResult, Value};
 
 use super::failure::Failure;
 use super::identity::Identity;
-use super::outside::Driver;
+use super::user_connector::Driver;
 use crate::clock::Moment;
 
 /// A multiplexed connection: commands sent on it are executed in the order of their sending.
@@ -35,11 +35,11 @@ struct Inner {
     reign: u64,
     /// When the server was last seen to be another, up to its introduction.
     reborn: OnceLock<Option<Moment>>,
-    _kept: Kept,
+    _kept: ConnectionParts,
 }
 
 /// What has to stay as long as a connection.
-pub(super) enum Kept {
+pub(super) enum ConnectionParts {
     Nothing,
     /// Counts it as taken where a user's pool gave it.
     Pooled(#[expect(dead_code, reason = "it is kept")] deadpool_redis::Connection),
@@ -51,7 +51,7 @@ pub(super) enum Kept {
 enum Wire {
     Socket(MultiplexedConnection),
     #[cfg(test)]
-    Simulated(crate::simulation::Wire),
+    Simulated(crate::simulation::SimulatedWire),
 }
 
 impl Connection {
@@ -61,17 +61,20 @@ impl Connection {
         identity: &Arc<Identity>,
         server: Option<Arc<str>>,
         reign: u64,
-        kept: Kept,
+        kept: ConnectionParts,
     ) -> Self {
         let wire = Wire::Socket(multiplexed);
         Self::over(wire, identity, server, reign, kept)
     }
 
     #[cfg(test)]
-    pub(super) fn simulated(wire: crate::simulation::Wire, identity: &Arc<Identity>) -> Self {
+    pub(super) fn simulated(
+        wire: crate::simulation::SimulatedWire,
+        identity: &Arc<Identity>,
+    ) -> Self {
         let id = wire.client_id();
         let wire = Wire::Simulated(wire);
-        let connection = Self::over(wire, identity, None, 0, Kept::Nothing);
+        let connection = Self::over(wire, identity, None, 0, ConnectionParts::Nothing);
         connection.inner.client_id.get_or_init(|| id);
         connection
     }
@@ -81,7 +84,7 @@ impl Connection {
         identity: &Arc<Identity>,
         server: Option<Arc<str>>,
         reign: u64,
-        kept: Kept,
+        kept: ConnectionParts,
     ) -> Self {
         Self {
             inner: Arc::new(Inner {
@@ -254,7 +257,7 @@ impl Connection {
 
     /// It leads to the server that is the master now, as far as is known.
     pub(crate) fn is_current(&self) -> bool {
-        self.inner.reign == self.inner.identity.reign()
+        self.inner.reign == self.inner.identity.term()
     }
 
     /// Learns who gave the answer that just came. Fails where that cannot be found out now, and the

@@ -12,12 +12,12 @@ use super::single_flight::SingleFlight;
 use crate::clock::Clock;
 
 /// Where a connection is kept that the background drives; opening one is single flight.
-pub(super) struct Slot {
+pub(super) struct ConnectionSlot {
     current: Arc<RwLock<Option<Connection>>>,
     opening: SingleFlight<Connection>,
 }
 
-impl Slot {
+impl ConnectionSlot {
     pub(super) fn new(clock: &Clock) -> Self {
         Self {
             current: Arc::default(),
@@ -71,8 +71,8 @@ impl Slot {
     }
 
     /// A connection may be opened at once: see [`SingleFlight::hurry`].
-    pub(super) fn hurry(&self) {
-        self.opening.hurry();
+    pub(super) fn retry_now(&self) {
+        self.opening.retry_now();
     }
 
     #[cfg(test)]
@@ -93,7 +93,7 @@ mod on_servers {
         let client = Client::connect(server.url()).await.unwrap();
         let node = client.lock("l").session().core().server.node("").unwrap();
         let opened = node.connection(SOON).await.unwrap();
-        let slot = Slot::new(&Clock::default());
+        let slot = ConnectionSlot::new(&Clock::default());
         let here = Handle::current();
         let open = || async move { Ok(opened) };
         let first = slot.get(&here, SOON, open).await.unwrap();

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use redis::aio::PubSub;
 
+use super::endpoint::Endpoint;
 use super::failure::Failure;
-use super::source::Source;
 use super::subscriber::Subscriber;
 use super::wire::password;
 
-impl Source {
+impl Endpoint {
     /// A connection for messages, where an address is known.
     pub(crate) async fn open_pubsub(&self, limit: Duration) -> Result<PubSub, Failure> {
         let client = self.find_for_messages(limit).await?;

@@ -12,8 +12,8 @@ use redis::Value;
 use tokio::sync::watch;
 
 use super::ack::Followers;
+use super::data_loss::DataLoss;
 use super::failure::Failure;
-use super::loss::Loss;
 use super::wire::text;
 use crate::clock::{Clock, Moment};
 
@@ -37,7 +37,7 @@ pub(super) struct Identity {
     /// The set-up of so many was looked at.
     checked: AtomicU64,
     /// The replicas that follow the server.
-    replicas: Mutex<Counted>,
+    replicas: Mutex<ReplicaCount>,
     /// It is in the log that the identity cannot be known.
     told: AtomicBool,
     /// Only a master will do: others say who that is, and it may be another one soon.
@@ -49,7 +49,7 @@ pub(super) struct Identity {
 
 /// The replicas of a master, as they were last counted.
 #[derive(Default)]
-struct Counted {
+struct ReplicaCount {
     following: u32,
     /// So many were there at once.
     most: u32,
@@ -61,7 +61,7 @@ struct Counted {
     unsure: bool,
 }
 
-impl Counted {
+impl ReplicaCount {
     fn count(&mut self, following: u32, now: Moment) {
         if following >= self.most {
             self.most = following;
@@ -105,22 +105,22 @@ impl Identity {
     }
 
     /// Which master is in use. A connection belongs to one.
-    pub(super) fn reign(&self) -> u64 {
+    pub(super) fn term(&self) -> u64 {
         self.reign.load(Ordering::Acquire)
     }
 
     /// Another server is the master from now on. Those who wait for that hear of it by
     /// [`Identity::tell_reign`].
-    pub(super) fn end_reign(&self) {
+    pub(super) fn end_term(&self) {
         // Those were the replicas of the master of before.
-        *self.replicas.lock() = Counted::default();
+        *self.replicas.lock() = ReplicaCount::default();
         self.reign.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Wakes those who wait for the end of a reign. A waker is the caller's code: no lock may be held.
-    pub(super) fn tell_reign(&self) {
+    pub(super) fn log_term(&self) {
         self.reigns
-            .send_modify(|told| *told = self.reign().max(*told));
+            .send_modify(|told| *told = self.term().max(*told));
     }
 
     /// Waits until another server than that of this reign is the master.
@@ -142,7 +142,7 @@ impl Identity {
     }
 
     /// Hears of each master that comes after the present one.
-    pub(super) fn reigns(&self) -> watch::Receiver<u64> {
+    pub(super) fn term_changes(&self) -> watch::Receiver<u64> {
         self.reigns.subscribe()
     }
 
@@ -153,11 +153,11 @@ impl Identity {
     }
 
     /// What its data may lack since then.
-    pub(super) fn loss(&self) -> Loss {
+    pub(super) fn loss(&self) -> DataLoss {
         // Written the other way round: what is seen has its moment by the server's clock.
         let seen = self.reborn();
         let since = self.reborn_since.load(Ordering::Acquire);
-        Loss { seen, since }
+        DataLoss { seen, since }
     }
 
     /// The server took over from another one: it is seen to be another at the next look, before any
@@ -320,7 +320,7 @@ mod tests {
 
     #[test]
     fn a_loss_of_replicas_is_known_until_as_many_follow_again() {
-        let mut counted = Counted::default();
+        let mut counted = ReplicaCount::default();
         let at = |second| Moment(0) + Duration::from_secs(second);
         for (second, following, lost) in [
             (0, 0, None),
@@ -377,7 +377,7 @@ mod tests {
 
     #[test]
     fn that_there_is_no_replica_is_believed_when_it_was_seen_twice() {
-        let mut counted = Counted::default();
+        let mut counted = ReplicaCount::default();
         let at = |second| Moment(0) + Duration::from_secs(second);
         assert!(!counted.lost(at(0)));
         for (second, lost) in [(1, true), (2, false), (3, false), (60, true), (61, false)] {

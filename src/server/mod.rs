@@ -5,32 +5,32 @@
 mod access;
 mod ack;
 mod address;
+mod background_connection;
 mod callers;
-mod calls;
 mod cluster;
 mod connection;
 mod connection_slot;
 mod connector;
+mod connector_calls;
+mod data_loss;
 mod ear;
+mod endpoint;
 mod failure;
 mod health;
 mod identity;
-mod kin;
-mod loss;
+mod membership;
 mod node;
 mod nodes;
 mod opening;
-mod outside;
 mod permit;
-mod place;
-mod private;
+mod route;
 mod sentinel;
 mod shown;
 mod single_flight;
-mod source;
 mod subscriber;
 mod suspicion;
 mod tls;
+mod user_connector;
 mod wire;
 
 use std::sync::Arc;
@@ -45,20 +45,20 @@ use crate::background::Background;
 use crate::clock::{Clock, Moment};
 
 pub use access::Protocol;
+pub(crate) use ack::{PendingWrite, Unacknowledged};
 pub use ack::{ReplicaAck, Replicas};
-pub(crate) use ack::{Unacknowledged, Written};
 pub(crate) use address::Address;
 pub(crate) use connection::Connection;
 pub use connector::{Connector, Time, Transport};
+pub(crate) use data_loss::DataLoss;
+#[cfg(any(test, lockdog_bench))]
+pub(crate) use endpoint::Endpoint;
 pub(crate) use failure::Failure;
 use failure::Remedy;
-pub(crate) use loss::Loss;
 pub(crate) use node::Node;
 use nodes::Nodes;
 pub(crate) use permit::{Permit, Permits};
-pub(crate) use place::Place;
-#[cfg(any(test, lockdog_bench))]
-pub(crate) use source::Source;
+pub(crate) use route::Route;
 pub(crate) use subscriber::Subscriber;
 pub(crate) use suspicion::Addressee;
 pub use tls::TlsSettings;
@@ -98,7 +98,7 @@ pub(crate) struct Server {
 
 /// When a call begins, and when it has to be over.
 #[derive(Clone, Copy)]
-pub(crate) struct Allotted {
+pub(crate) struct TimeBox {
     pub(crate) now: Moment,
     pub(crate) until: Moment,
 }
@@ -157,10 +157,10 @@ impl Server {
         &self,
         key: &str,
         script: impl Fn(bool, &Connection) -> Cmd,
-        time: Allotted,
+        time: TimeBox,
         sent: &mut Sent,
     ) -> Result<Value, Failure> {
-        let Allotted { mut now, until } = time;
+        let TimeBox { mut now, until } = time;
         let mut pause = SHORTEST_PAUSE;
         let mut whole = false;
         let mut refusal = None;
@@ -246,7 +246,7 @@ impl Server {
 
     async fn call_once(
         &self,
-        place: &Place,
+        place: &Route,
         command: impl Fn(&Connection) -> Cmd,
         mut now: Moment,
         until: Moment,
@@ -284,7 +284,7 @@ impl Server {
     }
 
     /// The failure of a whole call, as [`Server::named`].
-    fn failed(&self, failure: Failure, place: Option<Place>, sent: &mut Sent) -> Failure {
+    fn failed(&self, failure: Failure, place: Option<Route>, sent: &mut Sent) -> Failure {
         sent.failed_at = place.map(|place| place.node);
         self.named(failure, sent.failed_at.as_ref(), sent)
     }
@@ -310,8 +310,8 @@ impl Server {
     }
 
     /// What one command may take that begins now.
-    pub(crate) fn allot(&self, now: Moment) -> Allotted {
-        Allotted {
+    pub(crate) fn allot(&self, now: Moment) -> TimeBox {
+        TimeBox {
             now,
             until: now + self.command_timeout(),
         }

@@ -8,23 +8,23 @@ use tokio::sync::Notify;
 
 use super::Context;
 use super::ack::Acker;
+use super::background_connection::BackgroundConnection;
 use super::callers::Callers;
 use super::connection::Connection;
+use super::data_loss::DataLoss;
+use super::endpoint::Endpoint;
 use super::failure::Failure;
 use super::health::Health;
-use super::loss::Loss;
-use super::private::Private;
-use super::source::Source;
 
 /// One server: the one of a standalone deployment, whoever the sentinels' master is, or one master of
 /// a cluster.
 pub(crate) struct Node {
-    source: Arc<Source>,
+    source: Arc<Endpoint>,
     context: Context,
     /// What callers share.
     callers: Callers,
     /// What the watchdog's thread has for itself.
-    own: Private,
+    own: BackgroundConnection,
     /// What waits for its replicas.
     acker: Acker,
     health: Health,
@@ -33,7 +33,7 @@ pub(crate) struct Node {
 impl Node {
     /// For the renewal of leases of this length. `suspicions` is told when the server falls silent.
     pub(super) fn new(
-        source: Source,
+        source: Endpoint,
         lease: Duration,
         context: &Context,
         suspicions: &Arc<Notify>,
@@ -41,14 +41,14 @@ impl Node {
         Self {
             callers: Callers::new(context, source.runtimes()),
             source: Arc::new(source),
-            own: Private::new(lease, context),
+            own: BackgroundConnection::new(lease, context),
             acker: Acker::new(context),
             context: context.clone(),
             health: Health::new(suspicions.clone()),
         }
     }
 
-    pub(crate) fn source(&self) -> &Arc<Source> {
+    pub(crate) fn source(&self) -> &Arc<Endpoint> {
         &self.source
     }
 
@@ -129,7 +129,7 @@ impl Node {
 
     /// The server answered a probe.
     pub(crate) fn answered(&self) {
-        self.hurry();
+        self.retry_now();
         if self.health.answered() {
             tracing::debug!(
                 target: "lockdog::server",
@@ -139,11 +139,11 @@ impl Node {
     }
 
     /// Whoever waits to connect, or to ask where the server is, waits no longer.
-    pub(super) fn hurry(&self) {
-        self.callers.hurry();
-        self.own.hurry();
-        self.acker.hurry();
-        self.source.hurry();
+    pub(super) fn retry_now(&self) {
+        self.callers.retry_now();
+        self.own.retry_now();
+        self.acker.retry_now();
+        self.source.retry_now();
     }
 
     /// Waits until it is no server of the deployment any more.
@@ -153,7 +153,7 @@ impl Node {
 
     /// When this client last saw that the server is another than before, and so may have come back
     /// without its data. Known before an answer of the new one is given.
-    pub(super) fn loss(&self) -> Loss {
+    pub(super) fn loss(&self) -> DataLoss {
         self.source.identity().loss()
     }
 
@@ -193,7 +193,7 @@ impl Node {
 mod on_servers {
     use super::*;
     use crate::client::Client;
-    use crate::server::{ReplicaAck, Replicas, Written};
+    use crate::server::{PendingWrite, ReplicaAck, Replicas};
     use crate::support::{RedisServer, free_port};
 
     #[tokio::test]
@@ -220,12 +220,12 @@ mod on_servers {
             replicas: Replicas::Count(1),
             timeout: SOON,
         };
-        let written = Written::new(redis::cmd("PING"), &on);
+        let written = PendingWrite::new(redis::cmd("PING"), &on);
         let clock = &node.context.clock;
         let acknowledged = node.acknowledge(ack, written, clock, clock.now() + SOON);
         acknowledged.await.unwrap_err();
         assert_eq!(node.delayed(), [true, true, true, false]);
-        client.lock("l").session().core().server.hurry();
+        client.lock("l").session().core().server.retry_now();
         assert_eq!(node.delayed(), [false; 4]);
     }
 

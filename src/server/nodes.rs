@@ -10,12 +10,12 @@ use tokio::sync::{Notify, watch};
 
 use super::ack::ReplicaAck;
 use super::address::Address;
-use super::cluster::{Cluster, Members};
+use super::cluster::{Cluster, NodeEndpoints};
 use super::connection::Connection;
+use super::endpoint::Endpoint;
 use super::failure::Failure;
 use super::node::Node;
-use super::place::Place;
-use super::source::Source;
+use super::route::Route;
 use super::subscriber::Subscriber;
 use super::{Context, Server};
 use crate::clock::Moment;
@@ -34,7 +34,7 @@ pub(super) enum Nodes {
 
 impl Server {
     /// One server, or one master; its watchdog renews leases of this length.
-    pub(crate) fn new(source: Source, context: Context, lease: Duration) -> Self {
+    pub(crate) fn new(source: Endpoint, context: Context, lease: Duration) -> Self {
         let suspicions = Arc::new(Notify::new());
         let node = Arc::new(Node::new(source, lease, &context, &suspicions));
         let has_slots = AtomicBool::new(false);
@@ -56,7 +56,7 @@ impl Server {
         lease: Duration,
     ) -> Result<Self, Error> {
         let Some(Address::Cluster { seeds }) = address else {
-            let source = Source::new(address, pool, name, &context)?;
+            let source = Endpoint::new(address, pool, name, &context)?;
             return Ok(Self::new(source, context, lease));
         };
         let suspicions = Arc::new(Notify::new());
@@ -64,7 +64,7 @@ impl Server {
             let why = "give the URL of one node at least".to_owned();
             return Err(Error::invalid("cluster", why));
         };
-        let members = Members {
+        let members = NodeEndpoints {
             info,
             name,
             lease,
@@ -89,7 +89,7 @@ impl Server {
     }
 
     /// As [`Server::node`], for a call that can wait until the cluster is known.
-    pub(super) async fn find(&self, key: &str, limit: Duration) -> Result<Place, Failure> {
+    pub(super) async fn find(&self, key: &str, limit: Duration) -> Result<Route, Failure> {
         if let Nodes::Cluster(cluster) = &self.nodes
             && !cluster.is_known()
         {
@@ -97,12 +97,12 @@ impl Server {
             Box::pin(cluster.learn(limit)).await?;
         }
         let node = self.node(key)?;
-        Ok(Place::plain(node))
+        Ok(Route::plain(node))
     }
 
     /// Where else a command is to go, as the server says that this connection leads to;
     /// and has the cluster looked at where it may have changed.
-    pub(crate) fn redirected(&self, failure: &Failure, from: Option<&Connection>) -> Option<Place> {
+    pub(crate) fn redirected(&self, failure: &Failure, from: Option<&Connection>) -> Option<Route> {
         let Nodes::Cluster(cluster) = &self.nodes else {
             return None;
         };
@@ -112,7 +112,7 @@ impl Server {
         let (host, port, asking) = failure.redirection()?;
         let host = if host.is_empty() { from?.host() } else { host };
         let node = cluster.at(host, port);
-        Some(Place { node, asking })
+        Some(Route { node, asking })
     }
 
     /// All servers that have keys, as far as they are known.
@@ -200,12 +200,12 @@ impl Server {
     }
 
     /// No attempt to connect, or to ask where servers are, waits any longer before it begins.
-    pub(crate) fn hurry(&self) {
+    pub(crate) fn retry_now(&self) {
         if let Nodes::Cluster(cluster) = &self.nodes {
-            cluster.hurry();
+            cluster.retry_now();
         }
         for node in self.nodes() {
-            node.hurry();
+            node.retry_now();
         }
     }
 
@@ -237,7 +237,7 @@ impl Server {
     /// Counts the times that a server took another's place.
     pub(crate) fn switches(&self) -> watch::Receiver<u64> {
         match &self.nodes {
-            Nodes::One { node, .. } => node.source().reigns(),
+            Nodes::One { node, .. } => node.source().term_changes(),
             Nodes::Cluster(cluster) => cluster.switches(),
         }
     }
@@ -245,7 +245,7 @@ impl Server {
     /// The server of this key is another than after so many switches.
     pub(crate) fn was_switched(&self, key: &str, since: u64) -> bool {
         match &self.nodes {
-            Nodes::One { node, .. } => node.source().identity().reign() > since,
+            Nodes::One { node, .. } => node.source().identity().term() > since,
             Nodes::Cluster(cluster) => cluster.was_switched(key, since),
         }
     }
@@ -358,7 +358,7 @@ mod tests {
             unreachable!("it is the address of one")
         };
         assert!(cluster.is_delayed());
-        server.hurry();
+        server.retry_now();
         assert!(!cluster.is_delayed());
     }
 }

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 
-use super::connection::{Connection, Kept};
+use super::connection::{Connection, ConnectionParts};
+use super::endpoint::{Endpoint, Locator};
 use super::failure::Failure;
-use super::outside::Purpose;
-use super::source::{Route, Source};
+use super::user_connector::Purpose;
 use super::wire::open;
 
-impl Source {
+impl Endpoint {
     /// A connection for callers' commands, within `limit`. It is driven by the runtime that this is
     /// called on.
     pub(crate) async fn open(&self, limit: Duration) -> Result<Connection, Failure> {
@@ -40,7 +40,7 @@ impl Source {
         let mut multiplexed: MultiplexedConnection = pooled.as_ref().clone();
         // Every call brings a time limit of its own; the pool's would cut it short.
         multiplexed.set_response_timeout(NO_LIMIT);
-        let kept = Kept::Pooled(pooled);
+        let kept = ConnectionParts::Pooled(pooled);
         let connection = Connection::new(multiplexed, &self.identity, None, 0, kept);
         connection.introduce(None, limit).await?;
         Ok(connection)
@@ -59,11 +59,11 @@ impl Source {
         let server = self.server(&client);
         let opening = async {
             let (multiplexed, kept) = match &self.outside {
-                None => (open(&client, limit).await?, Kept::Nothing),
+                None => (open(&client, limit).await?, ConnectionParts::Nothing),
                 Some(outside) => {
                     // Boxed: it is rare, and part of every call otherwise.
                     let (multiplexed, driver) = Box::pin(outside.open(&client, purpose)).await?;
-                    (multiplexed, Kept::Driver(driver))
+                    (multiplexed, ConnectionParts::Driver(driver))
                 }
             };
             let connection =
@@ -80,7 +80,7 @@ impl Source {
         };
         match (&self.route, &server) {
             // Nobody but this knows which server it was.
-            (Route::Sentinel(_), Some(server)) => opened.map_err(|failure| failure.at(server)),
+            (Locator::Sentinel(_), Some(server)) => opened.map_err(|failure| failure.at(server)),
             _ => opened,
         }
     }

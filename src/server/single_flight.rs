@@ -18,16 +18,16 @@ use crate::clock::Clock;
 
 /// Attempts to get one thing. Dropped, it ends the attempt under way.
 pub(crate) struct SingleFlight<T> {
-    shared: Arc<Shared<T>>,
+    shared: Arc<Flight<T>>,
 }
 
-struct Shared<T> {
+struct Flight<T> {
     clock: Clock,
-    state: Mutex<State<T>>,
+    state: Mutex<FlightState<T>>,
 }
 
-struct State<T> {
-    under_way: Option<Attempt<T>>,
+struct FlightState<T> {
+    under_way: Option<FlightAttempt<T>>,
     /// When the last attempt ended.
     ended: Option<Instant>,
     backoff: Duration,
@@ -37,15 +37,15 @@ struct State<T> {
     failed: Option<Failure>,
 }
 
-struct Attempt<T> {
-    result: Arc<Outcome<T>>,
+struct FlightAttempt<T> {
+    result: Arc<FlightResult<T>>,
     /// Cancelled when it shall wait no longer before it begins, whether it was polled yet or not.
     hurry: CancellationToken,
     task: AbortHandle,
 }
 
 /// What an attempt came to. Callers are woken in the order in which they came.
-struct Outcome<T> {
+struct FlightResult<T> {
     result: OnceLock<Result<T, Failure>>,
     /// Cancelled when the result is there, or never comes.
     ended: CancellationToken,
@@ -54,12 +54,12 @@ struct Outcome<T> {
 /// What a caller found.
 enum Joined<T> {
     There(T),
-    Attempt(Arc<Outcome<T>>),
+    Attempt(Arc<FlightResult<T>>),
 }
 
 impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
     pub(crate) fn new(clock: &Clock) -> Self {
-        let state = State {
+        let state = FlightState {
             under_way: None,
             ended: None,
             backoff: Duration::ZERO,
@@ -67,7 +67,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
             failed: None,
         };
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(Flight {
                 clock: clock.clone(),
                 state: Mutex::new(state),
             }),
@@ -148,7 +148,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         let wait = state
             .not_before
             .map_or(Duration::ZERO, |at| at.saturating_duration_since(now));
-        let result = Arc::new(Outcome {
+        let result = Arc::new(FlightResult {
             result: OnceLock::new(),
             ended: CancellationToken::new(),
         });
@@ -171,7 +171,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
             shared.end(&came_to);
             outcome.result.get_or_init(|| came_to);
         });
-        state.under_way = Some(Attempt {
+        state.under_way = Some(FlightAttempt {
             result: result.clone(),
             hurry,
             task: task.abort_handle(),
@@ -188,7 +188,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
 
     /// What made attempts fail is over, or nobody has time to wait: neither the attempt under way nor
     /// the next one waits for anything.
-    pub(crate) fn hurry(&self) {
+    pub(crate) fn retry_now(&self) {
         let mut state = self.shared.state.lock();
         state.ended = None;
         state.not_before = None;
@@ -204,7 +204,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
     }
 }
 
-impl<T> Shared<T> {
+impl<T> Flight<T> {
     /// Whatever it came to: what is opened and breaks at once is as bad as what cannot be opened.
     fn end(&self, outcome: &Result<T, Failure>) {
         let now = Instant::now();
@@ -256,7 +256,7 @@ mod tests {
         let mut next = pin!(flight.get(&here, A_MINUTE, || async { Ok(()) }));
         // One thread: its task was spawned, and did not run yet.
         assert!(next.as_mut().now_or_never().is_none());
-        flight.hurry();
+        flight.retry_now();
         let began = Instant::now();
         next.await.unwrap();
         assert_eq!(began.elapsed(), Duration::ZERO);

@@ -18,12 +18,12 @@ pub(crate) struct Subscriber {
     /// Messages stay within one shard.
     sharded: bool,
     limit: Duration,
-    news: Arc<News>,
+    news: Arc<PushMessage>,
 }
 
 /// What the server says unasked, besides messages.
 #[derive(Default)]
-struct News {
+struct PushMessage {
     /// Channels that it took away.
     ended: Mutex<Vec<String>>,
     changed: Notify,
@@ -38,7 +38,7 @@ impl Subscriber {
         hears: impl Fn(&str) + Send + Sync + 'static,
         limit: Duration,
     ) -> Result<Self, Failure> {
-        let news = Arc::new(News::default());
+        let news = Arc::new(PushMessage::default());
         let tells = news.clone();
         let told = move |push: PushInfo| {
             tells.hear(&push, &hears);
@@ -122,7 +122,7 @@ impl Subscriber {
     }
 }
 
-impl News {
+impl PushMessage {
     fn hear(&self, push: &PushInfo, hears: &impl Fn(&str)) {
         let channel = push.data.first().and_then(text);
         match (&push.kind, channel) {

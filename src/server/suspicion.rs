@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use super::failure::Failure;
 use super::node::Node;
-use super::place::Place;
+use super::route::Route;
 use super::{Sent, Server};
 
 /// The server that a question of the watchdog's went to, known while it is under way, too.
@@ -14,7 +14,7 @@ use super::{Sent, Server};
 pub(crate) struct Addressee(Arc<Mutex<Option<Arc<Node>>>>);
 
 impl Addressee {
-    pub(crate) fn set(&self, place: &Place) {
+    pub(crate) fn set(&self, place: &Route) {
         let old = self.0.lock().replace(place.node.clone());
         // Not under the lock.
         drop(old);

@@ -27,12 +27,12 @@ use crate::error::Error;
 #[derive(Clone, Default)]
 pub struct TlsSettings {
     roots: Option<Vec<u8>>,
-    own: Option<Own>,
+    own: Option<ClientCertificate>,
 }
 
 /// What we show: both in PEM.
 #[derive(Clone)]
-struct Own {
+struct ClientCertificate {
     certificate: Vec<u8>,
     key: Vec<u8>,
 }
@@ -64,7 +64,7 @@ impl TlsSettings {
         certificate_pem: impl Into<Vec<u8>>,
         key_pem: impl Into<Vec<u8>>,
     ) -> Self {
-        self.own = Some(Own {
+        self.own = Some(ClientCertificate {
             certificate: certificate_pem.into(),
             key: key_pem.into(),
         });

@@ -9,19 +9,19 @@ use super::release::Claim;
 use super::settle::Job;
 use crate::clock::Moment;
 use crate::error::{Error, Lost, LostReason};
-use crate::hold::{Command, Hold, Phase, Share, State, Terms};
+use crate::hold::{ClaimFlags, Hold, HoldPhase, HoldState, Terms, TurnGuard};
 use crate::key::LockKey;
 use crate::owner::Owner;
-use crate::script::{self, Acquired};
-use crate::server::{Allotted, Failure, Sent};
-use crate::wait::Handed;
+use crate::script::{self, AcquireReply};
+use crate::server::{Failure, Sent, TimeBox};
+use crate::wait::HandedOver;
 
 /// An acquire under way. Dropped before it came to an end, it is undone in the background
 /// (design: invariant 6).
-pub(crate) struct Acquiring {
+pub(crate) struct PendingAcquire {
     pub(super) session: Arc<Session>,
     pub(super) hold: Arc<Hold>,
-    pub(super) command: Option<Command>,
+    pub(super) command: Option<TurnGuard>,
     /// It is what the hold begins with: without a grant there is no hold.
     pub(super) first: bool,
     pub(super) sent: Sent,
@@ -32,7 +32,7 @@ pub(crate) struct Acquiring {
 }
 
 /// What one attempt came to.
-pub(crate) enum Attempt {
+pub(crate) enum AttemptOutcome {
     Granted(Claim),
     /// Somebody else has the lock; its TTL, if it has one.
     Busy(Option<Duration>),
@@ -45,7 +45,7 @@ pub(crate) enum Attempt {
     TooLate,
 }
 
-impl Acquiring {
+impl PendingAcquire {
     /// A first acquire. Known to the watchdog before it leaves.
     pub(crate) fn first(session: &Arc<Session>, key: &Arc<LockKey>, owner: Owner) -> Self {
         let hold = session.core().holds.enter(key, owner);
@@ -69,14 +69,20 @@ impl Acquiring {
             Some(command) => command,
             None => {
                 let waited = until.since(now);
-                let command = tokio::time::timeout(waited, session.core().turn(&hold)).await;
+                let command =
+                    tokio::time::timeout(waited, session.core().acquire_turn(&hold)).await;
                 command.map_err(|_| hold.unanswered(waited))?
             }
         };
         Ok(Self::new(session, hold, Some(command), false))
     }
 
-    fn new(session: &Arc<Session>, hold: Arc<Hold>, command: Option<Command>, first: bool) -> Self {
+    fn new(
+        session: &Arc<Session>,
+        hold: Arc<Hold>,
+        command: Option<TurnGuard>,
+        first: bool,
+    ) -> Self {
         Self {
             first,
             session: session.clone(),
@@ -89,7 +95,7 @@ impl Acquiring {
     }
 
     /// An acquire that a hand-over did: to be taken in.
-    pub(crate) fn handed(session: &Arc<Session>, handed: Handed) -> Self {
+    pub(crate) fn handed(session: &Arc<Session>, handed: HandedOver) -> Self {
         let mut acquiring = Self::new(session, handed.hold, handed.command, true);
         acquiring.sent = handed.sent;
         acquiring
@@ -116,10 +122,10 @@ impl Acquiring {
     }
 
     /// A hand-over asked for this hold and got it: for its owner to take in.
-    pub(super) fn hand_on(&mut self, sent: &Sent) -> Handed {
+    pub(super) fn hand_on(&mut self, sent: &Sent) -> HandedOver {
         // Nothing of it is this one's any more.
         self.granted = true;
-        Handed {
+        HandedOver {
             hold: self.hold.clone(),
             command: self.command.take(),
             sent: sent.clone(),
@@ -138,7 +144,7 @@ impl Acquiring {
         terms: &Terms,
         now: Moment,
         until: Moment,
-    ) -> Result<Attempt, Error> {
+    ) -> Result<AttemptOutcome, Error> {
         self.attempt_for(terms, now, until, false).await
     }
 
@@ -148,7 +154,7 @@ impl Acquiring {
         now: Moment,
         until: Moment,
         is_member: bool,
-    ) -> Result<Attempt, Error> {
+    ) -> Result<AttemptOutcome, Error> {
         let Some(target) = self.prepare(terms.lease, now, until)? else {
             return Ok(self.gone());
         };
@@ -162,15 +168,15 @@ impl Acquiring {
                 &field,
                 target,
                 terms.lease,
-                Allotted { now, until },
+                TimeBox { now, until },
                 &mut self.sent,
             ));
-            Command::attend(turn.as_slice(), sending).await
+            TurnGuard::attend(turn.as_slice(), sending).await
         };
         let Some(acquired) = acquired else {
             return Ok(self.gone());
         };
-        if matches!(acquired, Ok(Acquired::Granted)) {
+        if matches!(acquired, Ok(AcquireReply::Granted)) {
             self.acknowledged(until, is_member).await?;
         }
         self.answered(acquired, terms)
@@ -192,7 +198,7 @@ impl Acquiring {
         let Some(target) = self.target(lease, now, until) else {
             return Ok(None);
         };
-        self.sent = Sent::with(self.command.iter().map(Command::permit));
+        self.sent = Sent::with(self.command.iter().map(TurnGuard::permit));
         self.refused = false;
         Ok(self.command.is_some().then_some(target))
     }
@@ -200,19 +206,19 @@ impl Acquiring {
     /// Takes in what the server answered.
     pub(super) fn answered(
         &mut self,
-        acquired: Result<Acquired, Failure>,
+        acquired: Result<AcquireReply, Failure>,
         terms: &Terms,
-    ) -> Result<Attempt, Error> {
+    ) -> Result<AttemptOutcome, Error> {
         let core = self.session.core();
         let is_no = matches!(
             &acquired,
-            Ok(Acquired::Busy(_) | Acquired::Gone) | Err(Failure::Refused { .. })
+            Ok(AcquireReply::Busy(_) | AcquireReply::Gone) | Err(Failure::Refused { .. })
         );
         self.refused = is_no && self.sent.is_answered();
         match acquired? {
-            Acquired::Granted => self.take_in(terms),
-            Acquired::Busy(ttl) => Ok(Attempt::Busy(ttl)),
-            Acquired::Gone => {
+            AcquireReply::Granted => self.take_in(terms),
+            AcquireReply::Busy(ttl) => Ok(AttemptOutcome::Busy(ttl)),
+            AcquireReply::Gone => {
                 core.lose(&self.hold, LostReason::NotOurs);
                 Ok(self.gone())
             }
@@ -226,7 +232,10 @@ impl Acquiring {
         // The longest that the command may still be sent.
         let patience = now + core.server.command_timeout();
         core.holds.change(&self.hold, |state| {
-            if !matches!(state.phase, Phase::Pending | Phase::Held | Phase::Jeopardy) {
+            if !matches!(
+                state.phase,
+                HoldPhase::Pending | HoldPhase::Held | HoldPhase::Jeopardy
+            ) {
                 return None;
             }
             state.sending(until.min(patience), lease);
@@ -248,11 +257,11 @@ impl Acquiring {
 
     /// A repeated command's answer says nothing of its earlier sendings: the hold is spent.
     pub(crate) fn is_spent(&self) -> bool {
-        !self.refused || self.hold.state().phase != Phase::Pending
+        !self.refused || self.hold.state().phase != HoldPhase::Pending
     }
 
     /// Takes in a grant.
-    pub(crate) fn take_in(&mut self, terms: &Terms) -> Result<Attempt, Error> {
+    pub(crate) fn take_in(&mut self, terms: &Terms) -> Result<AttemptOutcome, Error> {
         let core = self.session.core();
         let now = core.clock.now();
         let sent = self.sent.first.unwrap_or(now);
@@ -261,12 +270,12 @@ impl Acquiring {
         } else {
             sent
         };
-        let was_first = self.hold.state().phase == Phase::Pending;
+        let was_first = self.hold.state().phase == HoldPhase::Pending;
         let on = self.sent.on.as_ref();
         if on.is_some_and(|on| !on.is_current()) {
             // While replicas, or its owner, were waited for, another server has become the master. That
             // one may know neither the lock nor, of a re-entry, the longer lease.
-            return Ok(Attempt::Ended);
+            return Ok(AttemptOutcome::Ended);
         }
         // Looked at under the hold's lock: whoever takes the turn over reads the count after that, and
         // finds this claim or ends without it.
@@ -274,15 +283,15 @@ impl Acquiring {
             !self.is_taken_over() && state.grant(sent, terms, now)
         });
         if !granted {
-            let is_late = self.hold.state().phase == Phase::Pending && !self.is_taken_over();
+            let is_late = self.hold.state().phase == HoldPhase::Pending && !self.is_taken_over();
             return Ok(if is_late {
-                Attempt::TooLate
+                AttemptOutcome::TooLate
             } else {
                 self.gone()
             });
         }
         self.granted = true;
-        let share = Share {
+        let share = ClaimFlags {
             watched: terms.watched,
             local: false,
             part: false,
@@ -296,7 +305,7 @@ impl Acquiring {
                 core.report_lost(&other);
             }
         }
-        Ok(Attempt::Granted(claim))
+        Ok(AttemptOutcome::Granted(claim))
     }
 
     /// The turn to send is somebody else's by now, who sees to what was sent.
@@ -306,20 +315,22 @@ impl Acquiring {
     }
 
     /// The right to send, for a command that acquires several holds.
-    pub(super) fn command(&self) -> Option<&Command> {
+    pub(super) fn command(&self) -> Option<&TurnGuard> {
         self.command.as_ref()
     }
 
-    pub(super) fn gone(&self) -> Attempt {
+    pub(super) fn gone(&self) -> AttemptOutcome {
         let now = self.session.core().clock.now();
-        if self.hold.state().phase == Phase::Ended {
-            return Attempt::Ended;
+        if self.hold.state().phase == HoldPhase::Ended {
+            return AttemptOutcome::Ended;
         }
-        self.hold.loss(now).map_or(Attempt::Ended, Attempt::Lost)
+        self.hold
+            .loss(now)
+            .map_or(AttemptOutcome::Ended, AttemptOutcome::Lost)
     }
 }
 
-impl Drop for Acquiring {
+impl Drop for PendingAcquire {
     fn drop(&mut self) {
         if self.granted || self.is_taken_over() {
             return;
@@ -327,15 +338,15 @@ impl Drop for Acquiring {
         let core = self.session.core();
         if self.sent.first.is_some() && !self.refused && !mutant!("no_settle") {
             if self.first {
-                core.holds.change(&self.hold, State::end);
+                core.holds.change(&self.hold, HoldState::end);
             }
             let job = Job::after(self.hold.clone(), self.command.take(), self.sent.on.take());
-            core.owe(job);
+            core.settle_in_background(job);
         } else if self.first {
             // Redis has nothing of it, so no waiter waits for its end: none is to be woken, and none
             // may see it as a release under way.
             core.holds.remove(&self.hold);
-            core.holds.change(&self.hold, State::end);
+            core.holds.change(&self.hold, HoldState::end);
         }
     }
 }

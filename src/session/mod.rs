@@ -1,13 +1,13 @@
 //! What the locks and guards of one client share, and the commands they send.
 
 mod acquire;
-mod member;
+mod batch_acquire;
+mod member_attempt;
 mod owed;
 mod reentry;
 mod release;
 mod replicas;
 mod settle;
-mod together;
 mod transfer;
 mod upkeep;
 
@@ -21,20 +21,20 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::clock::Clock;
-use crate::diagnosis::Expected;
+use crate::diagnosis::ClientProfile;
 use crate::error::{Error, LostReason};
-use crate::hold::{Bounds, Hold, Holds, State};
+use crate::hold::{HandOverLimits, Hold, HoldState, Holds};
 use crate::key::{LockKey, NameMapper};
 use crate::server::Server;
 use crate::wait::{Backoff, Waiters, Wake};
 
-pub(crate) use acquire::{Acquiring, Attempt};
+pub(crate) use acquire::{AttemptOutcome, PendingAcquire};
+pub(crate) use batch_acquire::{BatchAcquire, BatchAttempt};
 pub use reentry::Reentry;
 pub use release::Unlocked;
 pub(crate) use release::{Claim, warn_elsewhere};
-pub(crate) use settle::{Job, Lane, Outcome, Unsettled, settle};
-pub(crate) use together::{AllTaken, Together};
-pub(crate) use upkeep::{Extension, Kept, Turn, Upkeep, Work};
+pub(crate) use settle::{Job, JobOutcome, Lane, Unsettled, settle};
+pub(crate) use upkeep::{BackgroundTask, ExtendRequest, Timed, TimerKey, Upkeep};
 
 /// One client's settings, checked.
 pub(crate) struct Settings {
@@ -42,12 +42,12 @@ pub(crate) struct Settings {
     pub(crate) poll_cap: Duration,
     pub(crate) max_lease: Duration,
     pub(crate) wake: Wake,
-    pub(crate) hand_overs: Bounds,
+    pub(crate) hand_overs: HandOverLimits,
     pub(crate) reentry: Reentry,
     /// A server remembers that it lost its data.
     pub(crate) quarantine_on_server: bool,
     /// What a server has to be fit for; `None` if nobody is to look.
-    pub(crate) expected: Option<Expected>,
+    pub(crate) expected: Option<ClientProfile>,
     pub(crate) name_mapper: Option<NameMapper>,
 }
 
@@ -182,10 +182,10 @@ impl Core {
 
     /// Notes that this client freed the lock from a hold. A grant that nobody has read yet is none.
     pub(crate) fn forced(&self, hold: &Arc<Hold>) {
-        if self.holds.change(hold, State::end_pending) {
+        if self.holds.change(hold, HoldState::end_pending) {
             // Its call may be polled no more, and others wait for the end of what it gave up.
             let (job, _) = Job::if_listed(hold.clone());
-            self.owe(job);
+            self.settle_in_background(job);
         }
         self.lose(hold, LostReason::Forced);
     }
@@ -230,7 +230,7 @@ impl Core {
     }
 
     /// Hands a job to the background, where it is done even if its runtime is about to end.
-    pub(crate) fn owe(&self, job: Job) {
+    pub(crate) fn settle_in_background(&self, job: Job) {
         // The receiver lives as long as the watchdog's thread; after that nothing is owed.
         let _ = self.jobs.send(job);
     }

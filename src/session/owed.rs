@@ -6,13 +6,13 @@ use super::release::Claim;
 use super::settle::Job;
 use super::{Core, Session};
 use crate::clock::Moment;
-use crate::hold::{Command, Dropped, Hold, State};
+use crate::hold::{Dropped, Hold, HoldState, TurnGuard};
 
 impl Core {
     /// Sees to what a dropped claim asks for.
     pub(crate) fn after_drop(&self, hold: &Arc<Hold>, dropped: Dropped) {
         match dropped {
-            Dropped::Settle => self.owe(Job::new(hold.clone())),
+            Dropped::Settle => self.settle_in_background(Job::new(hold.clone())),
             Dropped::Forget => self.forget(hold),
             Dropped::Nothing => {}
         }
@@ -22,7 +22,7 @@ impl Core {
     /// take its grant in between the caller's decision and this call: then the hold has an owner, and
     /// stays.
     pub(crate) fn abandon(&self, hold: &Arc<Hold>) {
-        let ends = |state: &mut State| {
+        let ends = |state: &mut HoldState| {
             if mutant!("taken_in_and_abandoned") {
                 state.end();
                 return true;
@@ -30,7 +30,7 @@ impl Core {
             state.end_pending()
         };
         if self.holds.change(hold, ends) {
-            self.owe(Job::new(hold.clone()));
+            self.settle_in_background(Job::new(hold.clone()));
         }
     }
 
@@ -41,21 +41,21 @@ impl Core {
     }
 
     /// The right to send a command for a hold. What one that stands still has sent is settled before.
-    pub(super) async fn turn(&self, hold: &Arc<Hold>) -> Command {
+    pub(super) async fn acquire_turn(&self, hold: &Arc<Hold>) -> TurnGuard {
         loop {
             let (command, on) = hold.command().await;
             if on.is_none() {
                 return command;
             }
-            self.owe(Job::after(hold.clone(), Some(command), on));
+            self.settle_in_background(Job::after(hold.clone(), Some(command), on));
         }
     }
 
     /// Sees to the release of a hold that takes long: the future that releases it may stand still. Called
     /// again and again until the hold is gone. A future that is polled goes on by itself: while a server
     /// pauses, these are many.
-    pub(crate) fn hasten(&self, hold: &Arc<Hold>) {
-        let stood_still = hold.stood_still();
+    pub(crate) fn demand_turn(&self, hold: &Arc<Hold>) {
+        let stood_still = hold.was_not_polled();
         let (mut job, _) = Job::if_listed(hold.clone());
         let is_owed = match stood_still {
             Some(stood_still) => stood_still,
@@ -63,7 +63,7 @@ impl Core {
             None => job.try_turn(),
         };
         if is_owed {
-            self.owe(job);
+            self.settle_in_background(job);
         }
     }
 

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::acquire::Acquiring;
+use super::acquire::PendingAcquire;
 use super::{Claim, Session};
 use crate::clock::Moment;
-use crate::hold::{Share, Terms};
+use crate::hold::{ClaimFlags, Terms};
 use crate::key::LockKey;
 use crate::owner::Owner;
 use crate::server::Failure;
@@ -71,7 +71,7 @@ impl Claim {
         let now = core.clock.now();
         // The watchdog has nothing else to do for it.
         let is_counted = hold.state().count_locally(terms, now);
-        let share = Share {
+        let share = ClaimFlags {
             watched: terms.watched,
             local: true,
             part: false,
@@ -95,7 +95,7 @@ impl Claim {
     }
 }
 
-impl Acquiring {
+impl PendingAcquire {
     /// Refuses a re-entry that lengthens its hold at a server that others have not named as the master
     /// for a lease: the master in its place may not know the longer lease.
     pub(super) fn is_vouched_for(&self, lease: Duration, now: Moment) -> Result<(), Failure> {

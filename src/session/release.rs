@@ -8,10 +8,10 @@ use super::settle::Job;
 use super::transfer::Transfer;
 use crate::clock::Moment;
 use crate::error::{Error, LostReason, UnlockUnconfirmed};
-use crate::hold::{Command, Hold, Phase, SLOW_UNLOCK, Share, State, Terms};
+use crate::hold::{ClaimFlags, Hold, HoldPhase, HoldState, SLOW_UNLOCK, Terms, TurnGuard};
 use crate::key::LockKey;
 use crate::owner::Owner;
-use crate::script::{self, Transferred, Unlocked as Answer};
+use crate::script::{self, TransferReply, UnlockReply as Answer};
 use crate::server::{Failure, Sent};
 
 /// One acquire's share in a hold. Dropping it gives it back: the hold's count falls here and now,
@@ -19,7 +19,7 @@ use crate::server::{Failure, Sent};
 pub(crate) struct Claim {
     session: Arc<Session>,
     hold: Arc<Hold>,
-    pub(super) share: Share,
+    pub(super) share: ClaimFlags,
     pub(super) ended: bool,
     /// That it ends elsewhere was said.
     warned: bool,
@@ -39,7 +39,7 @@ pub enum Unlocked {
 }
 
 impl Claim {
-    pub(crate) fn new(session: Arc<Session>, hold: Arc<Hold>, share: Share) -> Self {
+    pub(crate) fn new(session: Arc<Session>, hold: Arc<Hold>, share: ClaimFlags) -> Self {
         Self {
             session,
             hold,
@@ -71,7 +71,7 @@ impl Claim {
             return;
         }
         self.share.watched = terms.watched;
-        let confirm = |state: &mut State| state.confirm(terms, bound);
+        let confirm = |state: &mut HoldState| state.confirm(terms, bound);
         self.session.core().holds.change(&self.hold, confirm);
     }
 
@@ -116,9 +116,9 @@ impl Claim {
         loop {
             let command = match self.hold.try_command() {
                 Some(command) => command,
-                None => self.turn().await?,
+                None => self.acquire_turn().await?,
             };
-            match Ending::begin(self, command)? {
+            match PendingUnlock::begin(self, command)? {
                 Ok(ending) => return ending.finish().await,
                 // Somebody took its turn over before: this thread stood still.
                 Err(claim) => self = claim,
@@ -127,10 +127,10 @@ impl Claim {
     }
 
     /// Waits for the end of an earlier command of the hold.
-    async fn turn(&self) -> Result<Command, Error> {
+    async fn acquire_turn(&self) -> Result<TurnGuard, Error> {
         // Its settling takes one command timeout to find out that it is needed.
         let waited = self.session.core().server.command_timeout() * 2;
-        let turn = self.session.core().turn(&self.hold);
+        let turn = self.session.core().acquire_turn(&self.hold);
         let command = tokio::time::timeout(waited, turn).await;
         command.map_err(|_| {
             // The drop puts this unlock behind it.
@@ -149,7 +149,7 @@ impl Drop for Claim {
         let core = self.session.core();
         if mutant!("late_drop") && self.hold.state().count == 1 {
             self.hold.state().count = 0;
-            return core.owe(Job::new(self.hold.clone()));
+            return core.settle_in_background(Job::new(self.hold.clone()));
         }
         let now = core.clock.now();
         let share = self.share;
@@ -175,9 +175,9 @@ pub(crate) fn warn_elsewhere(key: &LockKey, owner: Owner) {
 }
 
 /// An unlock under way: the claim is ended, and Redis is to be told.
-struct Ending {
+struct PendingUnlock {
     claim: Claim,
-    command: Option<Command>,
+    command: Option<TurnGuard>,
     sent: Sent,
     began: Moment,
     target: u32,
@@ -189,10 +189,10 @@ struct Ending {
     handed_on: bool,
 }
 
-impl Ending {
+impl PendingUnlock {
     /// Takes the claim back under the hold's command lock, or gives it to the caller again where the turn
     /// was taken over. `Lost` if there is nothing to end; then the claim is left to its drop.
-    fn begin(mut claim: Claim, command: Command) -> Result<Result<Self, Claim>, Error> {
+    fn begin(mut claim: Claim, command: TurnGuard) -> Result<Result<Self, Claim>, Error> {
         let hold = &claim.hold;
         let core = claim.session.core();
         let now = core.clock.now();
@@ -275,16 +275,16 @@ impl Ending {
                 time,
                 sent
             ));
-            return Command::attend(&[turn], sending).await;
+            return TurnGuard::attend(&[turn], sending).await;
         };
         let answer = {
             let sending = pin!(transfer.send(core, hold, time, sent));
-            Command::attend(&[turn], sending).await?
+            TurnGuard::attend(&[turn], sending).await?
         };
         self.handed_on = transfer.finish(session, hold, &answer, sent);
         Some(answer.map(|transferred| match transferred {
-            Transferred::Handed(_) | Transferred::Freed => Answer::Released,
-            Transferred::Missing => Answer::Missing,
+            TransferReply::Handed(_) | TransferReply::Freed => Answer::Released,
+            TransferReply::Missing => Answer::Missing,
         }))
     }
 
@@ -298,7 +298,7 @@ impl Ending {
             (state.phase, state.deadline, state.remains_until)
         };
         match phase {
-            Phase::Lost(reason) => Err(Error::Lost(hold.lost_as(reason, now))),
+            HoldPhase::Lost(reason) => Err(Error::Lost(hold.lost_as(reason, now))),
             _ if self.target > 0 => Ok(Unlocked::StillHeld { count: self.left }),
             // Redis said that nothing of it is left, at a time when only this unlock could end it.
             _ if remains_until <= now && now < deadline => Ok(Unlocked::Released),
@@ -311,7 +311,7 @@ impl Ending {
         let core = self.claim.session.core();
         let now = core.clock.now();
         if self.target > 0 {
-            if self.claim.hold.state().phase == Phase::Ended {
+            if self.claim.hold.state().phase == HoldPhase::Ended {
                 // The last claim ended meanwhile, and this one before it.
                 return Ok(Unlocked::StillHeld { count: self.left });
             }
@@ -330,7 +330,7 @@ impl Ending {
     }
 }
 
-impl Drop for Ending {
+impl Drop for PendingUnlock {
     fn drop(&mut self) {
         let core = self.claim.session.core();
         if let Some(transfer) = &mut self.transfer {
@@ -346,7 +346,7 @@ impl Drop for Ending {
                 self.command.take(),
                 self.sent.on.take(),
             );
-            core.owe(job);
+            core.settle_in_background(job);
         } else if self.handed_on {
             // The lock is somebody's already: nobody has to look whether it is free.
             core.holds.remove(&self.claim.hold);
@@ -371,7 +371,7 @@ mod on_servers {
         let session = client.lock("l").session().clone();
         let guard = client.lock("l").lock().await.unwrap();
         let hold = session.core().holds.all().pop().unwrap();
-        let share = Share {
+        let share = ClaimFlags {
             watched: true,
             local: false,
             part: false,
@@ -380,7 +380,7 @@ mod on_servers {
         let late = hold.try_command().expect("nobody else has it");
         // The watchdog's own way: nobody polls it.
         let (taken, _) = hold.command().await;
-        let begun = Ending::begin(claim, late).expect("it is held");
+        let begun = PendingUnlock::begin(claim, late).expect("it is held");
         let mut claim = begun.err().expect("it has no turn");
         assert_eq!(hold.state().count, 1);
         drop(taken);

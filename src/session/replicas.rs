@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::Core;
-use super::acquire::Acquiring;
-use super::settle::{Job, Outcome};
+use super::acquire::PendingAcquire;
+use super::settle::{Job, JobOutcome};
 use crate::clock::Moment;
 use crate::error::{Error, NotReplicated};
-use crate::hold::State;
+use crate::hold::HoldState;
 use crate::script;
 use crate::server::Unacknowledged;
 
@@ -28,7 +28,7 @@ impl Core {
     }
 }
 
-impl Acquiring {
+impl PendingAcquire {
     /// Waits for the replicas behind a grant, up to `until`. What they do not have in time, where it is
     /// required, is undone before the error is told, or in the background. A re-entry waits for
     /// nothing, and neither does a quorum's member where nothing is required: the other members are
@@ -56,23 +56,23 @@ impl Acquiring {
     }
 
     /// Leaves what was granted to the background, which tells when it is undone.
-    fn give_up(&mut self) -> tokio::sync::oneshot::Receiver<Outcome> {
+    fn give_up(&mut self) -> tokio::sync::oneshot::Receiver<JobOutcome> {
         let core = self.session.core();
         if self.first {
-            core.holds.change(&self.hold, State::end);
+            core.holds.change(&self.hold, HoldState::end);
         }
         let (command, on) = (self.command.take(), self.sent.on.take());
         let (job, answered) = Job::answering_after(self.hold.clone(), command, on);
         // Nothing is left to do at the drop.
         self.granted = true;
-        core.owe(job);
+        core.settle_in_background(job);
         answered
     }
 }
 
 /// Waits for the replicas behind a command that granted all of these.
 pub(super) async fn acknowledge(
-    granted: &mut [&mut Acquiring],
+    granted: &mut [&mut PendingAcquire],
     until: Moment,
 ) -> Result<(), Error> {
     let Some(first) = granted.iter().find(|it| it.first) else {
@@ -99,8 +99,10 @@ pub(super) async fn acknowledge(
     let undoing: Vec<_> = granted.iter_mut().map(|it| it.give_up()).collect();
     let patience = until.since(core.clock.now()).max(TO_UNDO);
     let undone = tokio::time::timeout(patience, futures_util::future::join_all(undoing)).await;
-    let undone =
-        undone.is_ok_and(|all| all.into_iter().all(|it| it.is_ok_and(Outcome::is_answered)));
+    let undone = undone.is_ok_and(|all| {
+        all.into_iter()
+            .all(|it| it.is_ok_and(JobOutcome::is_answered))
+    });
     Err(match unacknowledged {
         Unacknowledged::Refused(failure) => failure.into(),
         Unacknowledged::TooFew {

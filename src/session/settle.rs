@@ -10,22 +10,22 @@ use tokio::sync::oneshot;
 use super::Core;
 use crate::clock::Moment;
 use crate::error::LostReason;
-use crate::hold::{Command, Hold, Phase, State};
-use crate::script::{self, Settled};
-use crate::server::{Connection, Failure, Place};
+use crate::hold::{Hold, HoldPhase, HoldState, TurnGuard};
+use crate::script::{self, SettleReply};
+use crate::server::{Connection, Failure, Route};
 
 /// A hold whose count in Redis is not, or may not be, what it is here.
 pub(crate) struct Job {
     hold: Arc<Hold>,
-    turn: Turn,
+    turn: JobTurn,
     /// Where a command without an answer was sent: settling there comes after it for certain.
     on: Option<Connection>,
     /// Told what it came to.
-    answer: Option<oneshot::Sender<Outcome>>,
+    answer: Option<oneshot::Sender<JobOutcome>>,
     /// There is nothing to do once the hold is listed no more.
     only_if_listed: bool,
     /// Where the server sent the last try.
-    sent_to: Option<Place>,
+    sent_to: Option<Route>,
     /// How many tries failed.
     failed: u32,
     /// Since when the server refuses it at the end of the client.
@@ -54,7 +54,7 @@ pub(crate) struct Unsettled {
 
 /// What a job came to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Outcome {
+pub(crate) enum JobOutcome {
     /// Redis had the hold, and has made its count what it is here.
     Done,
     /// Redis has nothing of it.
@@ -63,18 +63,18 @@ pub(crate) enum Outcome {
     Unanswered,
 }
 
-impl Outcome {
+impl JobOutcome {
     pub(crate) fn is_answered(self) -> bool {
         self != Self::Unanswered
     }
 }
 
 /// Whose turn it is to send a command for the hold.
-enum Turn {
+enum JobTurn {
     /// To be waited for.
     Later,
     /// This job's, handed over by whoever sent the last one.
-    Mine(#[expect(dead_code, reason = "held until the job is done")] Command),
+    Mine(#[expect(dead_code, reason = "held until the job is done")] TurnGuard),
     /// Nobody's: the hold was given up, and the one who sent the last command may never look again.
     Regardless,
 }
@@ -83,7 +83,7 @@ impl Job {
     pub(crate) fn new(hold: Arc<Hold>) -> Self {
         Self {
             hold,
-            turn: Turn::Later,
+            turn: JobTurn::Later,
             on: None,
             answer: None,
             sent_to: None,
@@ -94,14 +94,14 @@ impl Job {
     }
 
     /// A job for a hold that its sender may end meanwhile, and whose end may be waited for.
-    pub(crate) fn if_listed(hold: Arc<Hold>) -> (Self, oneshot::Receiver<Outcome>) {
+    pub(crate) fn if_listed(hold: Arc<Hold>) -> (Self, oneshot::Receiver<JobOutcome>) {
         let (mut job, answered) = Self::answering(hold);
         job.only_if_listed = true;
         (job, answered)
     }
 
     /// A job whose end is waited for.
-    pub(crate) fn answering(hold: Arc<Hold>) -> (Self, oneshot::Receiver<Outcome>) {
+    pub(crate) fn answering(hold: Arc<Hold>) -> (Self, oneshot::Receiver<JobOutcome>) {
         let (answer, answered) = oneshot::channel();
         let job = Self {
             answer: Some(answer),
@@ -112,9 +112,9 @@ impl Job {
 
     /// Takes its turn if no other command for the hold is under way. False if there is one.
     pub(crate) fn try_turn(&mut self) -> bool {
-        if matches!(self.turn, Turn::Later) {
+        if matches!(self.turn, JobTurn::Later) {
             match self.hold.try_command() {
-                Some(command) => self.turn = Turn::Mine(command.into_background()),
+                Some(command) => self.turn = JobTurn::Mine(command.into_background()),
                 None => return false,
             }
         }
@@ -130,7 +130,7 @@ impl Job {
             Some(place) => Some(place.address_in_memory()),
             None => {
                 let node = core.server.node(self.hold.key().key());
-                node.map(|node| Place::plain(node).address_in_memory()).ok()
+                node.map(|node| Route::plain(node).address_in_memory()).ok()
             }
         };
         place.map_or(Lane::Nowhere, Lane::Server)
@@ -143,18 +143,18 @@ impl Job {
 
     /// Waits until no other command for the hold is under way, or takes the turn of one whose sender
     /// stands still: what that one sent is settled behind it.
-    pub(crate) async fn turn(&mut self) {
-        if matches!(self.turn, Turn::Later) {
+    pub(crate) async fn acquire_turn(&mut self) {
+        if matches!(self.turn, JobTurn::Later) {
             let (command, on) = self.hold.command().await;
-            self.turn = Turn::Mine(command.into_background());
+            self.turn = JobTurn::Mine(command.into_background());
             self.on = self.on.take().or(on);
         }
     }
 
     /// For a hold that was given up by somebody other than the sender of its last command.
-    pub(crate) fn regardless(hold: Arc<Hold>) -> Self {
+    pub(crate) fn without_turn(hold: Arc<Hold>) -> Self {
         Self {
-            turn: Turn::Regardless,
+            turn: JobTurn::Regardless,
             ..Self::new(hold)
         }
     }
@@ -162,9 +162,9 @@ impl Job {
     /// After a command that is to be undone, and whose end is waited for.
     pub(super) fn answering_after(
         hold: Arc<Hold>,
-        command: Option<Command>,
+        command: Option<TurnGuard>,
         on: Option<Connection>,
-    ) -> (Self, oneshot::Receiver<Outcome>) {
+    ) -> (Self, oneshot::Receiver<JobOutcome>) {
         let (answer, answered) = oneshot::channel();
         let job = Self {
             answer: Some(answer),
@@ -174,9 +174,13 @@ impl Job {
     }
 
     /// After a command whose answer nobody saw.
-    pub(crate) fn after(hold: Arc<Hold>, command: Option<Command>, on: Option<Connection>) -> Self {
+    pub(crate) fn after(
+        hold: Arc<Hold>,
+        command: Option<TurnGuard>,
+        on: Option<Connection>,
+    ) -> Self {
         Self {
-            turn: command.map_or(Turn::Later, |it| Turn::Mine(it.into_background())),
+            turn: command.map_or(JobTurn::Later, |it| JobTurn::Mine(it.into_background())),
             on,
             ..Self::new(hold)
         }
@@ -194,7 +198,7 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
     let limit = core.server.command_timeout();
     let there = match job.sent_to.take() {
         Some(place) => Ok(place),
-        None => core.server.node(hold.key().key()).map(Place::plain),
+        None => core.server.node(hold.key().key()).map(Route::plain),
     };
     let connection = match (&there, &job.on) {
         (_, Some(connection)) => Ok(connection.clone()),
@@ -225,14 +229,14 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
     let failure = match settled {
         Ok(settled) => {
             // The last command may come yet, and what it does is for whoever sent it to undo.
-            let is_last = !matches!(job.turn, Turn::Regardless);
+            let is_last = !matches!(job.turn, JobTurn::Regardless);
             core.settled(&hold, target, &settled, is_last);
             job.end(
                 core,
                 target == 0,
                 match settled {
-                    Settled::Done => Outcome::Done,
-                    Settled::Missing => Outcome::Nothing,
+                    SettleReply::Done => JobOutcome::Done,
+                    SettleReply::Missing => JobOutcome::Nothing,
                 },
             );
             return None;
@@ -240,14 +244,14 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
         // A server out of memory lowers no count; the final unlock deletes the field whatever its
         // count is, and must not wait for this.
         Err(Failure::Refused { code, .. }) if code == "OOM" && target > 0 => {
-            job.end(core, false, Outcome::Done);
+            job.end(core, false, JobOutcome::Done);
             return None;
         }
         Err(failure) => failure,
     };
     let now = core.clock.now();
     if now >= hold.state().remains_until {
-        job.end(core, true, Outcome::Unanswered);
+        job.end(core, true, JobOutcome::Unanswered);
         return None;
     }
     if core.is_closed() && matches!(failure, Failure::Refused { .. }) {
@@ -256,7 +260,7 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
         let since = *job.refused_since.get_or_insert(now);
         if !failure.passes() || now.since(since) >= A_SECOND {
             core.give_up_release(&hold);
-            job.end(core, true, Outcome::Unanswered);
+            job.end(core, true, JobOutcome::Unanswered);
             return None;
         }
     }
@@ -291,8 +295,8 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
 async fn settle_or_close(
     core: &Core,
     on: &Connection,
-    mut sending: Pin<&mut impl Future<Output = Result<Settled, Failure>>>,
-) -> Result<Settled, Failure> {
+    mut sending: Pin<&mut impl Future<Output = Result<SettleReply, Failure>>>,
+) -> Result<SettleReply, Failure> {
     let answer = tokio::time::timeout(LAST_PATIENCE, &mut sending).await;
     if let Ok(answer) = answer {
         return answer;
@@ -306,13 +310,13 @@ async fn settle_or_close(
 
 impl Job {
     /// Takes a hold off the list of which nothing is left, and tells whoever waits what it came to.
-    fn end(self, core: &Core, nothing_is_left: bool, outcome: Outcome) {
+    fn end(self, core: &Core, nothing_is_left: bool, outcome: JobOutcome) {
         let hold = &self.hold;
         if mutant!("late_drop") && hold.state().target() == 0 {
-            core.holds.change(hold, State::end);
+            core.holds.change(hold, HoldState::end);
         }
         // One that ended after the count was sent is still there: the job of its end follows.
-        if nothing_is_left && hold.state().phase == Phase::Ended {
+        if nothing_is_left && hold.state().phase == HoldPhase::Ended {
             // The master that answered may have been replaced already by one that has the field: an
             // unanswered acquire can be replicated before its settlement is lost.
             hold.state().granted = true;
@@ -329,7 +333,7 @@ impl Core {
     /// Nobody asks the server again: the end of the lease releases it.
     fn give_up_release(&self, hold: &Hold) {
         // Whoever lost it waits for the answer, and counts it then.
-        if hold.state().phase == Phase::Ended {
+        if hold.state().phase == HoldPhase::Ended {
             self.unreleased.fetch_add(1, Ordering::AcqRel);
         }
     }
@@ -340,13 +344,13 @@ impl Core {
     }
 
     /// `is_last` if no earlier command for the hold is on its way.
-    fn settled(&self, hold: &Arc<Hold>, target: u32, settled: &Settled, is_last: bool) {
+    fn settled(&self, hold: &Arc<Hold>, target: u32, settled: &SettleReply, is_last: bool) {
         if target == 0 {
             let now = self.clock.now();
             if is_last {
                 self.holds.change(hold, |state| state.remains_until = now);
             }
-        } else if matches!(settled, Settled::Missing) {
+        } else if matches!(settled, SettleReply::Missing) {
             self.lose(hold, LostReason::NotOurs);
         }
     }

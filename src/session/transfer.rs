@@ -7,20 +7,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::acquire::Acquiring;
+use super::acquire::PendingAcquire;
 use super::{Core, Session};
-use crate::hold::{Hold, Row, Turn};
+use crate::hold::{Hold, Streak, StreakEnd};
 use crate::key::Script;
-use crate::script::{self, Transferred};
-use crate::server::{Allotted, Failure, Sent};
-use crate::wait::{Receiver, Wish};
+use crate::script::{self, TransferReply};
+use crate::server::{Failure, Sent, TimeBox};
+use crate::wait::{Receiver, WaitRequest};
 
 /// A hand-over under way. Dropped before it came to an end, what it did for the receiver is undone
 /// in the background, and the receiver contends for itself.
 pub(super) struct Transfer {
     receiver: Receiver,
     script: &'static Script,
-    next: Acquiring,
+    next: PendingAcquire,
     lease: Duration,
     finished: bool,
 }
@@ -31,23 +31,23 @@ impl Transfer {
     pub(super) fn begin(
         session: &Arc<Session>,
         hold: &Hold,
-        Allotted { now, until }: Allotted,
+        TimeBox { now, until }: TimeBox,
     ) -> Option<Self> {
         let core = session.core();
         let script = hold.key().kind().scripts.transfer?;
-        let row: Row = hold.state().row.as_deref().copied().unwrap_or_default();
+        let row: Streak = hold.state().row.as_deref().copied().unwrap_or_default();
         match row.next(core.settings.hand_overs, now) {
-            Turn::HandOver => {}
-            Turn::Release => return None,
-            Turn::Yield(others) => {
-                core.waiters.stay_out(hold.key(), others, now);
+            StreakEnd::HandOver => {}
+            StreakEnd::Release => return None,
+            StreakEnd::Yield(others) => {
+                core.waiters.back_off(hold.key(), others, now);
                 return None;
             }
         }
         let receiver = core.waiters.receiver(hold.key(), now)?;
-        let Wish { owner, terms, .. } = *receiver.wish();
+        let WaitRequest { owner, terms, .. } = *receiver.wish();
         let lease = terms?.lease;
-        let next = Acquiring::first(session, hold.key(), owner);
+        let next = PendingAcquire::first(session, hold.key(), owner);
         core.holds.change(next.hold(), |state| {
             state.sending(until, lease);
             // The unlock may be left with the hand-over under way.
@@ -75,9 +75,9 @@ impl Transfer {
         &self,
         core: &Core,
         hold: &Hold,
-        time: Allotted,
+        time: TimeBox,
         sent: &mut Sent,
-    ) -> Result<Transferred, Failure> {
+    ) -> Result<TransferReply, Failure> {
         let (from, to) = (core.field(hold), core.field(self.next.hold()));
         if let Some(turn) = self.next.command() {
             sent.needs(turn.permit());
@@ -99,11 +99,11 @@ impl Transfer {
         &mut self,
         session: &Arc<Session>,
         hold: &Hold,
-        answer: &Result<Transferred, Failure>,
+        answer: &Result<TransferReply, Failure>,
         sent: &Sent,
     ) -> bool {
         self.finished = true;
-        let Ok(Transferred::Handed(listening)) = *answer else {
+        let Ok(TransferReply::Handed(listening)) = *answer else {
             let is_no = matches!(answer, Ok(_) | Err(Failure::Refused { .. }));
             self.next.note(sent, is_no && sent.is_answered());
             hold.state().handing_on = false;
@@ -128,7 +128,7 @@ impl Transfer {
             && !mutant!("declined_grant_stays")
         {
             // Its drop undoes it, and lets the next in line try.
-            drop(Acquiring::handed(session, declined));
+            drop(PendingAcquire::handed(session, declined));
         }
         true
     }

@@ -17,16 +17,16 @@ use super::Core;
 use crate::clock::Moment;
 use crate::hold::Hold;
 use crate::owner::Owner;
-use crate::script::Renewed;
+use crate::script::RenewReply;
 use crate::server::{Addressee, Failure};
 
 /// Something that has to be looked at in time.
-pub(crate) trait Kept: Send + Sync {
+pub(crate) trait Timed: Send + Sync {
     /// It is time. False if there is nothing to do about it.
     fn look(self: Arc<Self>) -> bool;
 
     /// The client where it had this turn looks after it no more.
-    fn leave(self: Arc<Self>, turn: Turn);
+    fn leave(self: Arc<Self>, turn: TimerKey);
 }
 
 /// What is to be looked at, and what is to be extended.
@@ -38,9 +38,9 @@ pub(crate) struct Upkeep {
 
 #[derive(Default)]
 struct List {
-    kept: BTreeMap<Turn, Arc<dyn Kept>>,
-    extensions: Vec<Extension>,
-    work: Vec<Work>,
+    kept: BTreeMap<TimerKey, Arc<dyn Timed>>,
+    extensions: Vec<ExtendRequest>,
+    work: Vec<BackgroundTask>,
     /// What owners hold, or are acquiring, of locks of many instances, by the lock's id.
     known: HashMap<(Owner, Arc<str>), Weak<dyn Any + Send + Sync>>,
     next_id: u64,
@@ -50,24 +50,29 @@ struct List {
 }
 
 /// Something that a client's thread is to do.
-pub(crate) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(crate) type BackgroundTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Where something stands in the list.
-pub(crate) type Turn = (Moment, u64);
+pub(crate) type TimerKey = (Moment, u64);
 
 /// A lease that is to be extended.
-pub(crate) struct Extension {
+pub(crate) struct ExtendRequest {
     pub(crate) hold: Arc<Hold>,
     pub(crate) lease: Duration,
     pub(crate) addressee: Addressee,
     /// Dropped, it counts as unanswered.
-    pub(crate) answer: oneshot::Sender<Result<Renewed, Failure>>,
+    pub(crate) answer: oneshot::Sender<Result<RenewReply, Failure>>,
 }
 
 impl Upkeep {
     /// Has something looked at from then on, instead of where it stood. False if this client's thread
     /// has ended.
-    pub(crate) fn set(&self, kept: Arc<dyn Kept>, turn: &mut Option<Turn>, at: Moment) -> bool {
+    pub(crate) fn set(
+        &self,
+        kept: Arc<dyn Timed>,
+        turn: &mut Option<TimerKey>,
+        at: Moment,
+    ) -> bool {
         let mut list = self.list.lock();
         if list.closed {
             return false;
@@ -93,21 +98,21 @@ impl Upkeep {
     }
 
     /// Looks at it no more.
-    pub(crate) fn remove(&self, turn: &mut Option<Turn>) {
+    pub(crate) fn remove(&self, turn: &mut Option<TimerKey>) {
         if let Some(turn) = turn.take() {
             self.list.lock().kept.remove(&turn);
         }
     }
 
     /// What this owner holds, or is acquiring, of the lock with this id.
-    pub(crate) fn known(&self, owner: Owner, id: &Arc<str>) -> Option<Arc<dyn Any + Send + Sync>> {
+    pub(crate) fn get(&self, owner: Owner, id: &Arc<str>) -> Option<Arc<dyn Any + Send + Sync>> {
         let list = self.list.lock();
         list.known.get(&(owner, id.clone()))?.upgrade()
     }
 
     /// From now on this owner holds this of it, or is acquiring it; unless something else is known of
     /// it already, which is the answer then.
-    pub(crate) fn know(
+    pub(crate) fn insert(
         &self,
         owner: Owner,
         id: &Arc<str>,
@@ -130,12 +135,7 @@ impl Upkeep {
     }
 
     /// The owner does not hold this any more, or did not acquire it.
-    pub(crate) fn know_no_more(
-        &self,
-        owner: Owner,
-        id: &Arc<str>,
-        hold: &Arc<dyn Any + Send + Sync>,
-    ) {
+    pub(crate) fn forget(&self, owner: Owner, id: &Arc<str>, hold: &Arc<dyn Any + Send + Sync>) {
         let mut list = self.list.lock();
         let key = (owner, id.clone());
         let found = list.known.get(&key).and_then(Weak::upgrade);
@@ -145,7 +145,7 @@ impl Upkeep {
     }
 
     /// What is due now. It stays in the list, a little later, until it says itself when it is due next.
-    pub(crate) fn due(&self, now: Moment) -> Vec<Arc<dyn Kept>> {
+    pub(crate) fn due(&self, now: Moment) -> Vec<Arc<dyn Timed>> {
         let list = self.list.lock();
         let due = list.kept.range(..=(now, u64::MAX));
         due.map(|(_, kept)| kept.clone()).collect()
@@ -161,12 +161,12 @@ impl Upkeep {
     }
 
     /// What is to be extended.
-    pub(crate) fn extensions(&self) -> Vec<Extension> {
+    pub(crate) fn extensions(&self) -> Vec<ExtendRequest> {
         take(&mut self.list.lock().extensions)
     }
 
     /// Has the thread do this; given back if it has ended.
-    pub(crate) fn run(&self, work: Work) -> Result<(), Work> {
+    pub(crate) fn run(&self, work: BackgroundTask) -> Result<(), BackgroundTask> {
         let mut list = self.list.lock();
         if list.closed {
             return Err(work);
@@ -178,7 +178,7 @@ impl Upkeep {
     }
 
     /// What the thread is to do.
-    pub(crate) fn work(&self) -> Vec<Work> {
+    pub(crate) fn work(&self) -> Vec<BackgroundTask> {
         take(&mut self.list.lock().work)
     }
 
@@ -215,13 +215,13 @@ impl Core {
         hold: &Arc<Hold>,
         lease: Duration,
         addressee: &Addressee,
-    ) -> Result<Renewed, Failure> {
+    ) -> Result<RenewReply, Failure> {
         let (answer, answered) = oneshot::channel();
         {
             let mut list = self.upkeep.list.lock();
             if !list.closed {
                 let hold = hold.clone();
-                list.extensions.push(Extension {
+                list.extensions.push(ExtendRequest {
                     hold,
                     lease,
                     addressee: addressee.clone(),

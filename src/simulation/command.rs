@@ -2,7 +2,7 @@
 
 /// A command of ours, told apart by its arguments only, so that a changed script changes nothing.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) enum Command<'a> {
+pub(super) enum SimulatedCommand<'a> {
     /// An acquire, unlock or settle: it makes the count of a hold something.
     Count {
         field: &'a str,
@@ -23,7 +23,7 @@ pub(super) enum Command<'a> {
     Other,
 }
 
-impl<'a> Command<'a> {
+impl<'a> SimulatedCommand<'a> {
     pub(super) fn of(args: &'a [String]) -> Self {
         if !args[0].starts_with("EVAL") {
             return Self::Other;

@@ -22,8 +22,8 @@ mod task;
 use parking_lot::Mutex;
 
 pub(crate) use clock::VirtualClock;
-pub(crate) use network::{Wire, Wiring};
-use observer::Seen;
+pub(crate) use network::{SimulatedWire, Wiring};
+use observer::Observed;
 use plan::Plan;
 use redis::Redis;
 use run::run;
@@ -60,7 +60,7 @@ fn no_seed_violates_an_invariant() {
         return;
     }
     let seeds = seeds::number("LOCKDOG_SEEDS").unwrap_or(SEEDS);
-    let total = Mutex::new(Seen::default());
+    let total = Mutex::new(Observed::default());
     let failed = seeds::first_failure(seeds, Redis::new, |seed, redis| {
         let (outcome, redis) = run(&Plan::draw(seed), redis, false);
         total.lock().add(&outcome.seen);

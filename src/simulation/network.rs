@@ -11,7 +11,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::chance::Chance;
-use super::command::Command;
+use super::command::SimulatedCommand;
 use super::redis::error_answer;
 use crate::server::Failure;
 
@@ -39,15 +39,15 @@ pub(super) struct Network {
 struct Wires {
     chance: Chance,
     faults: Faults,
-    events: BTreeMap<(u64, u64), Event>,
-    connections: Vec<Line>,
+    events: BTreeMap<(u64, u64), NetworkEvent>,
+    connections: Vec<SimulatedLine>,
     serial: u64,
     /// The last command about each hold's count that was sent.
     last_sent: HashMap<String, u64>,
 }
 
 /// One connection.
-struct Line {
+struct SimulatedLine {
     open: bool,
     /// Its replies do not arrive any more.
     deaf: bool,
@@ -56,7 +56,7 @@ struct Line {
     waiting: HashMap<u64, oneshot::Sender<RedisResult<Value>>>,
 }
 
-pub(super) enum Event {
+pub(super) enum NetworkEvent {
     Deliver(Delivery),
     Reply {
         connection: usize,
@@ -120,7 +120,7 @@ impl Network {
     }
 
     /// The next event, when its time has come.
-    pub(super) async fn next(&self) -> Event {
+    pub(super) async fn next(&self) -> NetworkEvent {
         loop {
             let at = {
                 let mut wires = self.wires.lock();
@@ -164,7 +164,7 @@ impl Network {
         let at = line.last_reply;
         wires.add(
             at,
-            Event::Reply {
+            NetworkEvent::Reply {
                 connection: delivery.connection,
                 serial: delivery.serial,
                 value,
@@ -195,7 +195,7 @@ impl Network {
             return error_answer("ERR client-id should be greater than 0");
         };
         wires.events.retain(|_, event| {
-            !matches!(event, Event::Deliver(delivery)
+            !matches!(event, NetworkEvent::Deliver(delivery)
                 if delivery.connection == connection && !delivery.copy)
         });
         wires.end(connection);
@@ -204,7 +204,7 @@ impl Network {
 
     fn open(&self) -> usize {
         let mut wires = self.wires.lock();
-        wires.connections.push(Line {
+        wires.connections.push(SimulatedLine {
             open: true,
             deaf: false,
             last_delivery: 0,
@@ -226,7 +226,7 @@ impl Network {
         }
         wires.serial += 1;
         let serial = wires.serial;
-        for field in Command::of(&args).counted() {
+        for field in SimulatedCommand::of(&args).counted() {
             wires.last_sent.insert(field.to_owned(), serial);
         }
         let (answer, answered) = oneshot::channel();
@@ -243,7 +243,7 @@ impl Network {
         // What answers a repeated command is its last delivery, so a no is no to all of them.
         let twice = wires.chance.percent(faults.twice) && refusal.is_none();
         if wires.chance.percent(faults.flushed) {
-            wires.add(now, Event::FlushScripts);
+            wires.add(now, NetworkEvent::FlushScripts);
         }
         let line = &mut wires.connections[connection];
         line.waiting.insert(serial, answer);
@@ -265,11 +265,11 @@ impl Network {
                 refusal: None,
                 ..delivery.clone()
             };
-            wires.add(copy_arrival, Event::Deliver(copy));
+            wires.add(copy_arrival, NetworkEvent::Deliver(copy));
         }
-        wires.add(arrival, Event::Deliver(delivery));
+        wires.add(arrival, NetworkEvent::Deliver(delivery));
         if breaks {
-            wires.add(break_at, Event::Break(connection));
+            wires.add(break_at, NetworkEvent::Break(connection));
         }
         drop(wires);
         self.changed.notify_one();
@@ -278,7 +278,7 @@ impl Network {
 }
 
 impl Wires {
-    fn add(&mut self, at: u64, event: Event) {
+    fn add(&mut self, at: u64, event: NetworkEvent) {
         self.serial += 1;
         self.events.insert((at, self.serial), event);
     }
@@ -315,13 +315,13 @@ pub(crate) struct Wiring(pub(super) Arc<Network>);
 
 /// One connection of a client.
 #[derive(Clone)]
-pub(crate) struct Wire {
+pub(crate) struct SimulatedWire {
     network: Arc<Network>,
     connection: usize,
 }
 
 impl Wiring {
-    pub(crate) async fn open(&self) -> Result<Wire, Failure> {
+    pub(crate) async fn open(&self) -> Result<SimulatedWire, Failure> {
         let (delay, refused) = {
             let mut wires = self.0.wires.lock();
             let unreachable = wires.faults.unreachable;
@@ -331,14 +331,14 @@ impl Wiring {
         if refused {
             return Err(Failure::Unsent("simulated: connection refused".into()));
         }
-        Ok(Wire {
+        Ok(SimulatedWire {
             network: self.0.clone(),
             connection: self.0.open(),
         })
     }
 }
 
-impl Wire {
+impl SimulatedWire {
     pub(crate) fn client_id(&self) -> u64 {
         self.connection as u64 + 1
     }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use redis::Value;
 
 use super::clock::VirtualClock;
-use super::command::Command;
+use super::command::SimulatedCommand;
 use super::network::{Delivery, Network};
 use super::redis::{Hash, Redis};
-use crate::hold::{Hold, Phase};
+use crate::hold::{Hold, HoldPhase};
 use crate::session::Core;
 
 pub(super) struct Observer {
@@ -25,13 +25,13 @@ pub(super) struct Observer {
     /// Fields that a command has deleted.
     deleted: HashSet<String>,
     pub(super) violation: Option<String>,
-    pub(super) seen: Seen,
+    pub(super) seen: Observed,
     trace: Option<Vec<String>>,
 }
 
 /// How often the run came by what it is there to try: a simulation without faults proves nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct Observed {
     pub(super) executed: u64,
     pub(super) copies: u64,
     pub(super) overtaken: u64,
@@ -46,7 +46,7 @@ pub(super) struct Seen {
     pub(super) local: u64,
 }
 
-impl Seen {
+impl Observed {
     pub(super) fn add(&mut self, other: &Self) {
         self.executed += other.executed;
         self.copies += other.copies;
@@ -79,7 +79,7 @@ impl Observer {
             delivered_twice: HashSet::new(),
             deleted: HashSet::new(),
             violation: None,
-            seen: Seen::default(),
+            seen: Observed::default(),
             trace: traced.then(Vec::new),
         }
     }
@@ -113,7 +113,7 @@ impl Observer {
     /// Executes a command and looks at what it did.
     pub(super) fn execute(&mut self, delivery: &Delivery) -> Value {
         let now_ms = self.now_ms();
-        let command = Command::of(&delivery.args);
+        let command = SimulatedCommand::of(&delivery.args);
         let before = self.redis.hash(KEY, now_ms);
         let value = match delivery.args[0].as_str() {
             "CLIENT" if delivery.args[1] == "KILL" => {
@@ -148,7 +148,7 @@ impl Observer {
 
     fn account(
         &mut self,
-        command: &Command<'_>,
+        command: &SimulatedCommand<'_>,
         serial: u64,
         before: Option<&Hash>,
         after: Option<&Hash>,
@@ -164,7 +164,7 @@ impl Observer {
             self.seen.overtaken += u64::from(last.is_some_and(|last| last > serial));
         }
         match command {
-            Command::Count {
+            SimulatedCommand::Count {
                 field,
                 target,
                 acquires,
@@ -174,23 +174,28 @@ impl Observer {
                     self.seen.inner += u64::from(*target > 1);
                 }
             }
-            Command::Transfer { from, to } => {
+            SimulatedCommand::Transfer { from, to } => {
                 let moved = there(before, from) && there(after, to);
                 self.seen.transfers += u64::from(moved);
             }
-            Command::Force { field } => {
+            SimulatedCommand::Force { field } => {
                 if there(before, field) {
                     self.seen.forced += 1;
                     self.forced.insert((*field).to_owned());
                 }
             }
-            Command::Renew { .. } => self.seen.renewals += 1,
-            Command::Other => {}
+            SimulatedCommand::Renew { .. } => self.seen.renewals += 1,
+            SimulatedCommand::Other => {}
         }
     }
 
     /// No command touches a hold other than its own, nor shortens the life of one.
-    fn compare(&mut self, command: &Command<'_>, before: Option<&Hash>, after: Option<&Hash>) {
+    fn compare(
+        &mut self,
+        command: &SimulatedCommand<'_>,
+        before: Option<&Hash>,
+        after: Option<&Hash>,
+    ) {
         let Some(before) = before else { return };
         let own = command.fields();
         for (field, count_before) in &before.counts {
@@ -233,7 +238,7 @@ impl Observer {
             )
         };
         let id = (client, hold.number());
-        if matches!(phase, Phase::Lost(_)) && self.lost.insert(id) {
+        if matches!(phase, HoldPhase::Lost(_)) && self.lost.insert(id) {
             self.seen.losses += 1;
         }
         if !valid {
@@ -300,7 +305,7 @@ impl Observer {
         for client in 0..self.clients.len() {
             for hold in self.clients[client].0.holds.all() {
                 let field = self.clients[client].0.field(&hold);
-                let is_pending = hold.state().phase == Phase::Pending;
+                let is_pending = hold.state().phase == HoldPhase::Pending;
                 if is_pending && count(hash.as_ref(), &field) > 0 {
                     self.violated(format!("{field} is kept for a call that was left"));
                 }
@@ -312,7 +317,7 @@ impl Observer {
         let holds = self.clients.iter().flat_map(|(core, _)| core.holds.all());
         holds
             .into_iter()
-            .any(|hold| hold.state().phase == Phase::Ended)
+            .any(|hold| hold.state().phase == HoldPhase::Ended)
     }
 
     /// The holds that the watchdog must be able to keep while nothing goes wrong.

@@ -28,11 +28,11 @@ pub(super) struct Pause {
 pub(super) struct Task {
     pub(super) client: usize,
     pub(super) owner: u64,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<PlanStep>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Step {
+pub(super) enum PlanStep {
     /// First or inner, as it comes.
     Acquire {
         wait_ms: Option<u64>,
@@ -122,7 +122,7 @@ impl Plan {
     pub(super) fn longest_lease_ms(&self) -> u64 {
         let steps = self.tasks.iter().flat_map(|task| &task.steps);
         let leases = steps.filter_map(|step| match step {
-            Step::Acquire { lease_ms, .. } => *lease_ms,
+            PlanStep::Acquire { lease_ms, .. } => *lease_ms,
             _ => None,
         });
         leases.fold(self.watchdog_lease_ms, u64::max)
@@ -162,7 +162,7 @@ impl Plan {
 
 /// A free lock is asked for by a call that is left, for longer than the run looks at that.
 fn left_acquire(chance: &mut Chance) -> Task {
-    let acquire = Step::Acquire {
+    let acquire = PlanStep::Acquire {
         wait_ms: chance.percent(50).then_some(3000),
         lease_ms: Some(60_000),
         local: false,
@@ -177,7 +177,7 @@ fn left_acquire(chance: &mut Chance) -> Task {
 
 /// The lock is handed to a waiter that was left, and goes on about when it has had its time.
 fn late_receiver(chance: &mut Chance, poll_cap_ms: u64) -> Vec<Task> {
-    let acquire = |cancel| Step::Acquire {
+    let acquire = |cancel| PlanStep::Acquire {
         wait_ms: Some(3000),
         lease_ms: Some(3000),
         local: false,
@@ -195,21 +195,21 @@ fn late_receiver(chance: &mut Chance, poll_cap_ms: u64) -> Vec<Task> {
             0,
             vec![
                 acquire(Cancel::Never),
-                Step::Rest(held_ms),
-                Step::Unlock(Cancel::Never),
-                Step::Rest(200),
+                PlanStep::Rest(held_ms),
+                PlanStep::Unlock(Cancel::Never),
+                PlanStep::Rest(200),
             ],
         ),
         task(
             2,
             vec![
                 // The other one asks first.
-                Step::Rest(10),
+                PlanStep::Rest(10),
                 acquire(Cancel::Left(chance.within(1, 3))),
-                Step::Rest(late_ms - 10),
-                Step::Resume,
-                Step::Rest(200),
-                Step::Unlock(Cancel::Never),
+                PlanStep::Rest(late_ms - 10),
+                PlanStep::Resume,
+                PlanStep::Rest(200),
+                PlanStep::Unlock(Cancel::Never),
             ],
         ),
     ]
@@ -239,7 +239,7 @@ fn faults(chance: &mut Chance, lease_ms: u64) -> Faults {
     }
 }
 
-fn step(chance: &mut Chance, lease_ms: u64) -> Step {
+fn step(chance: &mut Chance, lease_ms: u64) -> PlanStep {
     let mut cancel = |percent: u64| match chance.within(1, 100) {
         n if n > percent => Cancel::Never,
         n if n % 4 == 0 => Cancel::Left(chance.within(1, 6)),
@@ -248,21 +248,21 @@ fn step(chance: &mut Chance, lease_ms: u64) -> Step {
     };
     let (cancel_acquire, cancel_end) = (cancel(30), cancel(20));
     match chance.within(0, 99) {
-        0..40 => Step::Acquire {
+        0..40 => PlanStep::Acquire {
             wait_ms: chance.percent(60).then(|| chance.within(1, 2 * lease_ms)),
             lease_ms: chance.percent(50).then(|| chance.within(20, 2 * lease_ms)),
             local: chance.percent(40),
             cancel: cancel_acquire,
         },
-        40..60 => Step::Unlock(cancel_end),
-        60..72 => Step::Drop,
-        72..77 => Step::Forget,
-        77..82 => Step::EndForgotten(cancel_end),
-        82..85 => Step::Force(cancel_end),
-        85..91 => Step::Resume,
+        40..60 => PlanStep::Unlock(cancel_end),
+        60..72 => PlanStep::Drop,
+        72..77 => PlanStep::Forget,
+        77..82 => PlanStep::EndForgotten(cancel_end),
+        82..85 => PlanStep::Force(cancel_end),
+        85..91 => PlanStep::Resume,
         _ => {
             let longest = chance.one_of(&[5, 50, 2 * lease_ms]);
-            Step::Rest(chance.within(0, longest))
+            PlanStep::Rest(chance.within(0, longest))
         }
     }
 }

@@ -10,32 +10,32 @@ use tokio::time::Instant;
 
 use super::chance::Chance;
 use super::clock::VirtualClock;
-use super::network::{Event, Faults, Network, Wiring};
-use super::observer::{KEY, Observer, Seen};
+use super::network::{Faults, Network, NetworkEvent, Wiring};
+use super::observer::{KEY, Observed, Observer};
 use super::plan::{Pause, Plan};
 use super::redis::Redis;
 use super::task::{self, Left, Report};
 use crate::background::Background;
 use crate::clock::Clock;
 use crate::guard::Guard;
-use crate::hold::Bounds;
+use crate::hold::HandOverLimits;
 use crate::key::kind;
 use crate::lock::Lock;
 use crate::owner::Owner;
-use crate::server::{Context, Server, Source};
+use crate::server::{Context, Endpoint, Server};
 use crate::session::{Core, Reentry, Session, Settings};
 use crate::wait::{Backoff, Wake};
 use crate::watchdog;
 
 /// What a run came to.
-pub(super) struct Outcome {
+pub(super) struct RunOutcome {
     pub(super) violation: Option<String>,
-    pub(super) seen: Seen,
+    pub(super) seen: Observed,
     pub(super) trace: Vec<String>,
 }
 
 /// Runs a plan on a server that forgets everything first; gives it back for the next run.
-pub(super) fn run(plan: &Plan, mut redis: Redis, traced: bool) -> (Outcome, Redis) {
+pub(super) fn run(plan: &Plan, mut redis: Redis, traced: bool) -> (RunOutcome, Redis) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -45,12 +45,12 @@ pub(super) fn run(plan: &Plan, mut redis: Redis, traced: bool) -> (Outcome, Redi
     runtime.block_on(simulate(plan, redis, traced))
 }
 
-struct Client {
+struct SimulatedClient {
     lock: Lock,
     watchdog: JoinHandle<()>,
 }
 
-async fn simulate(plan: &Plan, redis: Redis, traced: bool) -> (Outcome, Redis) {
+async fn simulate(plan: &Plan, redis: Redis, traced: bool) -> (RunOutcome, Redis) {
     let start = Instant::now();
     let network = Arc::new(Network::new(start, Chance::new(plan.seed, 2), plan.faults));
     let mut observed = Vec::new();
@@ -90,7 +90,7 @@ async fn simulate(plan: &Plan, redis: Redis, traced: bool) -> (Outcome, Redis) {
         }
     }
     let mut observer = observer.into_inner();
-    let outcome = Outcome {
+    let outcome = RunOutcome {
         violation: observer.violation.take(),
         seen: observer.seen,
         trace: observer.trace(),
@@ -98,16 +98,16 @@ async fn simulate(plan: &Plan, redis: Redis, traced: bool) -> (Outcome, Redis) {
     (outcome, observer.redis)
 }
 
-fn happen(network: &Network, observer: &RefCell<Observer>, event: Event) {
+fn happen(network: &Network, observer: &RefCell<Observer>, event: NetworkEvent) {
     match event {
-        Event::Deliver(delivery) => {
+        NetworkEvent::Deliver(delivery) => {
             let value = match delivery.refusal {
                 Some(line) => super::redis::error_answer(line),
                 None => observer.borrow_mut().execute(&delivery),
             };
             network.reply(&delivery, value);
         }
-        Event::Reply {
+        NetworkEvent::Reply {
             connection,
             serial,
             value,
@@ -117,8 +117,8 @@ fn happen(network: &Network, observer: &RefCell<Observer>, event: Event) {
                 .note(|| format!("reply to #{serial} arrives"));
             network.hand_over(connection, serial, value);
         }
-        Event::Break(connection) => network.end(connection),
-        Event::FlushScripts => observer.borrow_mut().redis.flush_scripts(),
+        NetworkEvent::Break(connection) => network.end(connection),
+        NetworkEvent::FlushScripts => observer.borrow_mut().redis.flush_scripts(),
     }
 }
 
@@ -127,7 +127,7 @@ async fn story(
     plan: &Plan,
     network: &Arc<Network>,
     observer: &RefCell<Observer>,
-    clients: Vec<Client>,
+    clients: Vec<SimulatedClient>,
 ) {
     let (reports, mut told) = tokio::sync::mpsc::unbounded_channel();
     let mut tasks = Vec::new();
@@ -233,10 +233,10 @@ fn client(
     number: usize,
     network: &Arc<Network>,
     clock: VirtualClock,
-) -> (Client, Arc<Core>) {
+) -> (SimulatedClient, Arc<Core>) {
     let ms = Duration::from_millis;
     let clock = Clock::simulated(clock);
-    let source = Source::simulated(Wiring(network.clone()), &clock);
+    let source = Endpoint::simulated(Wiring(network.clone()), &clock);
     let context = Context {
         clock: clock.clone(),
         background: Background::here(),
@@ -248,7 +248,7 @@ fn client(
         poll_cap: ms(plan.poll_cap_ms),
         max_lease: Duration::from_secs(60),
         wake: Wake::Poll(Backoff::exponential(ms(2), ms(32), 2)),
-        hand_overs: Bounds {
+        hand_overs: HandOverLimits {
             hand_overs: 3,
             time: ms(20),
         },
@@ -266,7 +266,7 @@ fn client(
         let watch = watchdog::watch(&watched, &mut jobs);
         with_pauses(watch, number, &pauses).await;
     });
-    (Client { lock, watchdog }, core)
+    (SimulatedClient { lock, watchdog }, core)
 }
 
 /// Does not poll `work` while its client pauses.

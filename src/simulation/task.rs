@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::plan::{Cancel, Step, Task};
+use super::plan::{Cancel, PlanStep, Task};
 use crate::error::{Error, LostReason};
 use crate::guard::{Guard, Verdict};
 use crate::lock::Lock;
@@ -69,9 +69,9 @@ struct Runner {
 }
 
 impl Runner {
-    async fn take(&mut self, step: Step) {
+    async fn take(&mut self, step: PlanStep) {
         match step {
-            Step::Acquire {
+            PlanStep::Acquire {
                 wait_ms,
                 lease_ms,
                 local,
@@ -96,7 +96,7 @@ impl Runner {
                     None => {}
                 }
             }
-            Step::Unlock(cancel) => {
+            PlanStep::Unlock(cancel) => {
                 if let Some(guard) = self.guards.pop() {
                     let field = guard.field();
                     let mut call = Box::pin(guard.unlock());
@@ -109,7 +109,7 @@ impl Runner {
                     }
                 }
             }
-            Step::Resume => {
+            PlanStep::Resume => {
                 if !self.left.is_empty() {
                     match self.left.remove(0) {
                         Left::Acquire(call) => {
@@ -125,7 +125,7 @@ impl Runner {
                     }
                 }
             }
-            Step::Drop => {
+            PlanStep::Drop => {
                 if !self.guards.is_empty() {
                     let guard = self.guards.remove(0);
                     let held = guard.held();
@@ -137,21 +137,21 @@ impl Runner {
                     }
                 }
             }
-            Step::Forget => {
+            PlanStep::Forget => {
                 if let Some(guard) = self.guards.pop() {
                     self.forgotten += 1;
                     guard.forget();
                 }
             }
-            Step::EndForgotten(cancel) => {
+            PlanStep::EndForgotten(cancel) => {
                 let request = self.lock.unlock().owner(&self.owner);
                 // Its outcome is looked at where everybody's is: in Redis, at rest.
                 let _ = cancelled(request.into_future(), cancel).await;
             }
-            Step::Force(cancel) => {
+            PlanStep::Force(cancel) => {
                 let _ = cancelled(self.lock.force_unlock().into_future(), cancel).await;
             }
-            Step::Rest(ms) => tokio::time::sleep(Duration::from_millis(ms)).await,
+            PlanStep::Rest(ms) => tokio::time::sleep(Duration::from_millis(ms)).await,
         }
     }
 

@@ -18,7 +18,7 @@ use crate::key::LockKey;
 /// Channels by their names, for one consumer.
 #[derive(Default)]
 pub(crate) struct ChannelList {
-    listed: Mutex<Listed>,
+    listed: Mutex<ListedChannel>,
     changed: Notify,
     /// So many names the consumer was given to look at.
     #[cfg(test)]
@@ -29,7 +29,7 @@ pub(crate) struct ChannelList {
 pub(crate) type Look = Vec<(String, Option<Arc<Channel>>)>;
 
 #[derive(Default)]
-struct Listed {
+struct ListedChannel {
     channels: HashMap<String, Arc<Channel>>,
     changes: Changes,
 }
@@ -72,7 +72,7 @@ impl ChannelList {
     pub(super) fn leave(&self, name: &str, channel: &Arc<Channel>, key: &LockKey) {
         let mut listed = self.listed.lock();
         // Looked at with the list locked: nobody comes to want it meanwhile.
-        if channel.want_no_more(key) {
+        if channel.unsubscribe(key) {
             listed.remove_this(name, channel);
             drop(listed);
             self.changed.notify_one();
@@ -179,7 +179,7 @@ impl ChannelList {
     }
 }
 
-impl Listed {
+impl ListedChannel {
     fn has(&self, name: &str, channel: &Arc<Channel>) -> bool {
         let found = self.channels.get(name);
         found.is_some_and(|found| Arc::ptr_eq(found, channel))

@@ -34,13 +34,13 @@ enum Stage {
     /// A waiter's task opens it, and stops when this is dropped.
     Opening { _stops: DropGuard },
     /// A waiter opened it; the watchdog's thread is to take it.
-    Open(Line),
+    Open(MessageConnection),
     /// The watchdog's thread has it, or opens it.
     Kept,
 }
 
 /// A connection for messages that is being read.
-pub(crate) struct Line {
+pub(crate) struct MessageConnection {
     pub(crate) sink: PubSubSink,
     /// Cancelled when nobody reads it any more.
     pub(crate) ended: CancellationToken,
@@ -48,7 +48,7 @@ pub(crate) struct Line {
 }
 
 /// A waiter's right to open the connection. Dropped unused, somebody else has to.
-pub(super) struct Opening {
+pub(super) struct SubscriberOpening {
     waiters: Arc<Waiters>,
     /// Cancelled once the stage is another.
     stop: CancellationToken,
@@ -57,7 +57,7 @@ pub(super) struct Opening {
 impl Messages {
     /// Waits for the connection that a waiter is opening, `limit` at most; `None` if no waiter does:
     /// then it is for the caller to open one.
-    pub(crate) async fn take(&self, limit: Duration) -> Option<Line> {
+    pub(crate) async fn take(&self, limit: Duration) -> Option<MessageConnection> {
         let opened = async {
             while self.is_opening() {
                 self.changed.notified().await;
@@ -88,7 +88,7 @@ impl Messages {
     }
 
     /// For a waiter that wants to hear something: its right to open the connection, if there is none.
-    pub(super) fn begin(&self, waiters: &Arc<Waiters>) -> Option<Opening> {
+    pub(super) fn begin(&self, waiters: &Arc<Waiters>) -> Option<SubscriberOpening> {
         let runtime = Handle::current();
         let has_threads = runtime.runtime_flavor() == RuntimeFlavor::MultiThread
             && runtime.metrics().num_workers() > 1;
@@ -103,14 +103,14 @@ impl Messages {
         *stage = Stage::Opening {
             _stops: stop.clone().drop_guard(),
         };
-        Some(Opening {
+        Some(SubscriberOpening {
             waiters: waiters.clone(),
             stop,
         })
     }
 }
 
-impl Opening {
+impl SubscriberOpening {
     /// Has the connection opened and read, on the runtime that this is called on, whatever becomes of
     /// the caller.
     pub(super) fn begin(self, server: &Server) {
@@ -132,7 +132,7 @@ impl Opening {
         let (sink, stream) = connection.split();
         let ended = CancellationToken::new();
         let stop = CancellationToken::new();
-        let line = Line {
+        let line = MessageConnection {
             sink,
             ended: ended.clone(),
             _stops_reading: stop.clone().drop_guard(),
@@ -152,7 +152,7 @@ impl Opening {
     }
 }
 
-impl Drop for Opening {
+impl Drop for SubscriberOpening {
     fn drop(&mut self) {
         let messages = &self.waiters.messages;
         let mut stage = messages.stage.lock();

@@ -5,13 +5,13 @@
 //! after it.
 
 mod backoff;
-mod calls;
 mod channels;
-mod ear;
+mod listener;
 mod messages;
 mod queue;
 mod subscriptions;
-mod ticket;
+mod waiter;
+mod wake_ups;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -27,14 +27,14 @@ use crate::owner::Owner;
 use crate::server::Server;
 
 pub use backoff::{Backoff, Wake};
-use calls::Shard;
 pub(crate) use channels::ChannelList;
-pub(crate) use ear::Ear;
-pub(crate) use messages::{Line, Messages, open as open_messages};
-use queue::{Queue, Retreat};
+pub(crate) use listener::Listener;
+pub(crate) use messages::{MessageConnection, Messages, open as open_messages};
+use queue::{Retreat, WaitQueue};
 pub(crate) use subscriptions::{Channel, Heard, Subscription, Subscriptions};
-use ticket::Ticket;
-pub(crate) use ticket::{Found, Handed, Receiver, Wish};
+use waiter::Waiter;
+pub(crate) use waiter::{Found, HandedOver, Receiver, WaitRequest};
+use wake_ups::LockedShard;
 
 /// Every waiter of one client.
 pub(crate) struct Waiters {
@@ -43,7 +43,7 @@ pub(crate) struct Waiters {
     limit: usize,
     next_id: AtomicU64,
     /// Waiters of different locks share no lock, or rarely.
-    shards: [Mutex<ByKey<Queue>>; SHARDS],
+    shards: [Mutex<ByKey<WaitQueue>>; SHARDS],
     waiting: AtomicUsize,
     /// Set once, by the client's shutdown, before it looks at each shard: whoever enters one sees it,
     /// or is seen there.
@@ -79,9 +79,9 @@ impl Waiters {
     pub(crate) fn enter(
         self: &Arc<Self>,
         key: &Arc<LockKey>,
-        wish: Wish,
+        wish: WaitRequest,
         now: Moment,
-    ) -> Result<Place, Error> {
+    ) -> Result<WaiterGuard, Error> {
         let mut queues = self.queues_of(key)?;
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= self.limit {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -89,10 +89,10 @@ impl Waiters {
         }
         // Counted with the shard locked, so that the ids of one queue grow.
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let ticket = Arc::new(Ticket::new(id, wish, now));
+        let ticket = Arc::new(Waiter::new(id, wish, now));
         queues.entry(key.clone()).or_default().push(ticket.clone());
         drop(queues);
-        Ok(Place {
+        Ok(WaiterGuard {
             waiters: self.clone(),
             key: key.clone(),
             ticket,
@@ -101,12 +101,12 @@ impl Waiters {
     }
 
     /// The queues that this lock's is among.
-    fn shard(&self, key: &LockKey) -> Shard<'_> {
-        Shard::new(self.shards[key.part_of(SHARDS)].lock())
+    fn shard(&self, key: &LockKey) -> LockedShard<'_> {
+        LockedShard::new(self.shards[key.part_of(SHARDS)].lock())
     }
 
     /// As [`Waiters::shard`], for somebody who enters the queue.
-    fn queues_of(&self, key: &LockKey) -> Result<Shard<'_>, Error> {
+    fn queues_of(&self, key: &LockKey) -> Result<LockedShard<'_>, Error> {
         let queues = self.shard(key);
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::Closed);
@@ -116,7 +116,7 @@ impl Waiters {
 
     /// Whether anybody of this client waits for the lock.
     pub(crate) fn is_awaited(&self, key: &LockKey) -> bool {
-        self.shard(key).get(key).is_some_and(Queue::is_awaited)
+        self.shard(key).get(key).is_some_and(WaitQueue::is_awaited)
     }
 
     /// Lets the lock's contender try: it may have become free.
@@ -129,7 +129,7 @@ impl Waiters {
     /// Lets the contender of every lock try.
     pub(crate) fn wake_all(&self) {
         for shard in &self.shards {
-            Shard::new(shard.lock()).each(Queue::wake_contender);
+            LockedShard::new(shard.lock()).each(WaitQueue::wake_contender);
         }
     }
 
@@ -152,15 +152,17 @@ impl Waiters {
 
     /// Leaves a lock that is about to be released to other clients, so many if their number is known:
     /// until they had it, or for a moment.
-    pub(crate) fn stay_out(&self, key: &LockKey, others: Option<u32>, now: Moment) {
+    pub(crate) fn back_off(&self, key: &LockKey, others: Option<u32>, now: Moment) {
         if let Some(queue) = self.shard(key).get_mut(key) {
-            queue.stay_out(others, now + LONGEST_RETREAT);
+            queue.back_off(others, now + LONGEST_RETREAT);
         }
     }
 
     /// Whether this client hears the lock's messages.
     pub(crate) fn is_listening(&self, key: &LockKey) -> bool {
-        self.shard(key).get(key).is_some_and(Queue::is_listening)
+        self.shard(key)
+            .get(key)
+            .is_some_and(WaitQueue::is_listening)
     }
 
     /// An answer may take this long before an acquire counts as left.
@@ -195,14 +197,14 @@ impl Waiters {
         self.messages.close();
         self.closed.store(true, Ordering::Release);
         for shard in &self.shards {
-            Shard::new(shard.lock()).each(|queue, calls| queue.fail(&Error::Closed, calls));
+            LockedShard::new(shard.lock()).each(|queue, calls| queue.fail(&Error::Closed, calls));
         }
     }
 }
 
 /// What a waiter sees of its queue.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct View {
+pub(crate) struct QueueView {
     /// It is the one that may talk to Redis.
     pub(crate) is_contender: bool,
     /// Every message of the lock is heard.
@@ -212,24 +214,24 @@ pub(crate) struct View {
 }
 
 /// A waiter's place in the queue; left when dropped, and then passed on.
-pub(crate) struct Place {
+pub(crate) struct WaiterGuard {
     waiters: Arc<Waiters>,
     key: Arc<LockKey>,
-    ticket: Arc<Ticket>,
+    ticket: Arc<Waiter>,
     has_lock: AtomicBool,
 }
 
-impl Place {
+impl WaiterGuard {
     /// Looks at the queue, which counts as a sign of life.
-    pub(crate) fn look(&self, now: Moment) -> View {
+    pub(crate) fn look(&self, now: Moment) -> QueueView {
         let mut queues = self.waiters.shard(&self.key);
         let Some(queue) = queues.get_mut(&*self.key) else {
-            return View::default();
+            return QueueView::default();
         };
-        View {
+        QueueView {
             is_contender: queue.is_contender(&self.ticket),
             is_listening: queue.is_listening(),
-            retreat: queue.stays_out(now),
+            retreat: queue.backed_off(now),
         }
     }
 
@@ -250,7 +252,7 @@ impl Place {
     }
 
     /// Expects no hand-over any more. What was handed over already is for the caller to undo.
-    pub(crate) fn decline(&self) -> Option<Handed> {
+    pub(crate) fn decline(&self) -> Option<HandedOver> {
         self.ticket.decline()
     }
 
@@ -325,7 +327,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for WaiterGuard {
     fn drop(&mut self) {
         let mut shard = self.waiters.shard(&self.key);
         self.waiters.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -360,7 +362,7 @@ mod tests {
     use crate::key::kind;
     use crate::user_code::FreeAtEachCall;
 
-    fn waiting() -> (Arc<Waiters>, Arc<LockKey>, Place) {
+    fn waiting() -> (Arc<Waiters>, Arc<LockKey>, WaiterGuard) {
         let waiters = Waiters::new(Clock::default(), Duration::from_secs(60), 1_000);
         let waiters = Arc::new(waiters);
         let key = Arc::new(LockKey::new(&kind::PLAIN, "l", None).unwrap());
@@ -370,7 +372,7 @@ mod tests {
             max_hold: None,
             local: false,
         };
-        let wish = Wish {
+        let wish = WaitRequest {
             owner: Owner::new(),
             terms: Some(terms),
             deadline: None,
@@ -398,14 +400,14 @@ mod tests {
         let waiters = Arc::new(waiters);
         let key = Arc::new(LockKey::new(&kind::PLAIN, "l", None).unwrap());
         let enter = |_| {
-            let wish = Wish {
+            let wish = WaitRequest {
                 owner: Owner::new(),
                 terms: None,
                 deadline: None,
             };
             waiters.enter(&key, wish, clock.now()).unwrap()
         };
-        let mut places: Vec<Place> = (0..waiting).map(enter).collect();
+        let mut places: Vec<WaiterGuard> = (0..waiting).map(enter).collect();
         let began = worked();
         while places.pop().is_some() {}
         worked() - began
@@ -424,16 +426,16 @@ mod tests {
     }
 
     /// What the wakers of two waiters and an ear see of the shards while this is done.
-    fn seen_while(what: impl FnOnce(&Waiters, &LockKey, &mut Option<Place>)) -> Vec<bool> {
+    fn seen_while(what: impl FnOnce(&Waiters, &LockKey, &mut Option<WaiterGuard>)) -> Vec<bool> {
         let (waiters, key, first) = waiting();
         let owner = first.ticket.wish.owner;
-        let wish = Wish {
+        let wish = WaitRequest {
             owner,
             terms: None,
             deadline: None,
         };
         let second = waiters.enter(&key, wish, waiters.clock.now()).unwrap();
-        let ear = waiters.listen_in(&key, owner).unwrap();
+        let ear = waiters.add_listener(&key, owner).unwrap();
         let seen = waiters.clone();
         let free =
             FreeAtEachCall::new(move || seen.shards.iter().all(|it| it.try_lock().is_some()));
@@ -451,7 +453,7 @@ mod tests {
 
     #[tokio::test]
     async fn nobody_is_woken_while_a_shard_is_locked() {
-        let note = |_: &Waiters, _: &LockKey, first: &mut Option<Place>| {
+        let note = |_: &Waiters, _: &LockKey, first: &mut Option<WaiterGuard>| {
             first.as_ref().unwrap().note_outage(Some(&Error::Closed));
         };
         for (name, calls, seen) in [
@@ -469,7 +471,7 @@ mod tests {
     #[test]
     fn the_role_of_one_who_is_absent_goes_on_and_comes_back_when_it_looks() {
         let (waiters, key, first) = waiting();
-        let wish = |owner| Wish {
+        let wish = |owner| WaitRequest {
             owner,
             terms: None,
             deadline: None,
@@ -496,16 +498,16 @@ mod tests {
         let now = waiters.clock.now();
         let owners: Vec<Owner> = (0..50).map(|_| Owner::new()).collect();
         let enter = |number: usize| {
-            let wish = Wish {
+            let wish = WaitRequest {
                 owner: owners[number % 50],
                 terms: None,
                 deadline: None,
             };
             waiters.enter(&key, wish, now).unwrap()
         };
-        let places: Vec<Place> = (0..100).map(enter).collect();
+        let places: Vec<WaiterGuard> = (0..100).map(enter).collect();
         waiters.wake_owner(&key, owners[7]);
-        let is_told = |place: &Place| {
+        let is_told = |place: &WaiterGuard| {
             let until = now + Duration::from_secs(60);
             let mut wait = std::pin::pin!(place.wait(until));
             let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -525,7 +527,7 @@ mod tests {
         let (waiters, key, place) = waiting();
         for (others, known) in [(Some(0), 0), (None, 1), (Some(2), 2)] {
             assert!(place.look(waiters.clock.now()).retreat.is_none());
-            waiters.stay_out(&key, others, waiters.clock.now());
+            waiters.back_off(&key, others, waiters.clock.now());
             let retreat = place.look(waiters.clock.now()).retreat;
             assert_eq!(retreat.map(|retreat| retreat.releases), Some(known));
             std::thread::sleep(LONGEST_RETREAT);

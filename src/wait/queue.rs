@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Subscription;
-use super::calls::Calls;
-use super::ticket::Ticket;
+use super::waiter::Waiter;
+use super::wake_ups::WakeUps;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::hold::Hold;
@@ -17,17 +17,17 @@ use crate::owner::Owner;
 /// Each arrival and each leave costs O(log n), so that a crowd whose time is over together is told
 /// together.
 #[derive(Default)]
-pub(super) struct Queue {
+pub(super) struct WaitQueue {
     /// By their ids, which grow with each arrival. Without those who are absent.
-    waiting: BTreeMap<u64, Arc<Ticket>>,
+    waiting: BTreeMap<u64, Arc<Waiter>>,
     /// Those who broke a promise to look and have not looked since.
-    absent: BTreeMap<u64, Arc<Ticket>>,
+    absent: BTreeMap<u64, Arc<Waiter>>,
     /// The ids of each owner's waiters, once there are too many waiters to look at all of them.
     by_owner: Option<HashMap<Owner, BTreeSet<u64>>>,
     /// Those who hear of the lock without waiting for it.
-    listening_in: BTreeMap<u64, Arc<Ticket>>,
+    listening_in: BTreeMap<u64, Arc<Waiter>>,
     /// The one that may talk to Redis.
-    contender: Option<Arc<Ticket>>,
+    contender: Option<Arc<Waiter>>,
     subscription: Option<Subscription>,
     /// What kept the contender from asking when it last tried.
     outage: Option<Error>,
@@ -45,8 +45,8 @@ pub(crate) struct Retreat {
     own: bool,
 }
 
-impl Queue {
-    pub(super) fn push(&mut self, ticket: Arc<Ticket>) {
+impl WaitQueue {
+    pub(super) fn push(&mut self, ticket: Arc<Waiter>) {
         if self.contender.is_none() {
             self.contender = Some(ticket.clone());
         }
@@ -70,20 +70,20 @@ impl Queue {
     }
 
     /// Everybody who waits, absent or not.
-    fn all(&self) -> impl Iterator<Item = &Arc<Ticket>> {
+    fn all(&self) -> impl Iterator<Item = &Arc<Waiter>> {
         self.waiting.values().chain(self.absent.values())
     }
 
-    pub(super) fn listen_in(&mut self, ticket: Arc<Ticket>) {
+    pub(super) fn add_listener(&mut self, ticket: Arc<Waiter>) {
         self.listening_in.insert(ticket.id, ticket);
     }
 
-    pub(super) fn listen_no_more(&mut self, ticket: &Ticket) {
+    pub(super) fn remove_listener(&mut self, ticket: &Waiter) {
         self.listening_in.remove(&ticket.id);
     }
 
     /// One who leaves with the lock has met no outage, and lets its owner's other requests re-enter.
-    pub(super) fn leave(&mut self, ticket: &Ticket, with_lock: bool, calls: &mut Calls) {
+    pub(super) fn leave(&mut self, ticket: &Waiter, with_lock: bool, calls: &mut WakeUps) {
         if self.waiting.remove(&ticket.id).is_none() {
             self.absent.remove(&ticket.id);
         }
@@ -108,7 +108,7 @@ impl Queue {
             && !with_lock
             && !mutant!("swallowed_wake")
         {
-            calls.tell(&next);
+            calls.add(&next);
         }
     }
 
@@ -121,7 +121,7 @@ impl Queue {
     }
 
     /// Whether it has the role; to look at that is a sign of life.
-    pub(super) fn is_contender(&mut self, ticket: &Ticket) -> bool {
+    pub(super) fn is_contender(&mut self, ticket: &Waiter) -> bool {
         ticket.appear();
         if let Some(back) = self.absent.remove(&ticket.id) {
             self.waiting.insert(back.id, back);
@@ -129,35 +129,35 @@ impl Queue {
         self.is_its_role(ticket)
     }
 
-    fn is_its_role(&self, ticket: &Ticket) -> bool {
+    fn is_its_role(&self, ticket: &Waiter) -> bool {
         self.contender
             .as_ref()
             .is_some_and(|contender| contender.id == ticket.id)
     }
 
-    pub(super) fn wake_contender(&self, calls: &mut Calls) {
+    pub(super) fn wake_contender(&self, calls: &mut WakeUps) {
         self.tell_listeners(calls);
         if let Some(ticket) = &self.contender {
-            calls.tell(ticket);
+            calls.add(ticket);
         }
     }
 
-    fn tell_listeners(&self, calls: &mut Calls) {
+    fn tell_listeners(&self, calls: &mut WakeUps) {
         for ticket in self.listening_in.values() {
-            calls.tell(ticket);
+            calls.add(ticket);
         }
     }
 
-    pub(super) fn wake_owner(&self, owner: Owner, calls: &mut Calls) {
+    pub(super) fn wake_owner(&self, owner: Owner, calls: &mut WakeUps) {
         let Some(by_owner) = &self.by_owner else {
             for ticket in self.all().filter(|ticket| ticket.wish.owner == owner) {
-                calls.tell(ticket);
+                calls.add(ticket);
             }
             return;
         };
         for id in by_owner.get(&owner).into_iter().flatten() {
             if let Some(ticket) = self.waiting.get(id).or_else(|| self.absent.get(id)) {
-                calls.tell(ticket);
+                calls.add(ticket);
             }
         }
     }
@@ -172,10 +172,10 @@ impl Queue {
     }
 
     /// As [`Queue::remember_outage`], and ends the waits of those who would wait for ever.
-    pub(super) fn note_outage(&mut self, outage: Option<&Error>, calls: &mut Calls) {
+    pub(super) fn note_outage(&mut self, outage: Option<&Error>, calls: &mut WakeUps) {
         self.remember_outage(outage);
         if let Some(error) = outage {
-            for ticket in self.all().filter(|ticket| ticket.is_patient()) {
+            for ticket in self.all().filter(|ticket| ticket.has_no_deadline()) {
                 calls.fail(ticket, error);
             }
         }
@@ -185,7 +185,7 @@ impl Queue {
         self.outage.clone()
     }
 
-    pub(super) fn fail(&self, error: &Error, calls: &mut Calls) {
+    pub(super) fn fail(&self, error: &Error, calls: &mut WakeUps) {
         for ticket in self.all().chain(self.listening_in.values()) {
             calls.fail(ticket, error);
         }
@@ -193,7 +193,7 @@ impl Queue {
 
     pub(super) fn take_over(
         &mut self,
-        ticket: &Arc<Ticket>,
+        ticket: &Arc<Waiter>,
         overdue: Moment,
     ) -> Option<Option<Arc<Hold>>> {
         let contender = self.contender.clone()?;
@@ -214,7 +214,7 @@ impl Queue {
         now: Moment,
         overdue: Moment,
         until: Moment,
-    ) -> Option<Arc<Ticket>> {
+    ) -> Option<Arc<Waiter>> {
         let contender = self.contender.as_ref()?;
         if !self.listening_in.is_empty() {
             // It has to be free for a moment to be had together with others.
@@ -228,7 +228,7 @@ impl Queue {
             // It is its turn.
             return None;
         }
-        let can_take = |ticket: &&Arc<Ticket>| ticket.expect(now, overdue, until);
+        let can_take = |ticket: &&Arc<Waiter>| ticket.expect(now, overdue, until);
         let next = Some(contender)
             .filter(can_take)
             .or_else(|| self.waiting.values().find(can_take))?
@@ -238,7 +238,7 @@ impl Queue {
     }
 
     /// Leaves the lock, which is about to be released, to so many others, if their number is known.
-    pub(super) fn stay_out(&mut self, others: Option<u32>, until: Moment) {
+    pub(super) fn back_off(&mut self, others: Option<u32>, until: Moment) {
         self.retreat = Some(Retreat {
             until,
             releases: others.unwrap_or(1),
@@ -247,13 +247,13 @@ impl Queue {
     }
 
     /// Whether the lock is left to others.
-    pub(super) fn stays_out(&mut self, now: Moment) -> Option<Retreat> {
+    pub(super) fn backed_off(&mut self, now: Moment) -> Option<Retreat> {
         self.retreat = self.retreat.filter(|retreat| now < retreat.until);
         self.retreat
     }
 
     /// A message came: the lock may be free, and for this client.
-    pub(super) fn hear(&mut self, now: Moment, calls: &mut Calls) {
+    pub(super) fn hear(&mut self, now: Moment, calls: &mut WakeUps) {
         if let Some(retreat) = &mut self.retreat
             && now < retreat.until
         {
@@ -300,9 +300,9 @@ impl Queue {
     }
 
     /// Gives the role to the first who is there, and says who that is.
-    fn pass_on(&mut self) -> Option<Arc<Ticket>> {
+    fn pass_on(&mut self) -> Option<Arc<Waiter>> {
         // Those that are about to leave are few, and pass nothing on that they got too late.
-        let present = |ticket: &&Arc<Ticket>| !ticket.is_absent();
+        let present = |ticket: &&Arc<Waiter>| !ticket.is_absent();
         let next = self
             .waiting
             .values()

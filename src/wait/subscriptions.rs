@@ -23,11 +23,11 @@ pub(crate) struct Channel {
     /// The lock that it was first wanted for: all are under the same key.
     key: Arc<LockKey>,
     /// A lock for each time that it is wanted now.
-    wanted: Mutex<Wanted>,
+    wanted: Mutex<WantedChannels>,
     heard: watch::Sender<Heard>,
 }
 
-type Wanted = SmallVec<[Arc<LockKey>; 1]>;
+type WantedChannels = SmallVec<[Arc<LockKey>; 1]>;
 
 /// What has become of a wish to hear a channel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -43,10 +43,10 @@ pub(crate) enum Heard {
 /// A waiter's share in a channel. The channel is given up with the last one.
 #[derive(Clone)]
 pub(crate) struct Subscription {
-    share: Arc<Share>,
+    share: Arc<SharedChannel>,
 }
 
-struct Share {
+struct SharedChannel {
     key: Arc<LockKey>,
     name: String,
     channel: Arc<Channel>,
@@ -58,7 +58,7 @@ impl Subscriptions {
     pub(crate) fn subscribe(self: &Arc<Self>, key: &Arc<LockKey>, name: String) -> Subscription {
         let channel = self.list.want(&name, key);
         Subscription {
-            share: Arc::new(Share {
+            share: Arc::new(SharedChannel {
                 key: key.clone(),
                 name,
                 channel,
@@ -95,7 +95,7 @@ impl Channel {
 
     /// The locks that it is wanted for, each once.
     pub(crate) fn locks(&self) -> impl Iterator<Item = Arc<LockKey>> + use<> {
-        let mut locks = Wanted::new();
+        let mut locks = WantedChannels::new();
         for key in &*self.wanted.lock() {
             if !locks.contains(key) {
                 locks.push(key.clone());
@@ -109,7 +109,7 @@ impl Channel {
     }
 
     /// It is not wanted so often any more. True if it was the last time.
-    pub(super) fn want_no_more(&self, key: &LockKey) -> bool {
+    pub(super) fn unsubscribe(&self, key: &LockKey) -> bool {
         let mut wanted = self.wanted.lock();
         if let Some(place) = wanted.iter().position(|one| **one == *key) {
             wanted.remove(place);
@@ -140,7 +140,7 @@ impl Subscription {
     }
 }
 
-impl Drop for Share {
+impl Drop for SharedChannel {
     fn drop(&mut self) {
         let Some(subscriptions) = self.subscriptions.upgrade() else {
             return;

@@ -16,7 +16,7 @@ pub(super) async fn keep_checking(core: &Core) {
         let next = core.clock.look_again(now + SELDOM, now, PAUSE);
         core.clock.sleep_until(next).await;
         let limit = core.server.command_timeout();
-        Box::pin(diagnosis::meet(&core.server, expected, limit)).await;
+        Box::pin(diagnosis::check_new_servers(&core.server, expected, limit)).await;
     }
 }
 

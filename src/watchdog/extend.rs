@@ -11,19 +11,19 @@ use futures_util::stream::FuturesUnordered;
 use crate::clock::Moment;
 use crate::hold::Hold;
 use crate::key::{Kind, LockKey};
-use crate::script::{self, Renewed};
-use crate::server::{Failure, Place};
+use crate::script::{self, RenewReply};
+use crate::server::{Failure, Route};
 use crate::session::Core;
 
 /// Holds, and the lease that each is to have.
 pub(super) type Leases = [(Arc<Hold>, Duration)];
 
 /// What became of a question about holds.
-pub(super) struct Asked {
+pub(super) struct ExtendOutcome {
     /// The moment before the first sending.
     pub(super) sent: Moment,
     /// One for each hold.
-    pub(super) answers: Vec<Result<Renewed, Failure>>,
+    pub(super) answers: Vec<Result<RenewReply, Failure>>,
 }
 
 /// Those that may be asked about in one command, together: of one script, with keys that may be in one
@@ -56,14 +56,14 @@ pub(super) async fn extend(
     core: &Core,
     holds: &Leases,
     lease: Duration,
-    asks: impl Fn(usize, &Place) + Sync,
-) -> Asked {
-    let asks_for_all = |place: &Place| (0..holds.len()).for_each(|at| asks(at, place));
+    asks: impl Fn(usize, &Route) + Sync,
+) -> ExtendOutcome {
+    let asks_for_all = |place: &Route| (0..holds.len()).for_each(|at| asks(at, place));
     let (sent, answer) = ask(core, None, holds, lease, &asks_for_all).await;
     match answer {
         Ok(answers) => {
             let answers = answers.into_iter().map(Ok).collect();
-            Asked { sent, answers }
+            ExtendOutcome { sent, answers }
         }
         Err((failure, _)) if holds.len() > 1 && failure.is_of_place() => {
             core.server.note_slots(&failure);
@@ -75,23 +75,23 @@ pub(super) async fn extend(
                 .chunks(1)
                 .enumerate()
                 .map(async |(at, one)| {
-                    let asks = |place: &Place| asks(at, place);
+                    let asks = |place: &Route| asks(at, place);
                     (at, follow(core, one, lease, &asks).await)
                 })
                 .collect();
-            let mut answers = vec![Ok(Renewed::Unknown); holds.len()];
+            let mut answers = vec![Ok(RenewReply::Unknown); holds.len()];
             while let Some((at, answer)) = asking.next().await {
                 answers[at] = answer;
             }
-            Asked { sent, answers }
+            ExtendOutcome { sent, answers }
         }
         Err((_, Some(place))) => {
             let answers = vec![follow_to(core, place, holds, lease, &asks_for_all).await];
-            Asked { sent, answers }
+            ExtendOutcome { sent, answers }
         }
         Err((failure, None)) => {
             let answers = vec![Err(failure); holds.len()];
-            Asked { sent, answers }
+            ExtendOutcome { sent, answers }
         }
     }
 }
@@ -102,7 +102,7 @@ async fn follow(
     one: &Leases,
     lease: Duration,
     asks: &Asks<'_>,
-) -> Result<Renewed, Failure> {
+) -> Result<RenewReply, Failure> {
     match ask(core, None, one, lease, asks).await.1 {
         Ok(answers) => Ok(first(&answers)),
         Err((_, Some(place))) => follow_to(core, place, one, lease, asks).await,
@@ -113,39 +113,39 @@ async fn follow(
 /// Asks about one hold where a server says that its key is.
 async fn follow_to(
     core: &Core,
-    place: Place,
+    place: Route,
     one: &Leases,
     lease: Duration,
     asks: &Asks<'_>,
-) -> Result<Renewed, Failure> {
+) -> Result<RenewReply, Failure> {
     let answers = ask(core, Some(place), one, lease, asks).await.1;
     answers
         .map(|answers| first(&answers))
         .map_err(|(failure, _)| failure)
 }
 
-fn first(answers: &[Renewed]) -> Renewed {
-    answers.first().copied().unwrap_or(Renewed::Unknown)
+fn first(answers: &[RenewReply]) -> RenewReply {
+    answers.first().copied().unwrap_or(RenewReply::Unknown)
 }
 
 /// Hears which server is about to be asked.
-type Asks<'a> = dyn Fn(&Place) + Sync + 'a;
+type Asks<'a> = dyn Fn(&Route) + Sync + 'a;
 
 /// The moment before the sending, and the answers; or the failure, and where else to ask.
-type Answers = (Moment, Result<Vec<Renewed>, (Failure, Option<Place>)>);
+type ExtendAnswers = (Moment, Result<Vec<RenewReply>, (Failure, Option<Route>)>);
 
 async fn ask(
     core: &Core,
-    place: Option<Place>,
+    place: Option<Route>,
     holds: &Leases,
     lease: Duration,
     asks: &Asks<'_>,
-) -> Answers {
+) -> ExtendAnswers {
     let key = holds.first().map_or("", |(hold, _)| hold.key().key());
     let connected = async {
         let place = match place {
             Some(place) => place,
-            None => Place::plain(core.server.node(key)?),
+            None => Route::plain(core.server.node(key)?),
         };
         asks(&place);
         let connection = place.own_connection(lease / 3).await?;

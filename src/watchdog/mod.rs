@@ -25,10 +25,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::background::Thread;
 use crate::error::LostReason;
-use crate::hold::{Hold, Phase};
+use crate::hold::{Hold, HoldPhase};
 use crate::panics;
 use crate::session::{Core, Job};
-use settling::Settling;
+use settling::Settlements;
 
 /// Starts the loop on the client's thread, which ends after `core.ending` is cancelled; the token
 /// tells when it has.
@@ -86,19 +86,19 @@ fn take_stock(core: &Arc<Core>) {
         }
     });
     for hold in holds {
-        if hold.state().phase == Phase::Ended {
+        if hold.state().phase == HoldPhase::Ended {
             // What was owed for it went down with the loop.
-            core.owe(Job::new(hold));
+            core.settle_in_background(Job::new(hold));
         }
     }
 }
 
 pub(crate) async fn watch(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
-    let mut settling = Settling::new(core);
+    let mut settling = Settlements::new(core);
     {
         let mut renewing = pin!(renew::keep_renewing(core));
         let mut listening = pin!(listen::keep_listening(core));
-        let mut keeping_up = pin!(upkeep::keep_up(core));
+        let mut keeping_up = pin!(upkeep::run(core));
         let mut probing = pin!(probe::keep_probing(core));
         let mut following = pin!(switch::keep_following(core));
         let mut checking = pin!(check::keep_checking(core));

@@ -9,12 +9,12 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
-use super::extend::{Asked, Leases, extend, together};
+use super::extend::{ExtendOutcome, Leases, extend, together};
 use super::pass_on_panic;
 use crate::clock::Moment;
 use crate::error::LostReason;
-use crate::hold::{Hold, Phase};
-use crate::script::Renewed;
+use crate::hold::{Hold, HoldPhase};
+use crate::script::RenewReply;
 use crate::server::Failure;
 use crate::session::Core;
 
@@ -49,7 +49,7 @@ pub(super) async fn keep_renewing(core: &Arc<Core>) {
             core.abandon(hold);
         }
         for hold in &due.slow {
-            core.hasten(hold);
+            core.demand_turn(hold);
         }
         if !due.renew.is_empty() {
             let now = core.clock.now();
@@ -107,16 +107,16 @@ async fn renew(
 
 /// Renews holds whose keys may be in one command.
 async fn renew_together(core: &Core, holds: Vec<(Arc<Hold>, Duration)>, lease: Duration) {
-    let Asked { sent, answers } = extend(core, &holds, lease, |_, _| {}).await;
+    let ExtendOutcome { sent, answers } = extend(core, &holds, lease, |_, _| {}).await;
     report_failing(core, &holds, &answers);
     for ((hold, asked), answer) in holds.iter().zip(answers) {
         match answer {
-            Ok(Renewed::Extended) => {
+            Ok(RenewReply::Extended) => {
                 let recovered = core.holds.change(hold, |state| {
                     let was = state.phase;
                     // Looked at for each hold: one whose deadline passed during the others is lost.
                     state.renew(sent, *asked, core.clock.now());
-                    was == Phase::Jeopardy && state.phase == Phase::Held
+                    was == HoldPhase::Jeopardy && state.phase == HoldPhase::Held
                 });
                 if recovered {
                     tracing::debug!(
@@ -124,16 +124,16 @@ async fn renew_together(core: &Core, holds: Vec<(Arc<Hold>, Duration)>, lease: D
                         { lock.hash = %hold.key().fingerprint() }, "renewed again"
                     );
                 }
-                if matches!(hold.state().phase, Phase::Lost(_)) {
+                if matches!(hold.state().phase, HoldPhase::Lost(_)) {
                     core.report_lost(hold);
                 }
             }
-            Ok(Renewed::Missing) => {
+            Ok(RenewReply::Missing) => {
                 core.lose(hold, LostReason::NotOurs);
             }
-            Ok(Renewed::Unknown) | Err(_) => core.holds.change(hold, |state| {
-                if state.phase == Phase::Held {
-                    state.phase = Phase::Jeopardy;
+            Ok(RenewReply::Unknown) | Err(_) => core.holds.change(hold, |state| {
+                if state.phase == HoldPhase::Held {
+                    state.phase = HoldPhase::Jeopardy;
                 }
                 let retry = (lease / 20).clamp(SOONEST_RETRY, LATEST_RETRY);
                 state.renew_at = state.renew_at.min(core.clock.now() + retry);
@@ -143,7 +143,7 @@ async fn renew_together(core: &Core, holds: Vec<(Arc<Hold>, Duration)>, lease: D
 }
 
 /// Warns of the first failure in a row; the others are for those who look closely.
-fn report_failing(core: &Core, holds: &Leases, answers: &[Result<Renewed, Failure>]) {
+fn report_failing(core: &Core, holds: &Leases, answers: &[Result<RenewReply, Failure>]) {
     let failing = || {
         holds
             .iter()
@@ -154,7 +154,8 @@ fn report_failing(core: &Core, holds: &Leases, answers: &[Result<Renewed, Failur
         return;
     };
     let server = core.server.address_of(hold.key().key());
-    let is_news = |((hold, _), _): &(&(Arc<Hold>, Duration), _)| hold.state().phase == Phase::Held;
+    let is_news =
+        |((hold, _), _): &(&(Arc<Hold>, Duration), _)| hold.state().phase == HoldPhase::Held;
     match failing().filter(is_news).count() {
         0 => {
             let holds = failing().count();

@@ -10,31 +10,31 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
 use super::pass_on_panic;
-use crate::hold::{Phase, State};
+use crate::hold::{HoldPhase, HoldState};
 use crate::session::{Core, Job, Lane, Unsettled, settle};
 
 /// Settlements under way. A job has a task while its command is under way, and while it waits for its
 /// turn behind another command of its hold; otherwise it is in a line or in the heap.
-pub(super) struct Settling<'a> {
+pub(super) struct Settlements<'a> {
     core: &'a Arc<Core>,
-    tasks: JoinSet<Done>,
+    tasks: JoinSet<JobStep>,
     /// A bound for each lane by itself: what is silent takes no other lane's places.
-    lanes: HashMap<Lane, Line>,
+    lanes: HashMap<Lane, LaneQueue>,
     /// What is to be tried again, the earliest first.
-    later: BinaryHeap<Later>,
+    later: BinaryHeap<DelayedJob>,
     /// How many were put there so far.
     put_off: u64,
 }
 
 /// The jobs whose next command goes the same way.
 #[derive(Default)]
-struct Line {
+struct LaneQueue {
     running: usize,
     waiting: VecDeque<Job>,
 }
 
 /// A job that waits for its next try.
-struct Later {
+struct DelayedJob {
     at: Instant,
     /// Of those of one moment, the first put there comes first.
     number: u64,
@@ -42,13 +42,13 @@ struct Later {
 }
 
 /// What a task did.
-enum Done {
+enum JobStep {
     /// It is the job's turn.
     Turn(Job),
     Tried(Lane, Option<Unsettled>),
 }
 
-impl<'a> Settling<'a> {
+impl<'a> Settlements<'a> {
     pub(super) fn new(core: &'a Arc<Core>) -> Self {
         Self {
             core,
@@ -61,11 +61,11 @@ impl<'a> Settling<'a> {
 
     pub(super) fn begin(&mut self, mut job: Job) {
         if job.try_turn() {
-            return self.line_up(job);
+            return self.enqueue(job);
         }
         self.tasks.spawn(async move {
-            job.turn().await;
-            Done::Turn(job)
+            job.acquire_turn().await;
+            JobStep::Turn(job)
         });
     }
 
@@ -87,7 +87,7 @@ impl<'a> Settling<'a> {
             Some(done) = self.tasks.join_next() => self.take_in(done),
             () = next_try => {
                 if let Some(next) = self.later.pop() {
-                    self.line_up(next.job);
+                    self.enqueue(next.job);
                 }
             }
         }
@@ -97,8 +97,11 @@ impl<'a> Settling<'a> {
     pub(super) async fn finish(mut self, jobs: &mut UnboundedReceiver<Job>) {
         for hold in self.core.holds.all() {
             let phase = hold.state().phase;
-            if matches!(phase, Phase::Pending | Phase::Held | Phase::Jeopardy) {
-                self.core.holds.change(&hold, State::end);
+            if matches!(
+                phase,
+                HoldPhase::Pending | HoldPhase::Held | HoldPhase::Jeopardy
+            ) {
+                self.core.holds.change(&hold, HoldState::end);
                 self.begin(Job::new(hold));
             }
         }
@@ -116,7 +119,7 @@ impl<'a> Settling<'a> {
     }
 
     /// Tries the job, or puts it behind others that go the same way.
-    fn line_up(&mut self, job: Job) {
+    fn enqueue(&mut self, job: Job) {
         let lane = job.lane(self.core);
         let line = self.lanes.entry(lane).or_default();
         if line.running >= AT_ONCE {
@@ -126,23 +129,23 @@ impl<'a> Settling<'a> {
         line.running += 1;
         let core = self.core.clone();
         self.tasks
-            .spawn(async move { Done::Tried(lane, settle(&core, job).await) });
+            .spawn(async move { JobStep::Tried(lane, settle(&core, job).await) });
     }
 
-    fn take_in(&mut self, done: Result<Done, JoinError>) {
+    fn take_in(&mut self, done: Result<JobStep, JoinError>) {
         let done = match done {
             Ok(done) => done,
             Err(error) => return pass_on_panic(Err(error)),
         };
         let (lane, unsettled) = match done {
-            Done::Turn(job) => return self.line_up(job),
-            Done::Tried(lane, unsettled) => (lane, unsettled),
+            JobStep::Turn(job) => return self.enqueue(job),
+            JobStep::Tried(lane, unsettled) => (lane, unsettled),
         };
         let mut gave_up = false;
         if let Some(unsettled) = unsettled {
             gave_up = unsettled.gave_up;
             self.put_off += 1;
-            self.later.push(Later {
+            self.later.push(DelayedJob {
                 at: Instant::now() + unsettled.pause,
                 number: self.put_off,
                 job: unsettled.job,
@@ -169,7 +172,7 @@ impl<'a> Settling<'a> {
             self.lanes.remove(&lane);
         }
         for job in next {
-            self.line_up(job);
+            self.enqueue(job);
         }
     }
 
@@ -180,7 +183,7 @@ impl<'a> Settling<'a> {
     }
 }
 
-impl Ord for Later {
+impl Ord for DelayedJob {
     fn cmp(&self, other: &Self) -> Ordering {
         // The largest of a heap comes first.
         let key = |later: &Self| (later.at, later.number);
@@ -188,15 +191,15 @@ impl Ord for Later {
     }
 }
 
-impl PartialOrd for Later {
+impl PartialOrd for DelayedJob {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Eq for Later {}
+impl Eq for DelayedJob {}
 
-impl PartialEq for Later {
+impl PartialEq for DelayedJob {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
@@ -229,7 +232,7 @@ mod on_servers {
         let hold = core.holds.enter(&Arc::new(key), Owner::new());
         let now = core.clock.now();
         hold.state().sending(now, Duration::from_secs(300));
-        core.holds.change(&hold, State::end);
+        core.holds.change(&hold, HoldState::end);
         hold
     }
 
@@ -237,7 +240,7 @@ mod on_servers {
     async fn a_crowd_of_jobs_has_some_hundred_tasks_and_all_are_done() {
         let server = RedisServer::start().await;
         let (_client, core) = client(&server).await;
-        let mut settling = Settling::new(&core);
+        let mut settling = Settlements::new(&core);
         for number in 0..20_000 {
             settling.begin(Job::new(ended(&core, number)));
             assert!(settling.tasks() <= AT_ONCE, "{} tasks", settling.tasks());
@@ -257,7 +260,7 @@ mod on_servers {
         let node = others.server.node("").unwrap();
         let dead = node.connection(SOON).await.unwrap();
         silent.pause();
-        let mut settling = Settling::new(&core);
+        let mut settling = Settlements::new(&core);
         for number in 0..2 * AT_ONCE {
             let hold = ended(&core, number);
             settling.begin(Job::after(hold, None, Some(dead.clone())));

@@ -51,7 +51,7 @@ fn look(core: &Core, since: u64) {
     let now = core.clock.now();
     for hold in core.holds.all() {
         if core.server.was_switched(hold.key().key(), since) {
-            core.holds.change(&hold, |state| state.doubt(now));
+            core.holds.change(&hold, |state| state.suspect(now));
         }
     }
     // In a cluster waiters are woken when they hear the new master.
@@ -75,7 +75,7 @@ fn release_again(core: &Core, since: u64, followed: u64) {
         state.remains_until = until;
         state.released_after = followed;
         drop(state);
-        core.owe(Job::regardless(hold));
+        core.settle_in_background(Job::without_turn(hold));
     }
 }
 

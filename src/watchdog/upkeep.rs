@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use super::extend::{Asked, extend, together};
+use super::extend::{ExtendOutcome, extend, together};
 use super::pass_on_panic;
 use crate::clock::Moment;
 use crate::error::LostReason;
 use crate::hold::Hold;
 use crate::panics;
-use crate::script::Renewed;
-use crate::server::Place;
-use crate::session::{Core, Extension, Work};
+use crate::script::RenewReply;
+use crate::server::Route;
+use crate::session::{BackgroundTask, Core, ExtendRequest};
 
 /// Looks after them for ever.
-pub(super) async fn keep_up(core: &Arc<Core>) {
+pub(super) async fn run(core: &Arc<Core>) {
     let mut tasks = JoinSet::new();
     loop {
         while let Some(done) = tasks.try_join_next() {
@@ -55,7 +55,7 @@ pub(super) async fn keep_up(core: &Arc<Core>) {
 }
 
 /// Does work of one lock. A panic in there drops what was asked, and costs no other lock.
-async fn apart(work: Work) {
+async fn apart(work: BackgroundTask) {
     if panics::catch_in(work).await.is_none() {
         // It may be the user's subscriber that panics.
         panics::catch(|| {
@@ -67,29 +67,29 @@ async fn apart(work: Work) {
     }
 }
 
-async fn extend_parts(core: Arc<Core>, extensions: Vec<Extension>) {
+async fn extend_parts(core: Arc<Core>, extensions: Vec<ExtendRequest>) {
     let longest = extensions.iter().map(|extension| extension.lease).max();
     let longest = longest.unwrap_or_default();
     let until = core.clock.now() + longest / 3;
     let leases: Vec<(Arc<Hold>, Duration)> = extensions
         .iter()
-        .map(|Extension { hold, lease, .. }| {
+        .map(|ExtendRequest { hold, lease, .. }| {
             hold.state().sending(until, *lease);
             (hold.clone(), *lease)
         })
         .collect();
-    let asks = |at: usize, place: &Place| extensions[at].addressee.set(place);
-    let Asked { sent, answers } = extend(&core, &leases, longest, asks).await;
+    let asks = |at: usize, place: &Route| extensions[at].addressee.set(place);
+    let ExtendOutcome { sent, answers } = extend(&core, &leases, longest, asks).await;
     for (extension, answer) in extensions.into_iter().zip(answers) {
-        let Extension { hold, lease, .. } = &extension;
+        let ExtendRequest { hold, lease, .. } = &extension;
         match answer {
             // The time is looked at for each: a hold whose deadline passed during the others is lost.
-            Ok(Renewed::Extended) => core
+            Ok(RenewReply::Extended) => core
                 .holds
                 .change(hold, |state| state.renew(sent, *lease, core.clock.now())),
             // Whoever holds it beside the whole is told, too.
-            Ok(Renewed::Missing) => core.lose(hold, LostReason::NotOurs),
-            Ok(Renewed::Unknown) | Err(_) => {}
+            Ok(RenewReply::Missing) => core.lose(hold, LostReason::NotOurs),
+            Ok(RenewReply::Unknown) | Err(_) => {}
         }
         // Whoever asked may have lost patience.
         let _ = extension.answer.send(answer);

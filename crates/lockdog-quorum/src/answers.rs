@@ -1,7 +1,7 @@
 //! What an answer says of the instance that gave it.
 
-use super::member::{Outcome, Stand};
-use super::round::Kind;
+use super::member::{MemberOutcome, MemberState};
+use super::round::RoundKind;
 use super::{Action, Actions, Answer, Phase, Quorum};
 use crate::Moment;
 
@@ -27,24 +27,24 @@ impl Quorum {
         }
         match answer {
             Answer::Taken(register) => {
-                if member.stand == Stand::Held {
+                if member.stand == MemberState::Held {
                     return;
                 }
-                let is_wanted = living && member.stand == Stand::Asked;
+                let is_wanted = living && member.stand == MemberState::Asked;
                 if !is_wanted || now >= member.until {
-                    member.is_now(Stand::Nothing);
+                    member.is_now(MemberState::Nothing);
                     if !mutant!("quorum_releases_acquired_only") {
                         actions.push(Action::Release { member: index });
                     }
                     return;
                 }
-                member.is_now(Stand::Held);
-                member.outcome = Outcome::Held;
+                member.is_now(MemberState::Held);
+                member.outcome = MemberOutcome::Held;
                 member.register = register;
                 if round == current || mutant!("quorum_mixes_rounds") {
                     member.acked_in = current;
                 }
-                let is_behind = round < current && self.round.kind == Kind::Extend;
+                let is_behind = round < current && self.round.kind == RoundKind::Extend;
                 if self.phase == Phase::Marking {
                     self.mark(index, actions);
                 } else if is_behind {
@@ -58,21 +58,21 @@ impl Quorum {
                 }
             }
             // A `Take` that is executed twice is answered twice, perhaps in the other order.
-            Answer::Busy(..) | Answer::Quarantined(_) if member.stand != Stand::Asked => {}
+            Answer::Busy(..) | Answer::Quarantined(_) if member.stand != MemberState::Asked => {}
             Answer::Busy(ttl, register) => {
-                member.is_now(Stand::Nothing);
-                member.outcome = Outcome::Busy(ttl.map(|ttl| now + ttl));
+                member.is_now(MemberState::Nothing);
+                member.outcome = MemberOutcome::Busy(ttl.map(|ttl| now + ttl));
                 member.register = register;
             }
             Answer::Quarantined(left) => {
-                member.is_now(Stand::Nothing);
-                member.outcome = Outcome::Quarantined(now + left);
+                member.is_now(MemberState::Nothing);
+                member.outcome = MemberOutcome::Quarantined(now + left);
             }
             Answer::Extended | Answer::Marked => {
-                if member.stand != Stand::Held {
+                if member.stand != MemberState::Held {
                     return;
                 }
-                member.outcome = Outcome::Held;
+                member.outcome = MemberOutcome::Held;
                 if round == current {
                     member.acked_in = round;
                     member.until = until;
@@ -81,21 +81,21 @@ impl Quorum {
                 }
             }
             Answer::Conflict(value) => {
-                member.outcome = Outcome::Held;
+                member.outcome = MemberOutcome::Held;
                 self.round.conflict = self.round.conflict.max(value);
             }
             Answer::NotOurs => {
-                if member.stand == Stand::Held {
-                    member.is_now(Stand::Gone);
-                    member.outcome = Outcome::Gone;
+                if member.stand == MemberState::Held {
+                    member.is_now(MemberState::Gone);
+                    member.outcome = MemberOutcome::Gone;
                     actions.push(Action::Release { member: index });
                 }
             }
             Answer::Failed => {
-                if member.stand == Stand::Asked {
-                    member.is_now(Stand::Nothing);
+                if member.stand == MemberState::Asked {
+                    member.is_now(MemberState::Nothing);
                 }
-                member.outcome = Outcome::Unreachable;
+                member.outcome = MemberOutcome::Unreachable;
             }
         }
     }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::member::Stand;
-use super::round::Kind;
+use super::member::MemberState;
+use super::round::RoundKind;
 use super::{Action, Actions, Quorum};
 use crate::Moment;
 use crate::lease;
@@ -60,10 +60,12 @@ impl Quorum {
             return;
         }
         let left = lease::whole_up(self.leased_until.since(now));
-        self.round = self.round.following(Kind::Extend, now, lease.max(left));
+        self.round = self
+            .round
+            .following(RoundKind::Extend, now, lease.max(left));
         let round = self.round.number;
         for (index, member) in self.members.iter_mut().enumerate() {
-            if member.stand == Stand::Held {
+            if member.stand == MemberState::Held {
                 member.asked_in = round;
                 actions.push(Action::Extend {
                     member: index,

@@ -2,10 +2,10 @@
 
 use smallvec::SmallVec;
 
-use super::member::{Member, Outcome, Stand};
-use super::round::Kind;
+use super::member::{Member, MemberOutcome, MemberState};
+use super::round::RoundKind;
 use super::{Actions, Phase, Quorum};
-use crate::Loss;
+use crate::LossCause;
 use crate::Moment;
 use crate::lease;
 
@@ -23,7 +23,8 @@ impl Quorum {
 
     fn acknowledged(&self) -> usize {
         let round = self.round.number;
-        let acked = |member: &&Member| member.stand == Stand::Held && member.acked_in == round;
+        let acked =
+            |member: &&Member| member.stand == MemberState::Held && member.acked_in == round;
         self.members.iter().filter(acked).count()
     }
 
@@ -71,7 +72,7 @@ impl Quorum {
         let asked = self
             .members
             .iter()
-            .filter(|member| member.stand == Stand::Asked);
+            .filter(|member| member.stand == MemberState::Asked);
         let hope = if self.round.is_over {
             0
         } else {
@@ -89,12 +90,14 @@ impl Quorum {
 
     fn judge_extension(&mut self, now: Moment, actions: &mut Actions) {
         let held = self.members.iter();
-        let held = held.filter(|member| member.stand == Stand::Held).count();
+        let held = held
+            .filter(|member| member.stand == MemberState::Held)
+            .count();
         if held < self.rules.need && !mutant!("quorum_lives_below_need") {
             // Others may have a quorum from now on. A later grant must not revive it.
-            return self.end(Phase::Lost(Loss::NotOurs), actions);
+            return self.end(Phase::Lost(LossCause::NotOurs), actions);
         }
-        if self.round.kind == Kind::Extend && !self.round.won {
+        if self.round.kind == RoundKind::Extend && !self.round.won {
             if self.acknowledged() >= self.rules.need {
                 self.win(now, actions);
             } else if self.next == Moment::NEVER && self.pending() == 0 {
@@ -176,8 +179,8 @@ impl Quorum {
     fn note_forgetful(&mut self) {
         for member in &mut self.members {
             let is_trusted = member.register.is_none_or(|register| register.is_trusted());
-            if member.stand == Stand::Held && !is_trusted {
-                member.outcome = Outcome::Forgetful;
+            if member.stand == MemberState::Held && !is_trusted {
+                member.outcome = MemberOutcome::Forgetful;
             }
         }
     }
@@ -190,8 +193,8 @@ impl Quorum {
         let round = self.round.number;
         for member in &mut self.members {
             let is_owed = member.asked_in == round && member.answered_in != round;
-            if is_owed || member.stand == Stand::Asked {
-                member.outcome = Outcome::Late;
+            if is_owed || member.stand == MemberState::Asked {
+                member.outcome = MemberOutcome::Late;
             }
         }
     }

@@ -45,9 +45,9 @@ mod judge;
 pub mod lease;
 mod member;
 mod moment;
-mod patience;
 mod phase;
 pub mod quarantine;
+mod retry_timer;
 mod round;
 mod rules;
 mod taking;
@@ -69,12 +69,12 @@ use smallvec::SmallVec;
 use crate::lease::TOLD_EARLY;
 
 pub use event::{Action, Actions, Answer, Event, Register};
-pub use member::Outcome;
-use member::{Member, Stand};
+pub use member::MemberOutcome;
+use member::{Member, MemberState};
 pub use moment::Moment;
-pub use patience::Patience;
-pub use phase::{Loss, Phase};
-use round::{Kind, Round};
+pub use phase::{LossCause, Phase};
+pub use retry_timer::RetryTimer;
+use round::{Round, RoundKind};
 pub use rules::Rules;
 
 /// One acquisition of a lock on many instances.
@@ -129,7 +129,7 @@ impl Quorum {
             } => self.answered(member, round, answer, now, &mut actions),
             Event::Tick => {}
             Event::Look => return actions,
-            Event::Lose => self.end(Phase::Lost(Loss::Driver), &mut actions),
+            Event::Lose => self.end(Phase::Lost(LossCause::Driver), &mut actions),
             Event::Lengthen { lease, renewed } => self.lengthen(lease, renewed, now, &mut actions),
             Event::Unlock => self.end(Phase::Ended, &mut actions),
         }
@@ -214,7 +214,7 @@ impl Quorum {
 
     /// It stands on this instance, as far as is known.
     pub fn has(&self, member: usize) -> bool {
-        self.members[member].stand == Stand::Held
+        self.members[member].stand == MemberState::Held
     }
 
     /// What was asked of the instance in this round is of its last `Take`, not of one that was given up.
@@ -227,19 +227,19 @@ impl Quorum {
         let member = &self.members[member];
         let is_over = matches!(self.phase, Phase::Failed | Phase::Lost(_) | Phase::Ended);
         let is_wanted = match member.stand {
-            Stand::Asked => member.taken_in == round,
+            MemberState::Asked => member.taken_in == round,
             // Of an earlier round it would not count.
-            Stand::Held => {
+            MemberState::Held => {
                 let is_current = member.asked_in == round && round == self.round.number;
                 is_current && member.answered_in != round
             }
-            Stand::Nothing | Stand::Gone => false,
+            MemberState::Nothing | MemberState::Gone => false,
         };
         !is_over && is_wanted
     }
 
     /// What became of one instance.
-    pub fn outcome(&self, member: usize) -> Outcome {
+    pub fn outcome(&self, member: usize) -> MemberOutcome {
         self.members[member].outcome
     }
 
@@ -255,7 +255,7 @@ impl Quorum {
     }
 
     /// When it is lost, if nothing prolongs it.
-    pub fn told_at(&self) -> Moment {
+    pub fn notified_at(&self) -> Moment {
         self.deadline.minus(TOLD_EARLY)
     }
 
@@ -269,7 +269,7 @@ impl Quorum {
                 } else {
                     self.next
                 };
-                next.min(self.told_at()).min(self.asked_until())
+                next.min(self.notified_at()).min(self.asked_until())
             }
             Phase::Failed | Phase::Lost(_) | Phase::Ended => Moment::NEVER,
         }
@@ -285,9 +285,9 @@ impl Quorum {
             }
             Phase::Held | Phase::Jeopardy if now + TOLD_EARLY >= self.deadline => {
                 let reason = if self.is_as_long_as_allowed() {
-                    Loss::MaxHold
+                    LossCause::MaxHold
                 } else {
-                    Loss::Deadline
+                    LossCause::Deadline
                 };
                 self.end(Phase::Lost(reason), actions);
             }
@@ -307,11 +307,13 @@ impl Quorum {
         self.phase = phase;
         for (index, member) in self.members.iter_mut().enumerate() {
             let only_acquired = mutant!("quorum_releases_acquired_only");
-            if member.stand == Stand::Held || (member.stand == Stand::Asked && !only_acquired) {
+            if member.stand == MemberState::Held
+                || (member.stand == MemberState::Asked && !only_acquired)
+            {
                 actions.push(Action::Release { member: index });
             }
-            if member.stand == Stand::Held {
-                member.is_now(Stand::Nothing);
+            if member.stand == MemberState::Held {
+                member.is_now(MemberState::Nothing);
             }
         }
     }
@@ -329,9 +331,9 @@ impl Quorum {
     fn begin_marking(&mut self, token: u64, now: Moment, actions: &mut Actions) {
         self.phase = Phase::Marking;
         self.token = token;
-        self.round = self.round.following(Kind::Mark, now, self.rules.lease);
+        self.round = self.round.following(RoundKind::Mark, now, self.rules.lease);
         for index in 0..self.members.len() {
-            if self.members[index].stand == Stand::Held {
+            if self.members[index].stand == MemberState::Held {
                 self.mark(index, actions);
             }
         }

@@ -8,7 +8,7 @@ use super::{Register, Rules};
 /// One instance of a quorum, seen from one acquisition.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Member {
-    pub(crate) stand: Stand,
+    pub(crate) stand: MemberState,
     /// Up to when the instance keeps what stands there for certain, or would by the `Take` under way.
     pub(crate) until: Moment,
     /// The `Take` under way is given up then; never if there is none.
@@ -20,12 +20,12 @@ pub(crate) struct Member {
     pub(crate) answered_in: u32,
     pub(crate) acked_in: u32,
     pub(crate) register: Option<Register>,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: MemberOutcome,
 }
 
 /// What stands on an instance, as far as is known.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub(crate) enum Stand {
+pub(crate) enum MemberState {
     Nothing,
     /// A `Take` is under way.
     Asked,
@@ -36,7 +36,7 @@ pub(crate) enum Stand {
 
 /// What became of an instance, for the report.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Outcome {
+pub enum MemberOutcome {
     /// It was not asked yet, or has not answered yet.
     Untried,
     /// It granted the lock, and has not said otherwise.
@@ -58,7 +58,7 @@ pub enum Outcome {
 impl Member {
     pub(crate) fn new(now: Moment) -> Self {
         Self {
-            stand: Stand::Nothing,
+            stand: MemberState::Nothing,
             until: now,
             asked_until: Moment::NEVER,
             taken_in: 0,
@@ -66,13 +66,13 @@ impl Member {
             answered_in: 0,
             acked_in: 0,
             register: None,
-            outcome: Outcome::Untried,
+            outcome: MemberOutcome::Untried,
         }
     }
 
     /// The instance keeps it for certain at `now`.
     pub(crate) fn stands(&self, now: Moment) -> bool {
-        self.stand == Stand::Held && now < self.until
+        self.stand == MemberState::Held && now < self.until
     }
 
     /// A `Take` for it leaves now.
@@ -81,11 +81,11 @@ impl Member {
         self.taken_in = round.number;
         self.until = round.deadline;
         self.asked_until = round.began + Rules::longest_answer(round.lease);
-        self.stand = Stand::Asked;
+        self.stand = MemberState::Asked;
     }
 
     /// No `Take` is under way any more.
-    pub(crate) fn is_now(&mut self, stand: Stand) {
+    pub(crate) fn is_now(&mut self, stand: MemberState) {
         self.stand = stand;
         self.asked_until = Moment::NEVER;
     }

@@ -14,14 +14,14 @@ pub enum Phase {
     /// Not acquired. Never left.
     Failed,
     /// Gone against its owner's will. Never left.
-    Lost(Loss),
+    Lost(LossCause),
     /// Given back. Never left.
     Ended,
 }
 
 /// Why it was lost.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Loss {
+pub enum LossCause {
     /// Its lease ran out, as no round of extension reached a quorum in time.
     Deadline,
     /// It was as long as [`Rules::max_until`](crate::Rules::max_until) allows.

@@ -11,7 +11,7 @@ use super::Rules;
 pub(crate) struct Round {
     /// Counts from 1; what is answered in another round is no vote in this one.
     pub(crate) number: u32,
-    pub(crate) kind: Kind,
+    pub(crate) kind: RoundKind,
     pub(crate) began: Moment,
     /// What it asks for.
     pub(crate) lease: Duration,
@@ -26,7 +26,7 @@ pub(crate) struct Round {
 }
 
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub(crate) enum Kind {
+pub(crate) enum RoundKind {
     Acquire,
     Mark,
     Extend,
@@ -36,18 +36,18 @@ impl Round {
     pub(crate) fn first(now: Moment, lease: Duration) -> Self {
         Self {
             number: 1,
-            kind: Kind::Acquire,
+            kind: RoundKind::Acquire,
             began: now,
             lease,
             deadline: lease::deadline(now, lease),
-            ends: now + Rules::patience(lease),
+            ends: now + Rules::answer_limit(lease),
             is_over: false,
             won: false,
             conflict: 0,
         }
     }
 
-    pub(crate) fn following(&self, kind: Kind, now: Moment, lease: Duration) -> Self {
+    pub(crate) fn following(&self, kind: RoundKind, now: Moment, lease: Duration) -> Self {
         Self {
             number: self.number + 1,
             kind,
@@ -57,6 +57,6 @@ impl Round {
 
     /// It is an extension without a verdict yet.
     pub(crate) fn is_open(&self) -> bool {
-        self.kind == Kind::Extend && !self.won && !self.is_over
+        self.kind == RoundKind::Extend && !self.won && !self.is_over
     }
 }

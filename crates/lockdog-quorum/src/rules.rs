@@ -42,14 +42,14 @@ impl Rules {
     }
 
     /// How long one instance may take to answer before the others go on without it.
-    pub fn patience(lease: Duration) -> Duration {
+    pub fn answer_limit(lease: Duration) -> Duration {
         (lease / 20).clamp(SHORTEST_PATIENCE, LONGEST_PATIENCE)
     }
 
     /// How long a `Take` may be without an answer. Its caller ends it within the patience; one that
     /// has stopped does not, and then the client's background has the rest of this time.
     pub fn longest_answer(lease: Duration) -> Duration {
-        Self::patience(lease) * 3
+        Self::answer_limit(lease) * 3
     }
 }
 
@@ -74,7 +74,7 @@ mod tests {
             (ms(30_000), ms(500)),
             (Duration::MAX, ms(500)),
         ] {
-            assert_eq!(Rules::patience(lease), patience, "{lease:?}");
+            assert_eq!(Rules::answer_limit(lease), patience, "{lease:?}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Asking instances for the lock, and giving up those that do not answer.
 
-use super::member::{Outcome, Stand};
+use super::member::{MemberOutcome, MemberState};
 use super::{Action, Actions, Moment, Phase, Quorum};
 
 impl Quorum {
@@ -8,7 +8,7 @@ impl Quorum {
     pub(crate) fn take_missing(&mut self, actions: &mut Actions) {
         let round = self.round.number;
         for (index, member) in self.members.iter_mut().enumerate() {
-            if matches!(member.stand, Stand::Nothing | Stand::Gone) {
+            if matches!(member.stand, MemberState::Nothing | MemberState::Gone) {
                 member.ask(&self.round);
                 actions.push(Action::Take {
                     member: index,
@@ -36,8 +36,8 @@ impl Quorum {
         }
         for (index, member) in self.members.iter_mut().enumerate() {
             if member.asked_until <= now {
-                member.is_now(Stand::Nothing);
-                member.outcome = Outcome::Late;
+                member.is_now(MemberState::Nothing);
+                member.outcome = MemberOutcome::Late;
                 actions.push(Action::Release { member: index });
             }
         }

@@ -68,7 +68,7 @@ fn a_round_without_hope_gives_back_what_it_has_and_what_may_yet_come() {
     assert_eq!(quorum.phase(), Phase::Failed);
     let released: Vec<_> = actions.iter().collect();
     assert_eq!(released.len(), 2, "{released:?}");
-    assert_eq!(quorum.outcome(2), Outcome::Late);
+    assert_eq!(quorum.outcome(2), MemberOutcome::Late);
     let late = Event::Answered {
         member: 2,
         round: 1,
@@ -195,7 +195,7 @@ fn so_many_clear_nos_that_no_quorum_is_left_lose_it_at_once() {
     }
     assert!(quorum.is_valid(due));
     let actions = answer(&mut quorum, 2, Answer::NotOurs, due);
-    assert_eq!(quorum.phase(), Phase::Lost(Loss::NotOurs));
+    assert_eq!(quorum.phase(), Phase::Lost(LossCause::NotOurs));
     assert!(!quorum.is_valid(due));
     for member in 2..5 {
         assert!(actions.contains(&Action::Release { member }));
@@ -210,7 +210,7 @@ fn a_deadline_loses_it_and_no_late_round_revives_it() {
     let deadline = quorum.deadline();
     answer(&mut quorum, 0, Answer::Extended, deadline);
     answer(&mut quorum, 1, Answer::Extended, deadline);
-    assert_eq!(quorum.phase(), Phase::Lost(Loss::Deadline));
+    assert_eq!(quorum.phase(), Phase::Lost(LossCause::Deadline));
 }
 
 fn register(value: Option<u64>, time: u64, reborn: bool) -> Option<Register> {
@@ -317,7 +317,11 @@ fn a_quorum_that_too_few_know_the_latest_token_of_says_who_may_have_forgotten_it
     answer(&mut quorum, 2, Answer::Failed, START);
     assert_eq!(quorum.phase(), Phase::Failed);
     let outcomes = [0, 1, 2].map(|member| quorum.outcome(member));
-    let expected = [Outcome::Forgetful, Outcome::Held, Outcome::Unreachable];
+    let expected = [
+        MemberOutcome::Forgetful,
+        MemberOutcome::Held,
+        MemberOutcome::Unreachable,
+    ];
     assert_eq!(outcomes, expected);
 }
 

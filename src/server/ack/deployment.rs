@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 
-use super::{ReplicaAck, Unacknowledged, Written};
+use super::{PendingWrite, ReplicaAck, Unacknowledged};
 use crate::clock::Moment;
 use crate::server::node::Node;
 use crate::server::nodes::Nodes;
@@ -40,7 +40,7 @@ impl Server {
     /// Cancelling it leaves a command that changes nothing.
     pub(crate) async fn acknowledge(
         &self,
-        written: Written<'_>,
+        written: PendingWrite<'_>,
         until: Moment,
     ) -> Result<(), Unacknowledged> {
         let Some(node) = self.node_of(written.on) else {

@@ -6,8 +6,8 @@
 //! were granted before it left, and no caller's command stands behind it.
 
 mod deployment;
-mod known;
 mod replicas;
+mod replication_state;
 mod round;
 mod setting;
 
@@ -16,11 +16,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use self::known::{Expected, Known};
-use self::round::{Count, Outcome, Rounds, Touch, Wish};
+use self::replication_state::{AwaitedReplicas, ReplicationState};
+use self::round::{AckCount, AckGoal, AckResult, AckRounds, Touch};
 use super::Context;
 use super::connection::Connection;
-use super::connection_slot::Slot;
+use super::connection_slot::ConnectionSlot;
 use super::failure::Failure;
 use super::node::Node;
 use crate::clock::{Clock, Moment};
@@ -31,10 +31,10 @@ pub use setting::{ReplicaAck, Replicas};
 /// Asks one server for its replicas' acknowledgements.
 pub(super) struct Acker {
     /// Driven by the background, because callers of all runtimes share the rounds.
-    slot: Slot,
+    slot: ConnectionSlot,
     context: Context,
-    rounds: Rounds,
-    known: Mutex<Known>,
+    rounds: AckRounds,
+    known: Mutex<ReplicationState>,
 }
 
 /// Why a lock does not count as acknowledged.
@@ -71,13 +71,13 @@ impl Unacknowledged {
 }
 
 /// What is written and has to be acknowledged.
-pub(crate) struct Written<'a> {
+pub(crate) struct PendingWrite<'a> {
     touch: Arc<Touch>,
     /// Where it was written.
     on: &'a Connection,
 }
 
-impl<'a> Written<'a> {
+impl<'a> PendingWrite<'a> {
     /// On this connection; `touch` writes and changes nothing, and answers 1 if it did write.
     pub(crate) fn new(touch: redis::Cmd, on: &'a Connection) -> Self {
         let asking = on.is_asking();
@@ -92,16 +92,16 @@ impl<'a> Written<'a> {
 impl Acker {
     pub(super) fn new(context: &Context) -> Self {
         Self {
-            slot: Slot::new(&context.clock),
+            slot: ConnectionSlot::new(&context.clock),
             context: context.clone(),
-            rounds: Rounds::default(),
+            rounds: AckRounds::default(),
             known: Mutex::default(),
         }
     }
 
     /// A connection may be opened at once: see [`SingleFlight::hurry`](super::single_flight::SingleFlight::hurry).
-    pub(super) fn hurry(&self) {
-        self.slot.hurry();
+    pub(super) fn retry_now(&self) {
+        self.slot.retry_now();
     }
 
     #[cfg(test)]
@@ -133,13 +133,13 @@ impl Node {
     pub(super) async fn acknowledge(
         &self,
         ack: ReplicaAck,
-        written: Written<'_>,
+        written: PendingWrite<'_>,
         clock: &Clock,
         until: Moment,
     ) -> Result<bool, Unacknowledged> {
         let began = clock.now();
         let left = until.since(began);
-        let mut expected = Expected::default();
+        let mut expected = AwaitedReplicas::default();
         let (replicas, disk, timeout) = match ack {
             ReplicaAck::Off => return Ok(true),
             ReplicaAck::BestEffort { timeout } => {
@@ -156,7 +156,7 @@ impl Node {
         if replicas == Replicas::Count(0) && disk != Some(true) {
             return Ok(!expected.others);
         }
-        let wish = Wish {
+        let wish = AckGoal {
             replicas,
             disk,
             timeout,
@@ -199,7 +199,7 @@ impl Node {
         !identity.lost_replicas(now)
     }
 
-    async fn ask(&self, written: &Written<'_>, wish: Wish, limit: Duration) -> Outcome {
+    async fn ask(&self, written: &PendingWrite<'_>, wish: AckGoal, limit: Duration) -> AckResult {
         let acker = self.acker();
         let mut is_first = true;
         loop {
@@ -254,10 +254,10 @@ impl Node {
     }
 }
 
-fn judge(outcome: Outcome, replicas: Replicas) -> Result<(), Unacknowledged> {
+fn judge(outcome: AckResult, replicas: Replicas) -> Result<(), Unacknowledged> {
     match outcome {
         Ok(count) if count.is_enough() => Ok(()),
-        Ok(Count {
+        Ok(AckCount {
             acknowledged,
             required,
             is_off_disk,

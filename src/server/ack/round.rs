@@ -42,7 +42,7 @@ impl Touch {
 
 /// What is waited for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wish {
+pub(super) struct AckGoal {
     pub(super) replicas: Replicas,
     /// On disk, and the master's own too if that is true.
     pub(super) disk: Option<bool>,
@@ -53,7 +53,7 @@ pub(super) struct Wish {
 
 /// Who acknowledged.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Count {
+pub(super) struct AckCount {
     pub(super) acknowledged: u32,
     pub(super) required: u32,
     /// The master's own disk was waited for, and has it not.
@@ -62,44 +62,44 @@ pub(super) struct Count {
     pub(super) followers: Option<Followers>,
 }
 
-impl Count {
+impl AckCount {
     pub(super) fn is_enough(&self) -> bool {
         self.acknowledged >= self.required && !self.is_off_disk
     }
 }
 
-pub(super) type Outcome = Result<Count, Failure>;
+pub(super) type AckResult = Result<AckCount, Failure>;
 
 /// The rounds of one server, one under way at a time.
 #[derive(Default)]
-pub(super) struct Rounds {
-    last: Mutex<Option<Round>>,
+pub(super) struct AckRounds {
+    last: Mutex<Option<AckRound>>,
     /// Since when the latest round waits for its answer. Another one after each
     /// [`Rounds::clear`], because rounds of before that may still write theirs.
-    asked: Mutex<Asked>,
+    asked: Mutex<AckQuestion>,
 }
 
-type Asked = Arc<Mutex<Option<Moment>>>;
+type AckQuestion = Arc<Mutex<Option<Moment>>>;
 
 /// A round, as those who wait for it share it.
 #[derive(Clone)]
-struct Round {
+struct AckRound {
     connection: Connection,
     /// One of each caller, as long as it waits. `None` once it has begun: what was written after that
     /// is not covered.
     touches: Arc<Mutex<Option<Vec<Weak<Touch>>>>>,
-    outcome: Shared<BoxFuture<'static, Outcome>>,
+    outcome: Shared<BoxFuture<'static, AckResult>>,
 }
 
-impl Rounds {
+impl AckRounds {
     /// What becomes of the next round that begins on this connection.
     pub(super) fn join(
         &self,
         connection: &Connection,
         touch: &Arc<Touch>,
-        wish: Wish,
+        wish: AckGoal,
         context: &Context,
-    ) -> impl Future<Output = Outcome> + use<> {
+    ) -> impl Future<Output = AckResult> + use<> {
         let mut last = self.last.lock();
         let before = last.as_ref().filter(|it| it.connection.is(connection));
         if let Some(round) = before
@@ -130,7 +130,7 @@ impl Rounds {
         };
         let background = context.background.runtime().clone();
         let outcome = with_timers_of(background, outcome).boxed().shared();
-        *last = Some(Round {
+        *last = Some(AckRound {
             connection: connection.clone(),
             touches,
             outcome: outcome.clone(),
@@ -149,7 +149,7 @@ impl Rounds {
     /// not end the attempt to connect that comes after this.
     pub(super) fn clear(&self) {
         *self.last.lock() = None;
-        *self.asked.lock() = Asked::default();
+        *self.asked.lock() = AckQuestion::default();
     }
 }
 
@@ -164,7 +164,7 @@ async fn with_timers_of<F: Future>(runtime: Handle, future: F) -> F::Output {
 }
 
 /// Writes something and waits for what that is worth.
-async fn run(connection: &Connection, touches: &[Weak<Touch>], wish: Wish) -> Outcome {
+async fn run(connection: &Connection, touches: &[Weak<Touch>], wish: AckGoal) -> AckResult {
     let limit = wish.timeout;
     // Whoever is gone gives its lock back.
     let mut touches = touches.iter().filter_map(Weak::upgrade);
@@ -185,7 +185,7 @@ async fn run(connection: &Connection, touches: &[Weak<Touch>], wish: Wish) -> Ou
             let followers = Followers::read(&info?);
             let connected = followers.map_or(0, |followers| followers.connected);
             if connected == 0 && wish.disk != Some(true) {
-                return Ok(Count {
+                return Ok(AckCount {
                     acknowledged: 0,
                     required: share.of(0),
                     is_off_disk: false,
@@ -227,7 +227,7 @@ fn gone() -> Failure {
 async fn wait_on(
     connection: &Connection,
     replicas: u32,
-    wish: Wish,
+    wish: AckGoal,
 ) -> Result<(Value, Option<Followers>), Failure> {
     let (wait, limit) = (wait(replicas, wish), wish.timeout);
     if !wish.followers {
@@ -238,7 +238,7 @@ async fn wait_on(
     Ok((answer?, info.ok().as_ref().and_then(Followers::read)))
 }
 
-fn wait(replicas: u32, wish: Wish) -> Cmd {
+fn wait(replicas: u32, wish: AckGoal) -> Cmd {
     // It shall say who acknowledged before its callers are tired of it.
     let margin = (wish.timeout / 4).min(MARGIN);
     let patience = (wish.timeout - margin).as_millis().max(1) as u64;
@@ -254,7 +254,12 @@ fn wait(replicas: u32, wish: Wish) -> Cmd {
     wait
 }
 
-fn read(answer: &Value, followers: Option<Followers>, required: u32, wish: Wish) -> Option<Count> {
+fn read(
+    answer: &Value,
+    followers: Option<Followers>,
+    required: u32,
+    wish: AckGoal,
+) -> Option<AckCount> {
     let number = |value: &Value| match value {
         Value::Int(number) => u32::try_from(*number).ok(),
         _ => None,
@@ -267,7 +272,7 @@ fn read(answer: &Value, followers: Option<Followers>, required: u32, wish: Wish)
         },
         _ => return None,
     };
-    Some(Count {
+    Some(AckCount {
         acknowledged,
         required,
         is_off_disk: wish.disk == Some(true) && local == 0,
@@ -283,7 +288,7 @@ mod tests {
 
     #[test]
     fn once_the_connection_is_let_go_of_no_round_is_silent() {
-        let rounds = Rounds::default();
+        let rounds = AckRounds::default();
         let before = rounds.asked.lock().clone();
         let later = Moment(0) + Duration::from_secs(10);
         *before.lock() = Some(Moment(0));

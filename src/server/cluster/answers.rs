@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use super::Cluster;
-use super::map::Certainty;
+use super::slot_map::Certainty;
 use crate::clock::Moment;
 use crate::server::connection::Connection;
+use crate::server::data_loss::DataLoss;
 use crate::server::failure::Failure;
-use crate::server::loss::Loss;
 use crate::server::node::Node;
 use crate::slot::slot;
 
 impl Cluster {
     /// What the data may lack behind an answer for this key on this connection, beside what its own
     /// server lost: what the slot brought along, and what its owner lost, who may have sent us on.
-    pub(in crate::server) fn lost(&self, key: &str, on: Option<&Connection>) -> Loss {
+    pub(in crate::server) fn lost(&self, key: &str, on: Option<&Connection>) -> DataLoss {
         let slot = slot(key);
         let map = self.map.read();
         let brought = map.lost(slot);

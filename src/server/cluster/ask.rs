@@ -7,18 +7,18 @@ use futures_util::stream::FuturesUnordered;
 
 use super::ASKED;
 use super::Cluster;
-use super::line::{Line, Told};
-use super::view::View;
+use super::node_link::{NodeAnswer, NodeLink};
+use super::view::ClusterView;
 use crate::clock::Moment;
 use crate::server::failure::Failure;
-use crate::server::kin::{GRACE, Witness};
+use crate::server::membership::{GRACE, Witness};
 
 impl Cluster {
     /// Asks these nodes, and takes in what those of this cluster say. Those that answer late are not
     /// waited for once so many others did, nor for longer than that after the first one.
     pub(super) async fn ask(
         &self,
-        lines: &mut [Line],
+        lines: &mut [NodeLink],
         enough: usize,
         soon: Duration,
         limit: Duration,
@@ -28,7 +28,7 @@ impl Cluster {
         let told = gather(answers, enough, soon, limit).await?;
         let told = self.of_ours(told, lines, asked)?;
         let sharded = told.iter().all(|told| told.sharded);
-        let views: Vec<View> = told.into_iter().map(|told| told.view).collect();
+        let views: Vec<ClusterView> = told.into_iter().map(|told| told.view).collect();
         self.sharded.lock().get_or_insert(sharded);
         let givers = self.map.read().givers(&views, asked);
         let mut looked = Vec::new();
@@ -46,11 +46,11 @@ impl Cluster {
     /// Leaves out what nodes of other clusters said, and asks others in their places.
     fn of_ours(
         &self,
-        told: Vec<Told>,
-        lines: &mut [Line],
+        told: Vec<NodeAnswer>,
+        lines: &mut [NodeLink],
         asked: Moment,
-    ) -> Result<Vec<Told>, Failure> {
-        let is_seed = |told: &Told| self.seeds.iter().any(|seed| *seed.addr() == told.by);
+    ) -> Result<Vec<NodeAnswer>, Failure> {
+        let is_seed = |told: &NodeAnswer| self.seeds.iter().any(|seed| *seed.addr() == told.by);
         let witnesses: Vec<_> = told
             .iter()
             .map(|told| Witness {
@@ -95,9 +95,9 @@ async fn gather<A>(
     enough: usize,
     soon: Duration,
     limit: Duration,
-) -> Result<Vec<Told>, Failure>
+) -> Result<Vec<NodeAnswer>, Failure>
 where
-    A: Future<Output = Result<Told, Failure>>,
+    A: Future<Output = Result<NodeAnswer, Failure>>,
 {
     let mut told = Vec::new();
     let mut failed = Failure::Unsent("the cluster has no node to be asked".into());
@@ -150,11 +150,11 @@ mod tests {
         let late = PATIENCE / 4;
         let answers = |late: &[Duration]| -> FuturesUnordered<_> {
             let answer = |late: &Duration| {
-                let (view, sharded, late) = (View::default(), true, *late);
+                let (view, sharded, late) = (ClusterView::default(), true, *late);
                 let by = ConnectionAddr::Tcp(String::new(), 0);
                 async move {
                     tokio::time::sleep(late).await;
-                    Ok(Told { by, view, sharded })
+                    Ok(NodeAnswer { by, view, sharded })
                 }
             };
             late.iter().map(answer).collect()

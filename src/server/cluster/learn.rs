@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Cluster;
 use super::ask::SOON;
-use super::line::Line;
+use super::node_link::NodeLink;
 use crate::server::failure::Failure;
 
 impl Cluster {
@@ -17,7 +17,7 @@ impl Cluster {
         }
         let own = self.clone();
         let learn = || async move {
-            let mut lines: Vec<Line> = own.seeds.iter().cloned().map(Line::to).collect();
+            let mut lines: Vec<NodeLink> = own.seeds.iter().cloned().map(NodeLink::to).collect();
             // Most of them, if they answer soon after the first one: one may be another cluster's.
             let enough = lines.len() / 2 + 1;
             let limit = own.context.command_timeout;
@@ -34,8 +34,8 @@ impl Cluster {
 
     /// The seeds may be asked at once: see
     /// [`SingleFlight::hurry`](crate::server::single_flight::SingleFlight::hurry).
-    pub(in crate::server) fn hurry(&self) {
-        self.learning.hurry();
+    pub(in crate::server) fn retry_now(&self) {
+        self.learning.retry_now();
     }
 
     #[cfg(test)]

@@ -6,11 +6,11 @@
 
 mod answers;
 mod ask;
-mod claim;
 mod learn;
-mod line;
-mod map;
+mod node_link;
 mod shown;
+mod slot_claim;
+mod slot_map;
 mod view;
 
 use std::sync::Arc;
@@ -22,29 +22,29 @@ use redis::{ConnectionAddr, ConnectionInfo};
 use tokio::sync::{Notify, watch};
 
 use super::Context;
+use super::endpoint::Endpoint;
 use super::failure::Failure;
-use super::kin::Kin;
+use super::membership::Membership;
 use super::node::Node;
 use super::single_flight::SingleFlight;
-use super::source::Source;
 use super::wire::address_like;
 use crate::clock::Moment;
 use crate::slot::slot;
-use line::Line;
-use map::{Change, Known, Map};
-use view::{Seen, View};
+use node_link::NodeLink;
+use slot_map::{Change, MasterData, SlotMap};
+use view::{ClusterView, NodeView};
 
 /// The servers of one cluster.
 pub(super) struct Cluster {
     /// The nodes that the user named.
     seeds: Vec<ConnectionInfo>,
-    members: Members,
+    members: NodeEndpoints,
     context: Context,
-    map: RwLock<Map<Arc<Node>>>,
+    map: RwLock<SlotMap<Arc<Node>>>,
     /// Servers that others named, until the next look says what they have.
     strangers: Mutex<Vec<(Moment, Arc<Node>)>>,
     /// Whose views are believed.
-    kin: Mutex<Kin>,
+    kin: Mutex<Membership>,
     /// The addresses of all nodes that live.
     known: Mutex<Vec<(String, u16)>>,
     /// Counts the choices of nodes that are asked, so that others come to it.
@@ -61,7 +61,7 @@ pub(super) struct Cluster {
 }
 
 /// How to connect to a node, wherever it is.
-pub(super) struct Members {
+pub(super) struct NodeEndpoints {
     pub(super) info: ConnectionInfo,
     pub(super) name: Option<String>,
     /// The length of the leases that are renewed.
@@ -70,13 +70,17 @@ pub(super) struct Members {
 }
 
 impl Cluster {
-    pub(super) fn new(seeds: Vec<ConnectionInfo>, members: Members, context: Context) -> Self {
+    pub(super) fn new(
+        seeds: Vec<ConnectionInfo>,
+        members: NodeEndpoints,
+        context: Context,
+    ) -> Self {
         Self {
             seeds,
             members,
             learning: SingleFlight::new(&context.clock),
             context,
-            map: RwLock::new(Map::new()),
+            map: RwLock::new(SlotMap::new()),
             strangers: Mutex::default(),
             kin: Mutex::default(),
             known: Mutex::default(),
@@ -172,7 +176,7 @@ impl Cluster {
 
     /// Asks again and again, this often and when there are news. Never ends.
     pub(super) async fn watch(&self, every: Duration) {
-        let mut lines: Vec<Line> = Vec::new();
+        let mut lines: Vec<NodeLink> = Vec::new();
         loop {
             self.choose(&mut lines);
             if let Err(failure) = self.ask(&mut lines, ENOUGH, PATIENCE, PATIENCE).await {
@@ -193,7 +197,7 @@ impl Cluster {
 
     /// Fills the list of those who are asked: with nodes that are known, and with seeds while there
     /// are too few.
-    fn choose(&self, lines: &mut Vec<Line>) {
+    fn choose(&self, lines: &mut Vec<NodeLink>) {
         let known = self.known.lock().clone();
         let known = known
             .into_iter()
@@ -209,12 +213,12 @@ impl Cluster {
                 .iter()
                 .all(|line| line.info.addr() != candidate.addr())
             {
-                lines.push(Line::to(candidate.clone()));
+                lines.push(NodeLink::to(candidate.clone()));
             }
         }
     }
 
-    fn take_in(&self, views: &[View], asked: Moment, looked: &[Arc<Node>]) {
+    fn take_in(&self, views: &[ClusterView], asked: Moment, looked: &[Arc<Node>]) {
         let nodes = views.iter().flat_map(|view| &view.nodes);
         let living = nodes.filter(|node| !node.has_failed);
         let mut living: Vec<_> = living.map(|node| (node.host.clone(), node.port)).collect();
@@ -224,7 +228,7 @@ impl Cluster {
         let mut map = self.map.write();
         let mut strangers = self.strangers.lock();
         strangers.retain(|(since, _)| asked.since(*since) < STRANGE);
-        let make = |seen: &Seen| {
+        let make = |seen: &NodeView| {
             let address = self.members.address(&seen.host, seen.port).to_string();
             let known = strangers
                 .iter()
@@ -234,7 +238,7 @@ impl Cluster {
                 None => self.members.node(&seen.host, seen.port, &self.context),
             }
         };
-        let lost = |node: &Arc<Node>| Known {
+        let lost = |node: &Arc<Node>| MasterData {
             loss: node.loss(),
             looked_at: looked.iter().any(|it| Arc::ptr_eq(it, node)),
         };
@@ -248,22 +252,22 @@ impl Cluster {
             node.source().doubt();
         }
         for node in &change.left {
-            node.source().end_reign();
+            node.source().end_term();
         }
         let switches = map.switches();
         drop(map);
-        self.tell(&change, switches);
+        self.log_change(&change, switches);
     }
 
     /// Wakes those who wait for a change, and logs it: wakers and the user's subscriber run where no
     /// lock is held.
-    fn tell(&self, change: &Change<Arc<Node>>, switches: u64) {
+    fn log_change(&self, change: &Change<Arc<Node>>, switches: u64) {
         if change.is_switch {
             // The watchdog looks at the holds: before any waker that may take its time.
             self.switches.send_replace(switches);
         }
         for node in &change.left {
-            node.source().tell_reign();
+            node.source().log_term();
         }
         if change.is_switch {
             tracing::debug!(
@@ -282,7 +286,7 @@ impl Cluster {
     }
 }
 
-impl Members {
+impl NodeEndpoints {
     fn address(&self, host: &str, port: u16) -> ConnectionAddr {
         address_like(&self.info, host.to_owned(), port)
     }
@@ -292,7 +296,7 @@ impl Members {
     }
 
     fn node(&self, host: &str, port: u16, context: &Context) -> Arc<Node> {
-        let source = Source::member(self.info(host, port), self.name.clone(), &context.clock);
+        let source = Endpoint::member(self.info(host, port), self.name.clone(), &context.clock);
         Arc::new(Node::new(source, self.lease, context, &self.suspicions))
     }
 }
@@ -317,7 +321,7 @@ mod tests {
     #[tokio::test]
     async fn a_switch_wakes_callers_and_is_logged_while_no_lock_is_held() {
         let seed = redis::Client::open("redis://127.0.0.1:1").unwrap();
-        let members = Members {
+        let members = NodeEndpoints {
             info: seed.get_connection_info().clone(),
             name: None,
             lease: Duration::from_secs(30),
@@ -331,7 +335,7 @@ mod tests {
         let after = "a h:1@2 master,fail - 0 0 1 disconnected\n\
             b h:3@4 myself,master - 0 0 2 connected 0-16383\n";
         let second = Moment(0) + Duration::from_secs(1);
-        cluster.take_in(&[View::new(before, None, "h")], second, &[]);
+        cluster.take_in(&[ClusterView::new(before, None, "h")], second, &[]);
         let seen = cluster.clone();
         let free = FreeAtEachCall::new(move || {
             seen.map.try_write().is_some() && seen.strangers.try_lock().is_some()
@@ -341,7 +345,7 @@ mod tests {
         assert!(free.poll(over.as_mut()).is_pending());
         let subscriber = OnEvent(free.check());
         tracing::subscriber::with_default(subscriber, || {
-            let view = View::new(after, None, "h");
+            let view = ClusterView::new(after, None, "h");
             cluster.take_in(&[view], second + Duration::from_secs(1), &[]);
         });
         // One waker and two events.

@@ -7,13 +7,13 @@ use crate::slot::SLOTS;
 
 /// The cluster as one of its nodes sees it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct View {
-    pub(super) nodes: Vec<Seen>,
+pub(super) struct ClusterView {
+    pub(super) nodes: Vec<NodeView>,
 }
 
 /// A node as another one sees it, or as it sees itself.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(super) struct Seen {
+pub(super) struct NodeView {
     pub(super) id: String,
     pub(super) host: String,
     pub(super) port: u16,
@@ -31,11 +31,11 @@ pub(super) struct Seen {
     pub(super) slots: Vec<(u16, u16)>,
 }
 
-impl View {
+impl ClusterView {
     /// Puts the answers to `CLUSTER NODES` and `CLUSTER SLOTS` together. The second has the addresses
     /// that clients shall use; `asked` is the host that said so, for nodes that do not know their own.
     pub(super) fn new(nodes: &str, slots: Option<&Value>, asked: &str) -> Self {
-        let mut nodes: Vec<Seen> = nodes.lines().filter_map(seen).collect();
+        let mut nodes: Vec<NodeView> = nodes.lines().filter_map(seen).collect();
         let preferred = slots.map(addresses).unwrap_or_default();
         for node in &mut nodes {
             let known = preferred.iter().find(|(id, ..)| *id == node.id);
@@ -52,7 +52,7 @@ impl View {
         Self { nodes }
     }
 
-    pub(super) fn find(&self, id: &str) -> Option<&Seen> {
+    pub(super) fn find(&self, id: &str) -> Option<&NodeView> {
         self.nodes.iter().find(|node| node.id == id)
     }
 
@@ -67,13 +67,13 @@ impl View {
     }
 
     /// The claim of a master to a slot.
-    pub(super) fn masters(&self) -> impl Iterator<Item = &Seen> {
+    pub(super) fn masters(&self) -> impl Iterator<Item = &NodeView> {
         self.nodes.iter().filter(|node| node.is_master)
     }
 }
 
 /// One line of `CLUSTER NODES`.
-fn seen(line: &str) -> Option<Seen> {
+fn seen(line: &str) -> Option<NodeView> {
     let mut words = line.split(' ');
     let id = words.next().filter(|id| !id.is_empty())?;
     let address = words.next()?;
@@ -97,7 +97,7 @@ fn seen(line: &str) -> Option<Seen> {
         let (first, last) = (first.parse().ok()?, last.parse().ok()?);
         (first <= last && last < SLOTS).then_some((first, last))
     };
-    Some(Seen {
+    Some(NodeView {
         id: id.to_owned(),
         host: host.to_owned(),
         port: port.parse().ok()?,
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn nodes_are_read_with_roles_epochs_and_slots() {
-        let view = View::new(NODES, None, "asked");
+        let view = ClusterView::new(NODES, None, "asked");
         let ids: Vec<&str> = view.nodes.iter().map(|node| &*node.id).collect();
         assert_eq!(ids, ["a1", "b2", "c3", "d4"]);
         let [a, b, c, d] = [0, 1, 2, 3].map(|at| &view.nodes[at]);
@@ -190,7 +190,7 @@ mod tests {
             range(vec![node("", 2, "b2")]),
             Value::Nil,
         ]);
-        let view = View::new(NODES, Some(&slots), "asked");
+        let view = ClusterView::new(NODES, Some(&slots), "asked");
         let at = |id| view.find(id).map(|it| (&*it.host, it.port)).unwrap();
         assert_eq!(at("a1"), ("one.example", 1));
         assert_eq!(at("b2"), ("asked", 2));

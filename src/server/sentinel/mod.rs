@@ -4,7 +4,7 @@
 //! the sentinels' `config-epoch`, so the one with the largest number knows best, and what was heard
 //! once is not forgotten for less.
 
-mod line;
+mod sentinel_link;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,11 +19,11 @@ use tokio::sync::{Notify, watch};
 use super::Context;
 use super::failure::Failure;
 use super::identity::Identity;
-use super::kin::{GRACE, Kin, Witness};
+use super::membership::{GRACE, Membership, Witness};
 use super::single_flight::SingleFlight;
 use super::wire::{address_like, password};
 use crate::clock::Moment;
-use line::{Line, Told};
+use sentinel_link::{SentinelAnswer, SentinelLink};
 
 /// The sentinels of one master.
 pub(crate) struct Sentinels {
@@ -35,8 +35,8 @@ pub(crate) struct Sentinels {
     context: Context,
     identity: Arc<Identity>,
     /// Which of them are believed.
-    kin: Mutex<Kin>,
-    known: Mutex<Known>,
+    kin: Mutex<Membership>,
+    known: Mutex<LastElection>,
     /// The last time that the master was named, as a [`Moment`].
     named: AtomicU64,
     /// The last time that it was so by those who think that it is well, as a [`Moment`].
@@ -50,21 +50,21 @@ pub(crate) struct Sentinels {
 }
 
 #[derive(Default)]
-struct Known {
-    master: Option<Named>,
+struct LastElection {
+    master: Option<NamedMaster>,
     /// Who it is by what a majority says without a larger number, and since when it says so.
-    doubted: Option<(Named, Moment)>,
+    doubted: Option<(NamedMaster, Moment)>,
 }
 
 /// A master, as one sentinel names it.
 #[derive(Clone, Debug, Eq, PartialEq)]
-struct Named {
+struct NamedMaster {
     host: String,
     port: u16,
     epoch: u64,
 }
 
-impl Named {
+impl NamedMaster {
     fn is_at(&self, other: &Self) -> bool {
         (&self.host, self.port) == (&other.host, other.port)
     }
@@ -100,13 +100,13 @@ impl Sentinels {
         limit: Duration,
     ) -> Result<(redis::Client, u64), Failure> {
         self.ask_for_all(limit).await?;
-        let (Named { host, port, .. }, reign) = {
+        let (NamedMaster { host, port, .. }, reign) = {
             let known = self.known.lock();
             let named = known.master.clone();
             let named =
                 named.ok_or_else(|| Failure::Unsent("no sentinel names a master".into()))?;
             // A reign ends under this lock.
-            (named, self.identity.reign())
+            (named, self.identity.term())
         };
         let address = address_like(&self.master, host, port);
         let client = redis::Client::open(self.master.clone().set_addr(address));
@@ -126,8 +126,8 @@ impl Sentinels {
     }
 
     /// They may be asked at once: see [`SingleFlight::hurry`].
-    pub(super) fn hurry(&self) {
-        self.asking.hurry();
+    pub(super) fn retry_now(&self) {
+        self.asking.retry_now();
     }
 
     #[cfg(test)]
@@ -201,23 +201,23 @@ impl Sentinels {
         }
     }
 
-    fn lines(&self) -> Vec<Line<'_>> {
-        self.clients.iter().map(Line::to).collect()
+    fn lines(&self) -> Vec<SentinelLink<'_>> {
+        self.clients.iter().map(SentinelLink::to).collect()
     }
 
     /// Asks all, and takes in what more than half of them say, if these agree. One that answers late
     /// is not waited for once another one did.
-    async fn ask(&self, lines: &mut [Line<'_>], limit: Duration) -> Result<(), Failure> {
+    async fn ask(&self, lines: &mut [SentinelLink<'_>], limit: Duration) -> Result<(), Failure> {
         let began = self.context.clock.now();
         let enough = lines.len() / 2 + 1;
         let mut answers: FuturesUnordered<_> = lines
             .iter_mut()
             .map(|line| line.ask(&self.name, limit))
             .collect();
-        let mut told: Vec<Told> = Vec::new();
+        let mut told: Vec<SentinelAnswer> = Vec::new();
         let mut failed = Failure::Unsent("no sentinel answers".into());
         let mut patience = std::pin::pin!(tokio::time::sleep(limit));
-        let is_enough = |told: &[Told]| {
+        let is_enough = |told: &[SentinelAnswer]| {
             let doubts = told.iter().filter(|it| !it.is_well).count();
             let agree = told.iter().all(|it| it.named == told[0].named);
             agree && told.len() >= enough + doubts
@@ -248,13 +248,17 @@ impl Sentinels {
         })?;
         let doubts = told.iter().filter(|it| !it.is_well).count();
         let is_well = doubts * 2 < told.len();
-        let heard: Vec<Named> = told.into_iter().map(|it| it.named).collect();
+        let heard: Vec<NamedMaster> = told.into_iter().map(|it| it.named).collect();
         self.take_in(&heard, is_well, began);
         Ok(())
     }
 
     /// Leaves out what sentinels of other masters said that have the same name.
-    fn of_ours(&self, told: Vec<Told>, asked: Moment) -> Result<Vec<Told>, Failure> {
+    fn of_ours(
+        &self,
+        told: Vec<SentinelAnswer>,
+        asked: Moment,
+    ) -> Result<Vec<SentinelAnswer>, Failure> {
         let witnesses: Vec<_> = told
             .iter()
             .map(|told| Witness {
@@ -280,12 +284,12 @@ impl Sentinels {
     }
 
     /// `is_well` if most of them think so of the master.
-    fn take_in(&self, heard: &[Named], is_well: bool, asked: Moment) {
+    fn take_in(&self, heard: &[NamedMaster], is_well: bool, asked: Moment) {
         let Some((before, now)) = self.believe(heard, is_well, asked) else {
             return;
         };
         // Wakers and the user's subscriber run where no lock is held.
-        self.identity.tell_reign();
+        self.identity.log_term();
         tracing::warn!(
             target: "lockdog::server",
             master = self.name, host = now.host, port = now.port,
@@ -295,7 +299,12 @@ impl Sentinels {
     }
 
     /// The masters of before and of now, if that was a switch.
-    fn believe(&self, heard: &[Named], is_well: bool, asked: Moment) -> Option<(Named, Named)> {
+    fn believe(
+        &self,
+        heard: &[NamedMaster],
+        is_well: bool,
+        asked: Moment,
+    ) -> Option<(NamedMaster, NamedMaster)> {
         let mut known = self.known.lock();
         let Some(best) = heard.iter().max_by_key(|named| named.epoch) else {
             known.doubted = None;
@@ -313,7 +322,7 @@ impl Sentinels {
             known.doubted = None;
             known.master = Some(best.clone());
             if is_newer || !best.is_at(&master) {
-                self.identity.end_reign();
+                self.identity.end_term();
                 switch = Some((master, best.clone()));
             }
         }
@@ -333,7 +342,13 @@ impl Sentinels {
 
     /// Sentinels that were set up anew begin to count anew. So a smaller number is believed when a
     /// majority has said nothing else for long enough to hear of a switch.
-    fn is_sure(&self, known: &mut Known, best: &Named, heard: &[Named], asked: Moment) -> bool {
+    fn is_sure(
+        &self,
+        known: &mut LastElection,
+        best: &NamedMaster,
+        heard: &[NamedMaster],
+        asked: Moment,
+    ) -> bool {
         let agreeing = heard.iter().filter(|named| *named == best).count();
         if agreeing <= self.clients.len() / 2 {
             known.doubted = None;
@@ -364,9 +379,9 @@ mod tests {
     use crate::clock::Clock;
     use crate::user_code::{FreeAtEachCall, OnEvent};
 
-    fn named(port: u16, epoch: u64) -> Named {
+    fn named(port: u16, epoch: u64) -> NamedMaster {
         let host = "h".to_owned();
-        Named { host, port, epoch }
+        NamedMaster { host, port, epoch }
     }
 
     fn three() -> Sentinels {
@@ -379,7 +394,7 @@ mod tests {
         Sentinels::new("orders".to_owned(), clients, master, context, identity)
     }
 
-    fn master(sentinels: &Sentinels) -> Named {
+    fn master(sentinels: &Sentinels) -> NamedMaster {
         sentinels.known.lock().master.clone().unwrap()
     }
 
@@ -391,16 +406,16 @@ mod tests {
     async fn a_sentinel_that_was_cut_off_leads_nobody_back() {
         let sentinels = three();
         sentinels.take_in(&[named(1, 5)], true, at(1));
-        assert_eq!((sentinels.identity.reign(), sentinels.named()), (0, at(1)));
+        assert_eq!((sentinels.identity.term(), sentinels.named()), (0, at(1)));
         // The latest switch counts, however few know of it.
         sentinels.take_in(&[named(1, 5), named(2, 6)], true, at(2));
         assert_eq!(
-            (master(&sentinels), sentinels.identity.reign()),
+            (master(&sentinels), sentinels.identity.term()),
             (named(2, 6), 1)
         );
         sentinels.take_in(&[named(1, 5)], true, at(3));
         assert_eq!(
-            (master(&sentinels), sentinels.identity.reign()),
+            (master(&sentinels), sentinels.identity.term()),
             (named(2, 6), 1)
         );
         assert_eq!(sentinels.named(), at(2));
@@ -433,12 +448,12 @@ mod tests {
         sentinels.take_in(&anew, true, at(9));
         sentinels.take_in(&anew, true, at(19));
         assert_eq!(
-            (master(&sentinels), sentinels.identity.reign()),
+            (master(&sentinels), sentinels.identity.term()),
             (named(1, 5), 0)
         );
         sentinels.take_in(&anew, true, at(20));
         assert_eq!(
-            (master(&sentinels), sentinels.identity.reign()),
+            (master(&sentinels), sentinels.identity.term()),
             (named(2, 0), 1)
         );
     }

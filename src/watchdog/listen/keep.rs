@@ -11,7 +11,7 @@ use crate::session::Core;
 use crate::wait::{ChannelList, Heard, Waiters};
 
 /// One connection for messages. What does not answer is gone: `None`, or false.
-pub(super) trait Line {
+pub(super) trait MessageLink {
     /// Whether each of them is heard from now on.
     async fn subscribe(&mut self, names: &[String]) -> Option<Vec<bool>>;
 
@@ -25,7 +25,11 @@ pub(super) trait Line {
 
 /// Makes the server's list what is wanted, again and again, until the connection is gone. After the
 /// first look, a change costs as much as it changes, not as much as there is.
-pub(super) async fn keep_subscribed(waiters: &Waiters, list: &ChannelList, mut line: impl Line) {
+pub(super) async fn keep_subscribed(
+    waiters: &Waiters,
+    list: &ChannelList,
+    mut line: impl MessageLink,
+) {
     let mut listening: HashSet<String> = HashSet::new();
     let mut refused: HashSet<String> = HashSet::new();
     // The server knows nothing of a new connection's wishes.
@@ -119,7 +123,7 @@ pub(super) struct Plain {
     pub(super) limit: Duration,
 }
 
-impl Line for Plain {
+impl MessageLink for Plain {
     async fn subscribe(&mut self, names: &[String]) -> Option<Vec<bool>> {
         let answer = tokio::time::timeout(self.limit, self.sink.subscribe(names))
             .await
@@ -167,7 +171,7 @@ pub(super) struct OfShard<'a> {
     pub(super) subscriber: &'a Subscriber,
 }
 
-impl Line for OfShard<'_> {
+impl MessageLink for OfShard<'_> {
     async fn subscribe(&mut self, names: &[String]) -> Option<Vec<bool>> {
         let answers = names.iter().map(|name| self.subscriber.subscribe(name));
         let answers = futures_util::future::join_all(answers).await;
@@ -220,9 +224,9 @@ mod tests {
 
     /// A server's list of channels.
     #[derive(Clone, Default)]
-    struct Heeding(Arc<Mutex<HashSet<String>>>);
+    struct FollowedChannels(Arc<Mutex<HashSet<String>>>);
 
-    impl Line for Heeding {
+    impl MessageLink for FollowedChannels {
         async fn subscribe(&mut self, names: &[String]) -> Option<Vec<bool>> {
             self.0.lock().extend(names.iter().cloned());
             Some(vec![true; names.len()])
@@ -258,7 +262,7 @@ mod tests {
         for _connection in 0..2 {
             list.set_all(Heard::Deaf);
             let before = list.looked_at();
-            let line = Heeding::default();
+            let line = FollowedChannels::default();
             let names = line.0.clone();
             let changes = async {
                 tokio::time::sleep(Duration::from_millis(1)).await;

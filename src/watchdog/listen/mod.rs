@@ -12,7 +12,7 @@ use std::time::Duration;
 use redis::aio::{PubSub, PubSubSink};
 
 use crate::session::Core;
-use crate::wait::{ChannelList, Heard, Line, open_messages};
+use crate::wait::{ChannelList, Heard, MessageConnection, open_messages};
 use keep::{Plain, keep_subscribed};
 
 /// Keeps one connection, from the first wish to hear something on.
@@ -46,7 +46,7 @@ pub(super) async fn keep_listening(core: &Arc<Core>) {
 }
 
 /// Keeps a connection that a waiter opened, until it is gone.
-async fn hear<T>(core: &Core, line: Line, switched: impl Future<Output = T>) {
+async fn hear<T>(core: &Core, line: MessageConnection, switched: impl Future<Output = T>) {
     tokio::select! {
         () = line.ended.cancelled() => {}
         _ = switched => {}

@@ -15,7 +15,7 @@ use crate::session::Core;
 use crate::wait::{ChannelList, Heard};
 
 /// What is to be heard of one server.
-struct Listener {
+struct ShardListener {
     node: Arc<Node>,
     wanted: Arc<ChannelList>,
     /// Dropped, nobody listens there any more.
@@ -26,7 +26,7 @@ struct Listener {
 pub(super) async fn keep_listening(core: &Arc<Core>) {
     let list = core.waiters.subscriptions().list();
     let mut switches = core.server.switches();
-    let mut listeners: Vec<Listener> = Vec::new();
+    let mut listeners: Vec<ShardListener> = Vec::new();
     let mut listening = FuturesUnordered::new();
     // Channels whose server is not known.
     let mut unknown: HashSet<String> = HashSet::new();
@@ -60,7 +60,7 @@ pub(super) async fn keep_listening(core: &Arc<Core>) {
                 (Some(channel), Some(node)) => {
                     let found = listeners.iter().position(|listener| listener.is_of(&node));
                     let at = found.unwrap_or_else(|| {
-                        let (listener, stopped) = Listener::new(&node);
+                        let (listener, stopped) = ShardListener::new(&node);
                         listening.push(listen(core, node, listener.wanted.clone(), stopped));
                         listeners.push(listener);
                         listeners.len() - 1
@@ -96,7 +96,7 @@ pub(super) async fn keep_listening(core: &Arc<Core>) {
     }
 }
 
-impl Listener {
+impl ShardListener {
     /// And what is cancelled with it.
     fn new(node: &Arc<Node>) -> (Self, CancellationToken) {
         let stopped = CancellationToken::new();

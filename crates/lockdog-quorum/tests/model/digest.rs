@@ -10,7 +10,7 @@ use super::client::{Client, is_over};
 use super::instance::{Holder, Id, Instance, Message, Register};
 use super::world::World;
 use crate::Quorum;
-use crate::member::{Member, Stand};
+use crate::member::{Member, MemberState};
 
 /// A state of the core, and its digests, which are asked for much more often than they change.
 #[derive(Debug, PartialEq)]
@@ -206,7 +206,7 @@ fn member(member: &Member, round: u32) -> u64 {
         register,
         outcome: _,
     } = member;
-    let counts = matches!(stand, Stand::Held | Stand::Asked);
+    let counts = matches!(stand, MemberState::Held | MemberState::Asked);
     let until = counts.then_some(until);
     let rounds = [asked_in, answered_in, acked_in].map(|it| *it == round);
     digest(&(stand, until, asked_until, taken_in, rounds, register))

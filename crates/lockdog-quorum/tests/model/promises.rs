@@ -8,7 +8,7 @@ use super::setting::{LEASE, Setting};
 use super::world::World;
 use crate::Moment;
 use crate::lease;
-use crate::member::{Member, Stand};
+use crate::member::{Member, MemberState};
 use crate::{Event, Quorum};
 
 impl World {
@@ -69,8 +69,8 @@ impl World {
             if !quorum.is_living() {
                 return true;
             }
-            let is_due = now >= quorum.told_at();
-            quorum.wake_at() <= quorum.told_at() && !(is_due && quorum.survives(now))
+            let is_due = now >= quorum.notified_at();
+            quorum.wake_at() <= quorum.notified_at() && !(is_due && quorum.survives(now))
         })
     }
 
@@ -80,7 +80,7 @@ impl World {
         let late = setting.moment(self.ticks) + LONGEST_ANSWER;
         let mut living = self.clients.iter().filter_map(|it| it.quorum());
         living.any(|quorum| {
-            let is_asked = |member: &Member| member.stand == Stand::Asked;
+            let is_asked = |member: &Member| member.stand == MemberState::Asked;
             if !quorum.is_living() || !quorum.members.iter().any(is_asked) {
                 return false;
             }
@@ -95,7 +95,10 @@ impl World {
     fn hides_what_it_knows(&self) -> bool {
         let mut living = self.clients.iter().filter_map(|it| it.quorum());
         living.any(|quorum| {
-            let held = quorum.members.iter().filter(|it| it.stand == Stand::Held);
+            let held = quorum
+                .members
+                .iter()
+                .filter(|it| it.stand == MemberState::Held);
             quorum.is_living() && held.count() < quorum.rules().need
         })
     }

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::client::is_over;
 use super::setting::Setting;
 use super::world::World;
-use crate::Loss;
-use crate::member::Stand;
+use crate::LossCause;
+use crate::member::MemberState;
 use crate::{Answer, Event, Phase, Quorum};
 
 /// What is worth coming across: whatever never happened was not explored.
@@ -100,8 +100,8 @@ impl World {
         if before.phase() != quorum.phase() {
             match quorum.phase() {
                 Phase::Jeopardy => reached.note(Sight::Jeopardy),
-                Phase::Lost(Loss::Deadline) => reached.note(Sight::LostByDeadline),
-                Phase::Lost(Loss::NotOurs) => reached.note(Sight::LostByAnswers),
+                Phase::Lost(LossCause::Deadline) => reached.note(Sight::LostByDeadline),
+                Phase::Lost(LossCause::NotOurs) => reached.note(Sight::LostByAnswers),
                 _ => {}
             }
         }
@@ -112,7 +112,7 @@ impl World {
             return;
         };
         let member = &quorum.members[member];
-        if quorum.is_living() && member.taken_in > 1 && member.stand == Stand::Held {
+        if quorum.is_living() && member.taken_in > 1 && member.stand == MemberState::Held {
             reached.note(Sight::Healed);
         }
         if register.is_some_and(|it| it.reborn) {

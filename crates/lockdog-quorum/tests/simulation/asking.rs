@@ -30,7 +30,7 @@ impl Attempt {
         let lease = self.quorum.lease();
         self.members[index] = Member {
             left: means.world.leaves(),
-            gives_up: means.now() + 3 * Rules::patience(lease),
+            gives_up: means.now() + 3 * Rules::answer_limit(lease),
             ..Member::taking(id)
         };
         if self.members[index].left {
@@ -74,7 +74,7 @@ impl Attempt {
             late_until: is_patient.then_some(member.ends),
             ends: member.ends,
         };
-        lane.ask(ask, command, Rules::patience(lease), means.world);
+        lane.ask(ask, command, Rules::answer_limit(lease), means.world);
         true
     }
 
@@ -97,7 +97,7 @@ impl Attempt {
 
     fn give_back(&mut self, index: usize, means: &mut Means<'_, '_>) {
         let member = &mut self.members[index];
-        let pause = Rules::patience(self.quorum.lease());
+        let pause = Rules::answer_limit(self.quorum.lease());
         means.lanes[index].settle(member.id, member.ends, pause, means.world);
         member.id = 0;
     }

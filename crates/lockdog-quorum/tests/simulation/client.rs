@@ -11,7 +11,7 @@ use super::seen::Sight;
 use super::tokens::Write;
 use super::world::{self, Timer, World};
 use crate::Moment;
-use crate::{Event, Patience, Phase, Rules, quarantine};
+use crate::{Event, Phase, RetryTimer, Rules, quarantine};
 
 pub(super) struct Client<'a> {
     pub(super) number: usize,
@@ -24,7 +24,7 @@ pub(super) struct Client<'a> {
     /// The newest last; those before it are over, and have something under way still.
     pub(super) attempts: Vec<Attempt>,
     pub(super) attempt: u32,
-    pub(super) patience: Patience,
+    pub(super) patience: RetryTimer,
     pub(super) want: Want,
     pub(super) doing: Doing,
     /// When it stops waiting for the lock.
@@ -82,7 +82,7 @@ impl<'a> Client<'a> {
             lanes: (0..members).map(lane).collect(),
             attempts: Vec::new(),
             attempt: 0,
-            patience: Patience::new(members, need),
+            patience: RetryTimer::new(members, need),
             want: ANY,
             doing: Doing::Nothing,
             wait_ends: Moment::NEVER,

@@ -8,7 +8,7 @@ use super::client::Client;
 use super::instance::Instance;
 use super::world::World;
 use crate::Moment;
-use crate::member::Stand;
+use crate::member::MemberState;
 
 /// What must be true of a client after each of its steps.
 pub(super) fn look_at_client(
@@ -48,7 +48,7 @@ pub(super) fn look_at_client(
         });
         // Q: no instance is asked for longer than its time, whatever became of the caller.
         for (known, member) in attempt.quorum.members.iter().zip(&attempt.members) {
-            let is_asked = known.stand == Stand::Asked;
+            let is_asked = known.stand == MemberState::Asked;
             let is_bounded = attempt.quorum.wake_at() <= member.gives_up;
             // Timers come up to a millisecond late.
             let is_in_time = is_frozen || now < member.gives_up + LATE;
@@ -58,7 +58,9 @@ pub(super) fn look_at_client(
         }
         // V: whoever is valid is so by what it knows itself.
         let held = attempt.quorum.members.iter();
-        let held = held.filter(|known| known.stand == Stand::Held).count();
+        let held = held
+            .filter(|known| known.stand == MemberState::Held)
+            .count();
         world.claim(held >= need, || {
             format!("client {index} knows that too few have it, and does not say so: {attempt:?}")
         });
@@ -108,7 +110,7 @@ fn compare(
     for attempt in &client.attempts {
         let known = &attempt.quorum.members[member];
         let id = attempt.members[member].id;
-        if attempt.is_over() || known.stand != Stand::Held || now >= known.until {
+        if attempt.is_over() || known.stand != MemberState::Held || now >= known.until {
             continue;
         }
         let counted_on = client.clock.truly(known.until) - world.now;

@@ -6,10 +6,10 @@ use super::client::{Client, Doing};
 use super::plan::{Step, Want};
 use super::seen::Sight;
 use super::world::{self, Timer, World};
-use crate::Loss;
+use crate::LossCause;
 use crate::Moment;
 use crate::lease;
-use crate::{Event, Outcome, Rules};
+use crate::{Event, MemberOutcome, Rules};
 
 impl Client<'_> {
     pub(super) fn acquired(&mut self, index: usize, world: &mut World<'_>) {
@@ -41,17 +41,17 @@ impl Client<'_> {
         }
     }
 
-    pub(super) fn lost(&mut self, index: usize, reason: Loss, world: &mut World<'_>) {
+    pub(super) fn lost(&mut self, index: usize, reason: LossCause, world: &mut World<'_>) {
         let attempt = &self.attempts[index];
         let renewed = attempt.quorum.rules().renewed;
         world.seen.saw(match reason {
-            Loss::MaxHold => Sight::LostToMaxHold,
-            Loss::NotOurs => Sight::LostToClearNoes,
-            Loss::Driver => Sight::LostByItsDriver,
+            LossCause::MaxHold => Sight::LostToMaxHold,
+            LossCause::NotOurs => Sight::LostToClearNoes,
+            LossCause::Driver => Sight::LostByItsDriver,
             _ if renewed => Sight::LostByDeadline,
             _ => Sight::FixedLeaseRanOut,
         });
-        let is_kept = matches!(reason, Loss::Deadline | Loss::NotOurs);
+        let is_kept = matches!(reason, LossCause::Deadline | LossCause::NotOurs);
         let kept = !attempt.can_be_kept || !renewed || !is_kept;
         world.claim(kept, || {
             format!("what is renewed is lost though nothing went wrong: {reason:?}, {attempt:?}")
@@ -66,19 +66,19 @@ impl Client<'_> {
         let (mut had_some, mut is_busy) = (false, false);
         for member in 0..self.rules.members {
             match quorum.outcome(member) {
-                Outcome::Held => {
+                MemberOutcome::Held => {
                     had_some = true;
                     self.patience.free(member);
                 }
-                Outcome::Untried | Outcome::Gone => self.patience.free(member),
-                Outcome::Busy(until) => {
+                MemberOutcome::Untried | MemberOutcome::Gone => self.patience.free(member),
+                MemberOutcome::Busy(until) => {
                     is_busy = true;
                     self.patience.busy(member, until);
                 }
-                Outcome::Forgetful
-                | Outcome::Late
-                | Outcome::Quarantined(_)
-                | Outcome::Unreachable => {
+                MemberOutcome::Forgetful
+                | MemberOutcome::Late
+                | MemberOutcome::Quarantined(_)
+                | MemberOutcome::Unreachable => {
                     self.patience.out_of_reach(member);
                 }
             }

@@ -3,26 +3,26 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use super::acquire::{Acquiring, Attempt};
+use super::acquire::{AttemptOutcome, PendingAcquire};
 use crate::clock::Moment;
 use crate::error::Error;
-use crate::hold::{Command, Terms};
-use crate::script::{self, Acquired, Guards, Register};
-use crate::server::Allotted;
+use crate::hold::{Terms, TurnGuard};
+use crate::script::{self, AcquireReply, InstanceChecks, RegisterState};
+use crate::server::TimeBox;
 
 /// What one attempt for a member of a quorum came to.
-pub(crate) struct Looked {
+pub(crate) struct MemberAttempt {
     /// `Busy` in quarantine.
-    pub(crate) attempt: Attempt,
+    pub(crate) attempt: AttemptOutcome,
     /// The server may have lost its data, and grants nothing for so long.
     pub(crate) quarantined: Option<Duration>,
-    pub(crate) register: Option<Register>,
+    pub(crate) register: Option<RegisterState>,
     /// Since when its data may have been lost, as the server was told, by its clock in milliseconds.
     pub(crate) asked_since: u64,
 }
 
-impl From<Attempt> for Looked {
-    fn from(attempt: Attempt) -> Self {
+impl From<AttemptOutcome> for MemberAttempt {
+    fn from(attempt: AttemptOutcome) -> Self {
         Self {
             attempt,
             quarantined: None,
@@ -32,7 +32,7 @@ impl From<Attempt> for Looked {
     }
 }
 
-impl Acquiring {
+impl PendingAcquire {
     /// As [`Acquiring::attempt`], for a member of a quorum: what it found beside the lock goes along.
     ///
     /// # Cancel safety
@@ -41,10 +41,10 @@ impl Acquiring {
     pub(crate) async fn attempt_as_member(
         &mut self,
         terms: &Terms,
-        guards: Guards,
+        guards: InstanceChecks,
         now: Moment,
         until: Moment,
-    ) -> Result<Looked, Error> {
+    ) -> Result<MemberAttempt, Error> {
         if guards.is_none() {
             return Ok(self.attempt_for(terms, now, until, true).await?.into());
         }
@@ -62,10 +62,10 @@ impl Acquiring {
                 target,
                 terms.lease,
                 guards,
-                Allotted { now, until },
+                TimeBox { now, until },
                 &mut self.sent,
             ));
-            Command::attend(turn.as_slice(), sending).await
+            TurnGuard::attend(turn.as_slice(), sending).await
         };
         let Some(taken) = taken else {
             return Ok(self.gone().into());
@@ -75,10 +75,10 @@ impl Acquiring {
             Ok(taken) => (Ok(taken.acquired), taken.quarantined, taken.register),
             Err(failure) => (Err(failure), None, None),
         };
-        if matches!(acquired, Ok(Acquired::Granted)) {
+        if matches!(acquired, Ok(AcquireReply::Granted)) {
             self.acknowledged(until, true).await?;
         }
-        Ok(Looked {
+        Ok(MemberAttempt {
             attempt: self.answered(acquired, terms)?,
             quarantined,
             register,

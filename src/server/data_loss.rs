@@ -14,14 +14,14 @@ use crate::clock::Moment;
 
 /// Since when data may be incomplete.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Loss {
+pub(crate) struct DataLoss {
     /// When this client saw that it may be; `None` if it never did.
     pub(crate) seen: Option<Moment>,
     /// When that was by the server's clock, in milliseconds; 0 if it never was.
     pub(crate) since: u64,
 }
 
-impl Loss {
+impl DataLoss {
     /// The later one of each.
     pub(super) fn max(self, other: Self) -> Self {
         Self {
@@ -33,7 +33,7 @@ impl Loss {
 
 impl Server {
     /// What the data behind an answer on this connection may lack, as far as is known at this moment.
-    pub(crate) fn lost(&self, key: &str, on: &Connection) -> Loss {
+    pub(crate) fn lost(&self, key: &str, on: &Connection) -> DataLoss {
         let own = on.identity().loss();
         match &self.nodes {
             _ if mutant!("judged_by_the_map") => self.lost_at(key),
@@ -43,7 +43,7 @@ impl Server {
     }
 
     /// The same of the server that has this key as far as is known, which may not be asked at all then.
-    pub(crate) fn lost_at(&self, key: &str) -> Loss {
+    pub(crate) fn lost_at(&self, key: &str) -> DataLoss {
         match &self.nodes {
             Nodes::One { node, .. } => node.loss(),
             Nodes::Cluster(cluster) => cluster.lost(key, None),
@@ -57,7 +57,7 @@ impl Server {
         key: &str,
         sent: &Sent,
         until: Moment,
-    ) -> Result<Loss, Failure> {
+    ) -> Result<DataLoss, Failure> {
         let Some(on) = &sent.on else {
             return Ok(self.lost_at(key));
         };

@@ -8,24 +8,24 @@ use redis::Value;
 
 use super::Context;
 use super::connection::Connection;
-use super::connection_slot::Slot;
+use super::connection_slot::ConnectionSlot;
+use super::endpoint::Endpoint;
 use super::failure::Failure;
-use super::source::Source;
 
 /// A connection that the watchdog's thread opened for itself; reopened when it is given up.
-pub(crate) struct Private {
-    slot: Slot,
+pub(crate) struct BackgroundConnection {
+    slot: ConnectionSlot,
     /// Whoever needs it waits so long at most: renewals are among them.
     patience: Duration,
     /// How many attempts in a row took all the time that they had.
     late: Arc<AtomicU32>,
 }
 
-impl Private {
+impl BackgroundConnection {
     /// For the renewal of leases of this length.
     pub(crate) fn new(lease: Duration, context: &Context) -> Self {
         Self {
-            slot: Slot::new(&context.clock),
+            slot: ConnectionSlot::new(&context.clock),
             patience: (lease / 6).max(SHORTEST_PATIENCE),
             late: Arc::default(),
         }
@@ -39,7 +39,7 @@ impl Private {
     /// owe something to a silent server do not try one after the other.
     pub(crate) async fn connection(
         &self,
-        source: &Arc<Source>,
+        source: &Arc<Endpoint>,
         context: &Context,
         limit: Duration,
     ) -> Result<Connection, Failure> {
@@ -73,8 +73,8 @@ impl Private {
     }
 
     /// It may be opened at once: see [`SingleFlight::hurry`](super::single_flight::SingleFlight::hurry).
-    pub(crate) fn hurry(&self) {
-        self.slot.hurry();
+    pub(crate) fn retry_now(&self) {
+        self.slot.retry_now();
     }
 
     #[cfg(test)]
@@ -86,7 +86,7 @@ impl Private {
     /// more; true if it is closed. It may not be permitted, and its id may not be known.
     pub(crate) async fn kill(
         &self,
-        source: &Arc<Source>,
+        source: &Arc<Endpoint>,
         context: &Context,
         old: &Connection,
         limit: Duration,

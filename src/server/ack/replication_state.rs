@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use super::replicas;
-use super::round::Outcome;
+use super::round::AckResult;
 use super::setting::Replicas;
-use super::{Written, is_unknown_command};
+use super::{PendingWrite, is_unknown_command};
 use crate::clock::Moment;
 use crate::server::connection::Connection;
 use crate::server::failure::Failure;
 use crate::server::node::Node;
 
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct ReplicationState {
     /// When the replicas were last counted.
     counted: Option<Moment>,
     /// The server does not know the command, and where that was.
@@ -34,7 +34,7 @@ struct Behind {
 
 /// Whom a lock that needs no acknowledgement waits for.
 #[derive(Default)]
-pub(super) struct Expected {
+pub(super) struct AwaitedReplicas {
     pub(super) count: u32,
     /// There are more, who did not acknowledge the last time, or there were more a while ago.
     pub(super) others: bool,
@@ -44,14 +44,14 @@ impl Node {
     /// How many replicas may be expected to acknowledge, and whether there are others.
     pub(super) async fn expected(
         &self,
-        written: &Written<'_>,
+        written: &PendingWrite<'_>,
         now: Moment,
         limit: Duration,
-    ) -> Expected {
+    ) -> AwaitedReplicas {
         let acker = self.acker();
         if acker.refusal(written.on).is_some() {
             let (count, others) = (0, false);
-            return Expected { count, others };
+            return AwaitedReplicas { count, others };
         }
         let is_due = {
             let mut known = acker.known.lock();
@@ -82,9 +82,9 @@ impl Node {
             Some(behind) if now < behind.until => {
                 let count = following.min(behind.acknowledged);
                 let others = (count < following || others) && !behind.forbidden;
-                Expected { count, others }
+                AwaitedReplicas { count, others }
             }
-            _ => Expected {
+            _ => AwaitedReplicas {
                 count: following,
                 others,
             },
@@ -92,7 +92,7 @@ impl Node {
     }
 
     /// Takes in how many acknowledged, so that those who do not are not waited for each time.
-    pub(super) fn learn(&self, outcome: &Outcome, replicas: Replicas, now: Moment) {
+    pub(super) fn learn(&self, outcome: &AckResult, replicas: Replicas, now: Moment) {
         let mut known = self.acker().known.lock();
         let (acknowledged, required) = match outcome {
             Ok(count) => (count.acknowledged, count.required),

@@ -11,9 +11,9 @@ use crate::clock::Moment;
 
 /// Holds that were removed, the oldest first, and when.
 #[derive(Default)]
-pub(super) struct Gone(Mutex<VecDeque<(Moment, Arc<Hold>)>>);
+pub(super) struct RecentlyReleased(Mutex<VecDeque<(Moment, Arc<Hold>)>>);
 
-impl Gone {
+impl RecentlyReleased {
     pub(super) fn remember(&self, hold: &Arc<Hold>, now: Moment) {
         let mut holds = self.0.lock();
         if holds.len() >= MOST {
@@ -58,7 +58,7 @@ mod tests {
     fn what_ended_long_ago_or_too_many_before_is_not_remembered() {
         let key = Arc::new(LockKey::new(&kind::PLAIN, "l", None).unwrap());
         let hold = |number| Arc::new(Hold::new(key.clone(), Owner::new(), number, Moment(0)));
-        let gone = Gone::default();
+        let gone = RecentlyReleased::default();
         gone.remember(&hold(1), Moment(0));
         let later = Moment(0) + REMEMBERED + Duration::from_secs(1);
         gone.remember(&hold(2), later);

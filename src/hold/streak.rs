@@ -6,7 +6,7 @@ use crate::clock::Moment;
 
 /// How long one client may hand a lock from owner to owner while others wait for it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
+pub(crate) struct HandOverLimits {
     /// So many hand-overs in a row; zero for none at all.
     pub(crate) hand_overs: u32,
     /// And for so long.
@@ -15,7 +15,7 @@ pub(crate) struct Bounds {
 
 /// The hand-overs, without a release between them, by which a hold came about.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Row {
+pub(crate) struct Streak {
     /// When the first one was done.
     began: Option<Moment>,
     hand_overs: u32,
@@ -25,7 +25,7 @@ pub(crate) struct Row {
 
 /// What a holder does with a lock that others of its client wait for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Turn {
+pub(crate) enum StreakEnd {
     /// It hands the lock on.
     HandOver,
     /// It sets the lock free: nobody was kept out.
@@ -34,7 +34,7 @@ pub(crate) enum Turn {
     Yield(Option<u32>),
 }
 
-impl Row {
+impl Streak {
     /// One hand-over more was done by `now`.
     pub(crate) fn lengthen(&mut self, others: Option<u32>, now: Moment) {
         self.began.get_or_insert(now);
@@ -43,12 +43,12 @@ impl Row {
     }
 
     /// What comes next after this row. The first hand-over tells whether others wait.
-    pub(crate) fn next(&self, bounds: Bounds, now: Moment) -> Turn {
+    pub(crate) fn next(&self, bounds: HandOverLimits, now: Moment) -> StreakEnd {
         if bounds.hand_overs == 0 {
-            return Turn::Release;
+            return StreakEnd::Release;
         }
         let Some(began) = self.began else {
-            return Turn::HandOver;
+            return StreakEnd::HandOver;
         };
         let lasted = now.since(began);
         let goes_on = match self.others {
@@ -56,9 +56,9 @@ impl Row {
             _ => self.hand_overs < bounds.hand_overs && lasted < bounds.time,
         };
         if goes_on {
-            Turn::HandOver
+            StreakEnd::HandOver
         } else {
-            Turn::Yield(self.others)
+            StreakEnd::Yield(self.others)
         }
     }
 }
@@ -70,14 +70,14 @@ const UNSEEN: Duration = Duration::from_millis(250);
 mod tests {
     use super::*;
 
-    const BOUNDS: Bounds = Bounds {
+    const BOUNDS: HandOverLimits = HandOverLimits {
         hand_overs: 3,
         time: Duration::from_millis(20),
     };
 
-    fn after(hand_overs: u32, others: Option<u32>, ms: u64) -> Turn {
+    fn after(hand_overs: u32, others: Option<u32>, ms: u64) -> StreakEnd {
         let start = Moment(1_000_000_000);
-        let mut row = Row::default();
+        let mut row = Streak::default();
         for _ in 0..hand_overs {
             row.lengthen(others, start);
         }
@@ -86,26 +86,26 @@ mod tests {
 
     #[test]
     fn a_row_ends_by_number_or_time_while_others_listen_or_may() {
-        assert_eq!(after(0, None, 0), Turn::HandOver);
+        assert_eq!(after(0, None, 0), StreakEnd::HandOver);
         for others in [None, Some(2)] {
-            assert_eq!(after(2, others, 19), Turn::HandOver);
-            assert_eq!(after(3, others, 0), Turn::Yield(others));
-            assert_eq!(after(1, others, 20), Turn::Yield(others));
+            assert_eq!(after(2, others, 19), StreakEnd::HandOver);
+            assert_eq!(after(3, others, 0), StreakEnd::Yield(others));
+            assert_eq!(after(1, others, 20), StreakEnd::Yield(others));
         }
     }
 
     #[test]
     fn a_row_that_nobody_waits_for_ends_for_those_who_cannot_be_seen() {
-        assert_eq!(after(1000, Some(0), 249), Turn::HandOver);
-        assert_eq!(after(1, Some(0), 250), Turn::Yield(Some(0)));
+        assert_eq!(after(1000, Some(0), 249), StreakEnd::HandOver);
+        assert_eq!(after(1, Some(0), 250), StreakEnd::Yield(Some(0)));
     }
 
     #[test]
     fn without_hand_overs_every_release_is_open() {
-        let never = Bounds {
+        let never = HandOverLimits {
             hand_overs: 0,
             ..BOUNDS
         };
-        assert_eq!(Row::default().next(never, Moment(1)), Turn::Release);
+        assert_eq!(Streak::default().next(never, Moment(1)), StreakEnd::Release);
     }
 }

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use super::listed::Group;
-use super::{Hold, Holds, Phase};
+use super::holds_of_key::HoldGroup;
+use super::{Hold, HoldPhase, Holds};
 use crate::clock::Moment;
 use crate::error::{Lost, LostReason};
 use crate::key::LockKey;
 use crate::owner::Owner;
 
 /// How an owner stands with a lock.
-pub(crate) enum Standing {
+pub(crate) enum OwnerState {
     /// An acquire of this owner is under way.
     Acquiring,
     /// It holds the lock: a further acquire is a re-entry.
@@ -24,7 +24,7 @@ pub(crate) enum Standing {
 
 /// What a client itself has to do with a lock.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Outlook {
+pub(crate) struct LocalHolds {
     /// There are holds on it, whatever became of them.
     pub(crate) has_holds: bool,
     /// Up to when the client keeps it, as far as it knows.
@@ -35,14 +35,14 @@ pub(crate) struct Outlook {
 
 impl Holds {
     /// How `owner` stands with the lock.
-    pub(crate) fn standing(&self, key: &LockKey, owner: Owner) -> Standing {
+    pub(crate) fn standing(&self, key: &LockKey, owner: Owner) -> OwnerState {
         let now = self.clock.now();
         let Some(hold) = self.of_owner(key, owner) else {
-            return Standing::Nothing;
+            return OwnerState::Nothing;
         };
         let valid = hold.state().is_valid(now);
         if valid {
-            return Standing::Holding(hold);
+            return OwnerState::Holding(hold);
         }
         // In one step: a re-entry may be granted beside this.
         let (phase, forgotten) = self.change(&hold, |state| {
@@ -50,11 +50,11 @@ impl Holds {
             (state.phase, state.is_only_forgotten())
         });
         match phase {
-            Phase::Pending => Standing::Acquiring,
-            Phase::Held | Phase::Jeopardy => Standing::Holding(hold),
-            Phase::Lost(_) if forgotten => Standing::Forgotten(hold),
-            Phase::Lost(_) => hold.loss(now).map_or(Standing::Nothing, Standing::Lost),
-            Phase::Ended => Standing::Nothing,
+            HoldPhase::Pending => OwnerState::Acquiring,
+            HoldPhase::Held | HoldPhase::Jeopardy => OwnerState::Holding(hold),
+            HoldPhase::Lost(_) if forgotten => OwnerState::Forgotten(hold),
+            HoldPhase::Lost(_) => hold.loss(now).map_or(OwnerState::Nothing, OwnerState::Lost),
+            HoldPhase::Ended => OwnerState::Nothing,
         }
     }
 
@@ -71,21 +71,21 @@ impl Holds {
     }
 
     /// What this client itself has to do with the lock.
-    pub(crate) fn outlook(&self, key: &LockKey) -> Outlook {
+    pub(crate) fn local_holds(&self, key: &LockKey) -> LocalHolds {
         let table = self.table.lock();
         let Some(holds) = table.by_key.get(key) else {
-            return Outlook::default();
+            return LocalHolds::default();
         };
         let now = self.clock.now();
         let deadline_of = |hold: &Arc<Hold>| {
             let state = hold.state();
             state.is_valid(now).then_some(state.deadline)
         };
-        Outlook {
+        LocalHolds {
             has_holds: true,
-            kept_until: holds.of(Group::Living).filter_map(deadline_of).max(),
+            kept_until: holds.of(HoldGroup::Living).filter_map(deadline_of).max(),
             releasing: holds
-                .of(Group::Ended)
+                .of(HoldGroup::Ended)
                 .any(|hold| hold.state().is_releasing()),
         }
     }
@@ -96,7 +96,7 @@ impl Holds {
         let table = self.table.lock();
         let now = self.clock.now();
         let mut kept = None;
-        for hold in table.by_key.get(key)?.of(Group::Living) {
+        for hold in table.by_key.get(key)?.of(HoldGroup::Living) {
             let state = hold.state();
             if state.is_valid(now) {
                 if hold.owner() == owner {
@@ -111,7 +111,7 @@ impl Holds {
     /// The newest hold on the lock that has been given up to set it free, without an answer yet.
     pub(crate) fn releasing(&self, key: &LockKey) -> Option<Arc<Hold>> {
         let table = self.table.lock();
-        let mut ended = table.by_key.get(key)?.of(Group::Ended);
+        let mut ended = table.by_key.get(key)?.of(HoldGroup::Ended);
         ended.find(|hold| hold.state().is_releasing()).cloned()
     }
 
@@ -124,7 +124,7 @@ impl Holds {
                 return Vec::new();
             };
             let is_other = |hold: &&Arc<Hold>| !Arc::ptr_eq(hold, granted);
-            let living = holds.of(Group::Living);
+            let living = holds.of(HoldGroup::Living);
             living.filter(is_other).cloned().collect()
         };
         others.retain(|other| self.change(other, |state| state.lose(LostReason::NotOurs)));
@@ -140,7 +140,7 @@ mod tests {
     use crate::clock::Clock;
     #[cfg(target_os = "linux")]
     use crate::clock::worked;
-    use crate::hold::{State, Terms};
+    use crate::hold::{HoldState, Terms};
     use crate::key::kind;
 
     fn held(holds: &Holds, key: &Arc<LockKey>) -> Arc<Hold> {
@@ -177,9 +177,9 @@ mod tests {
         let holds = Holds::new(Clock::default(), false);
         let key = Arc::new(LockKey::new(&kind::PLAIN, "l", None).unwrap());
         let look = |owner| {
-            assert!(matches!(holds.standing(&key, owner), Standing::Nothing));
+            assert!(matches!(holds.standing(&key, owner), OwnerState::Nothing));
             assert!(holds.releasing(&key).is_none());
-            assert!(!holds.outlook(&key).releasing);
+            assert!(!holds.local_holds(&key).releasing);
             assert!(holds.kept_from(&key, owner).is_none());
         };
         let began = worked();
@@ -194,13 +194,13 @@ mod tests {
             assert!(holds.supersede(hold).is_empty());
             assert!(holds.numbered(&key, hold.number()).is_some());
             assert!(holds.of_owner(&key, hold.owner()).is_some());
-            holds.change(hold, State::end);
-            assert!(holds.releasing(&key).is_some() && holds.outlook(&key).releasing);
+            holds.change(hold, HoldState::end);
+            assert!(holds.releasing(&key).is_some() && holds.local_holds(&key).releasing);
             assert!(holds.kept_from(&key, hold.owner()).is_none());
         }
         while let Some(hold) = tried.pop() {
             holds.remove(&hold);
-            holds.change(&hold, State::end);
+            holds.change(&hold, HoldState::end);
         }
         worked() - began
     }
@@ -226,8 +226,8 @@ mod tests {
             let phase = |hold: &&Arc<Hold>| hold.state().phase;
             let newest = self.0.iter().rev();
             let of_owner = newest.filter(|hold| hold.owner() == owner);
-            let kept = of_owner.filter(|hold| phase(hold) != Phase::Ended);
-            let found = kept.min_by_key(|hold| phase(hold) == Phase::Pending);
+            let kept = of_owner.filter(|hold| phase(hold) != HoldPhase::Ended);
+            let found = kept.min_by_key(|hold| phase(hold) == HoldPhase::Pending);
             found.map(|hold| hold.number())
         }
 
@@ -255,7 +255,7 @@ mod tests {
         let mut all: Vec<u64> = holds.all().iter().map(|hold| hold.number()).collect();
         all.sort_unstable();
         assert!(all.iter().copied().eq(listed.iter().map(|it| it.number())));
-        let outlook = holds.outlook(key);
+        let outlook = holds.local_holds(key);
         assert_eq!(outlook.has_holds, !listed.is_empty());
         assert_eq!(outlook.kept_until, walked.kept_from(None));
         assert_eq!(outlook.releasing, walked.releasing().is_some());
@@ -291,7 +291,7 @@ mod tests {
                     (11, Some(hold)) => {
                         holds.change(&hold, |state| state.lose(LostReason::Forced));
                     }
-                    (12 | 13, Some(hold)) => holds.change(&hold, State::end),
+                    (12 | 13, Some(hold)) => holds.change(&hold, HoldState::end),
                     (14, Some(hold)) => {
                         let handing_on = hold.state().handing_on;
                         hold.state().handing_on = !handing_on;
@@ -305,7 +305,7 @@ mod tests {
                     }
                     (16, Some(_)) if !removed.is_empty() => {
                         // Whoever removed it may change it still.
-                        holds.change(&removed[which % removed.len()], State::end);
+                        holds.change(&removed[which % removed.len()], HoldState::end);
                     }
                     (_, Some(hold)) => {
                         holds.remove(&hold);

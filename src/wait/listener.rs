@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Waiters;
-use super::ticket::{Ticket, Wish};
+use super::waiter::{WaitRequest, Waiter};
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::key::LockKey;
@@ -13,31 +13,31 @@ use crate::server::Server;
 
 /// Hears when a lock may be free, and waits for it in nobody's way: for those who want it together with
 /// others only, which may be long after it is free. Gone when dropped.
-pub(crate) struct Ear {
+pub(crate) struct Listener {
     waiters: Arc<Waiters>,
     key: Arc<LockKey>,
-    pub(super) ticket: Arc<Ticket>,
+    pub(super) ticket: Arc<Waiter>,
 }
 
 impl Waiters {
     /// Hears of the lock from now on.
-    pub(crate) fn listen_in(
+    pub(crate) fn add_listener(
         self: &Arc<Self>,
         key: &Arc<LockKey>,
         owner: Owner,
-    ) -> Result<Ear, Error> {
+    ) -> Result<Listener, Error> {
         let mut queues = self.queues_of(key)?;
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let wish = Wish {
+        let wish = WaitRequest {
             owner,
             terms: None,
             deadline: None,
         };
-        let ticket = Arc::new(Ticket::new(id, wish, self.clock.now()));
+        let ticket = Arc::new(Waiter::new(id, wish, self.clock.now()));
         let queue = queues.entry(key.clone()).or_default();
-        queue.listen_in(ticket.clone());
+        queue.add_listener(ticket.clone());
         drop(queues);
-        Ok(Ear {
+        Ok(Listener {
             waiters: self.clone(),
             key: key.clone(),
             ticket,
@@ -70,7 +70,7 @@ impl Waiters {
     }
 }
 
-impl Ear {
+impl Listener {
     /// Waits until the lock may be free, but not beyond `until`; at least a millisecond. The error is
     /// the client's end.
     pub(crate) async fn wait(&self, until: Moment) -> Result<(), Error> {
@@ -87,13 +87,13 @@ impl Ear {
     }
 }
 
-impl Drop for Ear {
+impl Drop for Listener {
     fn drop(&mut self) {
         let mut queues = self.waiters.shard(&self.key);
         let Some(queue) = queues.get_mut(&*self.key) else {
             return;
         };
-        queue.listen_no_more(&self.ticket);
+        queue.remove_listener(&self.ticket);
         if queue.is_empty() {
             queues.remove(&*self.key);
         }

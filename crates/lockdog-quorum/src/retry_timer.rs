@@ -8,7 +8,7 @@ use crate::Moment;
 
 /// What is known of when enough instances will be free, and how long to leave them alone.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub struct Patience {
+pub struct RetryTimer {
     free_at: SmallVec<[Moment; 5]>,
     need: usize,
     /// What the next pause is drawn from.
@@ -16,7 +16,7 @@ pub struct Patience {
     not_before: Moment,
 }
 
-impl Patience {
+impl RetryTimer {
     /// Nothing is known of the `members` instances, `need` of which win.
     pub fn new(members: usize, need: usize) -> Self {
         Self {
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn the_wait_ends_when_as_many_instances_as_are_needed_may_be_free() {
-        let mut patience = Patience::new(5, 3);
+        let mut patience = RetryTimer::new(5, 3);
         for (member, at) in [(0, 50), (1, 10), (2, 40), (3, 30)] {
             patience.busy(member, Some(Moment(at)));
         }
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn pauses_after_collisions_grow_up_to_a_bound_and_are_left_to_chance() {
         let ms = Duration::from_millis;
-        let mut patience = Patience::new(3, 2);
+        let mut patience = RetryTimer::new(3, 2);
         let now = Moment(1_000_000_000);
         let mut longest = Duration::ZERO;
         for chance in [0, 1023, 0, 1023, 0, 1023, 0, 0, 0, 0] {

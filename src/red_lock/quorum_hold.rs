@@ -3,40 +3,40 @@
 use std::any::Any;
 use std::sync::{Arc, Weak};
 
-use lockdog_quorum::{Action, Actions, Answer, Event, Loss, Phase, Quorum, Rules};
+use lockdog_quorum::{Action, Actions, Answer, Event, LossCause, Phase, Quorum, Rules};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::Inner;
+use super::RedLockConfig;
+use super::deferred::{Deferred, StateGuard};
+use super::dispatch::{InstanceQuery, Query, Request};
 use super::execution::Execution;
-use super::news::{Locked, News};
-use super::order::{Asked, Order, Question};
-use super::part::{Taking, Told};
+use super::lock_instance::{InstanceAcquire, InstanceAnswer};
 use crate::clock::{Clock, Moment};
 use crate::error::{Error, LostReason};
 use crate::hold::Terms;
 use crate::owner::Owner;
-use crate::session::{Claim, Turn};
+use crate::session::{Claim, TimerKey};
 
 /// One owner's hold on a lock of many instances.
 ///
 /// Lock order: its state before anything of a client's.
-pub(super) struct Whole {
+pub(super) struct QuorumHold {
     pub(super) me: Weak<Self>,
-    pub(super) lock: Arc<Inner>,
+    pub(super) lock: Arc<RedLockConfig>,
     pub(super) owner: Owner,
     terms: Terms,
     pub(super) clock: Clock,
     pub(super) acquired: Moment,
-    state: Mutex<State>,
+    state: Mutex<QuorumHoldState>,
     /// Told after each step.
     pub(super) changed: Notify,
     pub(super) lost: CancellationToken,
 }
 
-pub(super) struct State {
+pub(super) struct QuorumHoldState {
     pub(super) quorum: Quorum,
     pub(super) claims: SmallVec<[Option<Claim>; 5]>,
     /// Why an instance could not be had when it was last asked.
@@ -53,7 +53,7 @@ pub(super) struct State {
     pub(super) under_way: Vec<(Moment, Weak<Execution>)>,
     /// The client whose thread looks after it, and where it stands there.
     pub(super) keeper: usize,
-    pub(super) turn: Option<Turn>,
+    pub(super) turn: Option<TimerKey>,
     pub(super) told_lost: bool,
     pub(super) told_jeopardy: bool,
     /// The client of an instance says that what it held there is gone.
@@ -61,18 +61,18 @@ pub(super) struct State {
     /// Why the instance was lost without which too few have it, as its client knows.
     pub(super) part_lost_because: Option<LostReason>,
     /// What is to be told once this is unlocked.
-    pub(super) news: News,
+    pub(super) news: Deferred,
 }
 
-impl State {
+impl QuorumHoldState {
     /// What its owner is told of a loss.
-    pub(super) fn reason(&self, loss: Loss) -> LostReason {
+    pub(super) fn reason(&self, loss: LossCause) -> LostReason {
         match loss {
-            Loss::Deadline => LostReason::Deadline,
-            Loss::MaxHold => LostReason::MaxHold,
-            Loss::NotOurs => self.part_lost_because.unwrap_or(LostReason::NotOurs),
+            LossCause::Deadline => LostReason::Deadline,
+            LossCause::MaxHold => LostReason::MaxHold,
+            LossCause::NotOurs => self.part_lost_because.unwrap_or(LostReason::NotOurs),
             // The driver ends none but those that no client looks after any more.
-            Loss::Driver => LostReason::ShutDown,
+            LossCause::Driver => LostReason::ShutDown,
         }
     }
 
@@ -86,14 +86,14 @@ impl State {
     }
 }
 
-impl Whole {
+impl QuorumHold {
     /// Begins to acquire: what is to be done for it.
     pub(super) fn begin(
-        lock: &Arc<Inner>,
+        lock: &Arc<RedLockConfig>,
         owner: Owner,
         terms: &Terms,
         now: Moment,
-    ) -> (Arc<Self>, Vec<Order>) {
+    ) -> (Arc<Self>, Vec<Request>) {
         let parts = lock.parts().len();
         let max_until = terms.max_hold.map_or(Moment::NEVER, |bound| now + bound);
         let rules = lock.rules(terms, max_until);
@@ -110,7 +110,7 @@ impl Whole {
             },
             clock: lock.clock().clone(),
             acquired: now,
-            state: Mutex::new(State {
+            state: Mutex::new(QuorumHoldState {
                 quorum,
                 claims: (0..parts).map(|_| None).collect(),
                 causes: (0..parts).map(|_| None).collect(),
@@ -125,7 +125,7 @@ impl Whole {
                 told_jeopardy: false,
                 part_lost: false,
                 part_lost_because: None,
-                news: News::default(),
+                news: Deferred::default(),
             }),
             changed: Notify::new(),
             lost: CancellationToken::new(),
@@ -135,19 +135,23 @@ impl Whole {
     }
 
     /// Looks at the state, without a step.
-    pub(super) fn see<T>(&self, look: impl FnOnce(&mut State, Moment) -> T) -> T {
+    pub(super) fn see<T>(&self, look: impl FnOnce(&mut QuorumHoldState, Moment) -> T) -> T {
         let now = self.clock.now();
         look(&mut self.state(), now)
     }
 
     /// Tells the quorum what happened: what is to be done about it.
-    pub(super) fn step(self: &Arc<Self>, event: Event) -> Vec<Order> {
+    pub(super) fn step(self: &Arc<Self>, event: Event) -> Vec<Request> {
         let mut state = self.state();
-        self.step_in(&mut state, event)
+        self.step_locked(&mut state, event)
     }
 
     /// As [`Whole::step`], under the state's lock.
-    pub(super) fn step_in(self: &Arc<Self>, state: &mut State, event: Event) -> Vec<Order> {
+    pub(super) fn step_locked(
+        self: &Arc<Self>,
+        state: &mut QuorumHoldState,
+        event: Event,
+    ) -> Vec<Request> {
         let now = self.clock.now();
         let mut actions = Actions::new();
         let part_lost = std::mem::take(&mut state.part_lost);
@@ -172,14 +176,19 @@ impl Whole {
         self.follow(state);
         if let Phase::Lost(_) = state.quorum.phase() {
             // Nobody waits for it, and it is in nobody's way who is told.
-            let given_back = orders.extract_if(.., |order| matches!(order, Order::GiveBack(..)));
+            let given_back = orders.extract_if(.., |order| matches!(order, Request::GiveBack(..)));
             state.news.given_back.extend(given_back);
         }
         orders
     }
 
     /// Tells the quorum what an instance answered.
-    pub(super) fn take_in(self: &Arc<Self>, member: usize, round: u32, told: Told) -> Vec<Order> {
+    pub(super) fn take_in(
+        self: &Arc<Self>,
+        member: usize,
+        round: u32,
+        told: InstanceAnswer,
+    ) -> Vec<Request> {
         if let Some(claim) = &told.claim {
             // Not under the state's lock: it may be told at once.
             claim.hold().add_dependant(self.me.clone());
@@ -192,7 +201,7 @@ impl Whole {
         } else if let Some(claim) = told.claim {
             // The quorum gave this request up, and what is kept there is a later one's.
             claim.hold().remove_dependant(self.me.as_ptr().cast());
-            given_back = Some(Order::GiveBack(member, claim));
+            given_back = Some(Request::GiveBack(member, claim));
         }
         if told.cause.is_some() {
             state.causes[member] = told.cause;
@@ -202,7 +211,7 @@ impl Whole {
             round,
             answer: told.answer,
         };
-        let mut orders = self.step_in(&mut state, event);
+        let mut orders = self.step_locked(&mut state, event);
         orders.extend(given_back);
         if !state.quorum.has(member) {
             let unwanted = self.give_up(&mut state, member);
@@ -216,8 +225,8 @@ impl Whole {
         orders
     }
 
-    pub(super) fn state(&self) -> Locked<'_> {
-        Locked::new(self, self.state.lock())
+    pub(super) fn state(&self) -> StateGuard<'_> {
+        StateGuard::new(self, self.state.lock())
     }
 
     /// The round is over: it is held from now on, by one claim. False if it was not won.
@@ -235,7 +244,7 @@ impl Whole {
     /// One claim more. False if it is not held any more.
     pub(super) fn claim_again(self: &Arc<Self>, terms: &Terms) -> bool {
         let mut state = self.state();
-        let orders = self.look_in(&mut state);
+        let orders = self.collect_work(&mut state);
         let now = self.clock.now();
         let is_valid = state.quorum.is_valid(now) || mutant!("red_lock_reentry_on_lost");
         if !is_valid || state.count == 0 {
@@ -259,18 +268,18 @@ impl Whole {
 
     /// Other calls of its owner find it from now on; unless there is another of its owner, which is the
     /// answer then.
-    pub(super) fn be_known(self: &Arc<Self>) -> Option<Arc<Self>> {
+    pub(super) fn register(self: &Arc<Self>) -> Option<Arc<Self>> {
         let known: Arc<dyn Any + Send + Sync> = self.clone();
-        let upkeep = &self.lock.home().core().upkeep;
-        let other = upkeep.know(self.owner, &self.lock.id, Arc::downgrade(&known))?;
+        let upkeep = &self.lock.home_instance().core().upkeep;
+        let other = upkeep.insert(self.owner, &self.lock.id, Arc::downgrade(&known))?;
         other.downcast().ok()
     }
 
     /// A call of its owner finds nothing of it any more.
-    pub(super) fn be_unknown(self: &Arc<Self>) {
+    pub(super) fn unregister(self: &Arc<Self>) {
         let known: Arc<dyn Any + Send + Sync> = self.clone();
-        let upkeep = &self.lock.home().core().upkeep;
-        upkeep.know_no_more(self.owner, &self.lock.id, &known);
+        let upkeep = &self.lock.home_instance().core().upkeep;
+        upkeep.forget(self.owner, &self.lock.id, &known);
     }
 
     /// Nobody will bring the answer to this order.
@@ -283,17 +292,17 @@ impl Whole {
             Err(closed) => closed,
         });
         if state.quorum.is_living() {
-            self.be_kept(&mut state, self.clock.now());
+            self.schedule(&mut state, self.clock.now());
         }
     }
 
     /// Asks one instance.
-    pub(super) async fn ask(&self, asked: &Asked, until: Moment) -> Told {
+    pub(super) async fn ask(&self, asked: &InstanceQuery, until: Moment) -> InstanceAnswer {
         let part = &self.lock.parts()[asked.member];
         let lease = asked.lease;
         match &asked.question {
-            Question::Take => {
-                let taking = Taking {
+            Query::Take => {
+                let taking = InstanceAcquire {
                     owner: self.owner,
                     terms: Terms {
                         lease,
@@ -305,32 +314,32 @@ impl Whole {
                 };
                 part.take(&taking).await
             }
-            Question::Extend(hold) => part.extend(hold, lease, until).await,
-            Question::Mark(hold, token) => part.mark(hold, *token, lease, until).await,
+            Query::Extend(hold) => part.extend(hold, lease, until).await,
+            Query::Mark(hold, token) => part.mark(hold, *token, lease, until).await,
         }
     }
 
     /// What is held on an instance is to be given back.
-    fn give_up(&self, state: &mut State, member: usize) -> Option<Order> {
+    fn give_up(&self, state: &mut QuorumHoldState, member: usize) -> Option<Request> {
         let claim = state.claims[member].take()?;
         claim.hold().remove_dependant(self.me.as_ptr().cast());
-        Some(Order::GiveBack(member, claim))
+        Some(Request::GiveBack(member, claim))
     }
 
     /// What the quorum's actions mean here.
-    pub(super) fn orders(&self, state: &mut State, actions: Actions) -> Vec<Order> {
+    pub(super) fn orders(&self, state: &mut QuorumHoldState, actions: Actions) -> Vec<Request> {
         let mut orders = Vec::with_capacity(actions.len());
         // What follows from an answer that came behind its round has a time of its own.
         let (now, lease) = (self.clock.now(), state.quorum.lease());
         let until = match state.quorum.round_ends() {
             ends if ends > now => ends,
-            _ => now + Rules::patience(lease),
+            _ => now + Rules::answer_limit(lease),
         };
         for &action in actions.iter() {
             let (member, round, question) = match action {
-                Action::Take { member, round } => (member, round, Question::Take),
+                Action::Take { member, round } => (member, round, Query::Take),
                 Action::Extend { member, round } => match &state.claims[member] {
-                    Some(claim) => (member, round, Question::Extend(claim.hold().clone())),
+                    Some(claim) => (member, round, Query::Extend(claim.hold().clone())),
                     None => continue,
                 },
                 Action::Mark {
@@ -338,7 +347,7 @@ impl Whole {
                     round,
                     token,
                 } => match &state.claims[member] {
-                    Some(claim) => (member, round, Question::Mark(claim.hold().clone(), token)),
+                    Some(claim) => (member, round, Query::Mark(claim.hold().clone(), token)),
                     None => continue,
                 },
                 Action::Release { member } => {
@@ -346,13 +355,13 @@ impl Whole {
                     continue;
                 }
             };
-            let asked = Asked {
+            let asked = InstanceQuery {
                 member,
                 round,
                 question,
                 lease,
             };
-            orders.push(Order::Ask { asked, until });
+            orders.push(Request::Ask { asked, until });
         }
         orders
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use lockdog_quorum::Rules;
 
-use super::part::Part;
-use super::whole::Whole;
+use super::lock_instance::LockInstance;
+use super::quorum_hold::QuorumHold;
 use crate::clock::{Clock, Moment};
 use crate::error::{Error, Result};
 use crate::hold::Terms;
@@ -15,16 +15,16 @@ use crate::key::LockKey;
 use crate::lease;
 use crate::lock::Lock;
 use crate::owner::Owner;
-use crate::request::Wish;
+use crate::request::AcquireOptions;
 use crate::session::Core;
 
 /// What the handles and requests of one lock share.
 #[derive(Clone)]
-pub(crate) struct Inner {
+pub(crate) struct RedLockConfig {
     /// As they were given.
     pub(super) locks: Arc<[Lock]>,
     /// In the order of their clients and names, whatever order they were given in.
-    parts: Arc<[Part]>,
+    parts: Arc<[LockInstance]>,
     /// Which of the parts was given first, second, and so on.
     pub(super) given: Arc<[usize]>,
     /// Parts that cannot be used are an error of each request.
@@ -40,13 +40,16 @@ pub(crate) struct Inner {
     pub(super) min_validity: Duration,
 }
 
-impl Inner {
+impl RedLockConfig {
     pub(super) fn new(locks: Vec<Lock>) -> Self {
         let mut refused = None;
         let mut parts = Vec::with_capacity(locks.len());
         for (place, lock) in locks.iter().enumerate() {
             match lock.key() {
-                Ok(key) => parts.push((place, Part::new(lock.session().clone(), key.clone()))),
+                Ok(key) => parts.push((
+                    place,
+                    LockInstance::new(lock.session().clone(), key.clone()),
+                )),
                 Err(error) => {
                     refused.get_or_insert_with(|| error.in_lock(place));
                 }
@@ -99,7 +102,7 @@ impl Inner {
         self
     }
 
-    pub(super) fn parts(&self) -> &[Part] {
+    pub(super) fn parts(&self) -> &[LockInstance] {
         &self.parts
     }
 
@@ -116,12 +119,12 @@ impl Inner {
     }
 
     /// The client that knows of its holds in this process.
-    pub(super) fn home(&self) -> &Part {
+    pub(super) fn home_instance(&self) -> &LockInstance {
         &self.parts[0]
     }
 
     pub(super) fn clock(&self) -> &Clock {
-        &self.home().core().clock
+        &self.home_instance().core().clock
     }
 
     pub(super) fn rules(&self, terms: &Terms, max_until: Moment) -> Rules {
@@ -143,7 +146,7 @@ impl Inner {
 
     /// What a request means for this lock. Checks everything that can be checked before a command is
     /// sent.
-    pub(super) fn terms(&self, wish: &Wish) -> Result<Terms> {
+    pub(super) fn terms(&self, wish: &AcquireOptions) -> Result<Terms> {
         if let Some(refused) = &self.refused {
             return Err(refused.clone());
         }
@@ -191,17 +194,17 @@ impl Inner {
     }
 
     /// What `owner` holds already, or held and has a guard of still.
-    pub(super) fn known(&self, owner: Owner) -> Option<Arc<Whole>> {
-        let core: &Arc<Core> = self.home().core();
-        let known: Arc<dyn Any + Send + Sync> = core.upkeep.known(owner, &self.id)?;
-        let whole: Arc<Whole> = known.downcast().ok()?;
+    pub(super) fn registered(&self, owner: Owner) -> Option<Arc<QuorumHold>> {
+        let core: &Arc<Core> = self.home_instance().core();
+        let known: Arc<dyn Any + Send + Sync> = core.upkeep.get(owner, &self.id)?;
+        let whole: Arc<QuorumHold> = known.downcast().ok()?;
         // What is only being acquired is nobody's yet.
         (!whole.see(|state, _| state.is_undecided())).then_some(whole)
     }
 }
 
 /// Deadlines of the whole are told to each part.
-fn run_together(parts: &[(usize, Part)]) -> bool {
+fn run_together(parts: &[(usize, LockInstance)]) -> bool {
     let mut parts = parts.iter().map(|(_, part)| &part.core().clock);
     let first = parts.next();
     first.is_none_or(|first| parts.all(|clock| clock.runs_with(first)))

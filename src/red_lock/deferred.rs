@@ -4,14 +4,14 @@ use std::ops::{Deref, DerefMut};
 
 use parking_lot::MutexGuard;
 
-use super::order::Order;
-use super::whole::{State, Whole};
+use super::dispatch::Request;
+use super::quorum_hold::{QuorumHold, QuorumHoldState};
 use crate::error::LostReason;
 
 /// What a change of the state leads to in code that is not ours: wakers of those who wait, and the
 /// subscriber of the log. Either may look at this very hold.
 #[derive(Default)]
-pub(super) struct News {
+pub(super) struct Deferred {
     /// Something was done.
     pub(super) is_any: bool,
     /// Why it was lost, and what became of each instance.
@@ -19,50 +19,50 @@ pub(super) struct News {
     /// Extensions began to fail: what each instance is, and the margin; or they succeed again.
     pub(super) jeopardy: Option<Option<(String, usize)>>,
     /// Dropped, it is given back in the background.
-    pub(super) given_back: Vec<Order>,
+    pub(super) given_back: Vec<Request>,
 }
 
 /// The state of a hold, locked. Dropped, it is unlocked first, and its news told then.
-pub(super) struct Locked<'a> {
+pub(super) struct StateGuard<'a> {
     // Dropped in this order.
-    state: MutexGuard<'a, State>,
-    telling: Telling<'a>,
+    state: MutexGuard<'a, QuorumHoldState>,
+    telling: DeferredRun<'a>,
 }
 
-struct Telling<'a> {
-    whole: &'a Whole,
-    news: News,
+struct DeferredRun<'a> {
+    whole: &'a QuorumHold,
+    news: Deferred,
 }
 
-impl<'a> Locked<'a> {
-    pub(super) fn new(whole: &'a Whole, state: MutexGuard<'a, State>) -> Self {
-        let news = News::default();
-        let telling = Telling { whole, news };
+impl<'a> StateGuard<'a> {
+    pub(super) fn new(whole: &'a QuorumHold, state: MutexGuard<'a, QuorumHoldState>) -> Self {
+        let news = Deferred::default();
+        let telling = DeferredRun { whole, news };
         Self { state, telling }
     }
 }
 
-impl Deref for Locked<'_> {
-    type Target = State;
+impl Deref for StateGuard<'_> {
+    type Target = QuorumHoldState;
 
-    fn deref(&self) -> &State {
+    fn deref(&self) -> &QuorumHoldState {
         &self.state
     }
 }
 
-impl DerefMut for Locked<'_> {
-    fn deref_mut(&mut self) -> &mut State {
+impl DerefMut for StateGuard<'_> {
+    fn deref_mut(&mut self) -> &mut QuorumHoldState {
         &mut self.state
     }
 }
 
-impl Drop for Locked<'_> {
+impl Drop for StateGuard<'_> {
     fn drop(&mut self) {
         self.telling.news = std::mem::take(&mut self.state.news);
     }
 }
 
-impl Drop for Telling<'_> {
+impl Drop for DeferredRun<'_> {
     fn drop(&mut self) {
         let Self { whole, news } = self;
         // Before anybody is told: who is told that it is lost may ask for the lock anew at once, and
@@ -78,7 +78,7 @@ impl Drop for Telling<'_> {
         if news.lost.is_none() && news.jeopardy.is_none() {
             return;
         }
-        let (hash, owner) = (whole.lock.home().key().fingerprint(), whole.owner);
+        let (hash, owner) = (whole.lock.home_instance().key().fingerprint(), whole.owner);
         match news.jeopardy.take() {
             Some(Some((instances, margin))) => {
                 tracing::warn!(

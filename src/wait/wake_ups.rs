@@ -6,8 +6,8 @@ use std::sync::Arc;
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 
-use super::queue::Queue;
-use super::ticket::Ticket;
+use super::queue::WaitQueue;
+use super::waiter::Waiter;
 use crate::error::Error;
 use crate::key::{ByKey, LockKey};
 
@@ -16,68 +16,68 @@ use crate::key::{ByKey, LockKey};
 /// To tell one runs its waker, which is the user's code: it may poll a future of this client on the
 /// spot, and take as long as it likes. So this is dropped where no lock is held.
 #[derive(Default)]
-pub(super) struct Calls {
-    tickets: SmallVec<[Arc<Ticket>; 1]>,
+pub(super) struct WakeUps {
+    tickets: SmallVec<[Arc<Waiter>; 1]>,
 }
 
-impl Calls {
-    pub(super) fn tell(&mut self, ticket: &Arc<Ticket>) {
+impl WakeUps {
+    pub(super) fn add(&mut self, ticket: &Arc<Waiter>) {
         self.tickets.push(ticket.clone());
     }
 
     /// Ends its wait.
-    pub(super) fn fail(&mut self, ticket: &Arc<Ticket>, error: &Error) {
+    pub(super) fn fail(&mut self, ticket: &Arc<Waiter>, error: &Error) {
         ticket.set_failure(error);
-        self.tell(ticket);
+        self.add(ticket);
     }
 }
 
-impl Drop for Calls {
+impl Drop for WakeUps {
     fn drop(&mut self) {
         for ticket in &self.tickets {
-            ticket.tell();
+            ticket.wake();
         }
     }
 }
 
 /// The queues of one shard, locked; whom that calls is told after they are unlocked.
-pub(super) struct Shard<'a> {
+pub(super) struct LockedShard<'a> {
     // Dropped in this order.
-    queues: MutexGuard<'a, ByKey<Queue>>,
-    calls: Calls,
+    queues: MutexGuard<'a, ByKey<WaitQueue>>,
+    calls: WakeUps,
 }
 
-impl<'a> Shard<'a> {
-    pub(super) fn new(queues: MutexGuard<'a, ByKey<Queue>>) -> Self {
+impl<'a> LockedShard<'a> {
+    pub(super) fn new(queues: MutexGuard<'a, ByKey<WaitQueue>>) -> Self {
         Self {
             queues,
-            calls: Calls::default(),
+            calls: WakeUps::default(),
         }
     }
 
     /// The lock's queue, and where it notes whom it calls.
-    pub(super) fn queue(&mut self, key: &LockKey) -> Option<(&mut Queue, &mut Calls)> {
+    pub(super) fn queue(&mut self, key: &LockKey) -> Option<(&mut WaitQueue, &mut WakeUps)> {
         let queue = self.queues.get_mut(key)?;
         Some((queue, &mut self.calls))
     }
 
     /// Does this to every queue.
-    pub(super) fn each(&mut self, mut what: impl FnMut(&Queue, &mut Calls)) {
+    pub(super) fn each(&mut self, mut what: impl FnMut(&WaitQueue, &mut WakeUps)) {
         for queue in self.queues.values() {
             what(queue, &mut self.calls);
         }
     }
 }
 
-impl Deref for Shard<'_> {
-    type Target = ByKey<Queue>;
+impl Deref for LockedShard<'_> {
+    type Target = ByKey<WaitQueue>;
 
     fn deref(&self) -> &Self::Target {
         &self.queues
     }
 }
 
-impl DerefMut for Shard<'_> {
+impl DerefMut for LockedShard<'_> {
     fn deref_mut(&mut self) -> &mut Self::Target {
         &mut self.queues
     }

@@ -8,17 +8,17 @@ use futures_util::stream::FuturesUnordered;
 use lockdog_quorum::Quorum;
 
 use super::execution::{Doing, Polled};
-use super::part::{Part, Told};
-use super::whole::Whole;
+use super::lock_instance::{InstanceAnswer, LockInstance};
+use super::quorum_hold::QuorumHold;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::hold::Hold;
-use crate::session::{Claim, Unlocked, Work};
+use crate::session::{BackgroundTask, Claim, Unlocked};
 
 /// Something to be done at one instance.
-pub(super) enum Order {
+pub(super) enum Request {
     Ask {
-        asked: Asked,
+        asked: InstanceQuery,
         /// The answer is not waited for beyond this.
         until: Moment,
     },
@@ -28,40 +28,40 @@ pub(super) enum Order {
 
 /// What an instance is asked, and in which round.
 #[derive(Clone)]
-pub(super) struct Asked {
+pub(super) struct InstanceQuery {
     pub(super) member: usize,
     pub(super) round: u32,
-    pub(super) question: Question,
+    pub(super) question: Query,
     pub(super) lease: Duration,
 }
 
 /// What an instance is asked.
 #[derive(Clone)]
-pub(super) enum Question {
+pub(super) enum Query {
     Take,
     Extend(Arc<Hold>),
     Mark(Arc<Hold>, u64),
 }
 
 /// What came of an order.
-pub(super) enum Done {
+pub(super) enum Completion {
     Answered {
         member: usize,
         round: u32,
-        told: Told,
+        told: InstanceAnswer,
     },
     GivenBack(usize, Result<Unlocked, Error>),
 }
 
 /// Orders under way. Dropped, what they did is undone in the background, and the quorum is told that
 /// their answers will not come.
-pub(super) struct Orders {
-    whole: Arc<Whole>,
+pub(super) struct InFlight {
+    whole: Arc<QuorumHold>,
     under_way: FuturesUnordered<Polled>,
 }
 
-impl Orders {
-    pub(super) fn new(whole: &Arc<Whole>, orders: Vec<Order>) -> Self {
+impl InFlight {
+    pub(super) fn new(whole: &Arc<QuorumHold>, orders: Vec<Request>) -> Self {
         let mut new = Self {
             whole: whole.clone(),
             under_way: FuturesUnordered::new(),
@@ -70,13 +70,13 @@ impl Orders {
         new
     }
 
-    pub(super) fn give(&mut self, orders: Vec<Order>) {
+    pub(super) fn give(&mut self, orders: Vec<Request>) {
         if orders.is_empty() {
             return;
         }
         let mut asked = Vec::with_capacity(orders.len());
         for order in orders {
-            let is_question = matches!(order, Order::Ask { .. });
+            let is_question = matches!(order, Request::Ask { .. });
             let polled = Polled::new(&self.whole, order);
             if is_question {
                 asked.push(polled.execution());
@@ -87,7 +87,7 @@ impl Orders {
     }
 
     /// The next one that is done; `None` if none is under way.
-    pub(super) async fn next(&mut self) -> Option<Done> {
+    pub(super) async fn next(&mut self) -> Option<Completion> {
         loop {
             if let Some(done) = self.under_way.next().await? {
                 return Some(done);
@@ -114,8 +114,8 @@ impl Orders {
         self.whole.watch_over(Vec::new());
     }
 
-    fn follow(&mut self, done: Done) {
-        if let Done::Answered {
+    fn follow(&mut self, done: Completion) {
+        if let Completion::Answered {
             member,
             round,
             told,
@@ -142,23 +142,23 @@ impl Orders {
     }
 }
 
-impl Whole {
+impl QuorumHold {
     /// Has each client's own thread ask its instance, and do what follows from the answer. What is to
     /// be given back goes to the background: it is not waited for.
-    pub(super) fn delegate(self: &Arc<Self>, orders: Vec<Order>) {
+    pub(super) fn delegate(self: &Arc<Self>, orders: Vec<Request>) {
         for order in orders {
-            let Order::Ask { asked, until } = order else {
+            let Request::Ask { asked, until } = order else {
                 continue;
             };
-            let asking = Asking::new(self, asked);
+            let asking = PendingQuery::new(self, asked);
             self.run(asking.member(), Box::pin(asking.ask_behind(until)));
         }
     }
 
     /// Has the thread of an instance's client do this, or that of any other if that one has ended.
-    pub(super) fn run(&self, member: usize, mut work: Work) {
+    pub(super) fn run(&self, member: usize, mut work: BackgroundTask) {
         let asked = self.lock.parts()[member].core();
-        let others = self.lock.parts().iter().map(Part::core);
+        let others = self.lock.parts().iter().map(LockInstance::core);
         for core in std::iter::once(asked).chain(others) {
             match core.upkeep.run(work) {
                 Ok(()) => return,
@@ -168,13 +168,13 @@ impl Whole {
     }
 }
 
-impl Asked {
+impl InstanceQuery {
     /// Asks the instance. The future has resources of the runtime that polls it.
-    pub(super) fn ask(&self, whole: &Arc<Whole>, until: Moment) -> Doing {
+    pub(super) fn ask(&self, whole: &Arc<QuorumHold>, until: Moment) -> Doing {
         let (whole, asked) = (whole.clone(), self.clone());
         Box::pin(async move {
             let told = whole.ask(&asked, until).await;
-            Done::Answered {
+            Completion::Answered {
                 member: asked.member,
                 round: asked.round,
                 told,
@@ -184,14 +184,14 @@ impl Asked {
 }
 
 /// A question under way. Dropped without its answer, it tells the quorum that none comes.
-pub(super) struct Asking {
-    whole: Arc<Whole>,
-    asked: Asked,
+pub(super) struct PendingQuery {
+    whole: Arc<QuorumHold>,
+    asked: InstanceQuery,
     answered: bool,
 }
 
-impl Asking {
-    pub(super) fn new(whole: &Arc<Whole>, asked: Asked) -> Self {
+impl PendingQuery {
+    pub(super) fn new(whole: &Arc<QuorumHold>, asked: InstanceQuery) -> Self {
         let whole = whole.clone();
         Self {
             whole,
@@ -225,7 +225,7 @@ impl Asking {
     }
 }
 
-impl Drop for Asking {
+impl Drop for PendingQuery {
     fn drop(&mut self) {
         if !self.answered {
             self.whole.note_dropped(self.asked.member, self.asked.round);

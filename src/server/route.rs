@@ -8,13 +8,13 @@ use super::failure::Failure;
 use super::node::Node;
 
 /// The server that has a key, or is said to have it.
-pub(crate) struct Place {
+pub(crate) struct Route {
     pub(super) node: Arc<Node>,
     /// For one command only: the slot is being moved there.
     pub(super) asking: bool,
 }
 
-impl Place {
+impl Route {
     /// Where the key is as far as is known.
     pub(crate) fn plain(node: Arc<Node>) -> Self {
         let asking = false;

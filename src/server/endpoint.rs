@@ -11,19 +11,19 @@ use super::address::Address;
 use super::connection::Connection;
 use super::failure::Failure;
 use super::identity::Identity;
-use super::outside::Outside;
 use super::sentinel::Sentinels;
+use super::user_connector::UserConnector;
 use super::wire::{client, password};
 use crate::clock::{Clock, Moment};
 use crate::error::Error;
 
 /// Opens connections to one deployment.
-pub(crate) struct Source {
-    pub(super) route: Route,
+pub(crate) struct Endpoint {
+    pub(super) route: Locator,
     pub(super) pool: Option<deadpool_redis::Pool>,
     pub(super) name: Option<String>,
     /// Opens connections in place of the route's address.
-    pub(super) outside: Option<Outside>,
+    pub(super) outside: Option<UserConnector>,
     /// Who the server is, as its connections learn it.
     pub(super) identity: Arc<Identity>,
     /// Takes the place of all.
@@ -32,7 +32,7 @@ pub(crate) struct Source {
 }
 
 /// How a connection finds its server.
-pub(super) enum Route {
+pub(super) enum Locator {
     /// Only a pool knows.
     Unknown,
     Fixed(Box<redis::Client>),
@@ -41,7 +41,7 @@ pub(super) enum Route {
     Sentinel(Arc<Sentinels>),
 }
 
-impl Source {
+impl Endpoint {
     /// At least one of `address` and `pool` is there: callers' commands prefer the pool, everything
     /// that runs on lockdog's own thread the address.
     pub(crate) fn new(
@@ -63,11 +63,11 @@ impl Source {
         let is_elected = matches!(address, Some(Address::Sentinel { .. }));
         let identity = Arc::new(Identity::new(clock.clone(), shown, is_elected));
         let connector = address.as_ref().and_then(Address::connector);
-        let outside = connector.map(|connector| Outside::new(connector, context));
+        let outside = connector.map(|connector| UserConnector::new(connector, context));
         let route = match address {
-            None => Route::Unknown,
+            None => Locator::Unknown,
             Some(Address::Server(info) | Address::Connector { info, .. }) => {
-                Route::Fixed(Box::new(client(info)?))
+                Locator::Fixed(Box::new(client(info)?))
             }
             Some(Address::Cluster { .. }) => {
                 return Err(Error::invalid("url", "it is that of a cluster".to_owned()));
@@ -81,7 +81,7 @@ impl Source {
                 let clients = clients.collect::<Result<_, _>>()?;
                 let identity = identity.clone();
                 let context = context.clone();
-                Route::Sentinel(Arc::new(Sentinels::new(
+                Locator::Sentinel(Arc::new(Sentinels::new(
                     name, clients, master, context, identity,
                 )))
             }
@@ -101,7 +101,7 @@ impl Source {
     pub(super) fn member(info: redis::ConnectionInfo, name: Option<String>, clock: &Clock) -> Self {
         let identity = Identity::new(clock.clone(), info.addr().to_string(), true);
         Self {
-            route: Route::Member(Box::new(info)),
+            route: Locator::Member(Box::new(info)),
             pool: None,
             name,
             outside: None,
@@ -115,7 +115,7 @@ impl Source {
     pub(crate) fn simulated(wiring: crate::simulation::Wiring, clock: &Clock) -> Self {
         let address = "simulated".to_owned();
         Self {
-            route: Route::Unknown,
+            route: Locator::Unknown,
             pool: None,
             name: None,
             outside: None,
@@ -132,8 +132,8 @@ impl Source {
         };
         // Without an address the watchdog, and what waits for replicas, take theirs out of it, too.
         let others = match &self.route {
-            Route::Unknown => 3,
-            Route::Fixed(_) | Route::Member(_) | Route::Sentinel(_) => 1,
+            Locator::Unknown => 3,
+            Locator::Fixed(_) | Locator::Member(_) | Locator::Sentinel(_) => 1,
         };
         pool.status().max_size.saturating_sub(others).min(RUNTIMES)
     }
@@ -141,10 +141,10 @@ impl Source {
     /// Where this leads to, where a deployment has several servers.
     pub(super) fn server(&self, client: &redis::Client) -> Option<Arc<str>> {
         match &self.route {
-            Route::Member(_) | Route::Sentinel(_) => {
+            Locator::Member(_) | Locator::Sentinel(_) => {
                 Some(client.get_connection_info().addr().to_string().into())
             }
-            Route::Unknown | Route::Fixed(_) => None,
+            Locator::Unknown | Locator::Fixed(_) => None,
         }
     }
 
@@ -154,21 +154,21 @@ impl Source {
         limit: Duration,
     ) -> Result<(Option<redis::Client>, u64), Failure> {
         match &self.route {
-            Route::Unknown => Ok((None, 0)),
-            Route::Fixed(client) => {
-                let reign = self.identity.reign();
+            Locator::Unknown => Ok((None, 0)),
+            Locator::Fixed(client) => {
+                let reign = self.identity.term();
                 Ok((Some(client.as_ref().clone()), reign))
             }
-            Route::Member(_) if self.identity.reign() > 0 => {
+            Locator::Member(_) if self.identity.term() > 0 => {
                 let cause = "it is no master of the cluster any more";
                 Err(Failure::Unsent(cause.into()))
             }
-            Route::Member(info) => {
+            Locator::Member(info) => {
                 let client = redis::Client::open(info.as_ref().clone());
                 let client = client.map_err(|error| Failure::of_connect(&error, password(info)))?;
                 Ok((Some(client), 0))
             }
-            Route::Sentinel(sentinels) => {
+            Locator::Sentinel(sentinels) => {
                 let (client, reign) = sentinels.master(limit).await?;
                 Ok((Some(client), reign))
             }
@@ -192,53 +192,57 @@ impl Source {
     /// Keeps looking who the master is, this often, where that can change. Never ends.
     pub(crate) async fn watch(&self, every: Duration) {
         match &self.route {
-            Route::Sentinel(sentinels) => sentinels.watch(every).await,
-            Route::Unknown | Route::Fixed(_) | Route::Member(_) => std::future::pending().await,
+            Locator::Sentinel(sentinels) => sentinels.watch(every).await,
+            Locator::Unknown | Locator::Fixed(_) | Locator::Member(_) => {
+                std::future::pending().await
+            }
         }
     }
 
     /// Sentinels may be asked at once: see [`SingleFlight::hurry`](super::single_flight::SingleFlight::hurry).
-    pub(super) fn hurry(&self) {
-        if let Route::Sentinel(sentinels) = &self.route {
-            sentinels.hurry();
+    pub(super) fn retry_now(&self) {
+        if let Locator::Sentinel(sentinels) = &self.route {
+            sentinels.retry_now();
         }
     }
 
     #[cfg(test)]
     pub(super) fn is_delayed(&self) -> bool {
-        matches!(&self.route, Route::Sentinel(sentinels) if sentinels.is_delayed())
+        matches!(&self.route, Locator::Sentinel(sentinels) if sentinels.is_delayed())
     }
 
     /// Waits until sentinels named the master that were asked after this moment, or another one.
     pub(super) async fn confirm(&self, since: Moment) {
-        if let Route::Sentinel(sentinels) = &self.route {
+        if let Locator::Sentinel(sentinels) = &self.route {
             tokio::select! {
                 () = sentinels.confirm(since) => {}
-                () = self.identity.until_over(self.identity.reign()) => {}
+                () = self.identity.until_over(self.identity.term()) => {}
             }
         }
     }
 
     /// Hears of each master that comes after the present one.
-    pub(crate) fn reigns(&self) -> watch::Receiver<u64> {
-        self.identity.reigns()
+    pub(crate) fn term_changes(&self) -> watch::Receiver<u64> {
+        self.identity.term_changes()
     }
 
     /// Another server is the master from now on; see [`Source::tell_reign`].
-    pub(crate) fn end_reign(&self) {
-        self.identity.end_reign();
+    pub(crate) fn end_term(&self) {
+        self.identity.end_term();
     }
 
     /// Wakes those who wait for the end of a reign. A waker is the caller's code: no lock may be held.
-    pub(crate) fn tell_reign(&self) {
-        self.identity.tell_reign();
+    pub(crate) fn log_term(&self) {
+        self.identity.log_term();
     }
 
     /// Waits until this is no master of a cluster any more.
     pub(super) async fn until_left(&self) {
         match &self.route {
-            Route::Member(_) => self.identity.until_over(0).await,
-            Route::Unknown | Route::Fixed(_) | Route::Sentinel(_) => std::future::pending().await,
+            Locator::Member(_) => self.identity.until_over(0).await,
+            Locator::Unknown | Locator::Fixed(_) | Locator::Sentinel(_) => {
+                std::future::pending().await
+            }
         }
     }
 
@@ -261,7 +265,7 @@ impl Source {
     /// of before that comes back must not prolong anything.
     pub(crate) fn vouch(&self, now: Moment, lease: Duration) -> Result<(), Failure> {
         match &self.route {
-            Route::Sentinel(sentinels)
+            Locator::Sentinel(sentinels)
                 if now.since(sentinels.named()) > lease.max(SOME_SECONDS) =>
             {
                 let cause = "no sentinel has named this master for a lease";
@@ -273,7 +277,7 @@ impl Source {
 }
 
 /// Shows where connections go, never with what password.
-impl fmt::Debug for Source {
+impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Source")
             .field("address", &self.address())

@@ -16,7 +16,7 @@ use crate::session::Unlocked;
 ///
 /// Each of `unlock`, `drop_claim` and `forget` is called once for each guard, one of them and no
 /// other.
-pub(crate) trait Several: Send + Sync + 'static {
+pub(crate) trait CompositeHold: Send + Sync + 'static {
     /// Who holds it.
     fn owner(&self) -> Owner;
 
@@ -65,17 +65,17 @@ pub(crate) trait Several: Send + Sync + 'static {
 }
 
 /// One guard's claim on a lock of several parts. Dropping it gives it back.
-pub(super) struct Share {
-    lock: Arc<dyn Several>,
+pub(super) struct CompositeClaim {
+    lock: Arc<dyn CompositeHold>,
     ended: bool,
 }
 
-impl Share {
-    pub(super) fn new(lock: Arc<dyn Several>) -> Self {
+impl CompositeClaim {
+    pub(super) fn new(lock: Arc<dyn CompositeHold>) -> Self {
         Self { lock, ended: false }
     }
 
-    pub(super) fn lock(&self) -> &Arc<dyn Several> {
+    pub(super) fn lock(&self) -> &Arc<dyn CompositeHold> {
         &self.lock
     }
 
@@ -95,7 +95,7 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for CompositeClaim {
     fn drop(&mut self) {
         if !self.ended {
             self.lock.drop_claim();

@@ -5,12 +5,12 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{ConnectionAddr, ConnectionInfo, Value};
 
-use super::view::View;
+use super::view::ClusterView;
 use crate::server::failure::Failure;
 use crate::server::wire::{open, password, text};
 
 /// One node that is asked, and the connection to it that is kept for the next question.
-pub(super) struct Line {
+pub(super) struct NodeLink {
     pub(super) info: ConnectionInfo,
     /// The last question was answered.
     pub(super) answered: bool,
@@ -18,15 +18,15 @@ pub(super) struct Line {
 }
 
 /// What a node told.
-pub(super) struct Told {
+pub(super) struct NodeAnswer {
     /// Where it was asked.
     pub(super) by: ConnectionAddr,
-    pub(super) view: View,
+    pub(super) view: ClusterView,
     /// It knows messages that go to one shard only.
     pub(super) sharded: bool,
 }
 
-impl Line {
+impl NodeLink {
     pub(super) fn to(info: ConnectionInfo) -> Self {
         Self {
             info,
@@ -35,7 +35,7 @@ impl Line {
         }
     }
 
-    pub(super) async fn ask(&mut self, limit: Duration) -> Result<Told, Failure> {
+    pub(super) async fn ask(&mut self, limit: Duration) -> Result<NodeAnswer, Failure> {
         self.answered = false;
         // Boxed: what opens a connection is large, and part of every call otherwise.
         let answer = tokio::time::timeout(limit, Box::pin(self.ask_now(limit))).await;
@@ -57,7 +57,7 @@ impl Line {
         })
     }
 
-    async fn ask_now(&mut self, limit: Duration) -> Result<Told, Failure> {
+    async fn ask_now(&mut self, limit: Duration) -> Result<NodeAnswer, Failure> {
         let connection = match &self.kept {
             Some(kept) => kept.clone(),
             None => {
@@ -86,9 +86,9 @@ impl Line {
             ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host,
             _ => "",
         };
-        Ok(Told {
+        Ok(NodeAnswer {
             by: self.info.addr().clone(),
-            view: View::new(nodes, slots.ok().as_ref(), host),
+            view: ClusterView::new(nodes, slots.ok().as_ref(), host),
             sharded: sharded.is_ok(),
         })
     }

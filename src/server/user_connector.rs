@@ -13,21 +13,21 @@ use tokio::task::{AbortHandle, JoinError, JoinSet, spawn_blocking};
 use tokio_util::sync::CancellationToken;
 
 use super::Context;
-use super::calls::Calls;
 use super::connector::{Connector, Transport};
+use super::connector_calls::ConnectorCalls;
 use super::failure::Failure;
 use super::wire::{config, password};
 use crate::background::Background;
 use crate::panics;
 
 /// A user's connector.
-pub(super) struct Outside {
+pub(super) struct UserConnector {
     connector: Arc<dyn Connector>,
     background: Background,
     /// The calls of the connector on threads of their own.
-    commands: Arc<Calls>,
-    renewals: Arc<Calls>,
-    messages: Arc<Calls>,
+    commands: Arc<ConnectorCalls>,
+    renewals: Arc<ConnectorCalls>,
+    messages: Arc<ConnectorCalls>,
 }
 
 /// What a connection is for. Calls of the connector for one purpose never delay those for another.
@@ -50,16 +50,16 @@ impl Drop for Driver {
     }
 }
 
-impl Outside {
+impl UserConnector {
     pub(super) fn new(connector: Arc<dyn Connector>, context: &Context) -> Self {
         // No attempt to connect waits for longer.
         let patience = context.command_timeout;
         Self {
             connector,
             background: context.background.clone(),
-            commands: Calls::new(CALLS_AT_ONCE, patience),
-            renewals: Calls::new(CALLS_AT_ONCE, patience),
-            messages: Calls::new(1, FOR_MESSAGES),
+            commands: ConnectorCalls::new(CALLS_AT_ONCE, patience),
+            renewals: ConnectorCalls::new(CALLS_AT_ONCE, patience),
+            messages: ConnectorCalls::new(1, FOR_MESSAGES),
         }
     }
 

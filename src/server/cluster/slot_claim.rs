@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::map::Shard;
-use super::view::{Seen, View};
+use super::slot_map::Shard;
+use super::view::{ClusterView, NodeView};
 use crate::clock::Moment;
 use crate::slot::SLOTS;
 
-impl Seen {
+impl NodeView {
     /// Of what is said of one slot, or one node, the largest counts.
     fn rank(&self) -> (u64, bool) {
         (self.epoch, self.is_reached)
@@ -21,12 +21,12 @@ impl Seen {
 
 /// A master's claim to a slot.
 #[derive(Clone, Copy)]
-pub(super) struct Claim<'a> {
-    pub(super) seen: &'a Seen,
-    view: &'a View,
+pub(super) struct SlotClaim<'a> {
+    pub(super) seen: &'a NodeView,
+    view: &'a ClusterView,
 }
 
-impl Claim<'_> {
+impl SlotClaim<'_> {
     /// It is to be believed, and not what was known before.
     pub(super) fn ends<N>(&self, before: &Shard<N>, asked: Moment) -> bool {
         if self.seen.id == before.seen.id {
@@ -42,14 +42,14 @@ impl Claim<'_> {
 }
 
 /// For each slot the claim with the largest number.
-pub(super) fn claims(views: &[View]) -> Vec<Option<Claim<'_>>> {
-    let mut claims: Vec<Option<Claim<'_>>> = vec![None; SLOTS.into()];
+pub(super) fn claims(views: &[ClusterView]) -> Vec<Option<SlotClaim<'_>>> {
+    let mut claims: Vec<Option<SlotClaim<'_>>> = vec![None; SLOTS.into()];
     for view in views {
         for seen in view.masters() {
             for (first, last) in &seen.slots {
                 for claim in &mut claims[usize::from(*first)..=usize::from(*last)] {
                     if claim.is_none_or(|claim| seen.rank() > claim.seen.rank()) {
-                        *claim = Some(Claim { seen, view });
+                        *claim = Some(SlotClaim { seen, view });
                     }
                 }
             }
@@ -59,20 +59,20 @@ pub(super) fn claims(views: &[View]) -> Vec<Option<Claim<'_>>> {
 }
 
 /// The latest that is known of a node.
-pub(super) fn newest<'a>(seen: &'a Seen, views: &'a [View]) -> &'a Seen {
+pub(super) fn newest<'a>(seen: &'a NodeView, views: &'a [ClusterView]) -> &'a NodeView {
     let same = views.iter().filter_map(|view| view.find(&seen.id));
     let masters = same.filter(|other| other.is_master && other.epoch >= seen.epoch);
     masters.max_by_key(|other| other.rank()).unwrap_or(seen)
 }
 
 /// Somebody says that it is at this address, and reaches it.
-pub(super) fn is_reached(seen: &Seen, views: &[View]) -> bool {
+pub(super) fn is_reached(seen: &NodeView, views: &[ClusterView]) -> bool {
     let mut found = views.iter().filter_map(|view| view.find(&seen.id));
     found.any(|it| it.is_reached && it.is(seen))
 }
 
 /// Somebody else says that it is a master; nobody has to where there is nobody else.
-pub(super) fn names(view: &View, shard: &Seen) -> bool {
+pub(super) fn names(view: &ClusterView, shard: &NodeView) -> bool {
     let seen = view.find(&shard.id);
     seen.is_some_and(|seen| seen.is_master && (!seen.is_self || view.nodes.len() == 1))
 }

@@ -25,7 +25,7 @@ pub(super) struct Witness {
 
 /// Who belongs together, as far as is known.
 #[derive(Default)]
-pub(super) struct Kin {
+pub(super) struct Membership {
     known: HashSet<String>,
     /// Since when only others have answered.
     strange: Option<Moment>,
@@ -34,14 +34,14 @@ pub(super) struct Kin {
 }
 
 /// Who is to be believed of those that answered.
-pub(super) struct Believed {
+pub(super) struct Consistent {
     /// For each of them.
     pub(super) is_kin: Vec<bool>,
     /// Some of them are not, for the first time in a row.
     pub(super) is_news: bool,
 }
 
-impl Kin {
+impl Membership {
     /// Chooses among those that answered. At first most of them are believed; after that those that know
     /// more than half of who was known before, or else those that remain of who was known. `seeds` is
     /// how many the user named of those that are asked: where these have been others for long, and
@@ -51,7 +51,7 @@ impl Kin {
         witnesses: &[Witness],
         seeds: usize,
         asked: Moment,
-    ) -> Result<Believed, Failure> {
+    ) -> Result<Consistent, Failure> {
         let is_kin: Vec<bool> = if self.known.is_empty() {
             largest(witnesses)?
         } else {
@@ -73,7 +73,7 @@ impl Kin {
         let has_others = is_kin.contains(&false);
         let is_news = has_others && !self.told;
         self.told = has_others;
-        Ok(Believed { is_kin, is_news })
+        Ok(Consistent { is_kin, is_news })
     }
 
     fn knows(&self, witness: &Witness) -> bool {
@@ -185,7 +185,7 @@ mod tests {
         }
     }
 
-    fn choose(kin: &mut Kin, ids: &[&str], second: u64) -> Option<Vec<bool>> {
+    fn choose(kin: &mut Membership, ids: &[&str], second: u64) -> Option<Vec<bool>> {
         let witnesses: Vec<_> = ids.iter().map(|ids| witness(ids)).collect();
         let asked = Moment(0) + Duration::from_secs(second);
         let chosen = kin.choose(&witnesses, 3, asked);
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn most_of_the_seeds_are_believed_at_first_and_half_of_them_are_not() {
-        let chosen = |ids: &[&str]| choose(&mut Kin::default(), ids, 0);
+        let chosen = |ids: &[&str]| choose(&mut Membership::default(), ids, 0);
         assert_eq!(chosen(&["abc"]), Some(vec![true]));
         assert_eq!(chosen(&["abc", "xyz", "ab"]), Some(vec![true, false, true]));
         assert_eq!(chosen(&["abc", "xyz"]), None);
@@ -202,20 +202,20 @@ mod tests {
         let mut idle = witness("x");
         idle.claims = false;
         let both = [witness("abc"), idle];
-        let chosen = Kin::default().choose(&both, 2, Moment(0));
+        let chosen = Membership::default().choose(&both, 2, Moment(0));
         assert_eq!(chosen.unwrap().is_kin, [true, false]);
         // They do not know each other yet, and name the same.
         let named = |ids| Witness {
             also: Some("m".to_owned()),
             ..witness(ids)
         };
-        let chosen = Kin::default().choose(&[named("a"), named("b")], 2, Moment(0));
+        let chosen = Membership::default().choose(&[named("a"), named("b")], 2, Moment(0));
         assert_eq!(chosen.unwrap().is_kin, [true, true]);
     }
 
     #[test]
     fn who_knows_less_than_half_of_those_that_were_known_is_a_stranger() {
-        let mut kin = Kin::default();
+        let mut kin = Membership::default();
         assert_eq!(choose(&mut kin, &["abcd"], 0), Some(vec![true]));
         // One of ours went over to others.
         assert_eq!(
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn others_at_most_of_the_seeds_are_believed_when_nobody_else_answered_for_long() {
-        let mut kin = Kin::default();
+        let mut kin = Membership::default();
         choose(&mut kin, &["abc"], 0);
         for second in 1..=11 {
             assert_eq!(choose(&mut kin, &["xyz", "xy"], second), None);
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn those_that_remain_of_a_cluster_are_believed_however_many_were_removed_at_once() {
-        let mut kin = Kin::default();
+        let mut kin = Membership::default();
         choose(&mut kin, &["abc"], 0);
         choose(&mut kin, &["abcdef"], 1);
         // All that the user named are gone.
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn those_that_went_over_to_others_do_not_remain() {
-        let mut kin = Kin::default();
+        let mut kin = Membership::default();
         choose(&mut kin, &["abcdef"], 0);
         // As many others as ours.
         for second in 1..=20 {
@@ -298,7 +298,7 @@ mod tests {
             also: Some(master.to_owned()),
             ..witness(ids)
         };
-        let mut kin = Kin::default();
+        let mut kin = Membership::default();
         choose(&mut kin, &["abc"], 0);
         let alone = kin.choose(&[named("a", "other")], 3, Moment(0));
         assert!(alone.is_err());
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn that_strangers_answer_is_news_once() {
-        let mut kin = Kin::default();
+        let mut kin = Membership::default();
         let mut look = |ids: &[&str]| {
             let witnesses: Vec<_> = ids.iter().map(|ids| witness(ids)).collect();
             kin.choose(&witnesses, 3, Moment(0)).unwrap().is_news

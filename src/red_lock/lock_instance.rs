@@ -8,22 +8,22 @@ use uuid::Uuid;
 
 use crate::clock::Moment;
 use crate::error::{Error, Instance, InstanceState, LostReason};
-use crate::hold::{Hold, Standing, Terms};
+use crate::hold::{Hold, OwnerState, Terms};
 use crate::key::LockKey;
 use crate::owner::Owner;
-use crate::script::{self, Guards, Marked, Renewed};
-use crate::server::{Addressee, Allotted, Failure, Loss, Sent};
-use crate::session::{Acquiring, Attempt, Claim, Core, Session};
+use crate::script::{self, InstanceChecks, MarkReply, RenewReply};
+use crate::server::{Addressee, DataLoss, Failure, Sent, TimeBox};
+use crate::session::{AttemptOutcome, Claim, Core, PendingAcquire, Session};
 
 /// A lock that is an instance of a bigger one.
-pub(super) struct Part {
+pub(super) struct LockInstance {
     session: Arc<Session>,
     key: Arc<LockKey>,
 }
 
 /// What an instance is asked for in a first round, or to heal.
 #[derive(Clone, Copy)]
-pub(super) struct Taking {
+pub(super) struct InstanceAcquire {
     pub(super) owner: Owner,
     pub(super) terms: Terms,
     pub(super) is_fenced: bool,
@@ -34,14 +34,14 @@ pub(super) struct Taking {
 }
 
 /// What an instance answered, and what comes with it.
-pub(super) struct Told {
+pub(super) struct InstanceAnswer {
     pub(super) answer: Answer,
     pub(super) claim: Option<Claim>,
     /// Why it could not be had.
     pub(super) cause: Option<Error>,
 }
 
-impl Part {
+impl LockInstance {
     pub(super) fn new(session: Arc<Session>, key: Arc<LockKey>) -> Self {
         Self { session, key }
     }
@@ -77,20 +77,20 @@ impl Part {
     /// # Cancel safety
     ///
     /// Whatever it did is undone in the background.
-    pub(super) async fn take(&self, taking: &Taking) -> Told {
+    pub(super) async fn take(&self, taking: &InstanceAcquire) -> InstanceAnswer {
         let clock = &self.core().clock;
         let began = clock.now();
         let told = self.try_take(taking).await;
-        told.unwrap_or_else(|error| Told::failed(error.after(clock.now().since(began))))
+        told.unwrap_or_else(|error| InstanceAnswer::failed(error.after(clock.now().since(began))))
     }
 
-    async fn try_take(&self, taking: &Taking) -> Result<Told, Error> {
+    async fn try_take(&self, taking: &InstanceAcquire) -> Result<InstanceAnswer, Error> {
         let core = self.core();
         self.has_answered()?;
         let mut was_lost = false;
         loop {
             // The server may be another than at the last look.
-            let guards = Guards {
+            let guards = InstanceChecks {
                 quarantine: core
                     .settings
                     .quarantine_on_server
@@ -99,27 +99,27 @@ impl Part {
             };
             let lost = core.server.lost_at(self.key.key());
             if let Some(left) = self.quarantined(lost, taking) {
-                return Ok(Told::from(Answer::Quarantined(left)));
+                return Ok(InstanceAnswer::from(Answer::Quarantined(left)));
             }
             let (now, until) = (core.clock.now(), taking.until);
             let mut acquiring = match core.holds.standing(&self.key, taking.owner) {
-                Standing::Holding(hold) => {
-                    Acquiring::again(&self.session, hold, now, until).await?
+                OwnerState::Holding(hold) => {
+                    PendingAcquire::again(&self.session, hold, now, until).await?
                 }
                 // An earlier round may be about to take that in, and to give its claim up.
-                Standing::Lost(_) if !was_lost => {
+                OwnerState::Lost(_) if !was_lost => {
                     was_lost = true;
                     core.clock.sleep_until(until.min(now + A_MOMENT)).await;
                     continue;
                 }
-                Standing::Lost(lost) => return Err(Error::Lost(lost)),
-                Standing::Forgotten(hold) => {
+                OwnerState::Lost(lost) => return Err(Error::Lost(lost)),
+                OwnerState::Forgotten(hold) => {
                     core.report_lost(&hold);
                     continue;
                 }
-                Standing::Acquiring | Standing::Nothing => {
+                OwnerState::Acquiring | OwnerState::Nothing => {
                     self.released(taking).await?;
-                    Acquiring::first(&self.session, &self.key, taking.owner)
+                    PendingAcquire::first(&self.session, &self.key, taking.owner)
                 }
             };
             let now = core.clock.now();
@@ -129,9 +129,9 @@ impl Part {
                 .map_err(|error| error.after(core.clock.now().since(now)))
                 .inspect_err(|error| self.suspect_asked(acquiring.sent(), error))?;
             if let Some(left) = looked.quarantined {
-                return Ok(Told::from(Answer::Quarantined(left)));
+                return Ok(InstanceAnswer::from(Answer::Quarantined(left)));
             }
-            let lost = if matches!(looked.attempt, Attempt::Granted(_)) {
+            let lost = if matches!(looked.attempt, AttemptOutcome::Granted(_)) {
                 // By the server that answered, which may be another than at the first look.
                 match core
                     .server
@@ -140,7 +140,7 @@ impl Part {
                 {
                     Ok(lost) => lost,
                     // It is given back, and asked for again.
-                    Err(failure) => return Ok(Told::failed(failure.into())),
+                    Err(failure) => return Ok(InstanceAnswer::failed(failure.into())),
                 }
             } else {
                 let on = acquiring.sent().on.as_ref();
@@ -153,28 +153,28 @@ impl Part {
                 reborn: register.fresh || lost.since != looked.asked_since,
             });
             match looked.attempt {
-                Attempt::Granted(claim) => {
+                AttemptOutcome::Granted(claim) => {
                     return Ok(match self.quarantined(lost, taking) {
-                        Some(left) => Told::from(Answer::Quarantined(left)),
-                        None => Told {
+                        Some(left) => InstanceAnswer::from(Answer::Quarantined(left)),
+                        None => InstanceAnswer {
                             answer: Answer::Taken(register),
                             claim: Some(claim.into_part()),
                             cause: None,
                         },
                     });
                 }
-                Attempt::Busy(ttl) => {
+                AttemptOutcome::Busy(ttl) => {
                     let register = register.map(|register| Register {
                         // Whether it moved with all that is in it is not known here.
                         reborn: register.reborn || acquiring.sent().moved,
                         ..register
                     });
-                    return Ok(Told::from(Answer::Busy(ttl, register)));
+                    return Ok(InstanceAnswer::from(Answer::Busy(ttl, register)));
                 }
-                Attempt::Lost(lost) => return Err(Error::Lost(lost)),
+                AttemptOutcome::Lost(lost) => return Err(Error::Lost(lost)),
                 // Freed by force before the grant was read.
-                Attempt::Ended if core.clock.now() < until => core.open()?,
-                Attempt::Ended | Attempt::TooLate => {
+                AttemptOutcome::Ended if core.clock.now() < until => core.open()?,
+                AttemptOutcome::Ended | AttemptOutcome::TooLate => {
                     let waited = core.clock.now().since(now);
                     return Err(Error::timeout(waited));
                 }
@@ -184,7 +184,7 @@ impl Part {
 
     /// Waits until what this client gave up there is settled, unless that takes long: a guard dropped
     /// just now must not look like somebody else's lock.
-    async fn released(&self, taking: &Taking) -> Result<(), Error> {
+    async fn released(&self, taking: &InstanceAcquire) -> Result<(), Error> {
         let core = self.core();
         let Some(releasing) = core.holds.releasing(&self.key) else {
             return Ok(());
@@ -192,7 +192,7 @@ impl Part {
         let began = core.clock.now();
         // The rest is for the question.
         let until = began + taking.until.since(began) / 2;
-        let ear = core.waiters.listen_in(&self.key, taking.owner)?;
+        let ear = core.waiters.add_listener(&self.key, taking.owner)?;
         let number = releasing.number();
         let is_awaited = || {
             let is_there = core.holds.numbered(&self.key, number).is_some();
@@ -206,17 +206,22 @@ impl Part {
     }
 
     /// Extends the lease of what is held there, on the client's own thread.
-    pub(super) async fn extend(&self, hold: &Arc<Hold>, lease: Duration, until: Moment) -> Told {
+    pub(super) async fn extend(
+        &self,
+        hold: &Arc<Hold>,
+        lease: Duration,
+        until: Moment,
+    ) -> InstanceAnswer {
         let core = self.core();
         let now = core.clock.now();
         if !hold.state().is_valid(now) {
-            return Told::from(Answer::NotOurs);
+            return InstanceAnswer::from(Answer::NotOurs);
         }
         // A caller may have found it late on a connection of its own: a sign of life comes soon then.
         while let Err(error) = self.has_answered() {
             let now = core.clock.now();
             if now >= until || core.open().is_err() {
-                return Told::failed(error);
+                return InstanceAnswer::failed(error);
             }
             core.clock.sleep_until(until.min(now + A_MOMENT)).await;
         }
@@ -232,18 +237,20 @@ impl Part {
             }
         };
         match answer {
-            Ok(Renewed::Extended) if hold.state().is_living() => Told::from(Answer::Extended),
-            Ok(Renewed::Extended | Renewed::Missing) => Told::from(Answer::NotOurs),
-            Ok(Renewed::Unknown) => {
+            Ok(RenewReply::Extended) if hold.state().is_living() => {
+                InstanceAnswer::from(Answer::Extended)
+            }
+            Ok(RenewReply::Extended | RenewReply::Missing) => InstanceAnswer::from(Answer::NotOurs),
+            Ok(RenewReply::Unknown) => {
                 let cause = "the server could not extend the lease".into();
-                Told::failed(Error::Unavailable { cause })
+                InstanceAnswer::failed(Error::Unavailable { cause })
             }
             Err(failure) => {
                 let error = failure.into();
                 if let Some(silence) = silence(&error) {
                     core.server.suspect_addressee(&addressee, &silence);
                 }
-                Told::failed(error)
+                InstanceAnswer::failed(error)
             }
         }
     }
@@ -255,10 +262,10 @@ impl Part {
         token: u64,
         lease: Duration,
         until: Moment,
-    ) -> Told {
+    ) -> InstanceAnswer {
         let core = self.core();
         if let Err(error) = self.has_answered() {
-            return Told::failed(error);
+            return InstanceAnswer::failed(error);
         }
         let now = core.clock.now();
         hold.state().sending(until, lease);
@@ -269,26 +276,26 @@ impl Part {
             &core.field(hold),
             token,
             lease,
-            Allotted { now, until },
+            TimeBox { now, until },
             &mut sent,
         )
         .await;
         match marked {
-            Ok(Marked::Done) => {
+            Ok(MarkReply::Done) => {
                 let answered = core.clock.now();
                 core.holds
                     .change(hold, |state| state.renew(now, lease, answered));
-                Told::from(Answer::Marked)
+                InstanceAnswer::from(Answer::Marked)
             }
-            Ok(Marked::Conflict(token)) => Told::from(Answer::Conflict(token)),
-            Ok(Marked::Lost) => {
+            Ok(MarkReply::Conflict(token)) => InstanceAnswer::from(Answer::Conflict(token)),
+            Ok(MarkReply::Lost) => {
                 core.lose(hold, LostReason::NotOurs);
-                Told::from(Answer::NotOurs)
+                InstanceAnswer::from(Answer::NotOurs)
             }
             Err(failure) => {
                 let error = failure.into();
                 self.suspect_asked(&sent, &error);
-                Told::failed(error)
+                InstanceAnswer::failed(error)
             }
         }
     }
@@ -303,7 +310,7 @@ impl Part {
     }
 
     /// How long the instance does not count, because it may have lost its data.
-    fn quarantined(&self, lost: Loss, taking: &Taking) -> Option<Duration> {
+    fn quarantined(&self, lost: DataLoss, taking: &InstanceAcquire) -> Option<Duration> {
         quarantine::left(lost.seen, taking.max_lease, self.core().clock.now())
     }
 
@@ -333,7 +340,7 @@ fn silence(error: &Error) -> Option<Failure> {
     }
 }
 
-impl Told {
+impl InstanceAnswer {
     fn failed(cause: Error) -> Self {
         Self {
             cause: Some(cause),
@@ -342,7 +349,7 @@ impl Told {
     }
 }
 
-impl From<Answer> for Told {
+impl From<Answer> for InstanceAnswer {
     fn from(answer: Answer) -> Self {
         Self {
             answer,
@@ -425,19 +432,19 @@ mod on_servers {
         format!("127.0.0.1:{}", node.port())
     }
 
-    fn part(client: &Client) -> Part {
+    fn part(client: &Client) -> LockInstance {
         let lock = client.lock(NAME);
-        Part::new(lock.session().clone(), lock.key().unwrap().clone())
+        LockInstance::new(lock.session().clone(), lock.key().unwrap().clone())
     }
 
-    fn suspects(part: &Part) -> Vec<String> {
+    fn suspects(part: &LockInstance) -> Vec<String> {
         let suspects = part.core().server.suspects();
         suspects.iter().map(|node| node.address()).collect()
     }
 
-    fn taking(part: &Part) -> Taking {
+    fn taking(part: &LockInstance) -> InstanceAcquire {
         let lease = Duration::from_secs(100);
-        Taking {
+        InstanceAcquire {
             owner: Owner::new(),
             terms: Terms {
                 lease,

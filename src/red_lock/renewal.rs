@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use lockdog_quorum::{Event, Phase};
 
-use super::whole::{State, Whole};
+use super::quorum_hold::{QuorumHold, QuorumHoldState};
 use crate::clock::Moment;
 use crate::error::LostReason;
 use crate::hold::Dependant;
-use crate::session::{Kept, Turn};
+use crate::session::{Timed, TimerKey};
 
-impl Whole {
+impl QuorumHold {
     /// Sees to what a step leads to beside its orders.
-    pub(super) fn follow(self: &Arc<Self>, state: &mut State) {
+    pub(super) fn follow(self: &Arc<Self>, state: &mut QuorumHoldState) {
         state.news.is_any = true;
         match state.quorum.phase() {
             Phase::Held | Phase::Jeopardy if state.count > 0 => {
@@ -21,26 +21,26 @@ impl Whole {
                 if state.quorum.phase() == Phase::Jeopardy {
                     // Those that failed together shall not all come again together.
                     let later = self.clock.some_of(state.quorum.rules().lease / 50);
-                    at = (at + later).min(state.quorum.told_at());
+                    at = (at + later).min(state.quorum.notified_at());
                 }
                 let overdue_at = state.overdue_at();
-                self.be_kept(state, at.min(overdue_at));
+                self.schedule(state, at.min(overdue_at));
             }
             Phase::Lost(loss) => {
                 let reason = state.reason(loss);
-                self.be_kept_for_the_rest(state);
+                self.schedule_last_look(state);
                 self.tell_lost(state, reason);
                 if state.is_only_forgotten() {
                     // Nobody is left who has to be told first.
-                    self.be_unknown();
+                    self.unregister();
                 }
             }
-            _ => self.be_kept_for_the_rest(state),
+            _ => self.schedule_last_look(state),
         }
     }
 
     /// Has the thread of one of its clients look after it, from then on.
-    pub(super) fn be_kept(self: &Arc<Self>, state: &mut State, at: Moment) {
+    pub(super) fn schedule(self: &Arc<Self>, state: &mut QuorumHoldState, at: Moment) {
         if state.turn.is_some_and(|(turn, _)| turn == at) {
             return;
         }
@@ -63,21 +63,21 @@ impl Whole {
     }
 
     /// Has the background look at what callers have under way, where nothing else is to be looked at.
-    fn be_kept_for_the_rest(self: &Arc<Self>, state: &mut State) {
+    fn schedule_last_look(self: &Arc<Self>, state: &mut QuorumHoldState) {
         match state.overdue_at() {
-            Moment::NEVER => self.let_go(state),
-            at => self.be_kept(state, at),
+            Moment::NEVER => self.unschedule(state),
+            at => self.schedule(state, at),
         }
     }
 
-    fn let_go(&self, state: &mut State) {
+    fn unschedule(&self, state: &mut QuorumHoldState) {
         if let Some(part) = self.lock.parts().get(state.keeper) {
             part.core().upkeep.remove(&mut state.turn);
         }
     }
 
     /// Says so once when extensions begin to fail, and when they succeed again.
-    fn tell_jeopardy(&self, state: &mut State) {
+    fn tell_jeopardy(&self, state: &mut QuorumHoldState) {
         let in_jeopardy = state.quorum.phase() == Phase::Jeopardy;
         if std::mem::replace(&mut state.told_jeopardy, in_jeopardy) == in_jeopardy {
             return;
@@ -89,7 +89,7 @@ impl Whole {
     /// Says that a round of acquiring it reached a quorum.
     pub(super) fn tell_round_won(&self) {
         if tracing::enabled!(tracing::Level::DEBUG) {
-            let hash = self.lock.home().key().fingerprint();
+            let hash = self.lock.home_instance().key().fingerprint();
             let (instances, margin) =
                 self.see(|state, now| (self.outcomes(state), state.quorum.margin(now)));
             tracing::debug!(
@@ -103,7 +103,7 @@ impl Whole {
     pub(super) fn tell_round_lost(&self) {
         if tracing::enabled!(tracing::Level::DEBUG) {
             let instances = self.outcomes(&self.state());
-            let hash = self.lock.home().key().fingerprint();
+            let hash = self.lock.home_instance().key().fingerprint();
             tracing::debug!(
                 target: "lockdog::quorum",
                 { lock.hash = %hash, owner = %self.owner, instances }, "round lost"
@@ -112,7 +112,7 @@ impl Whole {
     }
 
     /// What became of each instance, without the locks' names.
-    fn outcomes(&self, state: &State) -> String {
+    fn outcomes(&self, state: &QuorumHoldState) -> String {
         let instances = self.members(state);
         let said: Vec<String> = instances
             .iter()
@@ -122,7 +122,7 @@ impl Whole {
     }
 
     /// Says so once when it is lost.
-    fn tell_lost(&self, state: &mut State, reason: LostReason) {
+    fn tell_lost(&self, state: &mut QuorumHoldState, reason: LostReason) {
         if std::mem::replace(&mut state.told_lost, true) {
             return;
         }
@@ -130,7 +130,7 @@ impl Whole {
     }
 }
 
-impl Dependant for Whole {
+impl Dependant for QuorumHold {
     fn hold_lost(&self) {
         let Some(whole) = self.me.upgrade() else {
             return;
@@ -138,7 +138,7 @@ impl Dependant for Whole {
         let mut state = self.state();
         state.part_lost = true;
         if state.quorum.is_living() && state.count > 0 {
-            whole.be_kept(&mut state, self.clock.now());
+            whole.schedule(&mut state, self.clock.now());
         }
     }
 
@@ -147,7 +147,7 @@ impl Dependant for Whole {
     }
 }
 
-impl Kept for Whole {
+impl Timed for QuorumHold {
     fn look(self: Arc<Self>) -> bool {
         // Before it asks again for what callers have left: the round may be over.
         let mut orders = self.step(Event::Tick);
@@ -161,7 +161,7 @@ impl Kept for Whole {
         is_any
     }
 
-    fn leave(self: Arc<Self>, turn: Turn) {
+    fn leave(self: Arc<Self>, turn: TimerKey) {
         let mut state = self.state();
         if state.turn != Some(turn) {
             // Another looks after it already.
@@ -175,7 +175,7 @@ impl Kept for Whole {
             at = at.min(state.quorum.wake_at());
         }
         if at != Moment::NEVER {
-            self.be_kept(&mut state, at);
+            self.schedule(&mut state, at);
         }
     }
 }

@@ -11,7 +11,7 @@ use super::failure::Failure;
 
 /// The calls for one purpose that have not returned. Each purpose has its own, so that none can take
 /// the place of another.
-pub(super) struct Calls {
+pub(super) struct ConnectorCalls {
     /// How many of them are waited for at the same time.
     at_once: usize,
     /// How long one is waited for, for each that has not returned. After that others begin beside it,
@@ -23,12 +23,12 @@ pub(super) struct Calls {
 }
 
 /// A call that has not returned; dropped when it has.
-pub(super) struct Call {
-    calls: Arc<Calls>,
+pub(super) struct ConnectorCall {
+    calls: Arc<ConnectorCalls>,
     began: Instant,
 }
 
-impl Calls {
+impl ConnectorCalls {
     pub(super) fn new(at_once: usize, patience: Duration) -> Arc<Self> {
         Arc::new(Self {
             at_once,
@@ -38,7 +38,7 @@ impl Calls {
     }
 
     /// One more call, unless too many have not returned.
-    pub(super) fn begin(self: &Arc<Self>) -> Result<Call, Failure> {
+    pub(super) fn begin(self: &Arc<Self>) -> Result<ConnectorCall, Failure> {
         let now = Instant::now();
         let mut began = self.began.lock();
         let patience = self.patience.saturating_mul(began.len() as u32);
@@ -55,11 +55,11 @@ impl Calls {
         }
         began.push(now);
         let calls = self.clone();
-        Ok(Call { calls, began: now })
+        Ok(ConnectorCall { calls, began: now })
     }
 }
 
-impl Drop for Call {
+impl Drop for ConnectorCall {
     fn drop(&mut self) {
         let mut began = self.calls.began.lock();
         // Those that began at the same moment are alike.
@@ -79,7 +79,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn calls_that_never_return_add_up_slowly_and_not_for_ever() {
-        let calls = Calls::new(1, A_SECOND);
+        let calls = ConnectorCalls::new(1, A_SECOND);
         let began = Instant::now();
         let mut hanging = Vec::new();
         let mut at = Vec::new();
@@ -101,7 +101,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn calls_that_return_are_limited_only_in_how_many_there_are_at_once() {
-        let calls = Calls::new(2, A_SECOND);
+        let calls = ConnectorCalls::new(2, A_SECOND);
         for _ in 0..MOST * 2 {
             let two = [calls.begin(), calls.begin()];
             assert!(two.iter().all(Result::is_ok));

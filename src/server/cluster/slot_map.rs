@@ -7,14 +7,14 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use super::claim::{claims, is_reached, names, newest};
-use super::view::{Seen, View};
+use super::slot_claim::{claims, is_reached, names, newest};
+use super::view::{ClusterView, NodeView};
 use crate::clock::Moment;
-use crate::server::loss::Loss;
+use crate::server::data_loss::DataLoss;
 use crate::slot::SLOTS;
 
 /// The slots and their owners. `N` is what is kept of an owner.
-pub(super) struct Map<N> {
+pub(super) struct SlotMap<N> {
     shards: Vec<Shard<N>>,
     /// For each slot its owner's place among the shards.
     owners: Box<[Option<u16>]>,
@@ -23,16 +23,16 @@ pub(super) struct Map<N> {
     switches: u64,
     /// What the data of slots may lack that came here with them from other masters. Empty as a rule, and
     /// an entry for each slot at most.
-    losses: BTreeMap<u16, Loss>,
+    losses: BTreeMap<u16, DataLoss>,
     /// When the nodes were last asked.
     asked: Option<Moment>,
     /// The nodes that were masters, with slots or without.
-    masters: Vec<Seen>,
+    masters: Vec<NodeView>,
 }
 
 /// One master that has slots.
 pub(super) struct Shard<N> {
-    pub(super) seen: Seen,
+    pub(super) seen: NodeView,
     /// When another node last said that it is a master.
     pub(super) named: Moment,
     certainty: Certainty,
@@ -50,8 +50,8 @@ pub(super) struct Certainty {
 
 /// What is known of a master's data.
 #[derive(Clone, Copy)]
-pub(super) struct Known {
-    pub(super) loss: Loss,
+pub(super) struct MasterData {
+    pub(super) loss: DataLoss,
     /// Somebody has just looked who the server is.
     pub(super) looked_at: bool,
 }
@@ -78,7 +78,7 @@ enum Passage {
     Inherited,
 }
 
-impl<N: Clone> Map<N> {
+impl<N: Clone> SlotMap<N> {
     pub(super) fn new() -> Self {
         Self {
             shards: Vec::new(),
@@ -135,13 +135,13 @@ impl<N: Clone> Map<N> {
     }
 
     /// What the data of this slot may lack since before it came to its owner.
-    pub(super) fn lost(&self, slot: u16) -> Loss {
+    pub(super) fn lost(&self, slot: u16) -> DataLoss {
         self.losses.get(&slot).copied().unwrap_or_default()
     }
 
     /// The masters that give slots to others by what these nodes say. What they may have lost goes with
     /// the slots, so that it has to be known before they are believed.
-    pub(super) fn givers(&self, views: &[View], asked: Moment) -> Vec<N> {
+    pub(super) fn givers(&self, views: &[ClusterView], asked: Moment) -> Vec<N> {
         let mut givers = vec![false; self.shards.len()];
         for (owner, claim) in self.owners.iter().zip(claims(views)) {
             let Some((owner, claim)) = owner.map(usize::from).zip(claim) else {
@@ -185,10 +185,10 @@ impl<N: Clone> Map<N> {
     /// what the data of an owner may lack, if it is known up to now.
     pub(super) fn take_in(
         &mut self,
-        views: &[View],
+        views: &[ClusterView],
         asked: Moment,
-        mut make: impl FnMut(&Seen) -> N,
-        lost: impl Fn(&N) -> Known,
+        mut make: impl FnMut(&NodeView) -> N,
+        lost: impl Fn(&N) -> MasterData,
     ) -> Change<N> {
         for shard in &mut self.shards {
             let naming = || views.iter().filter(|view| names(view, &shard.seen));
@@ -271,7 +271,7 @@ impl<N: Clone> Map<N> {
                 Passage::Inherited => None,
             };
             match (loss, u16::try_from(slot)) {
-                (Some(loss), Ok(slot)) if loss != Loss::default() => {
+                (Some(loss), Ok(slot)) if loss != DataLoss::default() => {
                     let before = self.losses.entry(slot).or_default();
                     *before = before.max(loss);
                 }
@@ -288,7 +288,11 @@ impl<N: Clone> Map<N> {
             self.switched[*slot] = self.switches;
         }
         self.asked = Some(asked);
-        self.masters = views.iter().flat_map(View::masters).cloned().collect();
+        self.masters = views
+            .iter()
+            .flat_map(ClusterView::masters)
+            .cloned()
+            .collect();
         self.masters.sort_by(|one, other| one.id.cmp(&other.id));
         self.masters.dedup_by(|one, other| one.is(other));
         self.owners = owners.into();
@@ -310,12 +314,18 @@ impl<N: Clone> Map<N> {
 
     /// A slot went from one master to another with all that is in it, if the old one lives, and the new
     /// one was a master before, so that it is not the replica of one that failed.
-    fn passage(&self, from: &Seen, to: &Seen, views: &[View], asked: Moment) -> Passage {
+    fn passage(
+        &self,
+        from: &NodeView,
+        to: &NodeView,
+        views: &[ClusterView],
+        asked: Moment,
+    ) -> Passage {
         let was_master = self.masters.iter().any(|it| it.id == to.id);
         if from.id == to.id || !was_master {
             return Passage::Inherited;
         }
-        let all = |is_it: &dyn Fn(&Seen) -> bool| {
+        let all = |is_it: &dyn Fn(&NodeView) -> bool| {
             let mut found = views.iter().map(|view| view.find(&from.id));
             found.all(|seen| seen.is_some_and(|seen| !seen.has_failed && is_it(seen)))
         };
@@ -341,17 +351,17 @@ mod tests {
 
     /// Each node's handle is the number that it was made with.
     struct Looked {
-        map: Map<usize>,
+        map: SlotMap<usize>,
         made: Vec<String>,
         now: Moment,
-        losses: BTreeMap<usize, Loss>,
+        losses: BTreeMap<usize, DataLoss>,
         unseen: Vec<usize>,
     }
 
     impl Looked {
-        fn new(views: &[View]) -> Self {
+        fn new(views: &[ClusterView]) -> Self {
             let mut looked = Self {
-                map: Map::new(),
+                map: SlotMap::new(),
                 made: Vec::new(),
                 now: Moment(0),
                 losses: BTreeMap::new(),
@@ -362,15 +372,15 @@ mod tests {
             looked
         }
 
-        fn look(&mut self, views: &[View]) -> Change<usize> {
+        fn look(&mut self, views: &[ClusterView]) -> Change<usize> {
             self.now = self.now + Duration::from_secs(1);
             let made = &mut self.made;
-            let make = |seen: &Seen| {
+            let make = |seen: &NodeView| {
                 made.push(seen.id.clone());
                 made.len() - 1
             };
             let losses = &self.losses;
-            self.map.take_in(views, self.now, make, |node| Known {
+            self.map.take_in(views, self.now, make, |node| MasterData {
                 loss: losses.get(node).copied().unwrap_or_default(),
                 looked_at: !self.unseen.contains(node),
             })
@@ -385,8 +395,8 @@ mod tests {
         }
     }
 
-    fn master(id: &str, epoch: u64, slots: &[(u16, u16)]) -> Seen {
-        Seen {
+    fn master(id: &str, epoch: u64, slots: &[(u16, u16)]) -> NodeView {
+        NodeView {
             id: id.to_owned(),
             host: "h".to_owned(),
             port: u16::from(id.as_bytes()[0]),
@@ -394,33 +404,33 @@ mod tests {
             is_reached: true,
             epoch,
             slots: slots.to_vec(),
-            ..Seen::default()
+            ..NodeView::default()
         }
     }
 
-    fn replica(id: &str, epoch: u64) -> Seen {
+    fn replica(id: &str, epoch: u64) -> NodeView {
         let is_master = false;
-        Seen {
+        NodeView {
             is_master,
             ..master(id, epoch, &[])
         }
     }
 
-    fn failed(seen: Seen) -> Seen {
+    fn failed(seen: NodeView) -> NodeView {
         let has_failed = true;
-        Seen { has_failed, ..seen }
+        NodeView { has_failed, ..seen }
     }
 
-    fn view(by: &str, nodes: &[Seen]) -> View {
+    fn view(by: &str, nodes: &[NodeView]) -> ClusterView {
         let mut nodes = nodes.to_vec();
         for node in &mut nodes {
             node.is_self = node.id == by;
         }
-        View { nodes }
+        ClusterView { nodes }
     }
 
     /// Two masters and a replica of the first.
-    fn at_first() -> Vec<Seen> {
+    fn at_first() -> Vec<NodeView> {
         vec![
             master("a", 1, &[(0, 99)]),
             master("b", 2, &[(100, SLOTS - 1)]),
@@ -575,7 +585,7 @@ mod tests {
     #[test]
     fn what_a_slots_data_may_lack_goes_with_the_slot() {
         let mut looked = Looked::new(&[view("a", &at_first())]);
-        let loss = |second| Loss {
+        let loss = |second| DataLoss {
             seen: Some(Moment(0) + Duration::from_secs(second)),
             since: second * 1000,
         };
@@ -591,7 +601,7 @@ mod tests {
         let change = looked.look(&moved(&[(0, 49)], &[(50, SLOTS - 1)], 2));
         assert!(change.is_switch && change.heirs.is_empty());
         let lost = |looked: &Looked| [49, 50, 99, 100].map(|slot| looked.map.lost(slot));
-        let none = Loss::default();
+        let none = DataLoss::default();
         assert_eq!(lost(&looked), [none, loss(5), loss(5), none]);
         // Back and on again: the later of both counts.
         looked.losses.insert(1, loss(4));

@@ -8,13 +8,13 @@ use tokio::sync::Notify;
 
 use crate::clock::{Clock, Moment};
 use crate::error::Error;
-use crate::hold::{Command, Hold, Terms};
+use crate::hold::{Hold, Terms, TurnGuard};
 use crate::owner::Owner;
 use crate::server::Sent;
 
 /// What a waiter waits for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wish {
+pub(crate) struct WaitRequest {
     pub(crate) owner: Owner,
     /// The hold it wants; none if the lock cannot be handed to it, because it wants others at the
     /// same time, or only waits for the end of a release.
@@ -24,21 +24,21 @@ pub(crate) struct Wish {
 }
 
 /// A waiter's acquire that somebody else's hand-over did: granted by Redis, not taken in yet.
-pub(crate) struct Handed {
+pub(crate) struct HandedOver {
     pub(crate) hold: Arc<Hold>,
-    pub(crate) command: Option<Command>,
+    pub(crate) command: Option<TurnGuard>,
     pub(crate) sent: Sent,
 }
 
 /// One waiter.
-pub(super) struct Ticket {
+pub(super) struct Waiter {
     pub(super) id: u64,
-    pub(super) wish: Wish,
+    pub(super) wish: WaitRequest,
     told: Notify,
-    outlook: Mutex<Outlook>,
+    outlook: Mutex<WaiterState>,
 }
 
-struct Outlook {
+struct WaiterState {
     /// When it means to look again at the latest.
     promised: Moment,
     /// It broke its promise and lost the role; cleared by its next sign of life.
@@ -56,7 +56,7 @@ enum Reception {
     Nothing,
     /// The command for it is under way.
     Expected,
-    Here(Handed),
+    Here(HandedOver),
 }
 
 /// What a waiter finds when it looks whether the lock is handed to it.
@@ -66,16 +66,16 @@ pub(crate) enum Found {
     Expected(Moment),
     /// The command for it is under way for too long: this hold of it is to be undone.
     Overdue(Option<Arc<Hold>>),
-    Here(Handed),
+    Here(HandedOver),
 }
 
-impl Ticket {
-    pub(super) fn new(id: u64, wish: Wish, now: Moment) -> Self {
+impl Waiter {
+    pub(super) fn new(id: u64, wish: WaitRequest, now: Moment) -> Self {
         Self {
             id,
             wish,
             told: Notify::new(),
-            outlook: Mutex::new(Outlook {
+            outlook: Mutex::new(WaiterState {
                 promised: now,
                 absent: false,
                 acquire: None,
@@ -86,11 +86,11 @@ impl Ticket {
         }
     }
 
-    pub(super) fn is_patient(&self) -> bool {
+    pub(super) fn has_no_deadline(&self) -> bool {
         self.wish.deadline.is_none()
     }
 
-    pub(super) fn tell(&self) {
+    pub(super) fn wake(&self) {
         self.told.notify_one();
     }
 
@@ -222,7 +222,7 @@ impl Ticket {
     }
 
     /// Hands the lock to it, or gives it back if it does not wait for it any more.
-    pub(super) fn deliver(&self, handed: Handed, now: Moment) -> Option<Handed> {
+    pub(super) fn deliver(&self, handed: HandedOver, now: Moment) -> Option<HandedOver> {
         let mut outlook = self.outlook.lock();
         if !matches!(outlook.reception, Reception::Expected) {
             return Some(handed);
@@ -231,18 +231,18 @@ impl Ticket {
         // It has a poll cap to take it in.
         outlook.promised = now;
         drop(outlook);
-        self.tell();
+        self.wake();
         None
     }
 
     /// The hand-over came to nothing: it has to contend for itself.
-    pub(super) fn disappoint(&self) {
+    pub(super) fn withdraw(&self) {
         let mut outlook = self.outlook.lock();
         if matches!(outlook.reception, Reception::Expected) {
             outlook.reception = Reception::Nothing;
             outlook.acquire = None;
             drop(outlook);
-            self.tell();
+            self.wake();
         }
     }
 
@@ -263,20 +263,20 @@ impl Ticket {
 
     /// Expects nothing any more, now or later: until it has left the queue, no holder may pick it.
     /// What was handed to it already is for the caller to undo.
-    pub(super) fn decline(&self) -> Option<Handed> {
+    pub(super) fn decline(&self) -> Option<HandedOver> {
         let mut outlook = self.outlook.lock();
         outlook.absent = true;
         outlook.receive()
     }
 }
 
-impl Outlook {
+impl WaiterState {
     /// It looked after `overdue`, as it had promised.
     fn is_there(&self, overdue: Moment) -> bool {
         !self.absent && self.promised > overdue
     }
 
-    fn receive(&mut self) -> Option<Handed> {
+    fn receive(&mut self) -> Option<HandedOver> {
         let reception = std::mem::replace(&mut self.reception, Reception::Nothing);
         if !matches!(reception, Reception::Nothing) {
             self.acquire = None;
@@ -290,15 +290,15 @@ impl Outlook {
 
 /// The waiter that a lock is handed to. Dropped, it contends for itself.
 pub(crate) struct Receiver {
-    ticket: Arc<Ticket>,
+    ticket: Arc<Waiter>,
 }
 
 impl Receiver {
-    pub(super) fn new(ticket: Arc<Ticket>) -> Self {
+    pub(super) fn new(ticket: Arc<Waiter>) -> Self {
         Self { ticket }
     }
 
-    pub(crate) fn wish(&self) -> &Wish {
+    pub(crate) fn wish(&self) -> &WaitRequest {
         &self.ticket.wish
     }
 
@@ -308,14 +308,14 @@ impl Receiver {
     }
 
     /// Hands the lock to it, or gives it back if it does not wait for it any more.
-    pub(crate) fn deliver(&self, handed: Handed, now: Moment) -> Option<Handed> {
+    pub(crate) fn deliver(&self, handed: HandedOver, now: Moment) -> Option<HandedOver> {
         self.ticket.deliver(handed, now)
     }
 }
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        self.ticket.disappoint();
+        self.ticket.withdraw();
     }
 }
 

@@ -4,27 +4,27 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::acquire::{Acquiring, Attempt};
+use super::acquire::{AttemptOutcome, PendingAcquire};
 use super::replicas::acknowledge;
 use super::{Claim, Core, Session};
 use crate::clock::Moment;
 use crate::error::{Error, Lost, LostReason};
-use crate::hold::{Command, Terms};
-use crate::script::{self, AllAcquired, Wanted};
-use crate::server::{Allotted, Failure, Sent};
+use crate::hold::{Terms, TurnGuard};
+use crate::script::{self, AcquireItem, BatchReply};
+use crate::server::{Failure, Sent, TimeBox};
 
 /// Acquires under way that succeed or fail as one. Dropped before they came to an end, they are
 /// undone in the background (design: invariant 6).
-pub(crate) struct Together {
+pub(crate) struct BatchAcquire {
     session: Arc<Session>,
-    parts: Vec<Acquiring>,
+    parts: Vec<PendingAcquire>,
     sent: Sent,
     /// The parts know what was sent, and what it came to.
     noted: bool,
 }
 
 /// What one attempt at all of them came to. Locks are named by their places among the acquires.
-pub(crate) enum AllTaken {
+pub(crate) enum BatchAttempt {
     /// One claim for each, in their order.
     Granted(Vec<Claim>),
     /// Somebody else has this one; its TTL, if it has one.
@@ -37,9 +37,9 @@ pub(crate) enum AllTaken {
     TooLate,
 }
 
-impl Together {
+impl BatchAcquire {
     /// What these acquires, all of this client, do as one.
-    pub(crate) fn new(session: &Arc<Session>, parts: Vec<Acquiring>) -> Self {
+    pub(crate) fn new(session: &Arc<Session>, parts: Vec<PendingAcquire>) -> Self {
         Self {
             session: session.clone(),
             parts,
@@ -61,7 +61,7 @@ impl Together {
         lease: Duration,
         now: Moment,
         until: Moment,
-    ) -> Result<AllTaken, (Option<usize>, Error)> {
+    ) -> Result<BatchAttempt, (Option<usize>, Error)> {
         let session = self.session.clone();
         let core = session.core();
         // Looked at after the holds were entered: the end of the client misses neither.
@@ -79,24 +79,24 @@ impl Together {
                 None => return Ok(gone(part)),
             }
         }
-        let time = Allotted { now, until };
+        let time = TimeBox { now, until };
         let Some(acquired) = self.send(core, &targets, lease, time).await else {
-            return Ok(AllTaken::Ended);
+            return Ok(BatchAttempt::Ended);
         };
         let is_no = matches!(
             &acquired,
-            Ok(AllAcquired::Busy(..) | AllAcquired::Gone(_)) | Err((_, Failure::Refused { .. }))
+            Ok(BatchReply::Busy(..) | BatchReply::Gone(_)) | Err((_, Failure::Refused { .. }))
         );
         let refused = is_no && self.sent.is_answered();
         self.note(refused);
         match acquired.map_err(|(which, failure)| (which, failure.into()))? {
-            AllAcquired::Granted => {
+            BatchReply::Granted => {
                 let acknowledged = self.acknowledged(until).await;
                 acknowledged.map_err(|error| (None, error))?;
                 self.take_in(lease).map_err(|error| (None, error))
             }
-            AllAcquired::Busy(which, ttl) => Ok(AllTaken::Busy(which, ttl)),
-            AllAcquired::Gone(which) => {
+            BatchReply::Busy(which, ttl) => Ok(BatchAttempt::Busy(which, ttl)),
+            BatchReply::Gone(which) => {
                 core.lose(self.parts[which].hold(), LostReason::NotOurs);
                 Ok(gone(&self.parts[which]))
             }
@@ -108,7 +108,7 @@ impl Together {
         if self.session.core().server.ack().is_off() {
             return Ok(());
         }
-        let mut parts: Vec<&mut Acquiring> = self.parts.iter_mut().collect();
+        let mut parts: Vec<&mut PendingAcquire> = self.parts.iter_mut().collect();
         // Boxed: it is large, and part of every acquire otherwise.
         Box::pin(acknowledge(&mut parts, until)).await
     }
@@ -118,22 +118,26 @@ impl Together {
         core: &Core,
         targets: &[u32],
         lease: Duration,
-        time: Allotted,
-    ) -> Option<Result<AllAcquired, (Option<usize>, Failure)>> {
-        let turns: Vec<&Command> = self.parts.iter().filter_map(Acquiring::command).collect();
+        time: TimeBox,
+    ) -> Option<Result<BatchReply, (Option<usize>, Failure)>> {
+        let turns: Vec<&TurnGuard> = self
+            .parts
+            .iter()
+            .filter_map(PendingAcquire::command)
+            .collect();
         self.sent = Sent::with(turns.iter().map(|turn| turn.permit()));
-        let wanted: Vec<Wanted<'_>> = self
+        let wanted: Vec<AcquireItem<'_>> = self
             .parts
             .iter()
             .zip(targets)
-            .map(|(part, target)| Wanted {
+            .map(|(part, target)| AcquireItem {
                 key: part.hold().key(),
                 field: core.field(part.hold()),
                 target: *target,
             })
             .collect();
         let sending = script::acquire_all(&core.server, &wanted, lease, time, &mut self.sent);
-        Command::attend(&turns, pin!(sending)).await
+        TurnGuard::attend(&turns, pin!(sending)).await
     }
 
     fn note(&mut self, refused: bool) {
@@ -144,7 +148,7 @@ impl Together {
     }
 
     /// Takes in what was granted. If one of them is no grant, the others are given back.
-    fn take_in(&mut self, lease: Duration) -> Result<AllTaken, Error> {
+    fn take_in(&mut self, lease: Duration) -> Result<BatchAttempt, Error> {
         let terms = Terms {
             lease,
             watched: false,
@@ -154,17 +158,17 @@ impl Together {
         let mut claims = Vec::with_capacity(self.parts.len());
         for part in &mut self.parts {
             match part.take_in(&terms)? {
-                Attempt::Granted(claim) => claims.push(claim),
-                Attempt::TooLate => return Ok(AllTaken::TooLate),
-                Attempt::Lost(lost) => return Ok(AllTaken::Lost(lost)),
-                Attempt::Busy(_) | Attempt::Ended => return Ok(AllTaken::Ended),
+                AttemptOutcome::Granted(claim) => claims.push(claim),
+                AttemptOutcome::TooLate => return Ok(BatchAttempt::TooLate),
+                AttemptOutcome::Lost(lost) => return Ok(BatchAttempt::Lost(lost)),
+                AttemptOutcome::Busy(_) | AttemptOutcome::Ended => return Ok(BatchAttempt::Ended),
             }
         }
-        Ok(AllTaken::Granted(claims))
+        Ok(BatchAttempt::Granted(claims))
     }
 }
 
-impl Drop for Together {
+impl Drop for BatchAcquire {
     fn drop(&mut self) {
         if !self.noted {
             // Nobody saw an answer, so that each of them has to be undone.
@@ -173,9 +177,9 @@ impl Drop for Together {
     }
 }
 
-fn gone(part: &Acquiring) -> AllTaken {
+fn gone(part: &PendingAcquire) -> BatchAttempt {
     match part.gone() {
-        Attempt::Lost(lost) => AllTaken::Lost(lost),
-        _ => AllTaken::Ended,
+        AttemptOutcome::Lost(lost) => BatchAttempt::Lost(lost),
+        _ => BatchAttempt::Ended,
     }
 }

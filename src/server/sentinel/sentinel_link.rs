@@ -6,13 +6,13 @@ use std::time::Duration;
 use redis::FromRedisValue;
 use redis::aio::MultiplexedConnection;
 
-use super::Named;
+use super::NamedMaster;
 use crate::server::failure::Failure;
 use crate::server::wire::open;
 
 /// What a sentinel told.
-pub(super) struct Told {
-    pub(super) named: Named,
+pub(super) struct SentinelAnswer {
+    pub(super) named: NamedMaster,
     /// It thinks that one well: neither down nor being replaced.
     pub(super) is_well: bool,
     /// Its own id, and those of the other sentinels of this master that it knows.
@@ -20,19 +20,23 @@ pub(super) struct Told {
 }
 
 /// One sentinel, and the connection to it that is kept for the next question.
-pub(super) struct Line<'a> {
+pub(super) struct SentinelLink<'a> {
     client: &'a redis::Client,
     kept: Option<MultiplexedConnection>,
 }
 
-impl<'a> Line<'a> {
+impl<'a> SentinelLink<'a> {
     pub(super) fn to(client: &'a redis::Client) -> Self {
         let kept = None;
         Self { client, kept }
     }
 
     /// Whom it names, what it thinks of that one, and which sentinels it knows.
-    pub(super) async fn ask(&mut self, name: &str, limit: Duration) -> Result<Told, Failure> {
+    pub(super) async fn ask(
+        &mut self,
+        name: &str,
+        limit: Duration,
+    ) -> Result<SentinelAnswer, Failure> {
         let answer = tokio::time::timeout(limit, self.ask_now(name, limit)).await;
         let answer = answer.unwrap_or_else(|_| Err(Failure::silent(limit)));
         answer.map_err(|failure| {
@@ -47,7 +51,7 @@ impl<'a> Line<'a> {
         })
     }
 
-    async fn ask_now(&mut self, name: &str, limit: Duration) -> Result<Told, Failure> {
+    async fn ask_now(&mut self, name: &str, limit: Duration) -> Result<SentinelAnswer, Failure> {
         let connection = match &self.kept {
             Some(kept) => kept.clone(),
             None => self.kept.insert(open(self.client, limit).await?).clone(),
@@ -74,7 +78,7 @@ impl<'a> Line<'a> {
         let own: Option<String> = own.ok();
         let others: Vec<HashMap<String, String>> = others.unwrap_or_default();
         let others = others.into_iter().filter_map(|mut it| it.remove("runid"));
-        Ok(Told {
+        Ok(SentinelAnswer {
             named,
             is_well,
             ids: own.into_iter().chain(others).collect(),
@@ -83,14 +87,14 @@ impl<'a> Line<'a> {
 }
 
 /// The master at this address, by what a sentinel says of it; and whether it thinks it well.
-fn read(fields: &HashMap<String, String>, host: String, port: u16) -> Option<(Named, bool)> {
+fn read(fields: &HashMap<String, String>, host: String, port: u16) -> Option<(NamedMaster, bool)> {
     let field = |name| fields.get(name).map(String::as_str).unwrap_or_default();
     let epoch = field("config-epoch").parse().ok()?;
     // All that is said is said of the old one until the replicas follow the new one.
     let is_its = field("ip") == host && field("port") == port.to_string();
     let mut flags = field("flags").split(',');
     let is_well = !is_its || !flags.any(|it| DOUBTFUL.contains(&it));
-    Some((Named { host, port, epoch }, is_well))
+    Some((NamedMaster { host, port, epoch }, is_well))
 }
 
 async fn question<T: FromRedisValue>(

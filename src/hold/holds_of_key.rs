@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{Hold, Phase};
+use super::{Hold, HoldPhase};
 use crate::owner::Owner;
 
 /// The holds on one lock. Each look and each change costs O(log n).
 ///
 /// A few are looked at one by one. More are also kept by what has become of them, so that whoever
 /// changes a phase has to tell of it.
-pub(super) enum Listed {
+pub(super) enum HoldsOfKey {
     /// In the order in which they were entered.
     Few(SmallVec<[Arc<Hold>; 1]>),
     Many(Box<Index>),
@@ -22,40 +22,40 @@ pub(super) enum Listed {
 #[derive(Default)]
 pub(super) struct Index {
     /// By their numbers, which grow with each that is entered.
-    holds: BTreeMap<u64, (Group, Arc<Hold>)>,
+    holds: BTreeMap<u64, (HoldGroup, Arc<Hold>)>,
     /// The numbers of each group.
-    groups: BTreeSet<(Group, u64)>,
+    groups: BTreeSet<(HoldGroup, u64)>,
     /// The numbers of each owner's that are not given up; those that were granted come last.
     by_owner: HashMap<Owner, BTreeSet<(bool, u64)>>,
 }
 
 /// What has become of a hold, as far as a look at its lock asks for it.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(super) enum Group {
+pub(super) enum HoldGroup {
     Pending,
     Living,
     Lost,
     Ended,
 }
 
-impl From<Phase> for Group {
-    fn from(phase: Phase) -> Self {
+impl From<HoldPhase> for HoldGroup {
+    fn from(phase: HoldPhase) -> Self {
         match phase {
-            Phase::Pending => Self::Pending,
-            Phase::Held | Phase::Jeopardy => Self::Living,
-            Phase::Lost(_) => Self::Lost,
-            Phase::Ended => Self::Ended,
+            HoldPhase::Pending => Self::Pending,
+            HoldPhase::Held | HoldPhase::Jeopardy => Self::Living,
+            HoldPhase::Lost(_) => Self::Lost,
+            HoldPhase::Ended => Self::Ended,
         }
     }
 }
 
-impl Default for Listed {
+impl Default for HoldsOfKey {
     fn default() -> Self {
         Self::Few(SmallVec::new())
     }
 }
 
-impl Listed {
+impl HoldsOfKey {
     pub(super) fn push(&mut self, hold: Arc<Hold>) {
         match self {
             Self::Few(holds) if holds.len() < FEW => holds.push(hold),
@@ -85,7 +85,7 @@ impl Listed {
     }
 
     /// A hold's phase has become this one. It may be one that is not listed any more.
-    pub(super) fn moved(&mut self, hold: &Hold, phase: Phase) {
+    pub(super) fn moved(&mut self, hold: &Hold, phase: HoldPhase) {
         if let Self::Many(index) = self {
             index.moved(hold, phase.into());
         }
@@ -102,8 +102,8 @@ impl Listed {
     }
 
     /// Those of this group, the newest first.
-    pub(super) fn of(&self, group: Group) -> impl Iterator<Item = &Arc<Hold>> {
-        let is_of = move |hold: &&Arc<Hold>| Group::from(hold.state().phase) == group;
+    pub(super) fn of(&self, group: HoldGroup) -> impl Iterator<Item = &Arc<Hold>> {
+        let is_of = move |hold: &&Arc<Hold>| HoldGroup::from(hold.state().phase) == group;
         let many = self.index().into_iter();
         let many = many.flat_map(move |index| index.of(group));
         self.few().iter().rev().filter(is_of).chain(many)
@@ -121,10 +121,11 @@ impl Listed {
     pub(super) fn of_owner(&self, owner: Owner) -> Option<&Arc<Hold>> {
         match self {
             Self::Few(holds) => {
-                let is_of =
-                    |hold: &&Arc<Hold>| hold.owner() == owner && hold.state().phase != Phase::Ended;
+                let is_of = |hold: &&Arc<Hold>| {
+                    hold.owner() == owner && hold.state().phase != HoldPhase::Ended
+                };
                 let holds = holds.iter().rev().filter(is_of);
-                holds.min_by_key(|hold| hold.state().phase == Phase::Pending)
+                holds.min_by_key(|hold| hold.state().phase == HoldPhase::Pending)
             }
             Self::Many(index) => {
                 let (_, number) = index.by_owner.get(&owner)?.last()?;
@@ -150,7 +151,7 @@ impl Listed {
 
 impl Index {
     fn insert(&mut self, hold: Arc<Hold>) {
-        let group = Group::from(hold.state().phase);
+        let group = HoldGroup::from(hold.state().phase);
         self.file(&hold, group);
         self.holds.insert(hold.number(), (group, hold));
     }
@@ -161,7 +162,7 @@ impl Index {
         }
     }
 
-    fn moved(&mut self, hold: &Hold, to: Group) {
+    fn moved(&mut self, hold: &Hold, to: HoldGroup) {
         let Some((group, _)) = self.holds.get_mut(&hold.number()) else {
             return;
         };
@@ -173,25 +174,25 @@ impl Index {
     }
 
     /// Puts it where a hold of this group is found.
-    fn file(&mut self, hold: &Hold, group: Group) {
+    fn file(&mut self, hold: &Hold, group: HoldGroup) {
         self.groups.insert((group, hold.number()));
-        if group != Group::Ended {
+        if group != HoldGroup::Ended {
             let numbers = self.by_owner.entry(hold.owner()).or_default();
-            numbers.insert((group != Group::Pending, hold.number()));
+            numbers.insert((group != HoldGroup::Pending, hold.number()));
         }
     }
 
-    fn unfile(&mut self, hold: &Hold, group: Group) {
+    fn unfile(&mut self, hold: &Hold, group: HoldGroup) {
         self.groups.remove(&(group, hold.number()));
         if let Some(numbers) = self.by_owner.get_mut(&hold.owner()) {
-            numbers.remove(&(group != Group::Pending, hold.number()));
+            numbers.remove(&(group != HoldGroup::Pending, hold.number()));
             if numbers.is_empty() {
                 self.by_owner.remove(&hold.owner());
             }
         }
     }
 
-    fn of(&self, group: Group) -> impl Iterator<Item = &Arc<Hold>> {
+    fn of(&self, group: HoldGroup) -> impl Iterator<Item = &Arc<Hold>> {
         let numbers = self.groups.range((group, 0)..=(group, u64::MAX)).rev();
         numbers.filter_map(|(_, number)| self.holds.get(number).map(|(_, hold)| hold))
     }
