@@ -137,14 +137,14 @@ impl Default for Idle {
             command_timeout: Duration::from_secs(3),
         };
         // Nothing is sent, so nobody connects.
-        let source = Source::new(
+        let endpoint = Source::new(
             Some(Address::parse("redis://localhost").expect("it is a URL")),
             None,
             None,
             &context,
         )
         .expect("it is a URL");
-        let server = Server::new(source, context, LEASE);
+        let server = Server::new(endpoint, context, LEASE);
         let settings = Settings {
             watchdog_lease: LEASE,
             poll_cap: Duration::from_secs(1),
@@ -223,12 +223,12 @@ impl Queue {
     }
 
     fn enter(&mut self) {
-        let wish = Wish {
+        let request = Wish {
             owner: Owner::new(),
             terms: Some(TERMS),
             deadline: None,
         };
-        let place = self.waiters.enter(&self.key, wish, self.clock.now());
+        let place = self.waiters.enter(&self.key, request, self.clock.now());
         self.places.push_back(place.expect("there is room"));
     }
 }

@@ -21,7 +21,7 @@ use crate::session::{Reentry, Settings, Unlocked};
 #[must_use = "a request does nothing unless it is awaited"]
 pub struct LockRequest {
     lock: Arc<dyn Acquire>,
-    wish: AcquireOptions,
+    options: AcquireOptions,
 }
 
 /// A wish to hold a lock if it can be had in time, from
@@ -33,7 +33,7 @@ pub struct LockRequest {
 #[must_use = "a request does nothing unless it is awaited"]
 pub struct TryLockRequest {
     lock: Arc<dyn Acquire>,
-    wish: AcquireOptions,
+    options: AcquireOptions,
     wait: Option<Duration>,
 }
 
@@ -55,10 +55,10 @@ pub(crate) trait Acquire: Send + Sync + 'static {
     fn name(&self) -> &str;
 
     /// Acquires it, waiting as long as it takes.
-    fn lock(self: Arc<Self>, wish: AcquireOptions) -> Boxed<Guard>;
+    fn lock(self: Arc<Self>, options: AcquireOptions) -> Boxed<Guard>;
 
     /// Acquires it within `wait`; `None` if somebody else has it.
-    fn acquire(self: Arc<Self>, wish: AcquireOptions, wait: WaitLimit) -> Boxed<Option<Guard>>;
+    fn acquire(self: Arc<Self>, options: AcquireOptions, wait: WaitLimit) -> Boxed<Option<Guard>>;
 
     /// Ends the newest hold of this owner, else of the current one, whose guard was forgotten.
     fn unlock(self: Arc<Self>, owner: Option<Owner>) -> Boxed<Unlocked>;
@@ -76,7 +76,7 @@ pub(crate) enum WaitLimit {
 }
 
 /// What a caller said about the acquire; what it left out, the lock decides. Checked by
-/// [`Wish::terms`].
+/// [`AcquireOptions::terms`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AcquireOptions {
     pub(crate) lease: Option<Duration>,
@@ -138,7 +138,7 @@ macro_rules! options {
         /// Nor is it looked after: that its key was deleted is noticed at its deadline, at its
         /// unlock, or when this client next asks for the lock.
         pub fn lease(mut self, lease: Duration) -> Self {
-            self.wish.lease = Some(lease);
+            self.options.lease = Some(lease);
             self
         }
 
@@ -147,14 +147,14 @@ macro_rules! options {
         /// Where several acquires of one hold set a bound, the earliest holds. Redisson has no such
         /// thing.
         pub fn max_hold(mut self, max_hold: Duration) -> Self {
-            self.wish.max_hold = Some(max_hold);
+            self.options.max_hold = Some(max_hold);
             self
         }
 
         /// Acquires as this owner instead of the current one. Corresponds to the `threadId` of
         /// Redisson's `lockAsync(threadId)`.
         pub fn owner(mut self, owner: &Owner) -> Self {
-            self.wish.owner = OwnerChoice::Given(*owner);
+            self.options.owner = OwnerChoice::Given(*owner);
             self
         }
 
@@ -163,7 +163,7 @@ macro_rules! options {
         /// Defaults to what [`ClientBuilder::reentry`](crate::ClientBuilder::reentry) says. Redisson
         /// counts in Redis always. A [`RedLock`](crate::RedLock) is counted by this process in any case.
         pub fn reentry(mut self, reentry: Reentry) -> Self {
-            self.wish.reentry = Some(reentry);
+            self.options.reentry = Some(reentry);
             self
         }
     };
@@ -171,11 +171,11 @@ macro_rules! options {
 
 impl LockRequest {
     pub(crate) fn new(lock: Arc<dyn Acquire>, owner: OwnerChoice) -> Self {
-        let wish = AcquireOptions {
+        let options = AcquireOptions {
             owner,
             ..AcquireOptions::default()
         };
-        Self { lock, wish }
+        Self { lock, options }
     }
 
     options!();
@@ -200,10 +200,10 @@ impl LockRequest {
 
 impl TryLockRequest {
     pub(crate) fn new(lock: Arc<dyn Acquire>, owner: OwnerChoice) -> Self {
-        let LockRequest { lock, wish } = LockRequest::new(lock, owner);
+        let LockRequest { lock, options } = LockRequest::new(lock, owner);
         Self {
             lock,
-            wish,
+            options,
             wait: None,
         }
     }
@@ -263,7 +263,7 @@ impl IntoFuture for LockRequest {
     type IntoFuture = Boxed<Guard>;
 
     fn into_future(self) -> Self::IntoFuture {
-        self.lock.lock(self.wish)
+        self.lock.lock(self.options)
     }
 }
 
@@ -276,7 +276,7 @@ impl IntoFuture for TryLockRequest {
             None | Some(Duration::ZERO) => WaitLimit::Not,
             Some(wait) => WaitLimit::AtMost(wait),
         };
-        self.lock.acquire(self.wish, wait)
+        self.lock.acquire(self.options, wait)
     }
 }
 
@@ -291,13 +291,13 @@ impl IntoFuture for UnlockRequest {
 
 impl fmt::Debug for LockRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        show("LockRequest", &*self.lock, &self.wish, f).finish()
+        show("LockRequest", &*self.lock, &self.options, f).finish()
     }
 }
 
 impl fmt::Debug for TryLockRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        show("TryLockRequest", &*self.lock, &self.wish, f)
+        show("TryLockRequest", &*self.lock, &self.options, f)
             .field("wait", &self.wait)
             .finish()
     }
@@ -315,16 +315,16 @@ impl fmt::Debug for UnlockRequest {
 fn show<'a, 'b>(
     name: &str,
     lock: &dyn Acquire,
-    wish: &AcquireOptions,
+    options: &AcquireOptions,
     f: &'a mut fmt::Formatter<'b>,
 ) -> fmt::DebugStruct<'a, 'b> {
     let mut debug = f.debug_struct(name);
     debug
         .field("lock", &lock.name())
-        .field("lease", &wish.lease)
-        .field("max_hold", &wish.max_hold)
-        .field("owner", &wish.owner)
-        .field("reentry", &wish.reentry);
+        .field("lease", &options.lease)
+        .field("max_hold", &options.max_hold)
+        .field("owner", &options.owner)
+        .field("reentry", &options.reentry);
     debug
 }
 

@@ -11,10 +11,10 @@ use crate::wait::HandedOver;
 impl<C: Contender> Contest<C> {
     /// Takes in what another owner of this client handed over.
     pub(super) async fn take_in(&mut self, handed: HandedOver) -> Result<Step<C::Won>> {
-        let Some(seat) = &self.seat else {
+        let Some(place) = &self.place else {
             return Ok(Step::Again);
         };
-        let tried = self.contender.take_in(seat, handed).await?;
+        let tried = self.contender.take_in(place, handed).await?;
         self.follow(tried, true).await
     }
 
@@ -51,14 +51,14 @@ impl<C: Contender> Contest<C> {
     /// A server answered: there is no outage for those in the queue.
     fn answered(&mut self) {
         self.outage = None;
-        if let Some(seat) = &self.seat {
-            seat.place.note_outage(None);
+        if let Some(place) = &self.place {
+            place.waiter.note_outage(None);
         }
     }
 
     pub(super) fn won(&self, won: C::Won) -> Step<C::Won> {
-        if let Some(seat) = &self.seat {
-            self.contender.leave_with(&seat.place);
+        if let Some(place) = &self.place {
+            self.contender.leave_with(&place.waiter);
         }
         Step::Won(won)
     }
@@ -76,12 +76,12 @@ impl<C: Contender> Contest<C> {
             // the last that is known.
             return Ok(Step::Again);
         }
-        match &self.seat {
+        match &self.place {
             // Nobody has to wait behind it for another server.
             _ if failed.is_elsewhere => self.leave(),
-            Some(seat) if failed.was_patient => seat.place.note_outage(Some(&error)),
+            Some(place) if failed.was_patient => place.waiter.note_outage(Some(&error)),
             // Those behind it have more patience, and find out for themselves.
-            Some(seat) => seat.place.remember_outage(Some(&error)),
+            Some(place) => place.waiter.remember_outage(Some(&error)),
             None => {}
         }
         if let Some(again) = failed.again {
@@ -125,7 +125,7 @@ impl<C: Contender> Contest<C> {
         let now = self.now();
         let look_again = now + ttl.min(self.core().clock.sooner(self.core().settings.poll_cap));
         let hears = listening && !has_moved;
-        if hears || self.seat.as_ref().is_none_or(|seat| seat.is_deaf) {
+        if hears || self.place.as_ref().is_none_or(|place| place.is_deaf) {
             return Ok(Step::Wait(look_again));
         }
         if self.listen(self.bounded(look_again)).await? {
@@ -133,11 +133,11 @@ impl<C: Contender> Contest<C> {
         }
         // What was published before the subscription stood was not heard: look once more. Where it
         // cannot be had, timers have to do.
-        let Some(seat) = &mut self.seat else {
+        let Some(place) = &mut self.place else {
             return Ok(Step::Again);
         };
-        seat.is_deaf = !seat.place.is_listening();
-        Ok(if seat.is_deaf {
+        place.is_deaf = !place.waiter.is_listening();
+        Ok(if place.is_deaf {
             Step::Wait(look_again)
         } else {
             Step::Again
@@ -147,14 +147,14 @@ impl<C: Contender> Contest<C> {
     /// Waits until the messages of its queue are heard, or it is known that they cannot be, or until then.
     /// True if it was told to look before: the lock may have been handed to it.
     pub(super) async fn listen(&self, until: Moment) -> Result<bool> {
-        let Some(seat) = &self.seat else {
+        let Some(place) = &self.place else {
             return Ok(false);
         };
         let core = self.core();
         tokio::select! {
-            () = seat.place.subscribed(&core.server) => Ok(false),
-            told = seat.place.wait(until) => {
-                told.map_err(|error| self.contender.about(seat.at, error))?;
+            () = place.waiter.subscribed(&core.server) => Ok(false),
+            told = place.waiter.wait(until) => {
+                told.map_err(|error| self.contender.about(place.at, error))?;
                 Ok(core.clock.now() < until)
             }
         }

@@ -34,7 +34,7 @@ impl<C: Contender> Contest<C> {
     /// itself if it is not polled then.
     pub(super) async fn stand_by(&mut self, now: Moment) -> Result<Step<C::Won>> {
         let later = self.poll_again(now);
-        let (Some(deadline), Some(seat)) = (self.deadline(), &self.seat) else {
+        let (Some(deadline), Some(place)) = (self.deadline(), &self.place) else {
             return Ok(Step::Wait(later));
         };
         if !C::ASKS_BESIDE {
@@ -50,7 +50,7 @@ impl<C: Contender> Contest<C> {
         if now < stages[0] {
             return Ok(step);
         }
-        let Some(hold) = silent_contender(seat, deadline, wait) else {
+        let Some(hold) = silent_contender(place, deadline, wait) else {
             return Ok(step);
         };
         match &self.beside {

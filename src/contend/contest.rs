@@ -16,7 +16,7 @@ pub(crate) async fn contend<C: Contender>(
 ) -> Result<Option<C::Won>> {
     let mut contest = Contest {
         contender,
-        seat: None,
+        place: None,
         began: now,
         has_looked: false,
         is_busy: false,
@@ -35,7 +35,7 @@ pub(crate) async fn contend<C: Contender>(
 pub(super) struct Contest<C: Contender> {
     // What the contender keeps to ask again is dropped before its place in the queue.
     pub(super) contender: C,
-    pub(super) seat: Option<QueuePlace>,
+    pub(super) place: Option<QueuePlace>,
     pub(super) began: Moment,
     /// It has had its look, however short its wait is.
     pub(super) has_looked: bool,
@@ -75,7 +75,7 @@ impl<C: Contender> Contest<C> {
     /// One look at what it waits for.
     async fn look(&mut self, mut now: Moment) -> Result<Step<C::Won>> {
         self.contender.ensure_open()?;
-        let found = self.seat.as_ref().map(|seat| seat.place.found(now));
+        let found = self.place.as_ref().map(|place| place.waiter.found(now));
         let expected = match found {
             // A grant, most likely. It is taken in also at the deadline: nobody else can use it.
             Some(Found::Here(handed)) => return self.take_in(handed).await,
@@ -92,7 +92,7 @@ impl<C: Contender> Contest<C> {
             Some(Found::Nothing) | None => None,
         };
         // Before its turn: what its owner has, nobody else of this client can want to have before it.
-        let has_part = match self.contender.own(self.seat.as_ref(), &mut now).await? {
+        let has_part = match self.contender.own(self.place.as_ref(), &mut now).await? {
             OwnerHas::Has(won) => return Ok(Step::Won(won)),
             OwnerHas::Part => true,
             OwnerHas::Nothing => false,
@@ -106,11 +106,11 @@ impl<C: Contender> Contest<C> {
         if let Some(until) = expected {
             return Ok(Step::Wait(until));
         }
-        let view = match &self.seat {
-            Some(seat) => seat.place.look(now),
+        let view = match &self.place {
+            Some(place) => place.waiter.look(now),
             None => QueueView::default(),
         };
-        let is_in_turn = has_part || self.seat.is_none() || view.is_contender;
+        let is_in_turn = has_part || self.place.is_none() || view.is_contender;
         if !is_in_turn && !self.take_over(now).await {
             self.is_busy = true;
             return self.stand_by(now).await;
@@ -137,14 +137,14 @@ impl<C: Contender> Contest<C> {
             }
             return Ok(Step::Wait(retreat.until));
         }
-        let tried = self.contender.attempt(self.seat.as_ref(), now).await?;
+        let tried = self.contender.attempt(self.place.as_ref(), now).await?;
         self.follow(tried, view.is_listening).await
     }
 
     /// Takes the role from a contender that is not polled, and undoes what that one has under way. False
     /// if it keeps the role.
     async fn take_over(&self, now: Moment) -> bool {
-        let abandoned = self.seat.as_ref().map(|seat| seat.place.take_over(now));
+        let abandoned = self.place.as_ref().map(|place| place.waiter.take_over(now));
         let Some(Some(abandoned)) = abandoned else {
             return false;
         };
@@ -185,12 +185,12 @@ impl<C: Contender> Contest<C> {
     /// Waits until then, or until it is told to look.
     async fn park(&mut self, until: Moment) -> Result<()> {
         let until = self.bounded(until);
-        let Some(seat) = &self.seat else {
+        let Some(place) = &self.place else {
             self.core().clock.sleep_until(until).await;
             return Ok(());
         };
-        let at = seat.at;
-        match self.contender.park(seat, until).await {
+        let at = place.at;
+        match self.contender.park(place, until).await {
             Err(Error::Closed) => {
                 // The client of its queue was shut down. It goes on in that of another, if there is one.
                 self.leave_queue();
@@ -204,7 +204,7 @@ impl<C: Contender> Contest<C> {
     fn give_up(&self, now: Moment) -> Result<Step<C::Won>> {
         let is_unreleased = |since| now.since(since) >= SILENCE;
         self.contender.give_up(TimedOut {
-            seat: self.seat.as_ref(),
+            place: self.place.as_ref(),
             now,
             is_told_busy: self.beside.is_busy(),
             is_unreleased: self.release_awaited.is_some_and(is_unreleased),
@@ -214,9 +214,9 @@ impl<C: Contender> Contest<C> {
     }
 
     fn enter(&mut self, at: usize, now: Moment) -> Result<()> {
-        self.seat = Some(QueuePlace {
+        self.place = Some(QueuePlace {
             at,
-            place: self.contender.enter(at, now)?,
+            waiter: self.contender.enter(at, now)?,
             is_deaf: false,
         });
         Ok(())
@@ -225,7 +225,7 @@ impl<C: Contender> Contest<C> {
     /// Takes a place in this queue. False if it had it already: then it was told of all that happened
     /// since.
     pub(super) fn move_to(&mut self, at: usize) -> Result<bool> {
-        if self.seat.as_ref().is_some_and(|seat| seat.at == at) {
+        if self.place.as_ref().is_some_and(|place| place.at == at) {
             return Ok(false);
         }
         // It leaves before it comes, so that one wait counts as one.
@@ -243,13 +243,13 @@ impl<C: Contender> Contest<C> {
 
     fn leave_queue(&mut self) {
         self.decline();
-        self.seat = None;
+        self.place = None;
     }
 
     /// Gives back what is being handed to it.
     fn decline(&self) {
-        if let Some(seat) = &self.seat
-            && let Some(handed) = seat.place.decline()
+        if let Some(place) = &self.place
+            && let Some(handed) = place.waiter.decline()
         {
             self.contender.decline(handed);
         }
@@ -260,7 +260,7 @@ impl<C: Contender> Contest<C> {
     }
 
     fn at(&self) -> Option<usize> {
-        self.seat.as_ref().map(|seat| seat.at)
+        self.place.as_ref().map(|place| place.at)
     }
 
     pub(super) fn now(&self) -> Moment {

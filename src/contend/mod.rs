@@ -51,7 +51,7 @@ pub(crate) trait Contender: Send {
     /// What its owner has already. Sets `now` again if that took time.
     fn own(
         &mut self,
-        seat: Option<&QueuePlace>,
+        place: Option<&QueuePlace>,
         now: &mut Moment,
     ) -> impl Future<Output = Result<OwnerHas<Self::Won>>> + Send;
 
@@ -60,7 +60,7 @@ pub(crate) trait Contender: Send {
     fn kept(&mut self, now: Moment, has_waited: bool) -> LocalState;
 
     /// Asks for it. Before the first command leaves, its place is told what is under way, or up to when
-    /// something is ([`Place::attempting`], [`Place::promise`]), so that others can take over from a
+    /// something is ([`WaiterGuard::attempting`], [`WaiterGuard::promise`]), so that others can take over from a
     /// future that is not polled.
     ///
     /// # Cancel safety
@@ -68,7 +68,7 @@ pub(crate) trait Contender: Send {
     /// What was asked for is undone in the background.
     fn attempt(
         &mut self,
-        seat: Option<&QueuePlace>,
+        place: Option<&QueuePlace>,
         now: Moment,
     ) -> impl Future<Output = Result<Attempted<Self::Won>>> + Send;
 
@@ -94,17 +94,17 @@ pub(crate) trait Contender: Send {
     fn decline(&self, _handed: HandedOver) {}
 
     /// It leaves with what it waited for.
-    fn leave_with(&self, place: &WaiterGuard) {
-        place.has_lock();
+    fn leave_with(&self, waiter: &WaiterGuard) {
+        waiter.has_lock();
     }
 
     /// Waits in its place until there is something to look at, but not beyond `until`.
     fn park(
         &mut self,
-        seat: &QueuePlace,
+        place: &QueuePlace,
         until: Moment,
     ) -> impl Future<Output = Result<()>> + Send {
-        seat.place.wait(until)
+        place.waiter.wait(until)
     }
 
     /// Says of an error of its queue's server where that was, if the caller has to be told.
@@ -120,7 +120,7 @@ pub(crate) trait Contender: Send {
 pub(crate) struct QueuePlace {
     /// Which of its queues.
     pub(crate) at: usize,
-    pub(crate) place: WaiterGuard,
+    pub(crate) waiter: WaiterGuard,
     /// The messages of this queue cannot be had.
     is_deaf: bool,
 }
@@ -197,7 +197,7 @@ pub(crate) struct Failed {
 
 /// What a waiter knows when its time is over.
 pub(crate) struct TimedOut<'a> {
-    pub(crate) seat: Option<&'a QueuePlace>,
+    pub(crate) place: Option<&'a QueuePlace>,
     pub(crate) now: Moment,
     /// The server has told this waiter itself, beside its contender, that others have it.
     pub(crate) is_told_busy: bool,
@@ -211,14 +211,14 @@ impl TimedOut<'_> {
     /// The hold that the contender of its client asks for, if that has had no answer for most of the
     /// time that this call has `waited`.
     pub(crate) fn silent(&self, waited: Duration) -> Option<Arc<Hold>> {
-        silent_contender(self.seat?, self.now, waited)
+        silent_contender(self.place?, self.now, waited)
     }
 }
 
 /// The hold that the contender of this queue asks for, if by `then` that will have had no answer for more
 /// than half of a wait. A question that is younger may still be answered.
-fn silent_contender(seat: &QueuePlace, then: Moment, wait: Duration) -> Option<Arc<Hold>> {
-    let (silence, hold) = seat.place.silent_contender(then)?;
+fn silent_contender(place: &QueuePlace, then: Moment, wait: Duration) -> Option<Arc<Hold>> {
+    let (silence, hold) = place.waiter.silent_contender(then)?;
     (silence >= SILENCE.max(wait / 2)).then_some(hold)
 }
 
@@ -354,11 +354,11 @@ mod tests {
 
         async fn attempt(
             &mut self,
-            seat: Option<&QueuePlace>,
+            place: Option<&QueuePlace>,
             now: Moment,
         ) -> Result<Attempted<()>> {
-            let seat = seat.expect("it stands in the counter's queue");
-            seat.place.promise(now);
+            let place = place.expect("it stands in the counter's queue");
+            place.waiter.promise(now);
             self.counter.questions.fetch_add(1, Ordering::Relaxed);
             self.counter
                 .core

@@ -37,13 +37,13 @@ pub(super) struct Info(String);
 
 impl ServerFacts {
     /// Fails where the connection or the server is the trouble, and not what is asked.
-    pub(super) async fn ask(looked: &Inspection<'_>, depth: Depth) -> Result<Self, Failure> {
+    pub(super) async fn ask(inspection: &Inspection<'_>, depth: Depth) -> Result<Self, Failure> {
         let Inspection {
             connection,
             expected,
             limit,
             ..
-        } = *looked;
+        } = *inspection;
         let clocked = async {
             let before = clock::wall_micros();
             let info = info(connection, "server", limit).await;
@@ -59,8 +59,8 @@ impl ServerFacts {
         };
         let permissions = async {
             match depth {
-                Depth::InPassing => permissions::permissions_told(looked).await,
-                Depth::Whole(ear) => permissions::tried(looked, ear).await,
+                Depth::InPassing => permissions::permissions_told(inspection).await,
+                Depth::Whole(subscriber) => permissions::tried(inspection, subscriber).await,
             }
         };
         let ((server, asked), replication, memory, persistence, mut save, permissions) = tokio::join!(

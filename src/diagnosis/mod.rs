@@ -222,16 +222,16 @@ async fn look(
     let place = node.address();
     let connection = match server.is_cluster() {
         // Of its own, since ASKING changes what is done with the command that follows.
-        true => node.source().open_own(limit).await?,
+        true => node.endpoint().open_own(limit).await?,
         false => node.connection(limit).await?,
     };
-    let looked = Inspection::new(server, &connection, &place, expected, limit);
-    let ear = match expected.listens {
-        true => ProbeSubscriber::open(server, node, looked.is_sharded, limit).await,
+    let inspection = Inspection::new(server, &connection, &place, expected, limit);
+    let subscriber = match expected.listens {
+        true => ProbeSubscriber::open(server, node, inspection.is_sharded, limit).await,
         false => None,
     };
-    let answers = ServerFacts::ask(&looked, Depth::Whole(ear)).await?;
-    Ok(looked.judge(&answers))
+    let answers = ServerFacts::ask(&inspection, Depth::Whole(subscriber)).await?;
+    Ok(inspection.judge(&answers))
 }
 
 /// Looks at the servers that the client has met since the last look, on the connections that there
@@ -242,13 +242,13 @@ pub(crate) async fn check_new_servers(server: &Server, expected: &ClientProfile,
             continue;
         };
         let place = node.address();
-        let looked = Inspection::new(server, &connection, &place, expected, limit);
-        let asked = ServerFacts::ask(&looked, Depth::InPassing);
+        let inspection = Inspection::new(server, &connection, &place, expected, limit);
+        let asked = ServerFacts::ask(&inspection, Depth::InPassing);
         let asked = tokio::time::timeout(limit, asked).await;
         match asked.unwrap_or_else(|_| Err(Failure::silent(limit))) {
             Ok(answers) => {
                 node.checked(met);
-                log_findings(looked.judge(&answers));
+                log_findings(inspection.judge(&answers));
             }
             Err(failure) => {
                 let server = place.as_str();

@@ -22,16 +22,16 @@ impl Need {
 }
 
 /// What this client needs of this server.
-pub(super) fn needs(looked: &Inspection<'_>) -> Vec<&'static Need> {
-    let expected = looked.expected;
+pub(super) fn needs(inspection: &Inspection<'_>) -> Vec<&'static Need> {
+    let expected = inspection.expected;
     let is_needed = |need: &&Need| match need.rule {
-        "publish" | "pubsub|numsub" => !looked.is_sharded,
-        "spublish" => looked.is_sharded,
+        "publish" | "pubsub|numsub" => !inspection.is_sharded,
+        "spublish" => inspection.is_sharded,
         // Where it is refused, the client takes the server for one that has no sharded messages.
-        SHARDED => looked.is_cluster,
-        "subscribe" | "unsubscribe" => expected.listens && !looked.is_sharded,
-        "ssubscribe" | "sunsubscribe" => expected.listens && looked.is_sharded,
-        "asking" | "cluster|nodes" | "cluster|slots" => looked.is_cluster,
+        SHARDED => inspection.is_cluster,
+        "subscribe" | "unsubscribe" => expected.listens && !inspection.is_sharded,
+        "ssubscribe" | "sunsubscribe" => expected.listens && inspection.is_sharded,
+        "asking" | "cluster|nodes" | "cluster|slots" => inspection.is_cluster,
         "client|setname" => expected.client_name.is_some() && !expected.by_pool,
         "wait" => expected.waits,
         "waitaof" => expected.on_disk.is_some(),

@@ -32,8 +32,8 @@ pub(super) struct Permissions {
 }
 
 /// Asks the server what the user may do: it tells since Redis 7.0, and writes nothing down.
-pub(super) async fn permissions_told(looked: &Inspection<'_>) -> Permissions {
-    let needs = needs(looked);
+pub(super) async fn permissions_told(inspection: &Inspection<'_>) -> Permissions {
+    let needs = needs(inspection);
     let names = Names::new();
     let mut commands: Vec<String> = needs
         .iter()
@@ -41,7 +41,7 @@ pub(super) async fn permissions_told(looked: &Inspection<'_>) -> Permissions {
         .collect();
     commands.push(CONFIG.to_owned());
     let asked: Vec<&str> = commands.iter().map(String::as_str).collect();
-    let mut told = match script::permitted(looked.connection, &asked, looked.limit).await {
+    let mut told = match script::permitted(inspection.connection, &asked, inspection.limit).await {
         Ok(told) => told,
         Err(failure) => {
             let of_eval = refused(&failure);
@@ -92,8 +92,8 @@ pub(super) async fn permissions_told(looked: &Inspection<'_>) -> Permissions {
     Permissions {
         found: judged.collect(),
         is_limited: !keys
-            || looked.expected.is_fenced() && !tokens
-            || looked.expected.listens && !channels,
+            || inspection.expected.is_fenced() && !tokens
+            || inspection.expected.listens && !channels,
         no_epoch: false,
         may_ask_config,
     }
@@ -101,13 +101,16 @@ pub(super) async fn permissions_told(looked: &Inspection<'_>) -> Permissions {
 
 /// Runs each command once, in a way that changes nothing. What is refused stands in the server's
 /// ACL LOG.
-pub(super) async fn tried(looked: &Inspection<'_>, ear: Option<ProbeSubscriber>) -> Permissions {
-    let needs = needs(looked);
+pub(super) async fn tried(
+    inspection: &Inspection<'_>,
+    subscriber: Option<ProbeSubscriber>,
+) -> Permissions {
+    let needs = needs(inspection);
     let names = Names::new();
     let mut permissions = Permissions::default();
-    let silent = || Err(Failure::silent(looked.limit));
-    let heard = match ear {
-        Some(ear) => ear.hear(&names.channel, looked.limit).await,
+    let silent = || Err(Failure::silent(inspection.limit));
+    let heard = match subscriber {
+        Some(subscriber) => subscriber.hear(&names.channel, inspection.limit).await,
         None => [silent(), silent()],
     };
     let tries = needs.into_iter().map(|need| {
@@ -117,8 +120,8 @@ pub(super) async fn tried(looked: &Inspection<'_>, ear: Option<ProbeSubscriber>)
                 "subscribe" | "ssubscribe" => heard[0].clone(),
                 "unsubscribe" | "sunsubscribe" => heard[1].clone(),
                 _ => {
-                    let command = names.command(need, looked.expected);
-                    let sent = looked.connection.send(&command, looked.limit).await;
+                    let command = names.command(need, inspection.expected);
+                    let sent = inspection.connection.send(&command, inspection.limit).await;
                     sent.map(drop)
                 }
             };
@@ -131,7 +134,9 @@ pub(super) async fn tried(looked: &Inspection<'_>, ear: Option<ProbeSubscriber>)
             Err(failure) => match refused(&failure) {
                 Refusal::Command => Permitted::No,
                 // Before 7.0 there are none.
-                Refusal::Unknown if need.rule == SHARDED && !looked.is_sharded => Permitted::Yes,
+                Refusal::Unknown if need.rule == SHARDED && !inspection.is_sharded => {
+                    Permitted::Yes
+                }
                 Refusal::Unknown => Permitted::Unsupported,
                 Refusal::Place if need.uses(EPOCH) => {
                     permissions.no_epoch = true;
@@ -168,7 +173,7 @@ impl ProbeSubscriber {
             let subscriber = server.subscriber(node, |_| {}, limit).await.ok()?;
             return Some(Self::OfShard(subscriber));
         }
-        let opened = tokio::time::timeout(limit, node.source().open_pubsub(limit)).await;
+        let opened = tokio::time::timeout(limit, node.endpoint().open_pubsub(limit)).await;
         Some(Self::Of(opened.ok()?.ok()?))
     }
 

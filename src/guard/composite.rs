@@ -42,7 +42,7 @@ pub(crate) trait CompositeHold: Send + Sync + 'static {
     /// See [`Clock::outruns_timers`](crate::clock::Clock::outruns_timers), for the clock of its deadline.
     fn outruns_timers(&self) -> bool;
 
-    /// Cancelled when it is lost, and not before [`Several::loss`] says so too.
+    /// Cancelled when it is lost, and not before [`CompositeHold::loss`] says so too.
     fn lost_token(&self) -> CancellationToken;
 
     /// See [`Guard::token`](super::Guard::token).

@@ -255,10 +255,10 @@ mod tests {
         let mut all: Vec<u64> = holds.all().iter().map(|hold| hold.number()).collect();
         all.sort_unstable();
         assert!(all.iter().copied().eq(listed.iter().map(|it| it.number())));
-        let outlook = holds.local_holds(key);
-        assert_eq!(outlook.has_holds, !listed.is_empty());
-        assert_eq!(outlook.kept_until, walked.kept_from(None));
-        assert_eq!(outlook.releasing, walked.releasing().is_some());
+        let local = holds.local_holds(key);
+        assert_eq!(local.has_holds, !listed.is_empty());
+        assert_eq!(local.kept_until, walked.kept_from(None));
+        assert_eq!(local.releasing, walked.releasing().is_some());
         assert_eq!(number(holds.releasing(key)), walked.releasing());
         for owner in owners {
             let found = number(holds.of_owner(key, *owner));

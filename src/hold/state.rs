@@ -89,7 +89,7 @@ pub(crate) struct HoldState {
     /// Redis may have granted it, or has: whoever asked has until the deadline to take it in.
     pub(crate) awaited: bool,
     /// The hand-overs by which it came about; few holds do.
-    pub(crate) row: Option<Box<Streak>>,
+    pub(crate) streak: Option<Box<Streak>>,
 }
 
 /// What dropping a claim asks for.
@@ -125,7 +125,7 @@ impl HoldState {
             granted: false,
             released_after: 0,
             awaited: false,
-            row: None,
+            streak: None,
         }
     }
 
@@ -257,18 +257,18 @@ impl HoldState {
     }
 
     /// Takes a claim back for good if that changes nothing in Redis: how many are left then.
-    pub(crate) fn drop_locally(&mut self, share: ClaimFlags, now: Moment) -> Option<u32> {
-        let replaced = self.local > 0 && (share.local || self.target() == 1);
+    pub(crate) fn drop_locally(&mut self, flags: ClaimFlags, now: Moment) -> Option<u32> {
+        let replaced = self.local > 0 && (flags.local || self.target() == 1);
         if !replaced || !self.is_valid(now) {
             return None;
         }
-        self.drop_claim(share, now);
+        self.drop_claim(flags, now);
         Some(self.count)
     }
 
     /// Takes a claim back for good. At the last one of a living hold the hold ends here and now
     /// (design: invariant 6).
-    pub(crate) fn drop_claim(&mut self, share: ClaimFlags, now: Moment) -> Dropped {
+    pub(crate) fn drop_claim(&mut self, flags: ClaimFlags, now: Moment) -> Dropped {
         let lost = match self.phase {
             // Whoever ended it sees to what is left of it.
             HoldPhase::Ended => return Dropped::Nothing,
@@ -277,9 +277,9 @@ impl HoldState {
         };
         let shown = self.target();
         self.count = self.count.saturating_sub(1);
-        self.watched = self.watched.saturating_sub(u32::from(share.watched));
-        self.parts = self.parts.saturating_sub(u32::from(share.part));
-        let local = self.local.saturating_sub(u32::from(share.local));
+        self.watched = self.watched.saturating_sub(u32::from(flags.watched));
+        self.parts = self.parts.saturating_sub(u32::from(flags.part));
+        let local = self.local.saturating_sub(u32::from(flags.local));
         self.local = local.min(self.count.saturating_sub(1));
         if self.count == 0 || (lost && self.is_only_forgotten()) {
             // Nobody is left to be told of a loss.
@@ -295,11 +295,11 @@ impl HoldState {
 
     /// Leaves a claim to a later unlock by its owner. The owner of a lost hold has nothing to unlock
     /// later, so that such a claim ends here.
-    pub(crate) fn forget_claim(&mut self, share: ClaimFlags, now: Moment) -> Dropped {
+    pub(crate) fn forget_claim(&mut self, flags: ClaimFlags, now: Moment) -> Dropped {
         if matches!(self.phase, HoldPhase::Lost(_)) {
-            return self.drop_claim(share, now);
+            return self.drop_claim(flags, now);
         }
-        self.forgotten.push(share);
+        self.forgotten.push(flags);
         Dropped::Nothing
     }
 }
@@ -357,18 +357,18 @@ mod tests {
                     }
                     assert_eq!(state.target(), shown);
                 } else {
-                    let share = claims.remove(which % claims.len());
-                    let quietly = (step == 2).then(|| state.drop_locally(share, now)).flatten();
+                    let flags = claims.remove(which % claims.len());
+                    let quietly = (step == 2).then(|| state.drop_locally(flags, now)).flatten();
                     let told = match quietly {
                         Some(left) => {
                             assert_eq!(left as usize, claims.len());
                             false
                         }
-                        None => state.drop_claim(share, now) == Dropped::Settle,
+                        None => state.drop_claim(flags, now) == Dropped::Settle,
                     };
                     assert_eq!(told, state.target() != shown);
                 }
-                let watched = claims.iter().filter(|share| share.watched).count();
+                let watched = claims.iter().filter(|flags| flags.watched).count();
                 assert_eq!((state.claims() as usize, state.watched as usize), (claims.len(), watched));
                 assert_eq!(state.target() == 0, claims.is_empty());
                 assert_eq!(state.phase == HoldPhase::Ended, claims.is_empty());
@@ -385,14 +385,14 @@ mod tests {
         let mut state = HoldState::pending(start);
         assert!(state.grant(start, &terms(LEASE, false), start));
         assert!(state.grant(start, &terms(LEASE, false), start));
-        let share = ClaimFlags {
+        let flags = ClaimFlags {
             watched: false,
             local: false,
             part: false,
         };
-        state.forgotten.push(share);
+        state.forgotten.push(flags);
         assert!(state.expire(start + LEASE));
-        state.drop_claim(share, start + LEASE);
+        state.drop_claim(flags, start + LEASE);
         assert_eq!(state.phase, HoldPhase::Ended);
     }
 }

@@ -77,11 +77,11 @@ mod tests {
 
     fn after(hand_overs: u32, others: Option<u32>, ms: u64) -> StreakEnd {
         let start = Moment(1_000_000_000);
-        let mut row = Streak::default();
+        let mut streak = Streak::default();
         for _ in 0..hand_overs {
-            row.lengthen(others, start);
+            streak.lengthen(others, start);
         }
-        row.next(BOUNDS, start + Duration::from_millis(ms))
+        streak.next(BOUNDS, start + Duration::from_millis(ms))
     }
 
     #[test]

@@ -51,7 +51,7 @@ struct TurnCaller {
     waker: Option<Waker>,
     /// How often the future was polled.
     polls: u32,
-    /// What was seen of it when [`Hold::stood_still`] last asked for a sign of life.
+    /// What was seen of it when [`Hold::was_not_polled`] last asked for a sign of life.
     asked: Option<TurnSnapshot>,
 }
 

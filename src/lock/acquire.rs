@@ -218,12 +218,12 @@ pub(crate) async fn released(
     now: Moment,
 ) -> Result<()> {
     let key = releasing.key();
-    let wish = WaitRequest {
+    let options = WaitRequest {
         owner,
         terms: None,
         deadline,
     };
-    let place = core.waiters.enter(key, wish, now)?;
+    let waiter = core.waiters.enter(key, options, now)?;
     let mut hastens_at = now + PATIENCE;
     while core.holds.numbered(key, releasing.number()).is_some() {
         let now = core.clock.now();
@@ -235,7 +235,7 @@ pub(crate) async fn released(
             core.demand_turn(releasing);
             hastens_at = now + PATIENCE;
         }
-        place.wait(now + RELEASED_SOON).await?;
+        waiter.wait(now + RELEASED_SOON).await?;
     }
     Ok(())
 }

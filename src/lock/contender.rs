@@ -75,13 +75,13 @@ impl Contender for LockContender<'_> {
             deadline,
             ..
         } = *self.caller;
-        let wish = WaitRequest {
+        let options = WaitRequest {
             owner,
             // It may be handed to it.
             terms: Some(*terms),
             deadline,
         };
-        self.caller.core().waiters.enter(key, wish, now)
+        self.caller.core().waiters.enter(key, options, now)
     }
 
     async fn own(
@@ -126,24 +126,24 @@ impl Contender for LockContender<'_> {
 
     async fn attempt(
         &mut self,
-        seat: Option<&QueuePlace>,
+        place: Option<&QueuePlace>,
         now: Moment,
     ) -> Result<Attempted<Claim>> {
-        let Some(QueuePlace { place, .. }) = seat else {
+        let Some(QueuePlace { waiter, .. }) = place else {
             return Ok(Attempted::Unasked);
         };
         let mut acquiring = match self.spare.take() {
             Some(spare) if !spare.is_spent() => spare,
             _ => self.first(),
         };
-        if !place.attempting(acquiring.hold(), now) {
+        if !waiter.attempting(acquiring.hold(), now) {
             // The lock is being handed to it.
             return Ok(Attempted::Unasked);
         }
         let until = self.caller.until(now);
-        self.promise(place, until);
+        self.promise(waiter, until);
         let attempt = acquiring.attempt(self.caller.terms, now, until).await;
-        place.attempted();
+        waiter.attempted();
         match attempt {
             Ok(AttemptOutcome::Busy(ttl)) => {
                 self.too_late = None;
@@ -169,11 +169,15 @@ impl Contender for LockContender<'_> {
     }
 
     /// If it is a grant still.
-    async fn take_in(&mut self, seat: &QueuePlace, handed: HandedOver) -> Result<Attempted<Claim>> {
+    async fn take_in(
+        &mut self,
+        place: &QueuePlace,
+        handed: HandedOver,
+    ) -> Result<Attempted<Claim>> {
         let mut acquiring = PendingAcquire::handed(self.caller.session, handed);
         let now = self.caller.core().clock.now();
         let until = self.caller.until(now);
-        self.promise(&seat.place, until);
+        self.promise(&place.waiter, until);
         if let Err(error) = acquiring.acknowledged_by_hand(until).await {
             return Ok(self.failed(error, now));
         }
@@ -197,7 +201,7 @@ impl Contender for LockContender<'_> {
         }
         // What the contender met, which asks for all of this queue: this waiter's own questions say no
         // more.
-        if let Some(outage) = end.seat.and_then(|seat| seat.place.outage()) {
+        if let Some(outage) = end.place.and_then(|place| place.waiter.outage()) {
             return Err(outage);
         }
         // The hold that an answer is missing for: the contender's, or one that is being released.
@@ -222,9 +226,9 @@ impl LockContender<'_> {
     }
 
     /// Its acquire may take longer than others, until replicas have it.
-    fn promise(&self, place: &WaiterGuard, until: Moment) {
+    fn promise(&self, waiter: &WaiterGuard, until: Moment) {
         if let Some(until) = self.caller.core().answered_by(until) {
-            place.promise(until);
+            waiter.promise(until);
         }
     }
 

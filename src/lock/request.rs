@@ -15,14 +15,14 @@ impl Acquire for Inner {
         &self.name
     }
 
-    fn lock(self: Arc<Self>, wish: AcquireOptions) -> Boxed<Guard> {
+    fn lock(self: Arc<Self>, options: AcquireOptions) -> Boxed<Guard> {
         // A wait without end ends with a guard or an error.
         let told = |guard: Option<Guard>| guard.ok_or(Error::Closed);
-        self.call(wish, WaitLimit::ForEver, told)
+        self.call(options, WaitLimit::ForEver, told)
     }
 
-    fn acquire(self: Arc<Self>, wish: AcquireOptions, wait: WaitLimit) -> Boxed<Option<Guard>> {
-        self.call(wish, wait, Ok)
+    fn acquire(self: Arc<Self>, options: AcquireOptions, wait: WaitLimit) -> Boxed<Option<Guard>> {
+        self.call(options, wait, Ok)
     }
 
     fn unlock(self: Arc<Self>, owner: Option<Owner>) -> Boxed<Unlocked> {
@@ -37,36 +37,40 @@ impl Inner {
     /// What a request becomes, in one box. `told` makes its answer out of a guard, or none.
     fn call<T: 'static>(
         self: Arc<Self>,
-        mut wish: AcquireOptions,
+        mut options: AcquireOptions,
         wait: WaitLimit,
         told: fn(Option<Guard>) -> Result<T>,
     ) -> Boxed<T> {
         let settings = &self.session.core().settings;
-        if wish.reentry.unwrap_or(settings.reentry) == Reentry::Counted {
-            return Box::pin(async move { told(self.acquired(wish, wait).await?) });
+        if options.reentry.unwrap_or(settings.reentry) == Reentry::Counted {
+            return Box::pin(async move { told(self.acquired(options, wait).await?) });
         }
         Box::pin(async move {
-            let owner = wish.owner();
+            let owner = options.owner();
             // A loop of calls that wait for nothing must let other tasks run, too.
             tokio::task::consume_budget().await;
-            match self.again(&wish, owner)? {
+            match self.again(&options, owner)? {
                 Some(guard) => told(Some(guard)),
                 // Large, so that it is made only if Redis has to be asked.
-                None => told(Box::pin(self.acquired(wish, wait)).await?),
+                None => told(Box::pin(self.acquired(options, wait)).await?),
             }
         })
     }
 
     /// A guard more of what `owner` holds, if Redis need not count it.
-    fn again(&self, wish: &AcquireOptions, owner: Owner) -> Result<Option<Guard>> {
-        let terms = wish.terms(&self.session.core().settings)?;
+    fn again(&self, options: &AcquireOptions, owner: Owner) -> Result<Option<Guard>> {
+        let terms = options.terms(&self.session.core().settings)?;
         let claim = Claim::again(&self.session, self.key()?, owner, &terms);
         Ok(claim.map(Guard::new))
     }
 
-    async fn acquired(&self, mut wish: AcquireOptions, wait: WaitLimit) -> Result<Option<Guard>> {
-        let owner = wish.owner();
-        let terms = wish.terms(&self.session.core().settings)?;
+    async fn acquired(
+        &self,
+        mut options: AcquireOptions,
+        wait: WaitLimit,
+    ) -> Result<Option<Guard>> {
+        let owner = options.owner();
+        let terms = options.terms(&self.session.core().settings)?;
         let (key, backoff) = (self.key()?, self.backoff.as_ref());
         acquire::acquire(&self.session, key, backoff, owner, &terms, wait).await
     }

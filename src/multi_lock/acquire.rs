@@ -36,14 +36,14 @@ impl<'a> MultiLockCall<'a> {
         name: &'a str,
         members: &'a MemberGroups,
         owner: Owner,
-        wish: &AcquireOptions,
+        options: &AcquireOptions,
         wait: WaitLimit,
     ) -> Result<Self> {
         let mut terms = Vec::with_capacity(members.groups().len());
         for group in members.groups() {
             let core = members.list()[group.start].core();
             core.open()?;
-            terms.push(wish.terms(&core.settings)?);
+            terms.push(options.terms(&core.settings)?);
         }
         let core = members.list()[0].core();
         let began = core.clock.now();

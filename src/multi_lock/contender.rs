@@ -73,24 +73,24 @@ impl Contender for MultiLockContender<'_> {
 
     fn enter(&mut self, at: usize, now: Moment) -> Result<WaiterGuard> {
         let member = self.member(at);
-        let wish = WaitRequest {
+        let options = WaitRequest {
             owner: self.call.owner,
             // One lock alone is of no use to it, so it is not handed to it.
             terms: None,
             deadline: self.deadline(Some(at)),
         };
-        member.core().waiters.enter(&member.key, wish, now)
+        member.core().waiters.enter(&member.key, options, now)
     }
 
     /// The members that its owner holds are counted by the round, together with those that it acquires.
     async fn own(
         &mut self,
-        seat: Option<&QueuePlace>,
+        place: Option<&QueuePlace>,
         _now: &mut Moment,
     ) -> Result<OwnerHas<Self::Won>> {
-        Ok(match seat {
+        Ok(match place {
             // What its owner holds already it may have once more.
-            Some(seat) if self.call.holds(seat.at) => OwnerHas::Part,
+            Some(place) if self.call.holds(place.at) => OwnerHas::Part,
             _ => OwnerHas::Nothing,
         })
     }
@@ -98,8 +98,8 @@ impl Contender for MultiLockContender<'_> {
     fn kept(&mut self, _now: Moment, has_waited: bool) -> LocalState {
         for (at, member) in self.call.members.list().iter().enumerate() {
             let core = member.core();
-            let outlook = core.holds.local_holds(&member.key);
-            if !outlook.has_holds {
+            let local = core.holds.local_holds(&member.key);
+            if !local.has_holds {
                 continue;
             }
             let standing = core.holds.standing(&member.key, self.call.owner);
@@ -107,11 +107,11 @@ impl Contender for MultiLockContender<'_> {
                 // Its own owner has it, or had it.
                 continue;
             }
-            if let Some(kept) = outlook.kept_until {
+            if let Some(kept) = local.kept_until {
                 let left = kept.since(core.clock.now());
                 return LocalState::For { at, left };
             }
-            if outlook.releasing && !has_waited {
+            if local.releasing && !has_waited {
                 // To ask again is a round at all servers, so it waits for as long as it may.
                 let patience = Duration::MAX;
                 return LocalState::Releasing { at, patience };
@@ -122,18 +122,18 @@ impl Contender for MultiLockContender<'_> {
 
     async fn attempt(
         &mut self,
-        seat: Option<&QueuePlace>,
+        place: Option<&QueuePlace>,
         _now: Moment,
     ) -> Result<Attempted<Self::Won>> {
         let began = self.call.now();
-        let round = self.call.round(self.lead, seat).await;
-        if let Some(seat) = seat {
-            seat.place.attempted();
+        let round = self.call.round(self.lead, place).await;
+        if let Some(place) = place {
+            place.waiter.attempted();
         }
         let took = self.call.now().since(began);
         let round = match round {
             Ok(round) => round,
-            Err(trouble) => return Ok(Attempted::Failed(self.failed(trouble, seat, took))),
+            Err(trouble) => return Ok(Attempted::Failed(self.failed(trouble, place, took))),
         };
         self.too_late = false;
         Ok(match round {
@@ -158,16 +158,16 @@ impl Contender for MultiLockContender<'_> {
             return Err(outage);
         }
         let waited = self.call.waited();
-        if let Some(seat) = end.seat {
-            if let Some(outage) = seat.place.outage() {
-                return Err(self.about(seat.at, outage));
+        if let Some(place) = end.place {
+            if let Some(outage) = place.waiter.outage() {
+                return Err(self.about(place.at, outage));
             }
-            let member = self.member(seat.at);
-            let outlook = member.core().holds.local_holds(&member.key);
-            let is_silent = outlook.kept_until.is_none() && end.silent(waited).is_some();
+            let member = self.member(place.at);
+            let local = member.core().holds.local_holds(&member.key);
+            let is_silent = local.kept_until.is_none() && end.silent(waited).is_some();
             // It stands where the release is awaited.
             if is_silent || end.is_unreleased {
-                return Err(self.about(seat.at, Error::timeout(waited)));
+                return Err(self.about(place.at, Error::timeout(waited)));
             }
         }
         if self.too_late {
@@ -216,7 +216,7 @@ impl MultiLockContender<'_> {
     }
 
     /// A round failed after this time.
-    fn failed(&mut self, trouble: Trouble, seat: Option<&QueuePlace>, took: Duration) -> Failed {
+    fn failed(&mut self, trouble: Trouble, place: Option<&QueuePlace>, took: Duration) -> Failed {
         let members = self.call.members;
         let group = members.group_of(trouble.about.start);
         self.lead = Some(group);
@@ -226,7 +226,7 @@ impl MultiLockContender<'_> {
             error: trouble.error.clone(),
             was_patient,
             cut_off_after: is_cut_off.then_some(took),
-            is_elsewhere: seat.is_none_or(|seat| members.group_of(seat.at) != group),
+            is_elsewhere: place.is_none_or(|place| members.group_of(place.at) != group),
             again: None,
             named: self.call.named(trouble),
         }

@@ -97,12 +97,12 @@ impl MultiHold {
     fn of_whole(&self, error: Error, unsure: Vec<(Arc<Hold>, Option<Error>)>) -> Error {
         let mut instances = self.report(true);
         for (hold, cause) in unsure {
-            let place = self
+            let waiter = self
                 .parts
                 .iter()
                 .position(|(_, part)| Arc::ptr_eq(part, &hold));
-            if let Some(place) = place {
-                instances[place].state = match cause {
+            if let Some(waiter) = waiter {
+                instances[waiter].state = match cause {
                     Some(cause) => InstanceState::Unreachable { cause },
                     None => InstanceState::Lost,
                 };

@@ -18,16 +18,16 @@ impl Acquire for Inner {
         &self.name
     }
 
-    fn lock(self: Arc<Self>, wish: AcquireOptions) -> Boxed<Guard> {
+    fn lock(self: Arc<Self>, options: AcquireOptions) -> Boxed<Guard> {
         Box::pin(async move {
-            let guard = self.acquired(wish, WaitLimit::ForEver).await?;
+            let guard = self.acquired(options, WaitLimit::ForEver).await?;
             // A wait without end ends with a guard or an error.
             guard.ok_or(Error::Closed)
         })
     }
 
-    fn acquire(self: Arc<Self>, wish: AcquireOptions, wait: WaitLimit) -> Boxed<Option<Guard>> {
-        Box::pin(async move { self.acquired(wish, wait).await })
+    fn acquire(self: Arc<Self>, options: AcquireOptions, wait: WaitLimit) -> Boxed<Option<Guard>> {
+        Box::pin(async move { self.acquired(options, wait).await })
     }
 
     fn unlock(self: Arc<Self>, owner: Option<Owner>) -> Boxed<Unlocked> {
@@ -44,15 +44,19 @@ impl Acquire for Inner {
 }
 
 impl Inner {
-    async fn acquired(&self, mut wish: AcquireOptions, wait: WaitLimit) -> Result<Option<Guard>> {
-        let owner = wish.owner();
+    async fn acquired(
+        &self,
+        mut options: AcquireOptions,
+        wait: WaitLimit,
+    ) -> Result<Option<Guard>> {
+        let owner = options.owner();
         let mut members = self.members()?.clone();
         let mut time = None;
         loop {
             if let Some(regrouped) = members.regrouped() {
                 members = Arc::new(regrouped);
             }
-            let mut call = MultiLockCall::new(&self.name, &members, owner, &wish, wait)?;
+            let mut call = MultiLockCall::new(&self.name, &members, owner, &options, wait)?;
             (call.began, call.deadline) = *time.get_or_insert((call.began, call.deadline));
             // A loop of calls that wait for nothing must let other tasks run, too.
             tokio::task::consume_budget().await;

@@ -52,7 +52,7 @@ impl MultiLockCall<'_> {
     pub(super) async fn round(
         &self,
         lead: Option<usize>,
-        seat: Option<&QueuePlace>,
+        place: Option<&QueuePlace>,
     ) -> Result<MultiRound, Trouble> {
         let began = self.now();
         let mut taken = Taken::default();
@@ -61,7 +61,7 @@ impl MultiLockCall<'_> {
         let (first, rest): (Vec<usize>, Vec<usize>) =
             (0..self.members.groups().len()).partition(|group| lead.is_none_or(|l| l == *group));
         for groups in [first, rest] {
-            if let Some(end) = self.take(&groups, &mut taken, seat).await? {
+            if let Some(end) = self.take(&groups, &mut taken, place).await? {
                 return Ok(end);
             }
         }
@@ -74,12 +74,12 @@ impl MultiLockCall<'_> {
         &self,
         groups: &[usize],
         taken: &mut Taken,
-        seat: Option<&QueuePlace>,
+        place: Option<&QueuePlace>,
     ) -> Result<Option<MultiRound>, Trouble> {
         let mut under_way = FuturesUnordered::new();
         let mut fresh = 0;
         for group in groups {
-            let (places, acquires) = self.prepare(*group, taken, seat).await?;
+            let (places, acquires) = self.prepare(*group, taken, place).await?;
             if !acquires.is_empty() {
                 let is_fresh = acquires.iter().any(PendingAcquire::is_first);
                 fresh += usize::from(is_fresh);
@@ -89,16 +89,16 @@ impl MultiLockCall<'_> {
         }
         while let Some((is_fresh, (group, places, outcome))) = under_way.next().await {
             fresh -= usize::from(is_fresh);
-            if let Some(seat) = seat
-                && self.members.groups()[group].contains(&seat.at)
+            if let Some(place) = place
+                && self.members.groups()[group].contains(&place.at)
             {
-                seat.place.attempted();
+                place.waiter.attempted();
             }
             match outcome? {
                 BatchAttempt::Granted(claims) => {
                     taken.is_fresh |= is_fresh;
-                    for (place, claim) in places.into_iter().zip(claims) {
-                        taken.claims[place] = Some(claim);
+                    for (waiter, claim) in places.into_iter().zip(claims) {
+                        taken.claims[waiter] = Some(claim);
                     }
                 }
                 BatchAttempt::Busy(which, ttl) => {
@@ -127,35 +127,35 @@ impl MultiLockCall<'_> {
         &self,
         group: usize,
         taken: &mut Taken,
-        seat: Option<&QueuePlace>,
+        place: Option<&QueuePlace>,
     ) -> Result<(Vec<usize>, Vec<PendingAcquire>), Trouble> {
         let range = self.members.groups()[group].clone();
         let mut places = Vec::with_capacity(range.len());
         let mut acquires = Vec::with_capacity(range.len());
-        for place in range {
-            let member = &self.members.list()[place];
+        for waiter in range {
+            let member = &self.members.list()[waiter];
             let acquiring = match self.begin(member, group).await {
                 Ok(Begun::Counted(claim)) => {
-                    taken.claims[place] = Some(claim);
+                    taken.claims[waiter] = Some(claim);
                     continue;
                 }
                 Ok(Begun::Asking(acquiring)) => acquiring,
                 Err(error) => {
                     // What it waited for, if for anything, is a command of its own owner's.
                     return Err(Trouble {
-                        about: place..place + 1,
+                        about: waiter..waiter + 1,
                         error,
                         was_patient: false,
                     });
                 }
             };
-            if let Some(seat) = seat
-                && seat.at == place
+            if let Some(place) = place
+                && place.at == waiter
             {
                 let now = member.core().clock.now();
-                seat.place.attempting(acquiring.hold(), now);
+                place.waiter.attempting(acquiring.hold(), now);
             }
-            places.push(place);
+            places.push(waiter);
             acquires.push(acquiring);
         }
         Ok((places, acquires))
@@ -220,9 +220,9 @@ impl MultiLockCall<'_> {
         if claims.len() < members.len() || claims.iter().zip(members).any(is_over) {
             return MultiRound::TooLate;
         }
-        for (place, claim) in claims.iter_mut().enumerate() {
-            let terms = &self.terms[self.members.group_of(place)];
-            let then = members[place].core().clock.now().minus(age);
+        for (waiter, claim) in claims.iter_mut().enumerate() {
+            let terms = &self.terms[self.members.group_of(waiter)];
+            let then = members[waiter].core().clock.now().minus(age);
             let bound = terms.max_hold.map_or(Moment::NEVER, |bound| then + bound);
             claim.confirm(terms, bound);
         }

@@ -5,9 +5,9 @@ mod epoch;
 mod identity;
 mod member;
 mod register;
-mod reign;
 mod settled;
 mod suspicion;
+mod term;
 mod unknown;
 
 use std::ops::Deref;

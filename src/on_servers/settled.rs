@@ -19,7 +19,7 @@ async fn an_acquire_that_comes_after_it_was_given_up_is_undone_though_it_takes_t
     let hold = core.holds.enter(lock.key().unwrap(), Owner::new());
     hold.state().sending(core.clock.now(), ms(60_000));
     let node = core.server.node("").unwrap();
-    let on = node.source().open_own(ms(3000)).await.unwrap();
+    let on = node.endpoint().open_own(ms(3000)).await.unwrap();
     core.holds.change(&hold, HoldState::end_pending);
     core.settle_in_background(Job::without_turn(hold.clone()));
     eventually(SOON, "there is nothing to undo", async || {
@@ -99,8 +99,8 @@ async fn a_hold_is_listed_until_its_release_is_settled_whoever_else_drops_a_guar
     let hold = member.core.holds.all().pop().unwrap();
     assert!(member.core.lose_quietly(&hold, LostReason::Watchdog));
     let now = member.now();
-    let share = WATCHED;
-    let drops = |state: &mut HoldState| state.drop_claim(share, now);
+    let flags = WATCHED;
+    let drops = |state: &mut HoldState| state.drop_claim(flags, now);
     let first = member.core.holds.change(&hold, drops);
     let second = member.core.holds.change(&hold, drops);
     // What each has to do was decided with its own change.
@@ -128,8 +128,8 @@ async fn a_hold_is_listed_though_an_earlier_count_is_settled_after_its_end() {
     let lock = member.client.lock("l");
     let (outer, inner) = (lock.lock().await.unwrap(), lock.lock().await.unwrap());
     let hold = member.core.holds.all().pop().unwrap();
-    let (now, share) = (member.now(), WATCHED);
-    let drops = |state: &mut HoldState| state.drop_claim(share, now);
+    let (now, flags) = (member.now(), WATCHED);
+    let drops = |state: &mut HoldState| state.drop_claim(flags, now);
     member.core.holds.change(&hold, drops);
     assert_eq!(hold.state().target(), 1);
     let mut job = Job::new(hold.clone());

@@ -23,16 +23,16 @@ impl Acquire for RedLockConfig {
         &self.name
     }
 
-    fn lock(self: Arc<Self>, wish: AcquireOptions) -> Boxed<Guard> {
+    fn lock(self: Arc<Self>, options: AcquireOptions) -> Boxed<Guard> {
         Box::pin(async move {
             // A wait without end ends with a guard or an error.
-            let guard = self.acquired(wish, WaitLimit::ForEver).await?;
+            let guard = self.acquired(options, WaitLimit::ForEver).await?;
             guard.ok_or(Error::Closed)
         })
     }
 
-    fn acquire(self: Arc<Self>, wish: AcquireOptions, wait: WaitLimit) -> Boxed<Option<Guard>> {
-        Box::pin(async move { self.acquired(wish, wait).await })
+    fn acquire(self: Arc<Self>, options: AcquireOptions, wait: WaitLimit) -> Boxed<Option<Guard>> {
+        Box::pin(async move { self.acquired(options, wait).await })
     }
 
     fn unlock(self: Arc<Self>, owner: Option<Owner>) -> Boxed<Unlocked> {
@@ -46,11 +46,11 @@ impl Acquire for RedLockConfig {
 impl RedLockConfig {
     async fn acquired(
         self: &Arc<Self>,
-        mut wish: AcquireOptions,
+        mut options: AcquireOptions,
         wait: WaitLimit,
     ) -> Result<Option<Guard>> {
-        let owner = wish.owner();
-        let terms = self.terms(&wish)?;
+        let owner = options.owner();
+        let terms = self.terms(&options)?;
         let began = self.clock().now();
         let deadline = match wait {
             WaitLimit::ForEver | WaitLimit::Not => None,
@@ -116,10 +116,10 @@ impl RedLockCall<'_> {
         match wait {
             WaitLimit::Not => match self.round().await? {
                 RoundOutcome::Won(guard) => Ok(Some(guard)),
-                RoundOutcome::Lost(whole) => match self.reenter().await? {
+                RoundOutcome::Lost(hold) => match self.reenter().await? {
                     // Meanwhile another branch of this owner got it.
                     Some(guard) => Ok(Some(guard)),
-                    None => self.no_quorum(&whole).map_or(Ok(None), Err),
+                    None => self.no_quorum(&hold).map_or(Ok(None), Err),
                 },
                 RoundOutcome::Elsewhere => Ok(None),
             },
@@ -129,25 +129,25 @@ impl RedLockCall<'_> {
 
     /// Acquires once more what this owner holds; `None` if it holds nothing.
     pub(super) async fn reenter(&self) -> Result<Option<Guard>> {
-        let Some(whole) = self.lock.registered(self.owner) else {
+        let Some(hold) = self.lock.registered(self.owner) else {
             return Ok(None);
         };
-        if let Some(lost) = whole.loss()
+        if let Some(lost) = hold.loss()
             && !mutant!("red_lock_reentry_on_lost")
         {
-            let is_over = whole
+            let is_over = hold
                 .see(|state, _| state.quorum.phase() == Phase::Ended || state.is_only_forgotten());
             if is_over {
-                whole.unregister();
+                hold.unregister();
                 return Ok(None);
             }
             return Err(Error::Lost(lost));
         }
         let Terms { lease, watched, .. } = *self.terms;
         let wanted = self.lock.clock().now();
-        let was_renewed = whole.see(|state, _| state.quorum.rules().renewed);
-        let is_enough = |whole: &QuorumHold| {
-            whole.see(|state, now| {
+        let was_renewed = hold.see(|state, _| state.quorum.rules().renewed);
+        let is_enough = |hold: &QuorumHold| {
+            hold.see(|state, now| {
                 let quorum = &state.quorum;
                 let is_long = crate::lease::deadline(wanted, lease) <= quorum.deadline()
                     || quorum.is_as_long_as_allowed();
@@ -155,46 +155,46 @@ impl RedLockCall<'_> {
                 quorum.is_valid(now) && (is_renewed || is_long)
             })
         };
-        let lengthening = PendingExtension { whole: &whole };
-        if !is_enough(&whole) || (watched && !was_renewed) {
+        let lengthening = PendingExtension { hold: &hold };
+        if !is_enough(&hold) || (watched && !was_renewed) {
             let renewed = watched;
-            let orders = whole.step(Event::Lengthen { lease, renewed });
+            let requests = hold.step(Event::Lengthen { lease, renewed });
             // The round is that of a hold that others count on, so the background drives it, and this
             // call only waits for its verdict.
-            whole.delegate(orders);
+            hold.delegate(requests);
             loop {
-                let changed = whole.changed.notified();
-                let Some(ends) = whole.see(|state, now| state.quorum.extending(wanted, now)) else {
+                let changed = hold.changed.notified();
+                let Some(ends) = hold.see(|state, now| state.quorum.extending(wanted, now)) else {
                     break;
                 };
                 tokio::select! {
                     biased;
                     () = changed => {}
-                    () = whole.clock.sleep_until(ends) => {
-                        let more = whole.step(Event::Tick);
-                        whole.delegate(more);
+                    () = hold.clock.sleep_until(ends) => {
+                        let more = hold.step(Event::Tick);
+                        hold.delegate(more);
                     }
                 }
             }
         }
-        if let Some(lost) = whole.loss()
+        if let Some(lost) = hold.loss()
             && !mutant!("red_lock_reentry_on_lost")
         {
             return Err(Error::Lost(lost));
         }
-        if !is_enough(&whole) {
-            let need = whole.see(|state, _| state.quorum.rules().need);
-            return Err(NoQuorum::new(whole.instances(), need).into());
+        if !is_enough(&hold) {
+            let need = hold.see(|state, _| state.quorum.rules().need);
+            return Err(NoQuorum::new(hold.instances(), need).into());
         }
-        let counted = whole.claim_again(self.terms);
+        let counted = hold.claim_again(self.terms);
         drop(lengthening);
-        Ok(counted.then(|| Guard::several(Arc::new(QuorumClaim::new(whole, watched)))))
+        Ok(counted.then(|| Guard::several(Arc::new(QuorumClaim::new(hold, watched)))))
     }
 
     /// One attempt on all instances. Of one owner's calls one at a time makes one: what it wins, the
     /// others have once more.
     pub(super) async fn round(&self) -> Result<RoundOutcome> {
-        let (now, (whole, orders)) = loop {
+        let (now, (hold, requests)) = loop {
             let now = self.lock.clock().now();
             let begun = QuorumHold::begin(self.lock, self.owner, self.terms, now);
             let Some(other) = begun.0.register() else {
@@ -209,11 +209,11 @@ impl RedLockCall<'_> {
                 return Ok(RoundOutcome::Won(guard));
             }
         };
-        let attempt = QuorumAttempt { whole: &whole };
-        let mut orders = InFlight::new(&whole, orders);
+        let attempt = QuorumAttempt { hold: &hold };
+        let mut requests = InFlight::new(&hold, requests);
         let hurry = self.ends;
         loop {
-            let (phase, wake_at) = whole.see(|state, _| {
+            let (phase, wake_at) = hold.see(|state, _| {
                 if let Some(ends) = hurry {
                     state.quorum.end_round_by(ends);
                 }
@@ -224,56 +224,56 @@ impl RedLockCall<'_> {
             }
             let more = tokio::select! {
                 biased;
-                Some(done) = orders.next() => match done {
-                    Completion::Answered { member, round, told } => whole.take_in(member, round, told),
+                Some(done) = requests.next() => match done {
+                    Completion::Answered { member, round, told } => hold.take_in(member, round, told),
                     Completion::GivenBack(..) => continue,
                 },
-                () = whole.clock.sleep_until(wake_at) => whole.step(Event::Tick),
+                () = hold.clock.sleep_until(wake_at) => hold.step(Event::Tick),
             };
-            orders.give(more);
+            requests.give(more);
         }
         if hurry.is_none_or(|ends| ends >= now + Rules::answer_limit(self.terms.lease)) {
-            self.suspect_late(&whole);
+            self.suspect_late(&hold);
         }
         // What is given back comes before whatever this caller asks for next.
-        orders.send().await;
-        orders.finish_behind();
-        let won = whole.claim_first(self.terms);
+        requests.send().await;
+        requests.finish_behind();
+        let won = hold.claim_first(self.terms);
         if won {
             std::mem::forget(attempt);
-            whole.tell_round_won();
-            for part in self.lock.parts() {
-                let waiters = &part.core().waiters;
-                waiters.wake_owner(part.key(), self.owner);
+            hold.tell_round_won();
+            for instance in self.lock.instances() {
+                let waiters = &instance.core().waiters;
+                waiters.wake_owner(instance.key(), self.owner);
                 waiters.wake_owner(&self.lock.queue, self.owner);
             }
-            let claim = QuorumClaim::new(whole, self.terms.watched);
+            let claim = QuorumClaim::new(hold, self.terms.watched);
             return Ok(RoundOutcome::Won(Guard::several(Arc::new(claim))));
         }
         drop(attempt);
-        whole.tell_round_lost();
-        Ok(RoundOutcome::Lost(whole))
+        hold.tell_round_lost();
+        Ok(RoundOutcome::Lost(hold))
     }
 
     /// Has nobody ask those anything more who were silent for the whole round. Known here and now: the
     /// next attempt may begin before their own calls notice that their time is over. A caller that was
     /// not polled knows nothing of them: their answers may be there since long before.
-    fn suspect_late(&self, whole: &QuorumHold) {
-        if whole.see(|state, now| now > state.quorum.round_ends() + OVERDUE) {
+    fn suspect_late(&self, hold: &QuorumHold) {
+        if hold.see(|state, now| now > state.quorum.round_ends() + OVERDUE) {
             return;
         }
         let waited = Rules::answer_limit(self.terms.lease);
-        for (member, part) in self.lock.parts().iter().enumerate() {
-            if whole.see(|state, _| state.quorum.outcome(member)) == MemberOutcome::Late {
-                part.suspect(&Error::timeout(waited));
+        for (member, instance) in self.lock.instances().iter().enumerate() {
+            if hold.see(|state, _| state.quorum.outcome(member)) == MemberOutcome::Late {
+                instance.suspect(&Error::timeout(waited));
             }
         }
     }
 
     /// The error of a lost round, if it was lost for want of instances rather than to others.
-    pub(super) fn no_quorum(&self, whole: &QuorumHold) -> Option<Error> {
-        let instances = whole.instances();
-        let need = whole.see(|state, _| state.quorum.rules().need);
+    pub(super) fn no_quorum(&self, hold: &QuorumHold) -> Option<Error> {
+        let instances = hold.instances();
+        let need = hold.see(|state, _| state.quorum.rules().need);
         let (mut could_be_had, mut is_busy) = (0, false);
         for instance in &instances {
             match instance.state {
@@ -291,23 +291,23 @@ impl RedLockCall<'_> {
 
 /// A wish for more of what is held. It may come to nothing: then nobody is left to renew it for.
 struct PendingExtension<'a> {
-    whole: &'a Arc<QuorumHold>,
+    hold: &'a Arc<QuorumHold>,
 }
 
 impl Drop for PendingExtension<'_> {
     fn drop(&mut self) {
-        self.whole.see(|state, _| state.let_expire_unless_watched());
+        self.hold.see(|state, _| state.let_expire_unless_watched());
     }
 }
 
 /// An acquisition under way. Dropped, it is undone.
 struct QuorumAttempt<'a> {
-    whole: &'a Arc<QuorumHold>,
+    hold: &'a Arc<QuorumHold>,
 }
 
 impl Drop for QuorumAttempt<'_> {
     fn drop(&mut self) {
-        self.whole.abandon();
+        self.hold.abandon();
     }
 }
 

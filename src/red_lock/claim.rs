@@ -17,58 +17,58 @@ use crate::session::{Unlocked, warn_elsewhere};
 
 /// One guard's claim.
 pub(super) struct QuorumClaim {
-    whole: Arc<QuorumHold>,
+    hold: Arc<QuorumHold>,
     watched: bool,
 }
 
 impl QuorumClaim {
     /// A claim that is counted already.
-    pub(super) fn new(whole: Arc<QuorumHold>, watched: bool) -> Self {
-        Self { whole, watched }
+    pub(super) fn new(hold: Arc<QuorumHold>, watched: bool) -> Self {
+        Self { hold, watched }
     }
 
     /// A claim that ends in another task than it began has left its owner behind there.
     fn warn_elsewhere(&self) {
-        let owner = self.whole.owner;
+        let owner = self.hold.owner;
         if owner.is_left_behind() {
-            warn_elsewhere(self.whole.lock.home_instance().key(), owner);
+            warn_elsewhere(self.hold.lock.home_instance().key(), owner);
         }
     }
 }
 
 impl CompositeHold for QuorumClaim {
     fn owner(&self) -> Owner {
-        self.whole.owner
+        self.hold.owner
     }
 
     fn name(&self) -> &str {
-        self.whole.lock.name()
+        self.hold.lock.name()
     }
 
     fn is_valid(&self) -> bool {
-        self.whole.is_valid()
+        self.hold.is_valid()
     }
 
     fn remaining(&self) -> Duration {
-        if !self.whole.is_valid() {
+        if !self.hold.is_valid() {
             return Duration::ZERO;
         }
-        self.whole
+        self.hold
             .see(|state, now| state.quorum.deadline().since(now))
     }
 
     fn verdict(&self) -> Verdict {
-        match self.whole.loss() {
+        match self.hold.loss() {
             Some(lost) => Verdict::Lost(lost.reason()),
             None => Verdict::of(
-                self.whole
+                self.hold
                     .see(|state, _| state.quorum.phase() == Phase::Jeopardy),
             ),
         }
     }
 
     fn hold_count(&self) -> u32 {
-        self.whole.see(|state, _| {
+        self.hold.see(|state, _| {
             if state.quorum.is_living() {
                 state.count
             } else {
@@ -79,38 +79,38 @@ impl CompositeHold for QuorumClaim {
 
     fn loss(&self, _early: Duration) -> Option<Lost> {
         // The quorum itself ends early enough.
-        self.whole.loss()
+        self.hold.loss()
     }
 
     fn outruns_timers(&self) -> bool {
-        self.whole.clock.outruns_timers()
+        self.hold.clock.outruns_timers()
     }
 
     fn lost_token(&self) -> CancellationToken {
-        self.whole.lost.clone()
+        self.hold.lost.clone()
     }
 
     fn token(&self) -> Option<u64> {
-        self.whole.see(|state, _| state.quorum.token())
+        self.hold.see(|state, _| state.quorum.token())
     }
 
     fn instances(&self) -> Vec<Instance> {
-        self.whole.instances()
+        self.hold.instances()
     }
 
     fn margin(&self) -> u32 {
-        let margin = self.whole.see(|state, now| state.quorum.margin(now));
+        let margin = self.hold.see(|state, now| state.quorum.margin(now));
         u32::try_from(margin).unwrap_or(u32::MAX)
     }
 
     fn unlock(self: Arc<Self>) -> Pin<Box<dyn Future<Output = Result<Unlocked>> + Send>> {
         self.warn_elsewhere();
         // Ended here, so that a future that is never polled has ended it, too.
-        let ending = self.whole.end(self.watched);
+        let ending = self.hold.end(self.watched);
         Box::pin(async move {
             match ending? {
                 ClaimEnd::Kept(count) => Ok(Unlocked::StillHeld { count }),
-                ClaimEnd::Last(orders) => self.whole.give_back(orders).await,
+                ClaimEnd::Last(requests) => self.hold.give_back(requests).await,
             }
         })
     }
@@ -118,14 +118,13 @@ impl CompositeHold for QuorumClaim {
     fn drop_claim(&self) {
         self.warn_elsewhere();
         // What is dropped is given back in the background.
-        drop(self.whole.end(self.watched));
+        drop(self.hold.end(self.watched));
     }
 
     fn forget(&self) {
         self.warn_elsewhere();
-        self.whole
-            .see(|state, _| state.forgotten.push(self.watched));
-        self.whole.end_if_forgotten();
+        self.hold.see(|state, _| state.forgotten.push(self.watched));
+        self.hold.end_if_forgotten();
     }
 }
 
@@ -157,10 +156,10 @@ impl QuorumHold {
             self.delegate(noticed);
             return Ok(ClaimEnd::Kept(count));
         }
-        let orders = self.step_locked(&mut state, Event::Unlock);
+        let requests = self.step_locked(&mut state, Event::Unlock);
         drop(state);
         self.unregister();
-        Ok(ClaimEnd::Last(orders))
+        Ok(ClaimEnd::Last(requests))
     }
 
     /// A lost one that nobody is left to be told of is forgotten for good.
@@ -174,18 +173,18 @@ impl QuorumHold {
     }
 
     /// Gives back what is held, everywhere at once; ends when a quorum has confirmed it.
-    async fn give_back(self: &Arc<Self>, orders: Vec<Request>) -> Result<Unlocked> {
+    async fn give_back(self: &Arc<Self>, requests: Vec<Request>) -> Result<Unlocked> {
         let need = self.see(|state, _| state.quorum.rules().need);
-        let mut orders = InFlight::new(self, orders);
+        let mut requests = InFlight::new(self, requests);
         let (mut confirmed, mut refused) = (0, Vec::new());
-        while let Some(done) = orders.next().await {
+        while let Some(done) = requests.next().await {
             match done {
                 Completion::GivenBack(_, Ok(_)) => confirmed += 1,
                 Completion::GivenBack(member, Err(error)) => refused.push((member, error)),
                 Completion::Answered { .. } => {}
             }
             if confirmed >= need {
-                orders.finish_behind();
+                requests.finish_behind();
                 return Ok(Unlocked::Released);
             }
         }

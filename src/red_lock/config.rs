@@ -24,7 +24,7 @@ pub(crate) struct RedLockConfig {
     /// As they were given.
     pub(super) locks: Arc<[Lock]>,
     /// In the order of their clients and names, whatever order they were given in.
-    parts: Arc<[LockInstance]>,
+    instances: Arc<[LockInstance]>,
     /// Which of the parts was given first, second, and so on.
     pub(super) given: Arc<[usize]>,
     /// Parts that cannot be used are an error of each request.
@@ -43,31 +43,31 @@ pub(crate) struct RedLockConfig {
 impl RedLockConfig {
     pub(super) fn new(locks: Vec<Lock>) -> Self {
         let mut refused = None;
-        let mut parts = Vec::with_capacity(locks.len());
-        for (place, lock) in locks.iter().enumerate() {
+        let mut instances = Vec::with_capacity(locks.len());
+        for (waiter, lock) in locks.iter().enumerate() {
             match lock.key() {
-                Ok(key) => parts.push((
-                    place,
+                Ok(key) => instances.push((
+                    waiter,
                     LockInstance::new(lock.session().clone(), key.clone()),
                 )),
                 Err(error) => {
-                    refused.get_or_insert_with(|| error.in_lock(place));
+                    refused.get_or_insert_with(|| error.in_lock(waiter));
                 }
             }
         }
-        parts.sort_by(|(_, one), (_, other)| one.place().cmp(&other.place()));
-        let mut pairs = parts.windows(2);
+        instances.sort_by(|(_, one), (_, other)| one.waiter().cmp(&other.waiter()));
+        let mut pairs = instances.windows(2);
         if locks.is_empty() {
             refused = Some(Error::no_locks());
         } else if let Some(pair) = pairs.find(|pair| pair[0].1.is(&pair[1].1)) {
             refused.get_or_insert_with(|| Error::same_lock(pair[0].1.key().name()));
-        } else if !run_together(&parts) {
+        } else if !run_together(&instances) {
             let why = "some of their clients have the machine's clock and some tokio's, or that of \
                        another runtime: its instances need one";
             refused.get_or_insert_with(|| Error::invalid("locks", why.to_owned()));
         }
-        let mut given: Vec<usize> = (0..parts.len()).collect();
-        given.sort_by_key(|part| parts[*part].0);
+        let mut given: Vec<usize> = (0..instances.len()).collect();
+        given.sort_by_key(|instance| instances[*instance].0);
         let mut names: Vec<&str> = Vec::new();
         for lock in &locks {
             if !names.contains(&lock.name()) {
@@ -75,7 +75,10 @@ impl RedLockConfig {
             }
         }
         Self {
-            parts: parts.into_iter().map(|(_, part)| part).collect(),
+            instances: instances
+                .into_iter()
+                .map(|(_, instance)| instance)
+                .collect(),
             given: given.into(),
             refused,
             name: names.join(", ").into(),
@@ -92,8 +95,8 @@ impl RedLockConfig {
     /// With the id that its settings give it.
     pub(super) fn identified(mut self) -> Self {
         let mut id = format!("{}{}", self.masked, if self.fenced { "!" } else { "" });
-        for part in &*self.parts {
-            let (client, key) = (part.core().id, part.key());
+        for instance in &*self.instances {
+            let (client, key) = (instance.core().id, instance.key());
             // Locks of another kind under the same keys are others.
             id.push_str(&format!(" {client} {:?} {:?}", key.kind(), key.key()));
         }
@@ -102,8 +105,8 @@ impl RedLockConfig {
         self
     }
 
-    pub(super) fn parts(&self) -> &[LockInstance] {
-        &self.parts
+    pub(super) fn instances(&self) -> &[LockInstance] {
+        &self.instances
     }
 
     pub(super) fn name(&self) -> &str {
@@ -120,7 +123,7 @@ impl RedLockConfig {
 
     /// The client that knows of its holds in this process.
     pub(super) fn home_instance(&self) -> &LockInstance {
-        &self.parts[0]
+        &self.instances[0]
     }
 
     pub(super) fn clock(&self) -> &Clock {
@@ -128,7 +131,7 @@ impl RedLockConfig {
     }
 
     pub(super) fn rules(&self, terms: &Terms, max_until: Moment) -> Rules {
-        let members = self.parts.len();
+        let members = self.instances.len();
         Rules {
             members,
             need: Rules::need(members, self.masked),
@@ -146,11 +149,11 @@ impl RedLockConfig {
 
     /// What a request means for this lock. Checks everything that can be checked before a command is
     /// sent.
-    pub(super) fn terms(&self, wish: &AcquireOptions) -> Result<Terms> {
+    pub(super) fn terms(&self, options: &AcquireOptions) -> Result<Terms> {
         if let Some(refused) = &self.refused {
             return Err(refused.clone());
         }
-        let members = self.parts.len();
+        let members = self.instances.len();
         if Rules::need(members, self.masked) > members {
             let why = format!(
                 "{members} instances cannot mask so many, got={}",
@@ -160,8 +163,8 @@ impl RedLockConfig {
         }
         lease::check("max_lease", self.max_lease, Duration::MAX)?;
         let mut shortest: Option<Terms> = None;
-        for part in self.parts() {
-            let terms = wish.terms(&part.core().settings)?;
+        for instance in self.instances() {
+            let terms = options.terms(&instance.core().settings)?;
             if shortest.is_none_or(|found| terms.lease < found.lease) {
                 shortest = Some(terms);
             }
@@ -186,8 +189,11 @@ impl RedLockConfig {
 
     /// An error if so many of its clients were shut down that no quorum is left.
     pub(super) fn open(&self) -> Result<()> {
-        let open = self.parts.iter().filter(|part| part.core().open().is_ok());
-        if open.count() < Rules::need(self.parts.len(), self.masked) {
+        let open = self
+            .instances
+            .iter()
+            .filter(|instance| instance.core().open().is_ok());
+        if open.count() < Rules::need(self.instances.len(), self.masked) {
             return Err(Error::Closed);
         }
         Ok(())
@@ -197,17 +203,17 @@ impl RedLockConfig {
     pub(super) fn registered(&self, owner: Owner) -> Option<Arc<QuorumHold>> {
         let core: &Arc<Core> = self.home_instance().core();
         let known: Arc<dyn Any + Send + Sync> = core.upkeep.get(owner, &self.id)?;
-        let whole: Arc<QuorumHold> = known.downcast().ok()?;
+        let hold: Arc<QuorumHold> = known.downcast().ok()?;
         // What is only being acquired is nobody's yet.
-        (!whole.see(|state, _| state.is_undecided())).then_some(whole)
+        (!hold.see(|state, _| state.is_undecided())).then_some(hold)
     }
 }
 
 /// Deadlines of the whole are told to each part.
-fn run_together(parts: &[(usize, LockInstance)]) -> bool {
-    let mut parts = parts.iter().map(|(_, part)| &part.core().clock);
-    let first = parts.next();
-    first.is_none_or(|first| parts.all(|clock| clock.runs_with(first)))
+fn run_together(instances: &[(usize, LockInstance)]) -> bool {
+    let mut instances = instances.iter().map(|(_, instance)| &instance.core().clock);
+    let first = instances.next();
+    first.is_none_or(|first| instances.all(|clock| clock.runs_with(first)))
 }
 
 const DEFAULT_MAX_LEASE: Duration = Duration::from_secs(120);

@@ -44,7 +44,7 @@ struct RedLockContender<'a> {
 impl RedLockCall<'_> {
     /// Waits until a quorum is acquired or the deadline has come.
     pub(super) async fn wait(&self) -> Result<Option<Guard>> {
-        let members = self.lock.parts().len();
+        let members = self.lock.instances().len();
         let need = Rules::need(members, self.lock.masked);
         let contender = RedLockContender {
             caller: self,
@@ -87,17 +87,17 @@ impl Contender for RedLockContender<'_> {
     /// Takes the last place in the queue, with the first client that is there.
     fn enter(&mut self, _at: usize, _now: Moment) -> Result<WaiterGuard> {
         let lock = self.caller.lock;
-        let wish = WaitRequest {
+        let options = WaitRequest {
             owner: self.caller.owner,
             terms: None,
             deadline: self.caller.deadline,
         };
-        for part in lock.parts() {
-            let core = part.core();
-            match core.waiters.enter(&lock.queue, wish, core.clock.now()) {
+        for instance in lock.instances() {
+            let core = instance.core();
+            match core.waiters.enter(&lock.queue, options, core.clock.now()) {
                 Err(Error::Closed) => {}
                 entered => {
-                    self.home = part;
+                    self.home = instance;
                     return entered;
                 }
             }
@@ -107,12 +107,12 @@ impl Contender for RedLockContender<'_> {
 
     async fn own(
         &mut self,
-        seat: Option<&QueuePlace>,
+        place: Option<&QueuePlace>,
         now: &mut Moment,
     ) -> Result<OwnerHas<Guard>> {
         if let Some(guard) = self.caller.reenter().await? {
-            if let Some(seat) = seat {
-                self.leave_with(&seat.place);
+            if let Some(place) = place {
+                self.leave_with(&place.waiter);
             }
             return Ok(OwnerHas::Has(guard));
         }
@@ -137,10 +137,10 @@ impl Contender for RedLockContender<'_> {
 
     async fn attempt(
         &mut self,
-        seat: Option<&QueuePlace>,
+        place: Option<&QueuePlace>,
         now: Moment,
     ) -> Result<Attempted<Guard>> {
-        let Some(QueuePlace { place, .. }) = seat else {
+        let Some(QueuePlace { waiter, .. }) = place else {
             return Ok(Attempted::Unasked);
         };
         if let Some(cap) = self.next_round {
@@ -150,21 +150,21 @@ impl Contender for RedLockContender<'_> {
             }
             self.next_round = None;
         }
-        place.promise(now + LONGEST_ROUND);
-        let whole = match self.caller.round().await? {
+        waiter.promise(now + LONGEST_ROUND);
+        let hold = match self.caller.round().await? {
             RoundOutcome::Won(guard) => return Ok(Attempted::Won(guard)),
-            RoundOutcome::Lost(whole) => whole,
+            RoundOutcome::Lost(hold) => hold,
             RoundOutcome::Elsewhere => return Ok(Attempted::Unasked),
         };
-        self.learn(&whole);
-        let failed = self.failure(&whole);
+        self.learn(&hold);
+        let failed = self.failure(&hold);
         if failed.is_none() {
             // Said before it listens, which takes its time.
             self.outage = None;
-            place.note_outage(None);
+            waiter.note_outage(None);
         }
         // In an outage it hears of an instance that answers again, and subscribes to nothing.
-        if self.listen(place).await {
+        if self.listen(waiter).await {
             return Ok(Attempted::Taken { again: None });
         }
         let now = self.clock().now();
@@ -184,11 +184,11 @@ impl Contender for RedLockContender<'_> {
 
     /// It got the lock, so enough instances answer, whatever was met before. Whoever is next in line
     /// is woken all the same: it has to hear when the lock is given back.
-    fn leave_with(&self, place: &WaiterGuard) {
-        place.note_outage(None);
+    fn leave_with(&self, waiter: &WaiterGuard) {
+        waiter.note_outage(None);
     }
 
-    async fn park(&mut self, seat: &QueuePlace, until: Moment) -> Result<()> {
+    async fn park(&mut self, place: &QueuePlace, until: Moment) -> Result<()> {
         let (heard, ended) = {
             let mut ears: FuturesUnordered<_> = self
                 .ears
@@ -197,7 +197,7 @@ impl Contender for RedLockContender<'_> {
                 .collect();
             tokio::select! {
                 biased;
-                ended = seat.place.wait(until) => (None, ended),
+                ended = place.waiter.wait(until) => (None, ended),
                 Some((member, ended)) = ears.next() => (Some(member), ended),
             }
         };
@@ -222,7 +222,7 @@ impl Contender for RedLockContender<'_> {
     }
 
     fn give_up(&self, end: TimedOut<'_>) -> Result<()> {
-        let outage = end.seat.and_then(|seat| seat.place.outage());
+        let outage = end.place.and_then(|place| place.waiter.outage());
         outage.map_or(Ok(()), Err)
     }
 }
@@ -249,20 +249,21 @@ impl RedLockContender<'_> {
     /// Up to when other owners of this process keep so many instances that no quorum is left.
     fn kept_until(&self, now: Moment) -> Option<Moment> {
         let RedLockCall { lock, owner, .. } = *self.caller;
-        let free_at = |part: &LockInstance| part.core().holds.kept_from(part.key(), owner);
-        let mut kept: Vec<Option<Moment>> = lock.parts().iter().map(free_at).collect();
+        let free_at =
+            |instance: &LockInstance| instance.core().holds.kept_from(instance.key(), owner);
+        let mut kept: Vec<Option<Moment>> = lock.instances().iter().map(free_at).collect();
         kept.sort_unstable();
         let need = Rules::need(kept.len(), lock.masked);
         kept[need - 1].filter(|until| *until > now)
     }
 
     /// What a lost round says of when the next one may be won.
-    fn learn(&mut self, whole: &QuorumHold) {
-        let clock = &whole.clock;
+    fn learn(&mut self, hold: &QuorumHold) {
+        let clock = &hold.clock;
         let now = clock.now();
         let mut acquired = false;
-        for (member, instance) in whole
-            .see(|state, _| whole.members(state))
+        for (member, instance) in hold
+            .see(|state, _| hold.members(state))
             .into_iter()
             .enumerate()
         {
@@ -286,7 +287,7 @@ impl RedLockContender<'_> {
         }
         if acquired {
             // Lost to others who want it too, or for a reason that the next round would find again.
-            let began = whole.see(|state, _| state.quorum.began());
+            let began = hold.see(|state, _| state.quorum.began());
             self.patience.collided(now.since(began), clock.part(), now);
         } else {
             self.patience.was_held();
@@ -294,10 +295,10 @@ impl RedLockContender<'_> {
     }
 
     /// The failure of a round that was lost for want of instances; `None` if it was lost to others.
-    fn failure(&mut self, whole: &QuorumHold) -> Option<Failed> {
-        let error = self.caller.no_quorum(whole)?;
+    fn failure(&mut self, hold: &QuorumHold) -> Option<Failed> {
+        let error = self.caller.no_quorum(hold)?;
         let now = self.clock().now();
-        let began = whole.see(|state, _| state.quorum.began());
+        let began = hold.see(|state, _| state.quorum.began());
         let is_over = self.caller.deadline.is_some_and(|end| now >= end);
         let since = *self.outage.get_or_insert(now);
         // A round is shorter than a command timeout, so one alone does not end a wait without a deadline.
@@ -319,8 +320,8 @@ impl RedLockContender<'_> {
             return false;
         }
         let RedLockCall { lock, owner, .. } = *self.caller;
-        for (member, part) in lock.parts().iter().enumerate() {
-            if let Ok(ear) = part.core().waiters.add_listener(part.key(), owner) {
+        for (member, instance) in lock.instances().iter().enumerate() {
+            if let Ok(ear) = instance.core().waiters.add_listener(instance.key(), owner) {
                 self.ears.push((member, ear));
             }
         }
@@ -329,7 +330,7 @@ impl RedLockContender<'_> {
 
     /// Hears the messages of every instance from now on. True if that is news: the lock may have been
     /// released before.
-    async fn listen(&mut self, place: &WaiterGuard) -> bool {
+    async fn listen(&mut self, waiter: &WaiterGuard) -> bool {
         let caller = self.caller;
         // In an outage, to be told of an instance that answers again.
         self.add_listeners();
@@ -338,13 +339,13 @@ impl RedLockContender<'_> {
         }
         self.listens = true;
         let now = self.clock().now();
-        place.promise(now + LISTENING_SOON);
+        waiter.promise(now + LISTENING_SOON);
         let subscriptions: FuturesUnordered<_> = self
             .ears
             .iter()
-            .map(|(member, ear)| (&caller.lock.parts()[*member], ear))
-            .filter(|(part, _)| part.core().backoff(part.key()).is_none())
-            .map(|(part, ear)| ear.subscribed(&part.core().server))
+            .map(|(member, ear)| (&caller.lock.instances()[*member], ear))
+            .filter(|(instance, _)| instance.core().backoff(instance.key()).is_none())
+            .map(|(instance, ear)| ear.subscribed(&instance.core().server))
             .collect();
         // An instance that does not answer is not waited for.
         let limit = caller.deadline.map_or(LISTENING_SOON, |deadline| {

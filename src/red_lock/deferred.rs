@@ -30,14 +30,14 @@ pub(super) struct StateGuard<'a> {
 }
 
 struct DeferredRun<'a> {
-    whole: &'a QuorumHold,
-    news: Deferred,
+    hold: &'a QuorumHold,
+    deferred: Deferred,
 }
 
 impl<'a> StateGuard<'a> {
-    pub(super) fn new(whole: &'a QuorumHold, state: MutexGuard<'a, QuorumHoldState>) -> Self {
-        let news = Deferred::default();
-        let telling = DeferredRun { whole, news };
+    pub(super) fn new(hold: &'a QuorumHold, state: MutexGuard<'a, QuorumHoldState>) -> Self {
+        let deferred = Deferred::default();
+        let telling = DeferredRun { hold, deferred };
         Self { state, telling }
     }
 }
@@ -58,28 +58,28 @@ impl DerefMut for StateGuard<'_> {
 
 impl Drop for StateGuard<'_> {
     fn drop(&mut self) {
-        self.telling.news = std::mem::take(&mut self.state.news);
+        self.telling.deferred = std::mem::take(&mut self.state.deferred);
     }
 }
 
 impl Drop for DeferredRun<'_> {
     fn drop(&mut self) {
-        let Self { whole, news } = self;
+        let Self { hold, deferred } = self;
         // Before anybody is told: who is told that it is lost may ask for the lock anew at once, and
         // must not find these in the way.
-        news.given_back.clear();
-        if news.is_any {
-            whole.changed.notify_waiters();
+        deferred.given_back.clear();
+        if deferred.is_any {
+            hold.changed.notify_waiters();
         }
         // Holders before the log.
-        if news.lost.is_some() {
-            whole.lost.cancel();
+        if deferred.lost.is_some() {
+            hold.lost.cancel();
         }
-        if news.lost.is_none() && news.jeopardy.is_none() {
+        if deferred.lost.is_none() && deferred.jeopardy.is_none() {
             return;
         }
-        let (hash, owner) = (whole.lock.home_instance().key().fingerprint(), whole.owner);
-        match news.jeopardy.take() {
+        let (hash, owner) = (hold.lock.home_instance().key().fingerprint(), hold.owner);
+        match deferred.jeopardy.take() {
             Some(Some((instances, margin))) => {
                 tracing::warn!(
                     target: "lockdog::quorum",
@@ -92,8 +92,8 @@ impl Drop for DeferredRun<'_> {
             ),
             None => {}
         }
-        if let Some((reason, instances)) = news.lost.take() {
-            let held_ms = whole.clock.now().since(whole.acquired).as_millis() as u64;
+        if let Some((reason, instances)) = deferred.lost.take() {
+            let held_ms = hold.clock.now().since(hold.acquired).as_millis() as u64;
             // A shutdown is what its user asked for.
             if reason == LostReason::ShutDown {
                 tracing::debug!(

@@ -56,34 +56,34 @@ pub(super) enum Completion {
 /// Orders under way. Dropped, what they did is undone in the background, and the quorum is told that
 /// their answers will not come.
 pub(super) struct InFlight {
-    whole: Arc<QuorumHold>,
+    hold: Arc<QuorumHold>,
     under_way: FuturesUnordered<Polled>,
 }
 
 impl InFlight {
-    pub(super) fn new(whole: &Arc<QuorumHold>, orders: Vec<Request>) -> Self {
+    pub(super) fn new(hold: &Arc<QuorumHold>, requests: Vec<Request>) -> Self {
         let mut new = Self {
-            whole: whole.clone(),
+            hold: hold.clone(),
             under_way: FuturesUnordered::new(),
         };
-        new.give(orders);
+        new.give(requests);
         new
     }
 
-    pub(super) fn give(&mut self, orders: Vec<Request>) {
-        if orders.is_empty() {
+    pub(super) fn give(&mut self, requests: Vec<Request>) {
+        if requests.is_empty() {
             return;
         }
-        let mut asked = Vec::with_capacity(orders.len());
-        for order in orders {
-            let is_question = matches!(order, Request::Ask { .. });
-            let polled = Polled::new(&self.whole, order);
+        let mut asked = Vec::with_capacity(requests.len());
+        for request in requests {
+            let is_question = matches!(request, Request::Ask { .. });
+            let polled = Polled::new(&self.hold, request);
             if is_question {
                 asked.push(polled.execution());
             }
             self.under_way.push(polled);
         }
-        self.whole.watch_over(asked);
+        self.hold.watch_over(asked);
     }
 
     /// The next one that is done; `None` if none is under way.
@@ -111,7 +111,7 @@ impl InFlight {
         while let Some(done) = self.next().await {
             self.follow(done);
         }
-        self.whole.watch_over(Vec::new());
+        self.hold.watch_over(Vec::new());
     }
 
     fn follow(&mut self, done: Completion) {
@@ -121,8 +121,8 @@ impl InFlight {
             told,
         } = done
         {
-            let orders = self.whole.take_in(member, round, told);
-            self.give(orders);
+            let requests = self.hold.take_in(member, round, told);
+            self.give(requests);
         }
     }
 
@@ -133,7 +133,7 @@ impl InFlight {
             return;
         }
         let left = self.under_way.iter();
-        self.whole.watch_over(left.map(Polled::execution).collect());
+        self.hold.watch_over(left.map(Polled::execution).collect());
         #[expect(
             clippy::disallowed_methods,
             reason = "each order ends by itself, within its time"
@@ -145,9 +145,9 @@ impl InFlight {
 impl QuorumHold {
     /// Has each client's own thread ask its instance, and do what follows from the answer. What is to
     /// be given back goes to the background: it is not waited for.
-    pub(super) fn delegate(self: &Arc<Self>, orders: Vec<Request>) {
-        for order in orders {
-            let Request::Ask { asked, until } = order else {
+    pub(super) fn delegate(self: &Arc<Self>, requests: Vec<Request>) {
+        for request in requests {
+            let Request::Ask { asked, until } = request else {
                 continue;
             };
             let asking = PendingQuery::new(self, asked);
@@ -157,8 +157,8 @@ impl QuorumHold {
 
     /// Has the thread of an instance's client do this, or that of any other if that one has ended.
     pub(super) fn run(&self, member: usize, mut work: BackgroundTask) {
-        let asked = self.lock.parts()[member].core();
-        let others = self.lock.parts().iter().map(LockInstance::core);
+        let asked = self.lock.instances()[member].core();
+        let others = self.lock.instances().iter().map(LockInstance::core);
         for core in std::iter::once(asked).chain(others) {
             match core.upkeep.run(work) {
                 Ok(()) => return,
@@ -170,10 +170,10 @@ impl QuorumHold {
 
 impl InstanceQuery {
     /// Asks the instance. The future has resources of the runtime that polls it.
-    pub(super) fn ask(&self, whole: &Arc<QuorumHold>, until: Moment) -> Doing {
-        let (whole, asked) = (whole.clone(), self.clone());
+    pub(super) fn ask(&self, hold: &Arc<QuorumHold>, until: Moment) -> Doing {
+        let (hold, asked) = (hold.clone(), self.clone());
         Box::pin(async move {
-            let told = whole.ask(&asked, until).await;
+            let told = hold.ask(&asked, until).await;
             Completion::Answered {
                 member: asked.member,
                 round: asked.round,
@@ -185,16 +185,16 @@ impl InstanceQuery {
 
 /// A question under way. Dropped without its answer, it tells the quorum that none comes.
 pub(super) struct PendingQuery {
-    whole: Arc<QuorumHold>,
+    hold: Arc<QuorumHold>,
     asked: InstanceQuery,
     answered: bool,
 }
 
 impl PendingQuery {
-    pub(super) fn new(whole: &Arc<QuorumHold>, asked: InstanceQuery) -> Self {
-        let whole = whole.clone();
+    pub(super) fn new(hold: &Arc<QuorumHold>, asked: InstanceQuery) -> Self {
+        let hold = hold.clone();
         Self {
-            whole,
+            hold,
             asked,
             answered: false,
         }
@@ -216,19 +216,17 @@ impl PendingQuery {
 
     /// Asks the instance behind the caller, and does what follows from the answer.
     pub(super) async fn ask_behind(mut self, until: Moment) {
-        let told = self.whole.ask(&self.asked, until).await;
+        let told = self.hold.ask(&self.asked, until).await;
         self.is_answered();
-        let orders = self
-            .whole
-            .take_in(self.asked.member, self.asked.round, told);
-        self.whole.delegate(orders);
+        let requests = self.hold.take_in(self.asked.member, self.asked.round, told);
+        self.hold.delegate(requests);
     }
 }
 
 impl Drop for PendingQuery {
     fn drop(&mut self) {
         if !self.answered {
-            self.whole.note_dropped(self.asked.member, self.asked.round);
+            self.hold.note_dropped(self.asked.member, self.asked.round);
         }
     }
 }

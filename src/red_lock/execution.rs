@@ -47,15 +47,15 @@ struct UnderWay {
 pub(super) struct Polled(Arc<Execution>);
 
 impl Polled {
-    pub(super) fn new(whole: &Arc<QuorumHold>, order: Request) -> Self {
-        let under_way = match order {
+    pub(super) fn new(hold: &Arc<QuorumHold>, request: Request) -> Self {
+        let under_way = match request {
             Request::GiveBack(member, claim) => UnderWay {
                 doing: Box::pin(async move { Completion::GivenBack(member, claim.unlock().await) }),
                 asking: None,
             },
             Request::Ask { asked, until } => UnderWay {
-                doing: asked.ask(whole, until),
-                asking: Some(PendingQuery::new(whole, asked)),
+                doing: asked.ask(hold, until),
+                asking: Some(PendingQuery::new(hold, asked)),
             },
         };
         let inner = Shared {

@@ -55,13 +55,13 @@ impl LockInstance {
     }
 
     /// Where it stands among others, whatever order they were given in.
-    pub(super) fn place(&self) -> (Uuid, &str) {
+    pub(super) fn waiter(&self) -> (Uuid, &str) {
         (self.core().id, self.key.key())
     }
 
     /// It is the same lock of the same client.
     pub(super) fn is(&self, other: &Self) -> bool {
-        self.place() == other.place()
+        self.waiter() == other.waiter()
     }
 
     pub(super) fn report(&self, state: InstanceState) -> Instance {
@@ -381,10 +381,10 @@ mod on_servers {
         let client = Client::connect(cluster.url()).await.unwrap();
         send_on(&owner, other);
 
-        let part = part(&client);
-        let told = part.take(&taking(&part)).await;
+        let instance = instance(&client);
+        let told = instance.take(&taking(&instance)).await;
         assert!(matches!(told.answer, Answer::Failed));
-        assert_eq!(suspects(&part), [address(other)]);
+        assert_eq!(suspects(&instance), [address(other)]);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -394,24 +394,24 @@ mod on_servers {
         let other = cluster.nodes.iter().find(|node| node.id != owner.id);
         let other = other.expect("there are two");
         let client = Client::connect(cluster.url()).await.unwrap();
-        let part = part(&client);
-        let taken = part.take(&taking(&part)).await;
+        let instance = instance(&client);
+        let taken = instance.take(&taking(&instance)).await;
         let claim = taken.claim.expect("it is free");
         send_on(&owner, other);
 
         // The question takes a third of the lease, and is suspected of silence before.
         let lease = Duration::from_secs(18);
-        let until = part.core().clock.now() + Duration::from_secs(3);
+        let until = instance.core().clock.now() + Duration::from_secs(3);
         let early = async {
-            while suspects(&part).is_empty() {
+            while suspects(&instance).is_empty() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
-            suspects(&part)
+            suspects(&instance)
         };
-        let (told, early) = tokio::join!(part.extend(claim.hold(), lease, until), early);
+        let (told, early) = tokio::join!(instance.extend(claim.hold(), lease, until), early);
         assert_eq!(early, [address(other)]);
         assert!(matches!(told.answer, Answer::Failed));
-        assert_eq!(suspects(&part), [address(other)]);
+        assert_eq!(suspects(&instance), [address(other)]);
     }
 
     /// The owner sends whoever asks to the other one, which says nothing any more.
@@ -432,17 +432,17 @@ mod on_servers {
         format!("127.0.0.1:{}", node.port())
     }
 
-    fn part(client: &Client) -> LockInstance {
+    fn instance(client: &Client) -> LockInstance {
         let lock = client.lock(NAME);
         LockInstance::new(lock.session().clone(), lock.key().unwrap().clone())
     }
 
-    fn suspects(part: &LockInstance) -> Vec<String> {
-        let suspects = part.core().server.suspects();
+    fn suspects(instance: &LockInstance) -> Vec<String> {
+        let suspects = instance.core().server.suspects();
         suspects.iter().map(|node| node.address()).collect()
     }
 
-    fn taking(part: &LockInstance) -> InstanceAcquire {
+    fn taking(instance: &LockInstance) -> InstanceAcquire {
         let lease = Duration::from_secs(100);
         InstanceAcquire {
             owner: Owner::new(),
@@ -454,7 +454,7 @@ mod on_servers {
             },
             is_fenced: false,
             max_lease: lease,
-            until: part.core().clock.now() + Duration::from_secs(3),
+            until: instance.core().clock.now() + Duration::from_secs(3),
         }
     }
 }

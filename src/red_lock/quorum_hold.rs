@@ -61,7 +61,7 @@ pub(super) struct QuorumHoldState {
     /// Why the instance was lost without which too few have it, as its client knows.
     pub(super) part_lost_because: Option<LostReason>,
     /// What is to be told once this is unlocked.
-    pub(super) news: Deferred,
+    pub(super) deferred: Deferred,
 }
 
 impl QuorumHoldState {
@@ -94,11 +94,11 @@ impl QuorumHold {
         terms: &Terms,
         now: Moment,
     ) -> (Arc<Self>, Vec<Request>) {
-        let parts = lock.parts().len();
+        let instances = lock.instances().len();
         let max_until = terms.max_hold.map_or(Moment::NEVER, |bound| now + bound);
         let rules = lock.rules(terms, max_until);
         let (quorum, actions) = Quorum::begin(rules, now);
-        let whole = Arc::new_cyclic(|me| Self {
+        let hold = Arc::new_cyclic(|me| Self {
             me: me.clone(),
             lock: lock.clone(),
             owner,
@@ -112,8 +112,8 @@ impl QuorumHold {
             acquired: now,
             state: Mutex::new(QuorumHoldState {
                 quorum,
-                claims: (0..parts).map(|_| None).collect(),
-                causes: (0..parts).map(|_| None).collect(),
+                claims: (0..instances).map(|_| None).collect(),
+                causes: (0..instances).map(|_| None).collect(),
                 count: 0,
                 watched: 0,
                 forgotten: Vec::new(),
@@ -125,13 +125,13 @@ impl QuorumHold {
                 told_jeopardy: false,
                 part_lost: false,
                 part_lost_because: None,
-                news: Deferred::default(),
+                deferred: Deferred::default(),
             }),
             changed: Notify::new(),
             lost: CancellationToken::new(),
         });
-        let orders = whole.orders(&mut whole.state(), actions);
-        (whole, orders)
+        let requests = hold.requests(&mut hold.state(), actions);
+        (hold, requests)
     }
 
     /// Looks at the state, without a step.
@@ -146,7 +146,7 @@ impl QuorumHold {
         self.step_locked(&mut state, event)
     }
 
-    /// As [`Whole::step`], under the state's lock.
+    /// As [`QuorumHold::step`], under the state's lock.
     pub(super) fn step_locked(
         self: &Arc<Self>,
         state: &mut QuorumHoldState,
@@ -172,14 +172,15 @@ impl QuorumHold {
         if part_lost {
             self.tell_parts_lost(state, now, &mut actions);
         }
-        let mut orders = self.orders(state, actions);
+        let mut requests = self.requests(state, actions);
         self.follow(state);
         if let Phase::Lost(_) = state.quorum.phase() {
             // Nobody waits for it, and it is in nobody's way who is told.
-            let given_back = orders.extract_if(.., |order| matches!(order, Request::GiveBack(..)));
-            state.news.given_back.extend(given_back);
+            let given_back =
+                requests.extract_if(.., |request| matches!(request, Request::GiveBack(..)));
+            state.deferred.given_back.extend(given_back);
         }
-        orders
+        requests
     }
 
     /// Tells the quorum what an instance answered.
@@ -211,18 +212,18 @@ impl QuorumHold {
             round,
             answer: told.answer,
         };
-        let mut orders = self.step_locked(&mut state, event);
-        orders.extend(given_back);
+        let mut requests = self.step_locked(&mut state, event);
+        requests.extend(given_back);
         if !state.quorum.has(member) {
             let unwanted = self.give_up(&mut state, member);
             if mutant!("quorum_releases_acquired_only") {
                 // A claim that is dropped gives itself back, which hides the quorum's defect.
                 std::mem::forget(unwanted);
             } else {
-                orders.extend(unwanted);
+                requests.extend(unwanted);
             }
         }
-        orders
+        requests
     }
 
     pub(super) fn state(&self) -> StateGuard<'_> {
@@ -244,12 +245,12 @@ impl QuorumHold {
     /// One claim more. False if it is not held any more.
     pub(super) fn claim_again(self: &Arc<Self>, terms: &Terms) -> bool {
         let mut state = self.state();
-        let orders = self.collect_work(&mut state);
+        let requests = self.collect_work(&mut state);
         let now = self.clock.now();
         let is_valid = state.quorum.is_valid(now) || mutant!("red_lock_reentry_on_lost");
         if !is_valid || state.count == 0 {
             drop(state);
-            self.delegate(orders);
+            self.delegate(requests);
             return false;
         }
         state.count += 1;
@@ -262,7 +263,7 @@ impl QuorumHold {
         }
         self.follow(&mut state);
         drop(state);
-        self.delegate(orders);
+        self.delegate(requests);
         true
     }
 
@@ -287,7 +288,7 @@ impl QuorumHold {
         let mut state = self.state();
         state.dropped.push((member, round));
         let began = state.quorum.began();
-        state.causes[member] = Some(match self.lock.parts()[member].core().open() {
+        state.causes[member] = Some(match self.lock.instances()[member].core().open() {
             Ok(()) => Error::timeout(self.clock.now().since(began)),
             Err(closed) => closed,
         });
@@ -298,7 +299,7 @@ impl QuorumHold {
 
     /// Asks one instance.
     pub(super) async fn ask(&self, asked: &InstanceQuery, until: Moment) -> InstanceAnswer {
-        let part = &self.lock.parts()[asked.member];
+        let instance = &self.lock.instances()[asked.member];
         let lease = asked.lease;
         match &asked.question {
             Query::Take => {
@@ -312,10 +313,10 @@ impl QuorumHold {
                     max_lease: self.lock.longest_lease(),
                     until,
                 };
-                part.take(&taking).await
+                instance.take(&taking).await
             }
-            Query::Extend(hold) => part.extend(hold, lease, until).await,
-            Query::Mark(hold, token) => part.mark(hold, *token, lease, until).await,
+            Query::Extend(hold) => instance.extend(hold, lease, until).await,
+            Query::Mark(hold, token) => instance.mark(hold, *token, lease, until).await,
         }
     }
 
@@ -327,8 +328,8 @@ impl QuorumHold {
     }
 
     /// What the quorum's actions mean here.
-    pub(super) fn orders(&self, state: &mut QuorumHoldState, actions: Actions) -> Vec<Request> {
-        let mut orders = Vec::with_capacity(actions.len());
+    pub(super) fn requests(&self, state: &mut QuorumHoldState, actions: Actions) -> Vec<Request> {
+        let mut requests = Vec::with_capacity(actions.len());
         // What follows from an answer that came behind its round has a time of its own.
         let (now, lease) = (self.clock.now(), state.quorum.lease());
         let until = match state.quorum.round_ends() {
@@ -351,7 +352,7 @@ impl QuorumHold {
                     None => continue,
                 },
                 Action::Release { member } => {
-                    orders.extend(self.give_up(state, member));
+                    requests.extend(self.give_up(state, member));
                     continue;
                 }
             };
@@ -361,8 +362,8 @@ impl QuorumHold {
                 question,
                 lease,
             };
-            orders.push(Request::Ask { asked, until });
+            requests.push(Request::Ask { asked, until });
         }
-        orders
+        requests
     }
 }

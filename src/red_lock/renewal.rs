@@ -13,7 +13,7 @@ use crate::session::{Timed, TimerKey};
 impl QuorumHold {
     /// Sees to what a step leads to beside its orders.
     pub(super) fn follow(self: &Arc<Self>, state: &mut QuorumHoldState) {
-        state.news.is_any = true;
+        state.deferred.is_any = true;
         match state.quorum.phase() {
             Phase::Held | Phase::Jeopardy if state.count > 0 => {
                 self.tell_jeopardy(state);
@@ -44,8 +44,12 @@ impl QuorumHold {
         if state.turn.is_some_and(|(turn, _)| turn == at) {
             return;
         }
-        while let Some(part) = self.lock.parts().get(state.keeper) {
-            if part.core().upkeep.set(self.clone(), &mut state.turn, at) {
+        while let Some(instance) = self.lock.instances().get(state.keeper) {
+            if instance
+                .core()
+                .upkeep
+                .set(self.clone(), &mut state.turn, at)
+            {
                 return;
             }
             state.keeper += 1;
@@ -57,8 +61,8 @@ impl QuorumHold {
         // Every client was shut down. Nobody renews it any more.
         let now = self.clock.now();
         let given_back = state.quorum.step(Event::Lose, now);
-        let given_back = self.orders(state, given_back);
-        state.news.given_back.extend(given_back);
+        let given_back = self.requests(state, given_back);
+        state.deferred.given_back.extend(given_back);
         self.tell_lost(state, LostReason::ShutDown);
     }
 
@@ -71,8 +75,8 @@ impl QuorumHold {
     }
 
     fn unschedule(&self, state: &mut QuorumHoldState) {
-        if let Some(part) = self.lock.parts().get(state.keeper) {
-            part.core().upkeep.remove(&mut state.turn);
+        if let Some(instance) = self.lock.instances().get(state.keeper) {
+            instance.core().upkeep.remove(&mut state.turn);
         }
     }
 
@@ -83,7 +87,7 @@ impl QuorumHold {
             return;
         }
         let margin = state.quorum.margin(self.clock.now());
-        state.news.jeopardy = Some(in_jeopardy.then(|| (self.outcomes(state), margin)));
+        state.deferred.jeopardy = Some(in_jeopardy.then(|| (self.outcomes(state), margin)));
     }
 
     /// Says that a round of acquiring it reached a quorum.
@@ -126,19 +130,19 @@ impl QuorumHold {
         if std::mem::replace(&mut state.told_lost, true) {
             return;
         }
-        state.news.lost = Some((reason, self.outcomes(state)));
+        state.deferred.lost = Some((reason, self.outcomes(state)));
     }
 }
 
 impl Dependant for QuorumHold {
     fn hold_lost(&self) {
-        let Some(whole) = self.me.upgrade() else {
+        let Some(hold) = self.me.upgrade() else {
             return;
         };
         let mut state = self.state();
         state.part_lost = true;
         if state.quorum.is_living() && state.count > 0 {
-            whole.schedule(&mut state, self.clock.now());
+            hold.schedule(&mut state, self.clock.now());
         }
     }
 
@@ -150,14 +154,14 @@ impl Dependant for QuorumHold {
 impl Timed for QuorumHold {
     fn look(self: Arc<Self>) -> bool {
         // Before it asks again for what callers have left: the round may be over.
-        let mut orders = self.step(Event::Tick);
+        let mut requests = self.step(Event::Tick);
         let is_taken_over = self.take_over();
         if is_taken_over {
             // It is to be looked at again at another time.
-            orders.extend(self.step(Event::Tick));
+            requests.extend(self.step(Event::Tick));
         }
-        let is_any = is_taken_over || !orders.is_empty();
-        self.delegate(orders);
+        let is_any = is_taken_over || !requests.is_empty();
+        self.delegate(requests);
         is_any
     }
 

@@ -12,14 +12,14 @@ impl QuorumHold {
     /// How it was lost; `None` while it may be believed in. What is said stays true.
     pub(super) fn loss(self: &Arc<Self>) -> Option<Lost> {
         let mut state = self.state();
-        let orders = self.collect_work(&mut state);
+        let requests = self.collect_work(&mut state);
         let lost = self.loss_in(&state);
         drop(state);
-        self.delegate(orders);
+        self.delegate(requests);
         lost
     }
 
-    /// As [`Whole::loss`], under the state's lock and after a step.
+    /// As [`QuorumHold::loss`], under the state's lock and after a step.
     pub(super) fn loss_in(&self, state: &QuorumHoldState) -> Option<Lost> {
         let reason = match state.quorum.phase() {
             Phase::Lost(loss) => state.reason(loss),
@@ -99,11 +99,11 @@ impl QuorumHold {
     pub(super) fn members(&self, state: &QuorumHoldState) -> Vec<Instance> {
         let now = self.clock.now();
         let is_over = matches!(state.quorum.phase(), Phase::Lost(_) | Phase::Ended);
-        let parts = self.lock.parts().iter().enumerate();
-        parts
-            .map(|(member, part)| {
+        let instances = self.lock.instances().iter().enumerate();
+        instances
+            .map(|(member, instance)| {
                 let cause = state.causes[member].clone();
-                part.report(match state.quorum.outcome(member) {
+                instance.report(match state.quorum.outcome(member) {
                     MemberOutcome::Untried => InstanceState::Unanswered,
                     MemberOutcome::Held if is_over => InstanceState::GivenBack,
                     MemberOutcome::Held => InstanceState::Acquired,

@@ -50,9 +50,9 @@ impl RedLock {
         if self.inner.refused.is_some() {
             return 0;
         }
-        let whole = self.inner.registered(owner);
-        let valid = whole.filter(|whole| whole.is_valid());
-        valid.map_or(0, |whole| whole.see(|state, _| state.count))
+        let hold = self.inner.registered(owner);
+        let valid = hold.filter(|hold| hold.is_valid());
+        valid.map_or(0, |hold| hold.see(|state, _| state.count))
     }
 }
 
@@ -63,19 +63,19 @@ impl RedLockConfig {
             return Err(refused.clone());
         }
         let owner_text = owner.to_string();
-        let Some(whole) = self.registered(owner) else {
+        let Some(hold) = self.registered(owner) else {
             return Err(NotHeld::nothing(&self.name, &owner_text).into());
         };
         // Noticed here that its time is over, it is nobody's any more.
-        let lost = whole.loss();
-        if lost.is_some() && whole.see(|state, _| state.is_only_forgotten()) {
-            whole.unregister();
+        let lost = hold.loss();
+        if lost.is_some() && hold.see(|state, _| state.is_only_forgotten()) {
+            hold.unregister();
             return Err(NotHeld::nothing(&self.name, &owner_text).into());
         }
-        if let Some(watched) = whole.see(|state, _| state.forgotten.pop()) {
-            return Arc::new(QuorumClaim::new(whole, watched)).unlock().await;
+        if let Some(watched) = hold.see(|state, _| state.forgotten.pop()) {
+            return Arc::new(QuorumClaim::new(hold, watched)).unlock().await;
         }
-        let (held, renewed) = whole.see(|state, _| whole.ages(state));
+        let (held, renewed) = hold.see(|state, _| hold.ages(state));
         Err(match lost {
             Some(_) => NotHeld::nothing(&self.name, &owner_text),
             None => NotHeld::guarded(&self.name, &owner_text, held, renewed),

@@ -51,10 +51,10 @@ impl QuorumHold {
         if state.is_sound(now) {
             return true;
         }
-        let orders = self.collect_work(&mut state);
+        let requests = self.collect_work(&mut state);
         let is_valid = state.quorum.is_valid(now);
         drop(state);
-        self.delegate(orders);
+        self.delegate(requests);
         is_valid
     }
 

@@ -39,7 +39,7 @@ impl BackgroundConnection {
     /// owe something to a silent server do not try one after the other.
     pub(crate) async fn connection(
         &self,
-        source: &Arc<Endpoint>,
+        endpoint: &Arc<Endpoint>,
         context: &Context,
         limit: Duration,
     ) -> Result<Connection, Failure> {
@@ -51,9 +51,9 @@ impl BackgroundConnection {
         // needs more time than short leases leave to the first one.
         let times = 1 << late.load(Ordering::Relaxed).min(16);
         let patience = (self.patience * times).min(context.command_timeout.max(SHORTEST_PATIENCE));
-        let source = source.clone();
+        let endpoint = endpoint.clone();
         let open = || async move {
-            let opened = tokio::time::timeout(patience, source.open_for_renewals(patience)).await;
+            let opened = tokio::time::timeout(patience, endpoint.open_for_renewals(patience)).await;
             let Ok(opened) = opened else {
                 late.fetch_add(1, Ordering::Relaxed);
                 return Err(Failure::Unsent("no connection in time".into()));
@@ -72,7 +72,7 @@ impl BackgroundConnection {
         self.slot.remove(connection);
     }
 
-    /// It may be opened at once: see [`SingleFlight::hurry`](super::single_flight::SingleFlight::hurry).
+    /// It may be opened at once: see [`SingleFlight::retry_now`](super::single_flight::SingleFlight::retry_now).
     pub(crate) fn retry_now(&self) {
         self.slot.retry_now();
     }
@@ -86,7 +86,7 @@ impl BackgroundConnection {
     /// more; true if it is closed. It may not be permitted, and its id may not be known.
     pub(crate) async fn kill(
         &self,
-        source: &Arc<Endpoint>,
+        endpoint: &Arc<Endpoint>,
         context: &Context,
         old: &Connection,
         limit: Duration,
@@ -94,7 +94,7 @@ impl BackgroundConnection {
         let Some(id) = old.client_id() else {
             return false;
         };
-        let Ok(connection) = self.connection(source, context, limit).await else {
+        let Ok(connection) = self.connection(endpoint, context, limit).await else {
             return false;
         };
         // At another server, or after its restart, that id is somebody else's.

@@ -89,23 +89,23 @@ impl Callers {
     pub(super) async fn connection(
         &self,
         runtime: &Handle,
-        source: &Arc<Endpoint>,
+        endpoint: &Arc<Endpoint>,
         context: &Context,
         limit: Duration,
     ) -> Result<Connection, Failure> {
         // Not the caller's time: an attempt that ends with an impatient caller never succeeds.
         let patience = context.command_timeout;
-        let source = source.clone();
+        let endpoint = endpoint.clone();
         let Some(opening) = self.opening(runtime, context) else {
             let background = context.background.runtime();
-            let open = || async move { source.open(patience).await };
+            let open = || async move { endpoint.open(patience).await };
             return self.shared.get(background, limit, open).await;
         };
         let inner = Arc::downgrade(&self.inner);
         let (id, of) = (runtime.id(), Arc::downgrade(&opening));
         let there = || self.inner.connection_of(id);
         let open = || async move {
-            let opened = source.open(patience).await?;
+            let opened = endpoint.open(patience).await?;
             if let Some(inner) = inner.upgrade() {
                 inner.put(id, &of, &opened);
             }
@@ -175,7 +175,7 @@ impl Callers {
         self.shared.clear();
     }
 
-    /// Connections may be opened at once: see [`SingleFlight::hurry`].
+    /// Connections may be opened at once: see [`SingleFlight::retry_now`].
     pub(super) fn retry_now(&self) {
         for runtime in &*self.inner.runtimes.lock() {
             runtime.opening.retry_now();

@@ -32,7 +32,7 @@ struct Inner {
     /// Host and port, where a deployment has several servers.
     server: Option<Arc<str>>,
     /// The master that it leads to.
-    reign: u64,
+    term: u64,
     /// When the server was last seen to be another, up to its introduction.
     reborn: OnceLock<Option<Moment>>,
     _kept: ConnectionParts,
@@ -55,16 +55,16 @@ enum Wire {
 }
 
 impl Connection {
-    /// `reign` is which master was in use before it was asked where that is, and `server` is where.
+    /// `term` is which master was in use before it was asked where that is, and `server` is where.
     pub(super) fn new(
         multiplexed: MultiplexedConnection,
         identity: &Arc<Identity>,
         server: Option<Arc<str>>,
-        reign: u64,
+        term: u64,
         kept: ConnectionParts,
     ) -> Self {
         let wire = Wire::Socket(multiplexed);
-        Self::over(wire, identity, server, reign, kept)
+        Self::over(wire, identity, server, term, kept)
     }
 
     #[cfg(test)]
@@ -83,7 +83,7 @@ impl Connection {
         wire: Wire,
         identity: &Arc<Identity>,
         server: Option<Arc<str>>,
-        reign: u64,
+        term: u64,
         kept: ConnectionParts,
     ) -> Self {
         Self {
@@ -93,7 +93,7 @@ impl Connection {
                 client_id: OnceLock::new(),
                 identity: identity.clone(),
                 server,
-                reign,
+                term,
                 reborn: OnceLock::new(),
                 _kept: kept,
             }),
@@ -218,7 +218,7 @@ impl Connection {
         let identity = &self.inner.identity;
         let answer = if identity.is_elected() {
             // Boxed: it is large, and part of every command otherwise.
-            let over = Box::pin(identity.until_over(self.inner.reign));
+            let over = Box::pin(identity.until_over(self.inner.term));
             tokio::select! {
                 answer = answer => Some(answer),
                 () = over => None,
@@ -242,7 +242,7 @@ impl Connection {
     /// Whether both lead to one start of one server, as far as is known.
     pub(super) fn leads_where(&self, other: &Self) -> bool {
         let (own, others) = (&self.inner, &other.inner);
-        own.reign == others.reign && own.reborn.get() == others.reborn.get()
+        own.term == others.term && own.reborn.get() == others.reborn.get()
     }
 
     /// It leads to the server with this identity.
@@ -257,7 +257,7 @@ impl Connection {
 
     /// It leads to the server that is the master now, as far as is known.
     pub(crate) fn is_current(&self) -> bool {
-        self.inner.reign == self.inner.identity.term()
+        self.inner.term == self.inner.identity.term()
     }
 
     /// Learns who gave the answer that just came. Fails where that cannot be found out now, and the

@@ -70,7 +70,7 @@ impl ConnectionSlot {
         }
     }
 
-    /// A connection may be opened at once: see [`SingleFlight::hurry`].
+    /// A connection may be opened at once: see [`SingleFlight::retry_now`].
     pub(super) fn retry_now(&self) {
         self.opening.retry_now();
     }

@@ -13,8 +13,8 @@ impl Endpoint {
     /// A connection for messages, where an address is known.
     pub(crate) async fn open_pubsub(&self, limit: Duration) -> Result<PubSub, Failure> {
         let client = self.find_for_messages(limit).await?;
-        if let Some(outside) = &self.outside {
-            return outside.open_pubsub(&client).await;
+        if let Some(user_connector) = &self.user_connector {
+            return user_connector.open_pubsub(&client).await;
         }
         let opened = client.get_async_pubsub().await;
         opened.map_err(|error| Failure::of_connect(&error, password(client.get_connection_info())))

@@ -23,7 +23,7 @@ pub(crate) struct Endpoint {
     pub(super) pool: Option<deadpool_redis::Pool>,
     pub(super) name: Option<String>,
     /// Opens connections in place of the route's address.
-    pub(super) outside: Option<UserConnector>,
+    pub(super) user_connector: Option<UserConnector>,
     /// Who the server is, as its connections learn it.
     pub(super) identity: Arc<Identity>,
     /// Takes the place of all.
@@ -63,7 +63,7 @@ impl Endpoint {
         let is_elected = matches!(address, Some(Address::Sentinel { .. }));
         let identity = Arc::new(Identity::new(clock.clone(), shown, is_elected));
         let connector = address.as_ref().and_then(Address::connector);
-        let outside = connector.map(|connector| UserConnector::new(connector, context));
+        let user_connector = connector.map(|connector| UserConnector::new(connector, context));
         let route = match address {
             None => Locator::Unknown,
             Some(Address::Server(info) | Address::Connector { info, .. }) => {
@@ -90,7 +90,7 @@ impl Endpoint {
             route,
             pool,
             name,
-            outside,
+            user_connector,
             identity,
             #[cfg(test)]
             simulated: None,
@@ -104,7 +104,7 @@ impl Endpoint {
             route: Locator::Member(Box::new(info)),
             pool: None,
             name,
-            outside: None,
+            user_connector: None,
             identity: Arc::new(identity),
             #[cfg(test)]
             simulated: None,
@@ -118,7 +118,7 @@ impl Endpoint {
             route: Locator::Unknown,
             pool: None,
             name: None,
-            outside: None,
+            user_connector: None,
             identity: Arc::new(Identity::new(clock.clone(), address, false)),
             simulated: Some(wiring),
         }
@@ -148,7 +148,7 @@ impl Endpoint {
         }
     }
 
-    /// Whom to connect to now, and its reign; `None` if only a pool knows.
+    /// Whom to connect to now, and its term; `None` if only a pool knows.
     pub(super) async fn find(
         &self,
         limit: Duration,
@@ -156,8 +156,8 @@ impl Endpoint {
         match &self.route {
             Locator::Unknown => Ok((None, 0)),
             Locator::Fixed(client) => {
-                let reign = self.identity.term();
-                Ok((Some(client.as_ref().clone()), reign))
+                let term = self.identity.term();
+                Ok((Some(client.as_ref().clone()), term))
             }
             Locator::Member(_) if self.identity.term() > 0 => {
                 let cause = "it is no master of the cluster any more";
@@ -169,8 +169,8 @@ impl Endpoint {
                 Ok((Some(client), 0))
             }
             Locator::Sentinel(sentinels) => {
-                let (client, reign) = sentinels.master(limit).await?;
-                Ok((Some(client), reign))
+                let (client, term) = sentinels.master(limit).await?;
+                Ok((Some(client), term))
             }
         }
     }
@@ -199,7 +199,7 @@ impl Endpoint {
         }
     }
 
-    /// Sentinels may be asked at once: see [`SingleFlight::hurry`](super::single_flight::SingleFlight::hurry).
+    /// Sentinels may be asked at once: see [`SingleFlight::retry_now`](super::single_flight::SingleFlight::retry_now).
     pub(super) fn retry_now(&self) {
         if let Locator::Sentinel(sentinels) = &self.route {
             sentinels.retry_now();
@@ -226,12 +226,12 @@ impl Endpoint {
         self.identity.term_changes()
     }
 
-    /// Another server is the master from now on; see [`Source::tell_reign`].
+    /// Another server is the master from now on; see [`Endpoint::log_term`].
     pub(crate) fn end_term(&self) {
         self.identity.end_term();
     }
 
-    /// Wakes those who wait for the end of a reign. A waker is the caller's code: no lock may be held.
+    /// Wakes those who wait for the end of a term. A waker is the caller's code: no lock may be held.
     pub(crate) fn log_term(&self) {
         self.identity.log_term();
     }

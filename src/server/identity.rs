@@ -43,8 +43,8 @@ pub(super) struct Identity {
     /// Only a master will do: others say who that is, and it may be another one soon.
     is_elected: bool,
     /// Counts the servers that were the master. What belongs to an earlier one is over.
-    reign: AtomicU64,
-    reigns: watch::Sender<u64>,
+    term: AtomicU64,
+    terms: watch::Sender<u64>,
 }
 
 /// The replicas of a master, as they were last counted.
@@ -99,37 +99,37 @@ impl Identity {
             replicas: Mutex::default(),
             told: AtomicBool::new(false),
             is_elected,
-            reign: AtomicU64::new(0),
-            reigns: watch::Sender::new(0),
+            term: AtomicU64::new(0),
+            terms: watch::Sender::new(0),
         }
     }
 
     /// Which master is in use. A connection belongs to one.
     pub(super) fn term(&self) -> u64 {
-        self.reign.load(Ordering::Acquire)
+        self.term.load(Ordering::Acquire)
     }
 
     /// Another server is the master from now on. Those who wait for that hear of it by
-    /// [`Identity::tell_reign`].
+    /// [`Identity::log_term`].
     pub(super) fn end_term(&self) {
         // Those were the replicas of the master of before.
         *self.replicas.lock() = ReplicaCount::default();
-        self.reign.fetch_add(1, Ordering::AcqRel);
+        self.term.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Wakes those who wait for the end of a reign. A waker is the caller's code: no lock may be held.
+    /// Wakes those who wait for the end of a term. A waker is the caller's code: no lock may be held.
     pub(super) fn log_term(&self) {
-        self.reigns
+        self.terms
             .send_modify(|told| *told = self.term().max(*told));
     }
 
-    /// Waits until another server than that of this reign is the master.
-    pub(super) async fn until_over(&self, reign: u64) {
+    /// Waits until another server than that of this term is the master.
+    pub(super) async fn until_over(&self, term: u64) {
         if !self.is_elected {
             return std::future::pending().await;
         }
-        // The sender is our own. It is told after the reign has ended, so it may be behind.
-        let _ = self.reigns.subscribe().wait_for(|now| *now > reign).await;
+        // The sender is our own. It is told after the term has ended, so it may be behind.
+        let _ = self.terms.subscribe().wait_for(|now| *now > term).await;
     }
 
     /// Where the server is, for logs and errors.
@@ -143,7 +143,7 @@ impl Identity {
 
     /// Hears of each master that comes after the present one.
     pub(super) fn term_changes(&self) -> watch::Receiver<u64> {
-        self.reigns.subscribe()
+        self.terms.subscribe()
     }
 
     /// When the latest change was seen; the first identity is none.

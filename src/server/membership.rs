@@ -68,8 +68,10 @@ impl Membership {
             }
         };
         self.strange = None;
-        let kin = || witnesses.iter().zip(&is_kin).filter(|(_, is_kin)| **is_kin);
-        self.known = kin().flat_map(|(it, _)| it.ids.iter().cloned()).collect();
+        let membership = || witnesses.iter().zip(&is_kin).filter(|(_, is_kin)| **is_kin);
+        self.known = membership()
+            .flat_map(|(it, _)| it.ids.iter().cloned())
+            .collect();
         let has_others = is_kin.contains(&false);
         let is_news = has_others && !self.told;
         self.told = has_others;
@@ -185,10 +187,10 @@ mod tests {
         }
     }
 
-    fn choose(kin: &mut Membership, ids: &[&str], second: u64) -> Option<Vec<bool>> {
+    fn choose(membership: &mut Membership, ids: &[&str], second: u64) -> Option<Vec<bool>> {
         let witnesses: Vec<_> = ids.iter().map(|ids| witness(ids)).collect();
         let asked = Moment(0) + Duration::from_secs(second);
-        let chosen = kin.choose(&witnesses, 3, asked);
+        let chosen = membership.choose(&witnesses, 3, asked);
         chosen.ok().map(|chosen| chosen.is_kin)
     }
 
@@ -215,72 +217,85 @@ mod tests {
 
     #[test]
     fn who_knows_less_than_half_of_those_that_were_known_is_a_stranger() {
-        let mut kin = Membership::default();
-        assert_eq!(choose(&mut kin, &["abcd"], 0), Some(vec![true]));
+        let mut membership = Membership::default();
+        assert_eq!(choose(&mut membership, &["abcd"], 0), Some(vec![true]));
         // One of ours went over to others.
         assert_eq!(
-            choose(&mut kin, &["axyz", "bcd", "abcde"], 1),
+            choose(&mut membership, &["axyz", "bcd", "abcde"], 1),
             Some(vec![false, true, true])
         );
-        assert_eq!(choose(&mut kin, &["axyz"], 2), None);
+        assert_eq!(choose(&mut membership, &["axyz"], 2), None);
         // One after the other is replaced.
         for (second, ids) in [(3, "bcde"), (4, "cdef"), (5, "defg"), (6, "efgh")] {
-            assert_eq!(choose(&mut kin, &[ids], second), Some(vec![true]), "{ids}");
+            assert_eq!(
+                choose(&mut membership, &[ids], second),
+                Some(vec![true]),
+                "{ids}"
+            );
         }
-        assert_eq!(choose(&mut kin, &["abcd"], 7), None);
+        assert_eq!(choose(&mut membership, &["abcd"], 7), None);
     }
 
     #[test]
     fn others_at_most_of_the_seeds_are_believed_when_nobody_else_answered_for_long() {
-        let mut kin = Membership::default();
-        choose(&mut kin, &["abc"], 0);
+        let mut membership = Membership::default();
+        choose(&mut membership, &["abc"], 0);
         for second in 1..=11 {
-            assert_eq!(choose(&mut kin, &["xyz", "xy"], second), None);
+            assert_eq!(choose(&mut membership, &["xyz", "xy"], second), None);
         }
         // One seed is not most of them.
-        assert_eq!(choose(&mut kin, &["xyz"], 12), None);
-        assert_eq!(choose(&mut kin, &["xyz", "xy"], 13), Some(vec![true; 2]));
-        assert_eq!(choose(&mut kin, &["abc"], 14), None);
+        assert_eq!(choose(&mut membership, &["xyz"], 12), None);
+        assert_eq!(
+            choose(&mut membership, &["xyz", "xy"], 13),
+            Some(vec![true; 2])
+        );
+        assert_eq!(choose(&mut membership, &["abc"], 14), None);
         // Anybody of ours ends the while.
         for second in 15..=24 {
-            assert_eq!(choose(&mut kin, &["abc", "ab"], second), None);
+            assert_eq!(choose(&mut membership, &["abc", "ab"], second), None);
         }
-        assert!(choose(&mut kin, &["xyz", "abc"], 25).is_some());
-        assert_eq!(choose(&mut kin, &["abc", "ab"], 26), None);
+        assert!(choose(&mut membership, &["xyz", "abc"], 25).is_some());
+        assert_eq!(choose(&mut membership, &["abc", "ab"], 26), None);
     }
 
     #[test]
     fn those_that_remain_of_a_cluster_are_believed_however_many_were_removed_at_once() {
-        let mut kin = Membership::default();
-        choose(&mut kin, &["abc"], 0);
-        choose(&mut kin, &["abcdef"], 1);
+        let mut membership = Membership::default();
+        choose(&mut membership, &["abc"], 0);
+        choose(&mut membership, &["abcdef"], 1);
         // All that the user named are gone.
-        assert_eq!(choose(&mut kin, &["def", "def"], 2), Some(vec![true; 2]));
         assert_eq!(
-            choose(&mut kin, &["def", "abc"], 3),
+            choose(&mut membership, &["def", "def"], 2),
+            Some(vec![true; 2])
+        );
+        assert_eq!(
+            choose(&mut membership, &["def", "abc"], 3),
             Some(vec![true, false])
         );
         // Two of three are gone: that is believed when none of the others has answered for long.
         for second in 4..=14 {
-            assert_eq!(choose(&mut kin, &["d"], second), None, "{second}");
+            assert_eq!(choose(&mut membership, &["d"], second), None, "{second}");
         }
-        assert_eq!(choose(&mut kin, &["d", "xyz"], 15), Some(vec![true, false]));
+        assert_eq!(
+            choose(&mut membership, &["d", "xyz"], 15),
+            Some(vec![true, false])
+        );
     }
 
     #[test]
     fn those_that_went_over_to_others_do_not_remain() {
-        let mut kin = Membership::default();
-        choose(&mut kin, &["abcdef"], 0);
+        let mut membership = Membership::default();
+        choose(&mut membership, &["abcdef"], 0);
         // As many others as ours.
         for second in 1..=20 {
-            assert_eq!(choose(&mut kin, &["abcxyz"], second), None);
+            assert_eq!(choose(&mut membership, &["abcxyz"], second), None);
         }
         // The cluster was divided.
         for second in 21..=40 {
-            assert_eq!(choose(&mut kin, &["abc", "def"], second), None);
+            assert_eq!(choose(&mut membership, &["abc", "def"], second), None);
         }
         assert_eq!(
-            choose(&mut kin, &["a", "bcdef"], 41),
+            choose(&mut membership, &["a", "bcdef"], 41),
             Some(vec![false, true])
         );
         // One that was removed claims nothing.
@@ -288,7 +303,7 @@ mod tests {
         alone.claims = false;
         let later = Moment(0) + Duration::from_secs(100);
         for asked in [Moment(0), later] {
-            assert!(kin.choose(&[alone.clone()], 9, asked).is_err());
+            assert!(membership.choose(&[alone.clone()], 9, asked).is_err());
         }
     }
 
@@ -298,20 +313,23 @@ mod tests {
             also: Some(master.to_owned()),
             ..witness(ids)
         };
-        let mut kin = Membership::default();
-        choose(&mut kin, &["abc"], 0);
-        let alone = kin.choose(&[named("a", "other")], 3, Moment(0));
+        let mut membership = Membership::default();
+        choose(&mut membership, &["abc"], 0);
+        let alone = membership.choose(&[named("a", "other")], 3, Moment(0));
         assert!(alone.is_err());
         let all = ["a", "b", "c"].map(|id| named(id, "m"));
-        assert_eq!(kin.choose(&all, 3, Moment(0)).unwrap().is_kin, [true; 3]);
+        assert_eq!(
+            membership.choose(&all, 3, Moment(0)).unwrap().is_kin,
+            [true; 3]
+        );
     }
 
     #[test]
     fn that_strangers_answer_is_news_once() {
-        let mut kin = Membership::default();
+        let mut membership = Membership::default();
         let mut look = |ids: &[&str]| {
             let witnesses: Vec<_> = ids.iter().map(|ids| witness(ids)).collect();
-            kin.choose(&witnesses, 3, Moment(0)).unwrap().is_news
+            membership.choose(&witnesses, 3, Moment(0)).unwrap().is_news
         };
         assert!(!look(&["abc"]));
         assert!(look(&["abc", "x"]) && !look(&["abc", "x"]));

@@ -19,7 +19,7 @@ use super::health::Health;
 /// One server: the one of a standalone deployment, whoever the sentinels' master is, or one master of
 /// a cluster.
 pub(crate) struct Node {
-    source: Arc<Endpoint>,
+    endpoint: Arc<Endpoint>,
     context: Context,
     /// What callers share.
     callers: Callers,
@@ -33,14 +33,14 @@ pub(crate) struct Node {
 impl Node {
     /// For the renewal of leases of this length. `suspicions` is told when the server falls silent.
     pub(super) fn new(
-        source: Endpoint,
+        endpoint: Endpoint,
         lease: Duration,
         context: &Context,
         suspicions: &Arc<Notify>,
     ) -> Self {
         Self {
-            callers: Callers::new(context, source.runtimes()),
-            source: Arc::new(source),
+            callers: Callers::new(context, endpoint.runtimes()),
+            endpoint: Arc::new(endpoint),
             own: BackgroundConnection::new(lease, context),
             acker: Acker::new(context),
             context: context.clone(),
@@ -48,8 +48,8 @@ impl Node {
         }
     }
 
-    pub(crate) fn source(&self) -> &Arc<Endpoint> {
-        &self.source
+    pub(crate) fn endpoint(&self) -> &Arc<Endpoint> {
+        &self.endpoint
     }
 
     pub(super) fn acker(&self) -> &Acker {
@@ -58,7 +58,7 @@ impl Node {
 
     /// Host and port, a unix socket's path, a master's name, or "pool"; never a user or password.
     pub(crate) fn address(&self) -> String {
-        self.source.address()
+        self.endpoint.address()
     }
 
     /// A connection for the callers on this runtime, opened if there is none, within `limit`.
@@ -72,9 +72,9 @@ impl Node {
         if self.context.background.is(&runtime) {
             return Box::pin(self.own_connection(limit)).await;
         }
-        let (source, context) = (&self.source, &self.context);
+        let (endpoint, context) = (&self.endpoint, &self.context);
         // Boxed: it is rare, and part of every call otherwise.
-        let opened = self.callers.connection(&runtime, source, context, limit);
+        let opened = self.callers.connection(&runtime, endpoint, context, limit);
         Box::pin(opened).await
     }
 
@@ -92,7 +92,7 @@ impl Node {
     /// The connection of the watchdog's thread, opened if there is none.
     pub(crate) async fn own_connection(&self, limit: Duration) -> Result<Connection, Failure> {
         self.own
-            .connection(&self.source, &self.context, limit)
+            .connection(&self.endpoint, &self.context, limit)
             .await
     }
 
@@ -106,7 +106,9 @@ impl Node {
     /// more; true if it is closed. It may not be permitted, and its id may not be known. For the
     /// watchdog's thread only.
     pub(crate) async fn kill(&self, old: &Connection, limit: Duration) -> bool {
-        self.own.kill(&self.source, &self.context, old, limit).await
+        self.own
+            .kill(&self.endpoint, &self.context, old, limit)
+            .await
     }
 
     /// Closes the callers' connections once nobody waits for an answer on them; those to come are
@@ -143,18 +145,18 @@ impl Node {
         self.callers.retry_now();
         self.own.retry_now();
         self.acker.retry_now();
-        self.source.retry_now();
+        self.endpoint.retry_now();
     }
 
     /// Waits until it is no server of the deployment any more.
     pub(crate) async fn until_left(&self) {
-        self.source.until_left().await;
+        self.endpoint.until_left().await;
     }
 
     /// When this client last saw that the server is another than before, and so may have come back
     /// without its data. Known before an answer of the new one is given.
     pub(super) fn loss(&self) -> DataLoss {
-        self.source.identity().loss()
+        self.endpoint.identity().loss()
     }
 
     /// Looks who the server is, on the connection of the watchdog's thread. For that thread only.
@@ -175,17 +177,17 @@ impl Node {
 
     /// A server answered here whose set-up nobody has looked at: how many answered so far.
     pub(crate) fn unchecked(&self) -> Option<u64> {
-        self.source.identity().unchecked()
+        self.endpoint.identity().unchecked()
     }
 
     /// Somebody looked at how the last of so many is set up.
     pub(crate) fn checked(&self, met: u64) {
-        self.source.identity().checked(met);
+        self.endpoint.identity().checked(met);
     }
 
     /// The server is this one, as it says itself, and its data is what it should be.
     pub(super) fn trust(&self, who: String) {
-        self.source.identity().trust(who);
+        self.endpoint.identity().trust(who);
     }
 }
 
@@ -249,9 +251,9 @@ mod on_servers {
     impl Node {
         /// A connection for the callers on this runtime, as for one who found none.
         async fn open(&self) -> Result<Connection, Failure> {
-            let (source, context) = (&self.source, &self.context);
+            let (endpoint, context) = (&self.endpoint, &self.context);
             let runtime = Handle::current();
-            let opened = self.callers.connection(&runtime, source, context, SOON);
+            let opened = self.callers.connection(&runtime, endpoint, context, SOON);
             opened.await
         }
 
@@ -262,7 +264,7 @@ mod on_servers {
                 self.callers.is_delayed(),
                 self.own.is_delayed(),
                 self.acker.is_delayed(),
-                self.source.is_delayed(),
+                self.endpoint.is_delayed(),
             ]
         }
     }

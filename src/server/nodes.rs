@@ -34,9 +34,9 @@ pub(super) enum Nodes {
 
 impl Server {
     /// One server, or one master; its watchdog renews leases of this length.
-    pub(crate) fn new(source: Endpoint, context: Context, lease: Duration) -> Self {
+    pub(crate) fn new(endpoint: Endpoint, context: Context, lease: Duration) -> Self {
         let suspicions = Arc::new(Notify::new());
-        let node = Arc::new(Node::new(source, lease, &context, &suspicions));
+        let node = Arc::new(Node::new(endpoint, lease, &context, &suspicions));
         let has_slots = AtomicBool::new(false);
         Self {
             nodes: Nodes::One { node, has_slots },
@@ -47,7 +47,7 @@ impl Server {
         }
     }
 
-    /// What is at this address, or in this pool: see [`Source::new`].
+    /// What is at this address, or in this pool: see [`Endpoint::new`].
     pub(crate) fn at(
         address: Option<Address>,
         pool: Option<deadpool_redis::Pool>,
@@ -56,8 +56,8 @@ impl Server {
         lease: Duration,
     ) -> Result<Self, Error> {
         let Some(Address::Cluster { seeds }) = address else {
-            let source = Endpoint::new(address, pool, name, &context)?;
-            return Ok(Self::new(source, context, lease));
+            let endpoint = Endpoint::new(address, pool, name, &context)?;
+            return Ok(Self::new(endpoint, context, lease));
         };
         let suspicions = Arc::new(Notify::new());
         let Some(info) = seeds.first().cloned() else {
@@ -125,7 +125,7 @@ impl Server {
 
     /// The server that this connection leads to.
     pub(super) fn node_of(&self, connection: &Connection) -> Option<Arc<Node>> {
-        let leads_to = |node: &Arc<Node>| node.source().has(connection);
+        let leads_to = |node: &Arc<Node>| node.endpoint().has(connection);
         self.nodes().into_iter().find(leads_to)
     }
 
@@ -221,7 +221,7 @@ impl Server {
     /// Keeps looking who the masters are, this often, where that can change. Never ends.
     pub(crate) async fn watch(&self, every: Duration) {
         match &self.nodes {
-            Nodes::One { node, .. } => node.source().watch(every).await,
+            Nodes::One { node, .. } => node.endpoint().watch(every).await,
             Nodes::Cluster(cluster) => cluster.watch(every).await,
         }
     }
@@ -229,7 +229,7 @@ impl Server {
     /// Another server may take a server's place, with less than that one knew.
     pub(crate) fn is_switched(&self) -> bool {
         match &self.nodes {
-            Nodes::One { node, .. } => node.source().is_switched(),
+            Nodes::One { node, .. } => node.endpoint().is_switched(),
             Nodes::Cluster(_) => true,
         }
     }
@@ -237,7 +237,7 @@ impl Server {
     /// Counts the times that a server took another's place.
     pub(crate) fn switches(&self) -> watch::Receiver<u64> {
         match &self.nodes {
-            Nodes::One { node, .. } => node.source().term_changes(),
+            Nodes::One { node, .. } => node.endpoint().term_changes(),
             Nodes::Cluster(cluster) => cluster.switches(),
         }
     }
@@ -245,7 +245,7 @@ impl Server {
     /// The server of this key is another than after so many switches.
     pub(crate) fn was_switched(&self, key: &str, since: u64) -> bool {
         match &self.nodes {
-            Nodes::One { node, .. } => node.source().identity().term() > since,
+            Nodes::One { node, .. } => node.endpoint().identity().term() > since,
             Nodes::Cluster(cluster) => cluster.was_switched(key, since),
         }
     }
@@ -254,7 +254,7 @@ impl Server {
     /// of before that comes back must not prolong anything.
     pub(crate) fn vouch(&self, key: &str, now: Moment, lease: Duration) -> Result<(), Failure> {
         match &self.nodes {
-            Nodes::One { node, .. } => node.source().vouch(now, lease),
+            Nodes::One { node, .. } => node.endpoint().vouch(now, lease),
             Nodes::Cluster(cluster) if now.since(cluster.named(key)) > lease.max(SOME_SECONDS) => {
                 let cause = "no other node of the cluster has named this master for a lease";
                 Err(Failure::Unsent(cause.into()))
@@ -268,13 +268,13 @@ impl Server {
         &self,
         limit: Duration,
     ) -> impl Future<Output = Result<PubSub, Failure>> + Send + use<> {
-        let source = match &self.nodes {
-            Nodes::One { node, .. } => Some(node.source().clone()),
+        let endpoint = match &self.nodes {
+            Nodes::One { node, .. } => Some(node.endpoint().clone()),
             Nodes::Cluster(_) => None,
         };
         async move {
-            match source {
-                Some(source) => source.open_pubsub(limit).await,
+            match endpoint {
+                Some(endpoint) => endpoint.open_pubsub(limit).await,
                 None => Err(Failure::Unsent("each server has its own messages".into())),
             }
         }
@@ -299,7 +299,7 @@ impl Server {
             Nodes::One { .. } => false,
             Nodes::Cluster(cluster) => cluster.is_sharded(),
         };
-        let opened = node.source().subscriber(sharded, hears, limit);
+        let opened = node.endpoint().subscriber(sharded, hears, limit);
         let opened = tokio::time::timeout(limit, Box::pin(opened)).await;
         opened.unwrap_or_else(|_| Err(Failure::Unsent("no connection in time".into())))
     }
@@ -332,7 +332,7 @@ impl Server {
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.nodes {
-            Nodes::One { node, .. } => node.source().fmt(f),
+            Nodes::One { node, .. } => node.endpoint().fmt(f),
             Nodes::Cluster(cluster) => f.debug_tuple("Cluster").field(&cluster.address()).finish(),
         }
     }

@@ -17,7 +17,7 @@ impl Endpoint {
         in_time(limit, self.open_for_callers(limit)).await
     }
 
-    /// As [`Source::open_own`], within `limit` for certain.
+    /// As [`Endpoint::open_own`], within `limit` for certain.
     pub(super) async fn open_own_in_time(&self, limit: Duration) -> Result<Connection, Failure> {
         in_time(limit, self.open_own(limit)).await
     }
@@ -27,7 +27,7 @@ impl Endpoint {
         self.open_for(Purpose::Commands, limit).await
     }
 
-    /// As [`Source::open_own`], for the watchdog.
+    /// As [`Endpoint::open_own`], for the watchdog.
     pub(super) async fn open_for_renewals(&self, limit: Duration) -> Result<Connection, Failure> {
         self.open_for(Purpose::Renewals, limit).await
     }
@@ -52,29 +52,30 @@ impl Endpoint {
             let wire = wiring.open().await?;
             return Ok(Connection::simulated(wire, &self.identity));
         }
-        let (client, reign) = self.find(limit).await?;
+        let (client, term) = self.find(limit).await?;
         let Some(client) = client else {
             return Box::pin(self.open_for_callers(limit)).await;
         };
         let server = self.server(&client);
         let opening = async {
-            let (multiplexed, kept) = match &self.outside {
+            let (multiplexed, kept) = match &self.user_connector {
                 None => (open(&client, limit).await?, ConnectionParts::Nothing),
-                Some(outside) => {
+                Some(user_connector) => {
                     // Boxed: it is rare, and part of every call otherwise.
-                    let (multiplexed, driver) = Box::pin(outside.open(&client, purpose)).await?;
+                    let (multiplexed, driver) =
+                        Box::pin(user_connector.open(&client, purpose)).await?;
                     (multiplexed, ConnectionParts::Driver(driver))
                 }
             };
             let connection =
-                Connection::new(multiplexed, &self.identity, server.clone(), reign, kept);
+                Connection::new(multiplexed, &self.identity, server.clone(), term, kept);
             connection.introduce(self.name.as_deref(), limit).await?;
             Ok(connection)
         };
         let opened = tokio::select! {
             opened = opening => opened,
             // Others wait for this one, and it would not be of use any more.
-            () = self.identity.until_over(reign) => {
+            () = self.identity.until_over(term) => {
                 Err(Failure::Unsent("the master was switched".into()))
             }
         };

@@ -18,7 +18,7 @@ pub(crate) struct Subscriber {
     /// Messages stay within one shard.
     sharded: bool,
     limit: Duration,
-    news: Arc<PushMessage>,
+    push: Arc<PushMessage>,
 }
 
 /// What the server says unasked, besides messages.
@@ -38,8 +38,8 @@ impl Subscriber {
         hears: impl Fn(&str) + Send + Sync + 'static,
         limit: Duration,
     ) -> Result<Self, Failure> {
-        let news = Arc::new(PushMessage::default());
-        let tells = news.clone();
+        let push = Arc::new(PushMessage::default());
+        let tells = push.clone();
         let told = move |push: PushInfo| {
             tells.hear(&push, &hears);
             Ok::<(), ()>(())
@@ -55,7 +55,7 @@ impl Subscriber {
             connection,
             sharded,
             limit,
-            news,
+            push,
         })
     }
 
@@ -107,8 +107,8 @@ impl Subscriber {
     /// Waits until the server has ended subscriptions of its own accord, and says which.
     pub(crate) async fn ended(&self) -> Vec<String> {
         loop {
-            let changed = self.news.changed.notified();
-            let ended = std::mem::take(&mut *self.news.ended.lock());
+            let changed = self.push.changed.notified();
+            let ended = std::mem::take(&mut *self.push.ended.lock());
             if !ended.is_empty() {
                 return ended;
             }
@@ -118,7 +118,7 @@ impl Subscriber {
 
     /// Waits until the connection is gone.
     pub(crate) async fn gone(&self) {
-        self.news.gone.cancelled().await;
+        self.push.gone.cancelled().await;
     }
 }
 

@@ -89,11 +89,11 @@ impl UserConnector {
         .await
     }
 
-    /// As [`Outside::open`], a connection for messages.
+    /// As [`UserConnector::open`], a connection for messages.
     ///
     /// # Cancel safety
     ///
-    /// As [`Outside::open`].
+    /// As [`UserConnector::open`].
     pub(super) async fn open_pubsub(&self, client: &redis::Client) -> Result<PubSub, Failure> {
         let (stream, client) = (self.stream(Purpose::Messages), client.clone());
         apart(async move {

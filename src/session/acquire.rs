@@ -291,12 +291,12 @@ impl PendingAcquire {
             });
         }
         self.granted = true;
-        let share = ClaimFlags {
+        let flags = ClaimFlags {
             watched: terms.watched,
             local: false,
             part: false,
         };
-        let claim = Claim::new(self.session.clone(), self.hold.clone(), share);
+        let claim = Claim::new(self.session.clone(), self.hold.clone(), flags);
         // Looked at after the hold can be seen, so that a shutdown has either seen it or is seen
         // here: nobody would watch over it any more.
         core.open()?;

@@ -33,11 +33,11 @@ impl From<AttemptOutcome> for MemberAttempt {
 }
 
 impl PendingAcquire {
-    /// As [`Acquiring::attempt`], for a member of a quorum: what it found beside the lock goes along.
+    /// As [`PendingAcquire::attempt`], for a member of a quorum: what it found beside the lock goes along.
     ///
     /// # Cancel safety
     ///
-    /// As [`Acquiring::attempt`].
+    /// As [`PendingAcquire::attempt`].
     pub(crate) async fn attempt_as_member(
         &mut self,
         terms: &Terms,

@@ -69,7 +69,7 @@ impl Core {
 
     /// Ends the newest forgotten claim of a hold: ported code's unlock.
     pub(crate) fn take_forgotten(&self, session: &Arc<Session>, hold: &Arc<Hold>) -> Option<Claim> {
-        let share = self.holds.change(hold, |state| state.forgotten.pop())?;
-        Some(Claim::new(session.clone(), hold.clone(), share))
+        let flags = self.holds.change(hold, |state| state.forgotten.pop())?;
+        Some(Claim::new(session.clone(), hold.clone(), flags))
     }
 }

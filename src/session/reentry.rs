@@ -71,12 +71,12 @@ impl Claim {
         let now = core.clock.now();
         // The watchdog has nothing else to do for it.
         let is_counted = hold.state().count_locally(terms, now);
-        let share = ClaimFlags {
+        let flags = ClaimFlags {
             watched: terms.watched,
             local: true,
             part: false,
         };
-        is_counted.then(|| Self::new(session.clone(), hold, share))
+        is_counted.then(|| Self::new(session.clone(), hold, flags))
     }
 
     /// Ends the claim if Redis need not be told: how many are left then.
@@ -86,10 +86,10 @@ impl Claim {
             return None;
         }
         let core = self.session().core();
-        let (share, now) = (self.share, core.clock.now());
+        let (flags, now) = (self.flags, core.clock.now());
         let left = core
             .holds
-            .change(hold, |state| state.drop_locally(share, now));
+            .change(hold, |state| state.drop_locally(flags, now));
         self.ended = left.is_some();
         left
     }

@@ -19,7 +19,7 @@ use crate::server::{Failure, Sent};
 pub(crate) struct Claim {
     session: Arc<Session>,
     hold: Arc<Hold>,
-    pub(super) share: ClaimFlags,
+    pub(super) flags: ClaimFlags,
     pub(super) ended: bool,
     /// That it ends elsewhere was said.
     warned: bool,
@@ -39,11 +39,11 @@ pub enum Unlocked {
 }
 
 impl Claim {
-    pub(crate) fn new(session: Arc<Session>, hold: Arc<Hold>, share: ClaimFlags) -> Self {
+    pub(crate) fn new(session: Arc<Session>, hold: Arc<Hold>, flags: ClaimFlags) -> Self {
         Self {
             session,
             hold,
-            share,
+            flags,
             ended: false,
             warned: false,
         }
@@ -59,18 +59,18 @@ impl Claim {
 
     /// Makes it a part of a lock of many parts, which tells of its loss itself.
     pub(crate) fn into_part(mut self) -> Self {
-        self.share.part = true;
+        self.flags.part = true;
         self.hold.state().parts += 1;
         self
     }
 
     /// Makes it a claim for good, on these terms, that was taken without a watchdog or a bound.
     pub(crate) fn confirm(&mut self, terms: &Terms, bound: Moment) {
-        if self.share.local {
+        if self.flags.local {
             // Nothing was left out for it.
             return;
         }
-        self.share.watched = terms.watched;
+        self.flags.watched = terms.watched;
         let confirm = |state: &mut HoldState| state.confirm(terms, bound);
         self.session.core().holds.change(&self.hold, confirm);
     }
@@ -85,10 +85,10 @@ impl Claim {
         self.warn_elsewhere();
         self.ended = true;
         let core = self.session.core();
-        let (share, now) = (self.share, core.clock.now());
+        let (flags, now) = (self.flags, core.clock.now());
         let dropped = core
             .holds
-            .change(&self.hold, |state| state.forget_claim(share, now));
+            .change(&self.hold, |state| state.forget_claim(flags, now));
         core.after_drop(&self.hold, dropped);
     }
 
@@ -97,7 +97,7 @@ impl Claim {
     fn warn_elsewhere(&mut self) {
         let owner = self.hold.owner();
         // Parts are ended wherever it suits the whole.
-        if !self.share.part && owner.is_left_behind() && !std::mem::replace(&mut self.warned, true)
+        if !self.flags.part && owner.is_left_behind() && !std::mem::replace(&mut self.warned, true)
         {
             warn_elsewhere(self.hold.key(), owner);
         }
@@ -152,10 +152,10 @@ impl Drop for Claim {
             return core.settle_in_background(Job::new(self.hold.clone()));
         }
         let now = core.clock.now();
-        let share = self.share;
+        let flags = self.flags;
         let dropped = core
             .holds
-            .change(&self.hold, |state| state.drop_claim(share, now));
+            .change(&self.hold, |state| state.drop_claim(flags, now));
         core.after_drop(&self.hold, dropped);
     }
 }
@@ -207,7 +207,7 @@ impl PendingUnlock {
                 // from here on settles on the count without it.
                 return Ok(None);
             }
-            state.drop_claim(claim.share, now);
+            state.drop_claim(claim.flags, now);
             state.hasten_at = now + SLOW_UNLOCK;
             Ok(Some((state.target(), state.count)))
         });
@@ -371,12 +371,12 @@ mod on_servers {
         let session = client.lock("l").session().clone();
         let guard = client.lock("l").lock().await.unwrap();
         let hold = session.core().holds.all().pop().unwrap();
-        let share = ClaimFlags {
+        let flags = ClaimFlags {
             watched: true,
             local: false,
             part: false,
         };
-        let claim = Claim::new(session.clone(), hold.clone(), share);
+        let claim = Claim::new(session.clone(), hold.clone(), flags);
         let late = hold.try_command().expect("nobody else has it");
         // The watchdog's own way: nobody polls it.
         let (taken, _) = hold.command().await;

@@ -50,7 +50,7 @@ impl PendingAcquire {
         Box::pin(acknowledge(&mut [self], until)).await
     }
 
-    /// As [`Acquiring::acknowledged`], for the grant of a hand-over.
+    /// As [`PendingAcquire::acknowledged`], for the grant of a hand-over.
     pub(crate) async fn acknowledged_by_hand(&mut self, until: Moment) -> Result<(), Error> {
         self.acknowledged(until, false).await
     }

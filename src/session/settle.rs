@@ -126,14 +126,14 @@ impl Job {
         if let Some(on) = &self.on {
             return Lane::Connection(on.number());
         }
-        let place = match &self.sent_to {
-            Some(place) => Some(place.address_in_memory()),
+        let route = match &self.sent_to {
+            Some(route) => Some(route.address_in_memory()),
             None => {
                 let node = core.server.node(self.hold.key().key());
                 node.map(|node| Route::plain(node).address_in_memory()).ok()
             }
         };
-        place.map_or(Lane::Nowhere, Lane::Server)
+        route.map_or(Lane::Nowhere, Lane::Server)
     }
 
     /// The connection of its last command was given up.
@@ -197,12 +197,12 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
     }
     let limit = core.server.command_timeout();
     let there = match job.sent_to.take() {
-        Some(place) => Ok(place),
+        Some(route) => Ok(route),
         None => core.server.node(hold.key().key()).map(Route::plain),
     };
     let connection = match (&there, &job.on) {
         (_, Some(connection)) => Ok(connection.clone()),
-        (Ok(place), None) => place.own_connection(limit).await,
+        (Ok(route), None) => route.own_connection(limit).await,
         (Err(failure), None) => Err(failure.clone()),
     };
     let target = hold.state().target();

@@ -35,8 +35,8 @@ impl Transfer {
     ) -> Option<Self> {
         let core = session.core();
         let script = hold.key().kind().scripts.transfer?;
-        let row: Streak = hold.state().row.as_deref().copied().unwrap_or_default();
-        match row.next(core.settings.hand_overs, now) {
+        let streak: Streak = hold.state().streak.as_deref().copied().unwrap_or_default();
+        match streak.next(core.settings.hand_overs, now) {
             StreakEnd::HandOver => {}
             StreakEnd::Release => return None,
             StreakEnd::Yield(others) => {
@@ -45,7 +45,7 @@ impl Transfer {
             }
         }
         let receiver = core.waiters.receiver(hold.key(), now)?;
-        let WaitRequest { owner, terms, .. } = *receiver.wish();
+        let WaitRequest { owner, terms, .. } = *receiver.request();
         let lease = terms?.lease;
         let next = PendingAcquire::first(session, hold.key(), owner);
         core.holds.change(next.hold(), |state| {
@@ -114,10 +114,10 @@ impl Transfer {
         let own = u32::from(core.waiters.is_listening(hold.key()));
         let others = listening.map(|listening| listening.saturating_sub(own));
         // The one that ends needs its row no more.
-        let mut row = hold.state().row.take().unwrap_or_default();
-        row.lengthen(others, now);
+        let mut streak = hold.state().streak.take().unwrap_or_default();
+        streak.lengthen(others, now);
         core.holds.change(self.next.hold(), |state| {
-            state.row = Some(row);
+            state.streak = Some(streak);
             state.await_taking_in(now + core.settings.poll_cap);
         });
         let mut handed = self.next.hand_on(sent);

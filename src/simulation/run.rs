@@ -236,13 +236,13 @@ fn client(
 ) -> (SimulatedClient, Arc<Core>) {
     let ms = Duration::from_millis;
     let clock = Clock::simulated(clock);
-    let source = Endpoint::simulated(Wiring(network.clone()), &clock);
+    let endpoint = Endpoint::simulated(Wiring(network.clone()), &clock);
     let context = Context {
         clock: clock.clone(),
         background: Background::here(),
         command_timeout: ms(plan.command_timeout_ms),
     };
-    let server = Server::new(source, context, ms(plan.watchdog_lease_ms));
+    let server = Server::new(endpoint, context, ms(plan.watchdog_lease_ms));
     let settings = Settings {
         watchdog_lease: ms(plan.watchdog_lease_ms),
         poll_cap: ms(plan.poll_cap_ms),

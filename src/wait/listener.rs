@@ -16,7 +16,7 @@ use crate::server::Server;
 pub(crate) struct Listener {
     waiters: Arc<Waiters>,
     key: Arc<LockKey>,
-    pub(super) ticket: Arc<Waiter>,
+    pub(super) waiter: Arc<Waiter>,
 }
 
 impl Waiters {
@@ -28,23 +28,23 @@ impl Waiters {
     ) -> Result<Listener, Error> {
         let mut queues = self.queues_of(key)?;
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let wish = WaitRequest {
+        let request = WaitRequest {
             owner,
             terms: None,
             deadline: None,
         };
-        let ticket = Arc::new(Waiter::new(id, wish, self.clock.now()));
+        let waiter = Arc::new(Waiter::new(id, request, self.clock.now()));
         let queue = queues.entry(key.clone()).or_default();
-        queue.add_listener(ticket.clone());
+        queue.add_listener(waiter.clone());
         drop(queues);
         Ok(Listener {
             waiters: self.clone(),
             key: key.clone(),
-            ticket,
+            waiter,
         })
     }
 
-    /// See [`Place::subscribed`](super::Place::subscribed).
+    /// See [`Place::subscribed`](super::WaiterGuard::subscribed).
     pub(super) async fn subscribed(self: &Arc<Self>, key: &Arc<LockKey>, server: &Server) {
         let Some(channel) = key.channel() else {
             return;
@@ -74,10 +74,10 @@ impl Listener {
     /// Waits until the lock may be free, but not beyond `until`; at least a millisecond. The error is
     /// the client's end.
     pub(crate) async fn wait(&self, until: Moment) -> Result<(), Error> {
-        self.ticket.wait(&self.waiters.clock, until).await
+        self.waiter.wait(&self.waiters.clock, until).await
     }
 
-    /// See [`Place::subscribed`](super::Place::subscribed).
+    /// See [`Place::subscribed`](super::WaiterGuard::subscribed).
     ///
     /// # Cancel safety
     ///
@@ -93,7 +93,7 @@ impl Drop for Listener {
         let Some(queue) = queues.get_mut(&*self.key) else {
             return;
         };
-        queue.remove_listener(&self.ticket);
+        queue.remove_listener(&self.waiter);
         if queue.is_empty() {
             queues.remove(&*self.key);
         }

@@ -79,7 +79,7 @@ impl Waiters {
     pub(crate) fn enter(
         self: &Arc<Self>,
         key: &Arc<LockKey>,
-        wish: WaitRequest,
+        request: WaitRequest,
         now: Moment,
     ) -> Result<WaiterGuard, Error> {
         let mut queues = self.queues_of(key)?;
@@ -89,13 +89,13 @@ impl Waiters {
         }
         // Counted with the shard locked, so that the ids of one queue grow.
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let ticket = Arc::new(Waiter::new(id, wish, now));
-        queues.entry(key.clone()).or_default().push(ticket.clone());
+        let waiter = Arc::new(Waiter::new(id, request, now));
+        queues.entry(key.clone()).or_default().push(waiter.clone());
         drop(queues);
         Ok(WaiterGuard {
             waiters: self.clone(),
             key: key.clone(),
-            ticket,
+            waiter,
             has_lock: AtomicBool::new(false),
         })
     }
@@ -146,8 +146,8 @@ impl Waiters {
         let overdue = now.minus(self.poll_cap);
         let mut queues = self.shard(key);
         let queue = queues.get_mut(key)?;
-        let ticket = queue.receiver(now, overdue, now + self.answer_time())?;
-        Some(Receiver::new(ticket))
+        let waiter = queue.receiver(now, overdue, now + self.answer_time())?;
+        Some(Receiver::new(waiter))
     }
 
     /// Leaves a lock that is about to be released to other clients, so many if their number is known:
@@ -217,7 +217,7 @@ pub(crate) struct QueueView {
 pub(crate) struct WaiterGuard {
     waiters: Arc<Waiters>,
     key: Arc<LockKey>,
-    ticket: Arc<Waiter>,
+    waiter: Arc<Waiter>,
     has_lock: AtomicBool,
 }
 
@@ -229,7 +229,7 @@ impl WaiterGuard {
             return QueueView::default();
         };
         QueueView {
-            is_contender: queue.is_contender(&self.ticket),
+            is_contender: queue.is_contender(&self.waiter),
             is_listening: queue.is_listening(),
             retreat: queue.backed_off(now),
         }
@@ -238,22 +238,22 @@ impl WaiterGuard {
     /// Waits until it is told to look, but not beyond `until`; at least a millisecond. The error
     /// is one that ends the wait.
     pub(crate) async fn wait(&self, until: Moment) -> Result<(), Error> {
-        self.ticket.wait(&self.waiters.clock, until).await
+        self.waiter.wait(&self.waiters.clock, until).await
     }
 
     /// It looks again by then, whatever it does until then.
     pub(crate) fn promise(&self, until: Moment) {
-        self.ticket.promise(until);
+        self.waiter.promise(until);
     }
 
     /// What has come of a hand-over to this waiter.
     pub(crate) fn found(&self, now: Moment) -> Found {
-        self.ticket.look(now, self.waiters.answer_time())
+        self.waiter.look(now, self.waiters.answer_time())
     }
 
     /// Expects no hand-over any more. What was handed over already is for the caller to undo.
     pub(crate) fn decline(&self) -> Option<HandedOver> {
-        self.ticket.decline()
+        self.waiter.decline()
     }
 
     /// It got the lock: when it leaves, the next in line has nothing to look at.
@@ -267,19 +267,19 @@ impl WaiterGuard {
         let overdue = now.minus(self.waiters.poll_cap);
         let mut queues = self.waiters.shard(&self.key);
         let queue = queues.get_mut(&*self.key)?;
-        queue.take_over(&self.ticket, overdue)
+        queue.take_over(&self.waiter, overdue)
     }
 
     /// Tells whoever may take over that this acquire is under way. False if it is not needed: the
     /// lock is being handed to this waiter.
     pub(crate) fn attempting(&self, hold: &Arc<Hold>, now: Moment) -> bool {
         let until = now + self.waiters.answer_time();
-        self.ticket.attempting(hold, now, until)
+        self.waiter.attempting(hold, now, until)
     }
 
     /// The acquire was answered.
     pub(crate) fn attempted(&self) {
-        self.ticket.attempted();
+        self.waiter.attempted();
     }
 
     /// The contender's hold, and how long its question will have had no answer by `then`.
@@ -297,7 +297,7 @@ impl WaiterGuard {
         }
     }
 
-    /// As [`Place::note_outage`], but ends no wait yet.
+    /// As [`WaiterGuard::note_outage`], but ends no wait yet.
     pub(crate) fn remember_outage(&self, outage: Option<&Error>) {
         let mut queues = self.waiters.shard(&self.key);
         if let Some(queue) = queues.get_mut(&*self.key) {
@@ -334,7 +334,7 @@ impl Drop for WaiterGuard {
         let Some((queue, calls)) = shard.queue(&self.key) else {
             return;
         };
-        queue.leave(&self.ticket, *self.has_lock.get_mut(), calls);
+        queue.leave(&self.waiter, *self.has_lock.get_mut(), calls);
         if queue.is_empty() {
             shard.remove(&*self.key);
         }
@@ -372,13 +372,13 @@ mod tests {
             max_hold: None,
             local: false,
         };
-        let wish = WaitRequest {
+        let request = WaitRequest {
             owner: Owner::new(),
             terms: Some(terms),
             deadline: None,
         };
         let now = waiters.clock.now();
-        let place = waiters.enter(&key, wish, now).unwrap();
+        let place = waiters.enter(&key, request, now).unwrap();
         (waiters, key, place)
     }
 
@@ -400,12 +400,12 @@ mod tests {
         let waiters = Arc::new(waiters);
         let key = Arc::new(LockKey::new(&kind::PLAIN, "l", None).unwrap());
         let enter = |_| {
-            let wish = WaitRequest {
+            let request = WaitRequest {
                 owner: Owner::new(),
                 terms: None,
                 deadline: None,
             };
-            waiters.enter(&key, wish, clock.now()).unwrap()
+            waiters.enter(&key, request, clock.now()).unwrap()
         };
         let mut places: Vec<WaiterGuard> = (0..waiting).map(enter).collect();
         let began = worked();
@@ -428,19 +428,19 @@ mod tests {
     /// What the wakers of two waiters and an ear see of the shards while this is done.
     fn seen_while(what: impl FnOnce(&Waiters, &LockKey, &mut Option<WaiterGuard>)) -> Vec<bool> {
         let (waiters, key, first) = waiting();
-        let owner = first.ticket.wish.owner;
-        let wish = WaitRequest {
+        let owner = first.waiter.request.owner;
+        let request = WaitRequest {
             owner,
             terms: None,
             deadline: None,
         };
-        let second = waiters.enter(&key, wish, waiters.clock.now()).unwrap();
+        let second = waiters.enter(&key, request, waiters.clock.now()).unwrap();
         let ear = waiters.add_listener(&key, owner).unwrap();
         let seen = waiters.clone();
         let free =
             FreeAtEachCall::new(move || seen.shards.iter().all(|it| it.try_lock().is_some()));
         let until = waiters.clock.now() + Duration::from_secs(60);
-        let tickets = [&first.ticket, &second.ticket, &ear.ticket].map(Arc::clone);
+        let tickets = [&first.waiter, &second.waiter, &ear.waiter].map(Arc::clone);
         let waits = tickets.each_ref().map(|it| it.wait(&waiters.clock, until));
         let mut waits = waits.map(Box::pin);
         for wait in &mut waits {
@@ -471,19 +471,19 @@ mod tests {
     #[test]
     fn the_role_of_one_who_is_absent_goes_on_and_comes_back_when_it_looks() {
         let (waiters, key, first) = waiting();
-        let wish = |owner| WaitRequest {
+        let request = |owner| WaitRequest {
             owner,
             terms: None,
             deadline: None,
         };
         let now = waiters.clock.now();
-        let second = waiters.enter(&key, wish(Owner::new()), now).unwrap();
+        let second = waiters.enter(&key, request(Owner::new()), now).unwrap();
         let later = now + Duration::from_secs(120);
         assert!(second.take_over(later).is_some());
         assert!(!first.look(later).is_contender && second.look(later).is_contender);
         drop(second);
         assert!(first.look(later).is_contender);
-        let third = waiters.enter(&key, wish(Owner::new()), now).unwrap();
+        let third = waiters.enter(&key, request(Owner::new()), now).unwrap();
         assert!(third.take_over(later).is_some());
         drop(first);
         assert!(third.look(later).is_contender);
@@ -498,12 +498,12 @@ mod tests {
         let now = waiters.clock.now();
         let owners: Vec<Owner> = (0..50).map(|_| Owner::new()).collect();
         let enter = |number: usize| {
-            let wish = WaitRequest {
+            let request = WaitRequest {
                 owner: owners[number % 50],
                 terms: None,
                 deadline: None,
             };
-            waiters.enter(&key, wish, now).unwrap()
+            waiters.enter(&key, request, now).unwrap()
         };
         let places: Vec<WaiterGuard> = (0..100).map(enter).collect();
         waiters.wake_owner(&key, owners[7]);

@@ -46,15 +46,15 @@ pub(crate) struct Retreat {
 }
 
 impl WaitQueue {
-    pub(super) fn push(&mut self, ticket: Arc<Waiter>) {
+    pub(super) fn push(&mut self, waiter: Arc<Waiter>) {
         if self.contender.is_none() {
-            self.contender = Some(ticket.clone());
+            self.contender = Some(waiter.clone());
         }
         if let Some(by_owner) = &mut self.by_owner {
-            let ids = by_owner.entry(ticket.wish.owner).or_default();
-            ids.insert(ticket.id);
+            let ids = by_owner.entry(waiter.request.owner).or_default();
+            ids.insert(waiter.id);
         }
-        self.waiting.insert(ticket.id, ticket);
+        self.waiting.insert(waiter.id, waiter);
         if self.by_owner.is_none() && self.waiting.len() > FEW {
             self.by_owner = Some(self.owners());
         }
@@ -62,9 +62,9 @@ impl WaitQueue {
 
     fn owners(&self) -> HashMap<Owner, BTreeSet<u64>> {
         let mut by_owner: HashMap<Owner, BTreeSet<u64>> = HashMap::new();
-        for ticket in self.all() {
-            let ids = by_owner.entry(ticket.wish.owner).or_default();
-            ids.insert(ticket.id);
+        for waiter in self.all() {
+            let ids = by_owner.entry(waiter.request.owner).or_default();
+            ids.insert(waiter.id);
         }
         by_owner
     }
@@ -74,24 +74,24 @@ impl WaitQueue {
         self.waiting.values().chain(self.absent.values())
     }
 
-    pub(super) fn add_listener(&mut self, ticket: Arc<Waiter>) {
-        self.listening_in.insert(ticket.id, ticket);
+    pub(super) fn add_listener(&mut self, waiter: Arc<Waiter>) {
+        self.listening_in.insert(waiter.id, waiter);
     }
 
-    pub(super) fn remove_listener(&mut self, ticket: &Waiter) {
-        self.listening_in.remove(&ticket.id);
+    pub(super) fn remove_listener(&mut self, waiter: &Waiter) {
+        self.listening_in.remove(&waiter.id);
     }
 
     /// One who leaves with the lock has met no outage, and lets its owner's other requests re-enter.
-    pub(super) fn leave(&mut self, ticket: &Waiter, with_lock: bool, calls: &mut WakeUps) {
-        if self.waiting.remove(&ticket.id).is_none() {
-            self.absent.remove(&ticket.id);
+    pub(super) fn leave(&mut self, waiter: &Waiter, with_lock: bool, calls: &mut WakeUps) {
+        if self.waiting.remove(&waiter.id).is_none() {
+            self.absent.remove(&waiter.id);
         }
         if let Some(by_owner) = &mut self.by_owner {
-            if let Some(ids) = by_owner.get_mut(&ticket.wish.owner) {
-                ids.remove(&ticket.id);
+            if let Some(ids) = by_owner.get_mut(&waiter.request.owner) {
+                ids.remove(&waiter.id);
                 if ids.is_empty() {
-                    by_owner.remove(&ticket.wish.owner);
+                    by_owner.remove(&waiter.request.owner);
                 }
             }
             if by_owner.is_empty() {
@@ -100,9 +100,9 @@ impl WaitQueue {
         }
         if with_lock {
             self.outage = None;
-            self.wake_owner(ticket.wish.owner, calls);
+            self.wake_owner(waiter.request.owner, calls);
         }
-        if self.is_its_role(ticket)
+        if self.is_its_role(waiter)
             && let Some(next) = self.pass_on()
             // It gets the wake-up that the last bearer of the role may have had.
             && !with_lock
@@ -121,43 +121,43 @@ impl WaitQueue {
     }
 
     /// Whether it has the role; to look at that is a sign of life.
-    pub(super) fn is_contender(&mut self, ticket: &Waiter) -> bool {
-        ticket.appear();
-        if let Some(back) = self.absent.remove(&ticket.id) {
+    pub(super) fn is_contender(&mut self, waiter: &Waiter) -> bool {
+        waiter.appear();
+        if let Some(back) = self.absent.remove(&waiter.id) {
             self.waiting.insert(back.id, back);
         }
-        self.is_its_role(ticket)
+        self.is_its_role(waiter)
     }
 
-    fn is_its_role(&self, ticket: &Waiter) -> bool {
+    fn is_its_role(&self, waiter: &Waiter) -> bool {
         self.contender
             .as_ref()
-            .is_some_and(|contender| contender.id == ticket.id)
+            .is_some_and(|contender| contender.id == waiter.id)
     }
 
     pub(super) fn wake_contender(&self, calls: &mut WakeUps) {
         self.tell_listeners(calls);
-        if let Some(ticket) = &self.contender {
-            calls.add(ticket);
+        if let Some(waiter) = &self.contender {
+            calls.add(waiter);
         }
     }
 
     fn tell_listeners(&self, calls: &mut WakeUps) {
-        for ticket in self.listening_in.values() {
-            calls.add(ticket);
+        for waiter in self.listening_in.values() {
+            calls.add(waiter);
         }
     }
 
     pub(super) fn wake_owner(&self, owner: Owner, calls: &mut WakeUps) {
         let Some(by_owner) = &self.by_owner else {
-            for ticket in self.all().filter(|ticket| ticket.wish.owner == owner) {
-                calls.add(ticket);
+            for waiter in self.all().filter(|waiter| waiter.request.owner == owner) {
+                calls.add(waiter);
             }
             return;
         };
         for id in by_owner.get(&owner).into_iter().flatten() {
-            if let Some(ticket) = self.waiting.get(id).or_else(|| self.absent.get(id)) {
-                calls.add(ticket);
+            if let Some(waiter) = self.waiting.get(id).or_else(|| self.absent.get(id)) {
+                calls.add(waiter);
             }
         }
     }
@@ -171,12 +171,12 @@ impl WaitQueue {
         }
     }
 
-    /// As [`Queue::remember_outage`], and ends the waits of those who would wait for ever.
+    /// As [`WaitQueue::remember_outage`], and ends the waits of those who would wait for ever.
     pub(super) fn note_outage(&mut self, outage: Option<&Error>, calls: &mut WakeUps) {
         self.remember_outage(outage);
         if let Some(error) = outage {
-            for ticket in self.all().filter(|ticket| ticket.has_no_deadline()) {
-                calls.fail(ticket, error);
+            for waiter in self.all().filter(|waiter| waiter.has_no_deadline()) {
+                calls.fail(waiter, error);
             }
         }
     }
@@ -186,24 +186,24 @@ impl WaitQueue {
     }
 
     pub(super) fn fail(&self, error: &Error, calls: &mut WakeUps) {
-        for ticket in self.all().chain(self.listening_in.values()) {
-            calls.fail(ticket, error);
+        for waiter in self.all().chain(self.listening_in.values()) {
+            calls.fail(waiter, error);
         }
     }
 
     pub(super) fn take_over(
         &mut self,
-        ticket: &Arc<Waiter>,
+        waiter: &Arc<Waiter>,
         overdue: Moment,
     ) -> Option<Option<Arc<Hold>>> {
         let contender = self.contender.clone()?;
-        if contender.id == ticket.id {
+        if contender.id == waiter.id {
             return None;
         }
         let acquire = contender.replace(overdue)?;
         self.waiting.remove(&contender.id);
         self.absent.insert(contender.id, contender);
-        self.contender = Some(ticket.clone());
+        self.contender = Some(waiter.clone());
         Some(acquire)
     }
 
@@ -228,7 +228,7 @@ impl WaitQueue {
             // It is its turn.
             return None;
         }
-        let can_take = |ticket: &&Arc<Waiter>| ticket.expect(now, overdue, until);
+        let can_take = |waiter: &&Arc<Waiter>| waiter.expect(now, overdue, until);
         let next = Some(contender)
             .filter(can_take)
             .or_else(|| self.waiting.values().find(can_take))?
@@ -287,7 +287,7 @@ impl WaitQueue {
     /// How many wait, and how the contender is.
     pub(super) fn shown(&self, now: Moment) -> String {
         let contender = match &self.contender {
-            Some(ticket) => ticket.shown(now),
+            Some(waiter) => waiter.shown(now),
             None => "missing".to_owned(),
         };
         format!(
@@ -302,7 +302,7 @@ impl WaitQueue {
     /// Gives the role to the first who is there, and says who that is.
     fn pass_on(&mut self) -> Option<Arc<Waiter>> {
         // Those that are about to leave are few, and pass nothing on that they got too late.
-        let present = |ticket: &&Arc<Waiter>| !ticket.is_absent();
+        let present = |waiter: &&Arc<Waiter>| !waiter.is_absent();
         let next = self
             .waiting
             .values()

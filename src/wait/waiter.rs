@@ -33,9 +33,9 @@ pub(crate) struct HandedOver {
 /// One waiter.
 pub(super) struct Waiter {
     pub(super) id: u64,
-    pub(super) wish: WaitRequest,
+    pub(super) request: WaitRequest,
     told: Notify,
-    outlook: Mutex<WaiterState>,
+    state: Mutex<WaiterState>,
 }
 
 struct WaiterState {
@@ -70,12 +70,12 @@ pub(crate) enum Found {
 }
 
 impl Waiter {
-    pub(super) fn new(id: u64, wish: WaitRequest, now: Moment) -> Self {
+    pub(super) fn new(id: u64, request: WaitRequest, now: Moment) -> Self {
         Self {
             id,
-            wish,
+            request,
             told: Notify::new(),
-            outlook: Mutex::new(WaiterState {
+            state: Mutex::new(WaiterState {
                 promised: now,
                 absent: false,
                 acquire: None,
@@ -87,7 +87,7 @@ impl Waiter {
     }
 
     pub(super) fn has_no_deadline(&self) -> bool {
-        self.wish.deadline.is_none()
+        self.request.deadline.is_none()
     }
 
     pub(super) fn wake(&self) {
@@ -110,82 +110,82 @@ impl Waiter {
     }
 
     pub(super) fn promise(&self, at: Moment) {
-        self.outlook.lock().promised = at;
+        self.state.lock().promised = at;
     }
 
     /// Notes its acquire, unless the lock is being handed to it.
     pub(super) fn attempting(&self, hold: &Arc<Hold>, now: Moment, until: Moment) -> bool {
-        let mut outlook = self.outlook.lock();
-        if !matches!(outlook.reception, Reception::Nothing) {
+        let mut state = self.state.lock();
+        if !matches!(state.reception, Reception::Nothing) {
             return false;
         }
-        outlook.asked = now;
-        outlook.promised = until;
-        outlook.acquire = Some(hold.clone());
+        state.asked = now;
+        state.promised = until;
+        state.acquire = Some(hold.clone());
         true
     }
 
     pub(super) fn attempted(&self) {
-        self.outlook.lock().acquire = None;
+        self.state.lock().acquire = None;
     }
 
     /// Since when its acquire is under way, and which hold that is.
     pub(super) fn unanswered(&self) -> Option<(Moment, Arc<Hold>)> {
-        let outlook = self.outlook.lock();
-        Some((outlook.asked, outlook.acquire.clone()?))
+        let state = self.state.lock();
+        Some((state.asked, state.acquire.clone()?))
     }
 
     /// What it waits for, and since when or how long.
     pub(super) fn shown(&self, now: Moment) -> String {
-        let outlook = self.outlook.lock();
-        let reception = match outlook.reception {
+        let state = self.state.lock();
+        let reception = match state.reception {
             Reception::Nothing => "nothing",
             Reception::Expected => "a hand-over",
             Reception::Here(_) => "its own look at a hand-over",
         };
         format!(
             "expects {reception}, asks={} for {:?}, looks in {:?}, overdue by {:?}, absent={}",
-            outlook.acquire.is_some(),
-            now.since(outlook.asked),
-            outlook.promised.since(now),
-            now.since(outlook.promised),
-            outlook.absent,
+            state.acquire.is_some(),
+            now.since(state.asked),
+            state.promised.since(now),
+            now.since(state.promised),
+            state.absent,
         )
     }
 
     pub(super) fn is_absent(&self) -> bool {
-        self.outlook.lock().absent
+        self.state.lock().absent
     }
 
     /// It shows that it is there.
     pub(super) fn appear(&self) {
-        self.outlook.lock().absent = false;
+        self.state.lock().absent = false;
     }
 
     /// Counts as absent if it promised to look before `overdue`: then its acquire that is under way,
     /// if there is one, is somebody else's to undo.
     pub(super) fn replace(&self, overdue: Moment) -> Option<Option<Arc<Hold>>> {
-        let mut outlook = self.outlook.lock();
-        if outlook.promised > overdue {
+        let mut state = self.state.lock();
+        if state.promised > overdue {
             return None;
         }
-        outlook.absent = true;
-        outlook.reception = Reception::Nothing;
-        Some(outlook.acquire.take())
+        state.absent = true;
+        state.reception = Reception::Nothing;
+        Some(state.acquire.take())
     }
 
     fn failure(&self) -> Option<Error> {
-        self.outlook.lock().failure.take()
+        self.state.lock().failure.take()
     }
 
     /// Ends its wait with this, once it is told.
     pub(super) fn set_failure(&self, error: &Error) {
-        self.outlook.lock().failure = Some(error.clone());
+        self.state.lock().failure = Some(error.clone());
     }
 
     /// It is there, and the lock cannot be handed to it.
     pub(super) fn asks_for_itself(&self, overdue: Moment) -> bool {
-        self.wish.terms.is_none() && self.outlook.lock().is_there(overdue)
+        self.request.terms.is_none() && self.state.lock().is_there(overdue)
     }
 
     /// Lets it expect the lock, if it wants it, is there, and has no command of its own under way.
@@ -193,80 +193,77 @@ impl Waiter {
         // A hand-over takes a round trip. One that comes after the receiver's deadline is undone, and
         // nobody has the lock meanwhile.
         let in_time = |deadline| deadline > now + HAND_OVER_TIME;
-        let in_time = self.wish.deadline.is_none_or(in_time);
-        if self.wish.terms.is_none() || !in_time {
+        let in_time = self.request.deadline.is_none_or(in_time);
+        if self.request.terms.is_none() || !in_time {
             return false;
         }
-        let mut outlook = self.outlook.lock();
-        let is_idle = outlook.acquire.is_none() && outlook.failure.is_none();
-        if !outlook.is_there(overdue)
-            || !is_idle
-            || !matches!(outlook.reception, Reception::Nothing)
-        {
+        let mut state = self.state.lock();
+        let is_idle = state.acquire.is_none() && state.failure.is_none();
+        if !state.is_there(overdue) || !is_idle || !matches!(state.reception, Reception::Nothing) {
             return false;
         }
-        outlook.reception = Reception::Expected;
-        outlook.asked = now;
-        outlook.promised = until;
+        state.reception = Reception::Expected;
+        state.asked = now;
+        state.promised = until;
         true
     }
 
     /// Says which hold it will be. False if it does not wait for it any more.
     pub(super) fn announce(&self, hold: &Arc<Hold>) -> bool {
-        let mut outlook = self.outlook.lock();
-        let expected = matches!(outlook.reception, Reception::Expected);
+        let mut state = self.state.lock();
+        let expected = matches!(state.reception, Reception::Expected);
         if expected {
-            outlook.acquire = Some(hold.clone());
+            state.acquire = Some(hold.clone());
         }
         expected
     }
 
     /// Hands the lock to it, or gives it back if it does not wait for it any more.
     pub(super) fn deliver(&self, handed: HandedOver, now: Moment) -> Option<HandedOver> {
-        let mut outlook = self.outlook.lock();
-        if !matches!(outlook.reception, Reception::Expected) {
+        let mut state = self.state.lock();
+        if !matches!(state.reception, Reception::Expected) {
             return Some(handed);
         }
-        outlook.reception = Reception::Here(handed);
+        state.reception = Reception::Here(handed);
         // It has a poll cap to take it in.
-        outlook.promised = now;
-        drop(outlook);
+        state.promised = now;
+        drop(state);
         self.wake();
         None
     }
 
     /// The hand-over came to nothing: it has to contend for itself.
     pub(super) fn withdraw(&self) {
-        let mut outlook = self.outlook.lock();
-        if matches!(outlook.reception, Reception::Expected) {
-            outlook.reception = Reception::Nothing;
-            outlook.acquire = None;
-            drop(outlook);
+        let mut state = self.state.lock();
+        if matches!(state.reception, Reception::Expected) {
+            state.reception = Reception::Nothing;
+            state.acquire = None;
+            drop(state);
             self.wake();
         }
     }
 
     /// What has come of a hand-over that is given `patience`.
     pub(super) fn look(&self, now: Moment, patience: Duration) -> Found {
-        let mut outlook = self.outlook.lock();
-        let until = outlook.asked + patience;
-        match outlook.reception {
+        let mut state = self.state.lock();
+        let until = state.asked + patience;
+        match state.reception {
             Reception::Nothing => Found::Nothing,
             Reception::Expected if now < until => Found::Expected(until),
             Reception::Expected => {
-                outlook.reception = Reception::Nothing;
-                Found::Overdue(outlook.acquire.take())
+                state.reception = Reception::Nothing;
+                Found::Overdue(state.acquire.take())
             }
-            Reception::Here(_) => outlook.receive().map_or(Found::Nothing, Found::Here),
+            Reception::Here(_) => state.receive().map_or(Found::Nothing, Found::Here),
         }
     }
 
     /// Expects nothing any more, now or later: until it has left the queue, no holder may pick it.
     /// What was handed to it already is for the caller to undo.
     pub(super) fn decline(&self) -> Option<HandedOver> {
-        let mut outlook = self.outlook.lock();
-        outlook.absent = true;
-        outlook.receive()
+        let mut state = self.state.lock();
+        state.absent = true;
+        state.receive()
     }
 }
 
@@ -290,32 +287,32 @@ impl WaiterState {
 
 /// The waiter that a lock is handed to. Dropped, it contends for itself.
 pub(crate) struct Receiver {
-    ticket: Arc<Waiter>,
+    waiter: Arc<Waiter>,
 }
 
 impl Receiver {
-    pub(super) fn new(ticket: Arc<Waiter>) -> Self {
-        Self { ticket }
+    pub(super) fn new(waiter: Arc<Waiter>) -> Self {
+        Self { waiter }
     }
 
-    pub(crate) fn wish(&self) -> &WaitRequest {
-        &self.ticket.wish
+    pub(crate) fn request(&self) -> &WaitRequest {
+        &self.waiter.request
     }
 
     /// Says which hold it will be. False if it does not wait for it any more.
     pub(crate) fn announce(&self, hold: &Arc<Hold>) -> bool {
-        self.ticket.announce(hold)
+        self.waiter.announce(hold)
     }
 
     /// Hands the lock to it, or gives it back if it does not wait for it any more.
     pub(crate) fn deliver(&self, handed: HandedOver, now: Moment) -> Option<HandedOver> {
-        self.ticket.deliver(handed, now)
+        self.waiter.deliver(handed, now)
     }
 }
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        self.ticket.withdraw();
+        self.waiter.withdraw();
     }
 }
 

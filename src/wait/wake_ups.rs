@@ -21,21 +21,21 @@ pub(super) struct WakeUps {
 }
 
 impl WakeUps {
-    pub(super) fn add(&mut self, ticket: &Arc<Waiter>) {
-        self.tickets.push(ticket.clone());
+    pub(super) fn add(&mut self, waiter: &Arc<Waiter>) {
+        self.tickets.push(waiter.clone());
     }
 
     /// Ends its wait.
-    pub(super) fn fail(&mut self, ticket: &Arc<Waiter>, error: &Error) {
-        ticket.set_failure(error);
-        self.add(ticket);
+    pub(super) fn fail(&mut self, waiter: &Arc<Waiter>, error: &Error) {
+        waiter.set_failure(error);
+        self.add(waiter);
     }
 }
 
 impl Drop for WakeUps {
     fn drop(&mut self) {
-        for ticket in &self.tickets {
-            ticket.wake();
+        for waiter in &self.tickets {
+            waiter.wake();
         }
     }
 }

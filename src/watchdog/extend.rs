@@ -58,7 +58,7 @@ pub(super) async fn extend(
     lease: Duration,
     asks: impl Fn(usize, &Route) + Sync,
 ) -> ExtendOutcome {
-    let asks_for_all = |place: &Route| (0..holds.len()).for_each(|at| asks(at, place));
+    let asks_for_all = |route: &Route| (0..holds.len()).for_each(|at| asks(at, route));
     let (sent, answer) = ask(core, None, holds, lease, &asks_for_all).await;
     match answer {
         Ok(answers) => {
@@ -75,7 +75,7 @@ pub(super) async fn extend(
                 .chunks(1)
                 .enumerate()
                 .map(async |(at, one)| {
-                    let asks = |place: &Route| asks(at, place);
+                    let asks = |route: &Route| asks(at, route);
                     (at, follow(core, one, lease, &asks).await)
                 })
                 .collect();
@@ -85,8 +85,8 @@ pub(super) async fn extend(
             }
             ExtendOutcome { sent, answers }
         }
-        Err((_, Some(place))) => {
-            let answers = vec![follow_to(core, place, holds, lease, &asks_for_all).await];
+        Err((_, Some(route))) => {
+            let answers = vec![follow_to(core, route, holds, lease, &asks_for_all).await];
             ExtendOutcome { sent, answers }
         }
         Err((failure, None)) => {
@@ -105,7 +105,7 @@ async fn follow(
 ) -> Result<RenewReply, Failure> {
     match ask(core, None, one, lease, asks).await.1 {
         Ok(answers) => Ok(first(&answers)),
-        Err((_, Some(place))) => follow_to(core, place, one, lease, asks).await,
+        Err((_, Some(route))) => follow_to(core, route, one, lease, asks).await,
         Err((failure, None)) => Err(failure),
     }
 }
@@ -113,12 +113,12 @@ async fn follow(
 /// Asks about one hold where a server says that its key is.
 async fn follow_to(
     core: &Core,
-    place: Route,
+    route: Route,
     one: &Leases,
     lease: Duration,
     asks: &Asks<'_>,
 ) -> Result<RenewReply, Failure> {
-    let answers = ask(core, Some(place), one, lease, asks).await.1;
+    let answers = ask(core, Some(route), one, lease, asks).await.1;
     answers
         .map(|answers| first(&answers))
         .map_err(|(failure, _)| failure)
@@ -136,19 +136,19 @@ type ExtendAnswers = (Moment, Result<Vec<RenewReply>, (Failure, Option<Route>)>)
 
 async fn ask(
     core: &Core,
-    place: Option<Route>,
+    route: Option<Route>,
     holds: &Leases,
     lease: Duration,
     asks: &Asks<'_>,
 ) -> ExtendAnswers {
     let key = holds.first().map_or("", |(hold, _)| hold.key().key());
     let connected = async {
-        let place = match place {
-            Some(place) => place,
+        let route = match route {
+            Some(route) => route,
             None => Route::plain(core.server.node(key)?),
         };
-        asks(&place);
-        let connection = place.own_connection(lease / 3).await?;
+        asks(&route);
+        let connection = route.own_connection(lease / 3).await?;
         let shortest = holds.iter().map(|(_, lease)| *lease).min();
         core.server
             .vouch(key, core.clock.now(), shortest.unwrap_or_default())?;
@@ -157,8 +157,8 @@ async fn ask(
     let connection = match connected.await {
         Ok(connection) => connection,
         Err(failure) => {
-            let place = core.server.redirected(&failure, None);
-            return (core.clock.now(), Err((failure, place)));
+            let route = core.server.redirected(&failure, None);
+            return (core.clock.now(), Err((failure, route)));
         }
     };
     let sent = core.clock.now();
@@ -182,8 +182,8 @@ async fn ask(
         if failure.is_ambiguous() {
             core.server.abandon(&connection);
         }
-        let place = core.server.redirected(&failure, Some(&connection));
-        (failure, place)
+        let route = core.server.redirected(&failure, Some(&connection));
+        (failure, route)
     });
     (sent, answer)
 }

@@ -25,13 +25,13 @@ pub(super) async fn keep_renewing(core: &Arc<Core>) {
     let mut batches = JoinSet::new();
     let mut next_batch = Moment(0);
     let mut early = Duration::ZERO;
-    let mut reigns = core.server.switches();
+    let mut terms = core.server.switches();
     loop {
         while let Some(done) = batches.try_join_next() {
             pass_on_panic(done);
         }
-        if reigns.has_changed().is_ok_and(|is_new| is_new) {
-            reigns.mark_unchanged();
+        if terms.has_changed().is_ok_and(|is_new| is_new) {
+            terms.mark_unchanged();
             // What may be lost cannot wait until a crowd is spread.
             next_batch = Moment(0);
         }

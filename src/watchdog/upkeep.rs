@@ -78,7 +78,7 @@ async fn extend_parts(core: Arc<Core>, extensions: Vec<ExtendRequest>) {
             (hold.clone(), *lease)
         })
         .collect();
-    let asks = |at: usize, place: &Route| extensions[at].addressee.set(place);
+    let asks = |at: usize, route: &Route| extensions[at].addressee.set(route);
     let ExtendOutcome { sent, answers } = extend(&core, &leases, longest, asks).await;
     for (extension, answer) in extensions.into_iter().zip(answers) {
         let ExtendRequest { hold, lease, .. } = &extension;

@@ -98,7 +98,7 @@ impl Server {
     async fn confirm(&self, node: &Arc<Node>, since: Moment, limit: Duration) -> bool {
         let confirmed = async {
             match &self.nodes {
-                Nodes::One { node, .. } => node.source().confirm(since).await,
+                Nodes::One { node, .. } => node.endpoint().confirm(since).await,
                 Nodes::Cluster(cluster) => cluster.confirm(node, since).await,
             }
         };

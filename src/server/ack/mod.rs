@@ -99,7 +99,7 @@ impl Acker {
         }
     }
 
-    /// A connection may be opened at once: see [`SingleFlight::hurry`](super::single_flight::SingleFlight::hurry).
+    /// A connection may be opened at once: see [`SingleFlight::retry_now`](super::single_flight::SingleFlight::retry_now).
     pub(super) fn retry_now(&self) {
         self.slot.retry_now();
     }
@@ -156,14 +156,14 @@ impl Node {
         if replicas == Replicas::Count(0) && disk != Some(true) {
             return Ok(!expected.others);
         }
-        let wish = AckGoal {
+        let goal = AckGoal {
             replicas,
             disk,
             timeout,
-            followers: ack.is_required() && self.source().is_switched(),
+            followers: ack.is_required() && self.endpoint().is_switched(),
         };
         let limit = timeout.min(until.since(clock.now()));
-        let asked = tokio::time::timeout(limit, self.ask(&written, wish, limit)).await;
+        let asked = tokio::time::timeout(limit, self.ask(&written, goal, limit)).await;
         let outcome = asked.unwrap_or_else(|_| {
             if self.acker().rounds.is_silent(clock.now(), timeout + SLACK) {
                 self.acker().disconnect();
@@ -178,7 +178,7 @@ impl Node {
         if ack.is_required() {
             let followers = outcome.as_ref().ok().and_then(|count| count.followers);
             judge(outcome, replicas)?;
-            return Ok(!wish.followers || self.has_all(followers, clock.now()));
+            return Ok(!goal.followers || self.has_all(followers, clock.now()));
         }
         // A caller with less time than that does not know whether they are slow.
         if limit >= timeout || !matches!(outcome, Err(Failure::Silent { .. })) {
@@ -194,18 +194,18 @@ impl Node {
         let Some(followers) = followers else {
             return false;
         };
-        let identity = self.source().identity();
+        let identity = self.endpoint().identity();
         identity.count(followers);
         !identity.lost_replicas(now)
     }
 
-    async fn ask(&self, written: &PendingWrite<'_>, wish: AckGoal, limit: Duration) -> AckResult {
+    async fn ask(&self, written: &PendingWrite<'_>, goal: AckGoal, limit: Duration) -> AckResult {
         let acker = self.acker();
         let mut is_first = true;
         loop {
             let connection = self.ack_connection(written.on, limit).await?;
             let (touch, context) = (&written.touch, &acker.context);
-            let round = acker.rounds.join(&connection, touch, wish, context);
+            let round = acker.rounds.join(&connection, touch, goal, context);
             let outcome = round.await;
             if outcome.as_ref().is_err_and(Failure::is_ambiguous) {
                 acker.slot.remove(&connection);
@@ -232,14 +232,14 @@ impl Node {
             return Err(Failure::Unsent(SWITCHED.into()));
         }
         for _ in 0..2 {
-            let source = self.source().clone();
+            let endpoint = self.endpoint().clone();
             let Context {
                 background,
                 command_timeout: patience,
                 ..
             } = &acker.context;
             let patience = *patience;
-            let open = || async move { source.open_own_in_time(patience).await };
+            let open = || async move { endpoint.open_own_in_time(patience).await };
             // Boxed: it is rare, and part of every acquire otherwise.
             let opened = Box::pin(acker.slot.get(background.runtime(), limit, open));
             let connection = opened.await?;

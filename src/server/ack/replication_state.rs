@@ -62,7 +62,7 @@ impl Node {
             }
             is_due
         };
-        let identity = self.source().identity();
+        let identity = self.endpoint().identity();
         if is_due {
             let look = async {
                 let connection = self.ack_connection(written.on, limit).await?;

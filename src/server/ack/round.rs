@@ -75,7 +75,7 @@ pub(super) type AckResult = Result<AckCount, Failure>;
 pub(super) struct AckRounds {
     last: Mutex<Option<AckRound>>,
     /// Since when the latest round waits for its answer. Another one after each
-    /// [`Rounds::clear`], because rounds of before that may still write theirs.
+    /// [`AckRounds::clear`], because rounds of before that may still write theirs.
     asked: Mutex<AckQuestion>,
 }
 
@@ -97,7 +97,7 @@ impl AckRounds {
         &self,
         connection: &Connection,
         touch: &Arc<Touch>,
-        wish: AckGoal,
+        goal: AckGoal,
         context: &Context,
     ) -> impl Future<Output = AckResult> + use<> {
         let mut last = self.last.lock();
@@ -123,7 +123,7 @@ impl AckRounds {
                 }
                 let touches = touches.lock().take().unwrap_or_default();
                 *asked.lock() = Some(clock.now());
-                let outcome = run(&connection, &touches, wish).await;
+                let outcome = run(&connection, &touches, goal).await;
                 *asked.lock() = None;
                 outcome
             }
@@ -164,17 +164,17 @@ async fn with_timers_of<F: Future>(runtime: Handle, future: F) -> F::Output {
 }
 
 /// Writes something and waits for what that is worth.
-async fn run(connection: &Connection, touches: &[Weak<Touch>], wish: AckGoal) -> AckResult {
-    let limit = wish.timeout;
+async fn run(connection: &Connection, touches: &[Weak<Touch>], goal: AckGoal) -> AckResult {
+    let limit = goal.timeout;
     // Whoever is gone gives its lock back.
     let mut touches = touches.iter().filter_map(Weak::upgrade);
     let first = touches.next().ok_or_else(gone)?;
     // In this order: commands of one connection are executed as they were sent.
-    let (mut touched, required, mut answer) = match wish.replicas {
+    let (mut touched, required, mut answer) = match goal.replicas {
         Replicas::Count(count) => {
             let (touched, answer) = tokio::join!(
                 first.send(connection, limit),
-                wait_on(connection, count, wish)
+                wait_on(connection, count, goal)
             );
             (touched, count, Some(answer))
         }
@@ -184,7 +184,7 @@ async fn run(connection: &Connection, touches: &[Weak<Touch>], wish: AckGoal) ->
                 tokio::join!(first.send(connection, limit), connection.ask(&info, limit));
             let followers = Followers::read(&info?);
             let connected = followers.map_or(0, |followers| followers.connected);
-            if connected == 0 && wish.disk != Some(true) {
+            if connected == 0 && goal.disk != Some(true) {
                 return Ok(AckCount {
                     acknowledged: 0,
                     required: share.of(0),
@@ -206,9 +206,9 @@ async fn run(connection: &Connection, touches: &[Weak<Touch>], wish: AckGoal) ->
     }
     let (answer, followers) = match answer {
         Some(answer) => answer?,
-        None => wait_on(connection, required, wish).await?,
+        None => wait_on(connection, required, goal).await?,
     };
-    read(&answer, followers, required, wish).ok_or_else(|| {
+    read(&answer, followers, required, goal).ok_or_else(|| {
         let text: String = format!("{answer:?}").chars().take(100).collect();
         Failure::Broken(format!("unexpected answer: {text}").into())
     })
@@ -227,10 +227,10 @@ fn gone() -> Failure {
 async fn wait_on(
     connection: &Connection,
     replicas: u32,
-    wish: AckGoal,
+    goal: AckGoal,
 ) -> Result<(Value, Option<Followers>), Failure> {
-    let (wait, limit) = (wait(replicas, wish), wish.timeout);
-    if !wish.followers {
+    let (wait, limit) = (wait(replicas, goal), goal.timeout);
+    if !goal.followers {
         return Ok((connection.ask(&wait, limit).await?, None));
     }
     let info = replicas::question();
@@ -238,11 +238,11 @@ async fn wait_on(
     Ok((answer?, info.ok().as_ref().and_then(Followers::read)))
 }
 
-fn wait(replicas: u32, wish: AckGoal) -> Cmd {
+fn wait(replicas: u32, goal: AckGoal) -> Cmd {
     // It shall say who acknowledged before its callers are tired of it.
-    let margin = (wish.timeout / 4).min(MARGIN);
-    let patience = (wish.timeout - margin).as_millis().max(1) as u64;
-    let mut wait = match wish.disk {
+    let margin = (goal.timeout / 4).min(MARGIN);
+    let patience = (goal.timeout - margin).as_millis().max(1) as u64;
+    let mut wait = match goal.disk {
         None => redis::cmd("WAIT"),
         Some(local) => {
             let mut wait = redis::cmd("WAITAOF");
@@ -258,13 +258,13 @@ fn read(
     answer: &Value,
     followers: Option<Followers>,
     required: u32,
-    wish: AckGoal,
+    goal: AckGoal,
 ) -> Option<AckCount> {
     let number = |value: &Value| match value {
         Value::Int(number) => u32::try_from(*number).ok(),
         _ => None,
     };
-    let (local, acknowledged) = match (wish.disk, answer) {
+    let (local, acknowledged) = match (goal.disk, answer) {
         (None, answer) => (1, number(answer)?),
         (Some(_), Value::Array(both)) => match &both[..] {
             [local, replicas] => (number(local)?, number(replicas)?),
@@ -275,7 +275,7 @@ fn read(
     Some(AckCount {
         acknowledged,
         required,
-        is_off_disk: wish.disk == Some(true) && local == 0,
+        is_off_disk: goal.disk == Some(true) && local == 0,
         followers,
     })
 }

@@ -19,7 +19,7 @@ impl Cluster {
         let map = self.map.read();
         let brought = map.lost(slot);
         let owner = map.owner(slot);
-        let other = owner.filter(|owner| on.is_none_or(|on| !owner.source().has(on)));
+        let other = owner.filter(|owner| on.is_none_or(|on| !owner.endpoint().has(on)));
         other.map_or(brought, |owner| brought.max(owner.loss()))
     }
 
@@ -28,7 +28,7 @@ impl Cluster {
     pub(in crate::server) fn has_key_on(&self, key: &str, on: &Connection) -> Result<(), Failure> {
         let map = self.map.read();
         let owner = map.owner(slot(key));
-        if on.is_asking() || owner.is_some_and(|owner| owner.source().has(on)) {
+        if on.is_asking() || owner.is_some_and(|owner| owner.endpoint().has(on)) {
             return Ok(());
         }
         let cause = "the nodes of the cluster do not agree yet who has the slot";

@@ -18,15 +18,15 @@ impl Cluster {
     /// waited for once so many others did, nor for longer than that after the first one.
     pub(super) async fn ask(
         &self,
-        lines: &mut [NodeLink],
+        links: &mut [NodeLink],
         enough: usize,
         soon: Duration,
         limit: Duration,
     ) -> Result<(), Failure> {
         let asked = self.context.clock.now();
-        let answers = lines.iter_mut().map(|line| line.ask(limit)).collect();
+        let answers = links.iter_mut().map(|link| link.ask(limit)).collect();
         let told = gather(answers, enough, soon, limit).await?;
-        let told = self.of_ours(told, lines, asked)?;
+        let told = self.of_ours(told, links, asked)?;
         let sharded = told.iter().all(|told| told.sharded);
         let views: Vec<ClusterView> = told.into_iter().map(|told| told.view).collect();
         self.sharded.lock().get_or_insert(sharded);
@@ -47,7 +47,7 @@ impl Cluster {
     fn of_ours(
         &self,
         told: Vec<NodeAnswer>,
-        lines: &mut [NodeLink],
+        links: &mut [NodeLink],
         asked: Moment,
     ) -> Result<Vec<NodeAnswer>, Failure> {
         let is_seed = |told: &NodeAnswer| self.seeds.iter().any(|seed| *seed.addr() == told.by);
@@ -61,7 +61,7 @@ impl Cluster {
             })
             .collect();
         let seeds = self.seeds.len().min(ASKED);
-        let believed = self.kin.lock().choose(&witnesses, seeds, asked);
+        let believed = self.membership.lock().choose(&witnesses, seeds, asked);
         let is_kin = match &believed {
             Ok(believed) => believed.is_kin.clone(),
             Err(_) => vec![false; told.len()],
@@ -72,9 +72,9 @@ impl Cluster {
                 ours.push(told);
                 continue;
             }
-            let mut lines = lines.iter_mut();
-            if let Some(line) = lines.find(|line| *line.info.addr() == told.by) {
-                line.answered = false;
+            let mut links = links.iter_mut();
+            if let Some(link) = links.find(|link| *link.info.addr() == told.by) {
+                link.answered = false;
             }
             if believed.as_ref().is_ok_and(|believed| believed.is_news) {
                 tracing::warn!(

@@ -17,11 +17,11 @@ impl Cluster {
         }
         let own = self.clone();
         let learn = || async move {
-            let mut lines: Vec<NodeLink> = own.seeds.iter().cloned().map(NodeLink::to).collect();
+            let mut links: Vec<NodeLink> = own.seeds.iter().cloned().map(NodeLink::to).collect();
             // Most of them, if they answer soon after the first one: one may be another cluster's.
-            let enough = lines.len() / 2 + 1;
+            let enough = links.len() / 2 + 1;
             let limit = own.context.command_timeout;
-            own.ask(&mut lines, enough, SOON.min(limit / 4), limit)
+            own.ask(&mut links, enough, SOON.min(limit / 4), limit)
                 .await?;
             if !own.is_known() {
                 return Err(Failure::Unsent("no server of the cluster has slots".into()));
@@ -33,7 +33,7 @@ impl Cluster {
     }
 
     /// The seeds may be asked at once: see
-    /// [`SingleFlight::hurry`](crate::server::single_flight::SingleFlight::hurry).
+    /// [`SingleFlight::retry_now`](crate::server::single_flight::SingleFlight::retry_now).
     pub(in crate::server) fn retry_now(&self) {
         self.learning.retry_now();
     }

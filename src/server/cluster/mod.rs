@@ -44,7 +44,7 @@ pub(super) struct Cluster {
     /// Servers that others named, until the next look says what they have.
     strangers: Mutex<Vec<(Moment, Arc<Node>)>>,
     /// Whose views are believed.
-    kin: Mutex<Membership>,
+    membership: Mutex<Membership>,
     /// The addresses of all nodes that live.
     known: Mutex<Vec<(String, u16)>>,
     /// Counts the choices of nodes that are asked, so that others come to it.
@@ -82,7 +82,7 @@ impl Cluster {
             context,
             map: RwLock::new(SlotMap::new()),
             strangers: Mutex::default(),
-            kin: Mutex::default(),
+            membership: Mutex::default(),
             known: Mutex::default(),
             chosen: AtomicUsize::new(0),
             switches: watch::Sender::new(0),
@@ -142,7 +142,7 @@ impl Cluster {
         let node = self.members.node(host, port, &self.context);
         if !map.has_master(host, port) {
             // It may have taken over from one that failed.
-            node.source().succeed();
+            node.endpoint().succeed();
         }
         strangers.push((self.context.clock.now(), node.clone()));
         node
@@ -176,17 +176,17 @@ impl Cluster {
 
     /// Asks again and again, this often and when there are news. Never ends.
     pub(super) async fn watch(&self, every: Duration) {
-        let mut lines: Vec<NodeLink> = Vec::new();
+        let mut links: Vec<NodeLink> = Vec::new();
         loop {
-            self.choose(&mut lines);
-            if let Err(failure) = self.ask(&mut lines, ENOUGH, PATIENCE, PATIENCE).await {
+            self.choose(&mut links);
+            if let Err(failure) = self.ask(&mut links, ENOUGH, PATIENCE, PATIENCE).await {
                 tracing::debug!(
                     target: "lockdog::server",
                     ?failure, "no node tells of the cluster"
                 );
             }
             // Those that did not answer leave their places to others.
-            lines.retain(|line| line.answered);
+            links.retain(|link| link.answered);
             tokio::time::sleep(SHORTEST_PAUSE.min(every)).await;
             tokio::select! {
                 () = tokio::time::sleep(every) => {}
@@ -197,7 +197,7 @@ impl Cluster {
 
     /// Fills the list of those who are asked: with nodes that are known, and with seeds while there
     /// are too few.
-    fn choose(&self, lines: &mut Vec<NodeLink>) {
+    fn choose(&self, links: &mut Vec<NodeLink>) {
         let known = self.known.lock().clone();
         let known = known
             .into_iter()
@@ -205,15 +205,15 @@ impl Cluster {
         let candidates: Vec<ConnectionInfo> = known.chain(self.seeds.iter().cloned()).collect();
         let start = self.chosen.fetch_add(1, Ordering::Relaxed);
         for at in 0..candidates.len() {
-            if lines.len() >= ASKED {
+            if links.len() >= ASKED {
                 return;
             }
             let candidate = &candidates[(start + at) % candidates.len()];
-            if lines
+            if links
                 .iter()
-                .all(|line| line.info.addr() != candidate.addr())
+                .all(|link| link.info.addr() != candidate.addr())
             {
-                lines.push(NodeLink::to(candidate.clone()));
+                links.push(NodeLink::to(candidate.clone()));
             }
         }
     }
@@ -246,13 +246,13 @@ impl Cluster {
         drop(strangers);
         // Before anybody sees the new map.
         for heir in &change.heirs {
-            heir.source().succeed();
+            heir.endpoint().succeed();
         }
         for node in &change.doubtful {
-            node.source().doubt();
+            node.endpoint().doubt();
         }
         for node in &change.left {
-            node.source().end_term();
+            node.endpoint().end_term();
         }
         let switches = map.switches();
         drop(map);
@@ -267,7 +267,7 @@ impl Cluster {
             self.switches.send_replace(switches);
         }
         for node in &change.left {
-            node.source().log_term();
+            node.endpoint().log_term();
         }
         if change.is_switch {
             tracing::debug!(
@@ -296,8 +296,8 @@ impl NodeEndpoints {
     }
 
     fn node(&self, host: &str, port: u16, context: &Context) -> Arc<Node> {
-        let source = Endpoint::member(self.info(host, port), self.name.clone(), &context.clock);
-        Arc::new(Node::new(source, self.lease, context, &self.suspicions))
+        let endpoint = Endpoint::member(self.info(host, port), self.name.clone(), &context.clock);
+        Arc::new(Node::new(endpoint, self.lease, context, &self.suspicions))
     }
 }
 
@@ -341,7 +341,7 @@ mod tests {
             seen.map.try_write().is_some() && seen.strangers.try_lock().is_some()
         });
         let left = cluster.node("l").unwrap();
-        let mut over = pin!(left.source().until_left());
+        let mut over = pin!(left.endpoint().until_left());
         assert!(free.poll(over.as_mut()).is_pending());
         let subscriber = OnEvent(free.check());
         tracing::subscriber::with_default(subscriber, || {

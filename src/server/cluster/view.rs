@@ -73,8 +73,8 @@ impl ClusterView {
 }
 
 /// One line of `CLUSTER NODES`.
-fn seen(line: &str) -> Option<NodeView> {
-    let mut words = line.split(' ');
+fn seen(link: &str) -> Option<NodeView> {
+    let mut words = link.split(' ');
     let id = words.next().filter(|id| !id.is_empty())?;
     let address = words.next()?;
     let flags: Vec<&str> = words.next()?.split(',').collect();

@@ -35,7 +35,7 @@ pub(crate) struct Sentinels {
     context: Context,
     identity: Arc<Identity>,
     /// Which of them are believed.
-    kin: Mutex<Membership>,
+    membership: Mutex<Membership>,
     known: Mutex<LastElection>,
     /// The last time that the master was named, as a [`Moment`].
     named: AtomicU64,
@@ -85,7 +85,7 @@ impl Sentinels {
             asking: SingleFlight::new(&context.clock),
             context,
             identity,
-            kin: Mutex::default(),
+            membership: Mutex::default(),
             known: Mutex::default(),
             named: AtomicU64::new(0),
             sure: AtomicU64::new(0),
@@ -94,24 +94,24 @@ impl Sentinels {
         }
     }
 
-    /// Asks who the master is: how to connect to it, and its reign.
+    /// Asks who the master is: how to connect to it, and its term.
     pub(super) async fn master(
         self: &Arc<Self>,
         limit: Duration,
     ) -> Result<(redis::Client, u64), Failure> {
         self.ask_for_all(limit).await?;
-        let (NamedMaster { host, port, .. }, reign) = {
+        let (NamedMaster { host, port, .. }, term) = {
             let known = self.known.lock();
             let named = known.master.clone();
             let named =
                 named.ok_or_else(|| Failure::Unsent("no sentinel names a master".into()))?;
-            // A reign ends under this lock.
+            // A term ends under this lock.
             (named, self.identity.term())
         };
         let address = address_like(&self.master, host, port);
         let client = redis::Client::open(self.master.clone().set_addr(address));
         let client = client.map_err(|error| Failure::of_connect(&error, password(&self.master)))?;
-        Ok((client, reign))
+        Ok((client, term))
     }
 
     /// Asks, or waits for the answer to the question that is under way.
@@ -119,13 +119,13 @@ impl Sentinels {
         let own = self.clone();
         let ask = || async move {
             let patience = own.context.command_timeout;
-            own.ask(&mut own.lines(), patience).await
+            own.ask(&mut own.links(), patience).await
         };
         let background = self.context.background.runtime();
         self.asking.get(background, limit, ask).await
     }
 
-    /// They may be asked at once: see [`SingleFlight::hurry`].
+    /// They may be asked at once: see [`SingleFlight::retry_now`].
     pub(super) fn retry_now(&self) {
         self.asking.retry_now();
     }
@@ -155,9 +155,9 @@ impl Sentinels {
     pub(super) async fn watch(&self, every: Duration) {
         let hearing: FuturesUnordered<_> = self.clients.iter().map(|it| self.hear(it)).collect();
         let asking = async {
-            let mut lines = self.lines();
+            let mut links = self.links();
             loop {
-                if let Err(failure) = self.ask(&mut lines, PATIENCE).await {
+                if let Err(failure) = self.ask(&mut links, PATIENCE).await {
                     tracing::debug!(
                         target: "lockdog::server",
                         ?failure, "no sentinel names the master"
@@ -201,18 +201,18 @@ impl Sentinels {
         }
     }
 
-    fn lines(&self) -> Vec<SentinelLink<'_>> {
+    fn links(&self) -> Vec<SentinelLink<'_>> {
         self.clients.iter().map(SentinelLink::to).collect()
     }
 
     /// Asks all, and takes in what more than half of them say, if these agree. One that answers late
     /// is not waited for once another one did.
-    async fn ask(&self, lines: &mut [SentinelLink<'_>], limit: Duration) -> Result<(), Failure> {
+    async fn ask(&self, links: &mut [SentinelLink<'_>], limit: Duration) -> Result<(), Failure> {
         let began = self.context.clock.now();
-        let enough = lines.len() / 2 + 1;
-        let mut answers: FuturesUnordered<_> = lines
+        let enough = links.len() / 2 + 1;
+        let mut answers: FuturesUnordered<_> = links
             .iter_mut()
-            .map(|line| line.ask(&self.name, limit))
+            .map(|link| link.ask(&self.name, limit))
             .collect();
         let mut told: Vec<SentinelAnswer> = Vec::new();
         let mut failed = Failure::Unsent("no sentinel answers".into());
@@ -269,7 +269,7 @@ impl Sentinels {
             })
             .collect();
         let seeds = self.clients.len();
-        let believed = self.kin.lock().choose(&witnesses, seeds, asked)?;
+        let believed = self.membership.lock().choose(&witnesses, seeds, asked)?;
         if believed.is_news {
             tracing::warn!(
                 target: "lockdog::server",

@@ -29,8 +29,8 @@ pub(super) async fn keep_listening(core: &Arc<Core>) {
         }
         let limit = core.server.command_timeout();
         let messages = core.waiters.messages();
-        let mut reigns = core.server.switches();
-        let switched = reigns.changed();
+        let mut terms = core.server.switches();
+        let switched = terms.changed();
         if let Some(line) = messages.take(limit).await {
             pause = SHORTEST_PAUSE;
             hear(core, line, switched).await;

@@ -6,20 +6,20 @@ use crate::server::{Connection, Endpoint, Failure, ReplicaAck};
 use crate::support::{Data, Redis, RedisServer, Replicated, eventually, named};
 
 /// As a switch does it.
-fn end_reign(source: &Endpoint) {
-    source.end_term();
-    source.log_term();
+fn end_term(endpoint: &Endpoint) {
+    endpoint.end_term();
+    endpoint.log_term();
 }
 
 #[tokio::test]
-async fn nothing_is_sent_on_a_connection_of_an_earlier_reign() {
+async fn nothing_is_sent_on_a_connection_of_an_earlier_term() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let caller = TestCaller::connect(server.url()).await;
     let core = &caller.core;
     let node = core.server.node("").unwrap();
     let old = node.connection(ms(3000)).await.unwrap();
-    end_reign(node.source());
+    end_term(node.endpoint());
     let mut write = redis::cmd("SET");
     write.arg("k").arg("v");
     let answer = old.send(&write, ms(3000)).await;
@@ -49,7 +49,7 @@ async fn an_answer_that_comes_after_the_switch_is_none() {
     write.arg("k").arg("v");
     let (answer, ()) = tokio::join!(old.send(&write, ms(5000)), async {
         member.proxy.wait_for(named("SET"), 1).await;
-        end_reign(node.source());
+        end_term(node.endpoint());
         member.server.resume();
     });
     // It may have run: there it did.
@@ -70,7 +70,7 @@ async fn a_grant_behind_which_the_master_was_switched_is_none() {
     let (guard, before) = tokio::join!(lock.lock(), async {
         eventually(SOON, "it is granted", async || all.redis.exists("l").await).await;
         let granted = all.redis.hash("l").await;
-        end_reign(caller.core.server.node("").unwrap().source());
+        end_term(caller.core.server.node("").unwrap().endpoint());
         granted
     });
     // It was asked for again, and the new master granted it.
@@ -83,16 +83,16 @@ async fn a_grant_behind_which_the_master_was_switched_is_none() {
 
 /// Its id is another connection's there.
 #[tokio::test]
-async fn a_connection_of_an_earlier_reign_is_not_killed_at_the_new_master() {
+async fn a_connection_of_an_earlier_term_is_not_killed_at_the_new_master() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let caller = TestCaller::connect(server.url()).await;
     let node = caller.core.server.node("").unwrap();
-    let source = node.source();
+    let endpoint = node.endpoint();
     for switched in [true, false] {
-        let old = source.open_own(ms(3000)).await.unwrap();
+        let old = endpoint.open_own(ms(3000)).await.unwrap();
         if switched {
-            end_reign(source);
+            end_term(endpoint);
         }
         node.kill(&old, ms(3000)).await;
         assert_eq!(is_listed(&redis, &old).await, switched);
@@ -105,8 +105,8 @@ async fn a_connection_to_a_server_before_its_restart_is_not_killed_after_it() {
     let server = RedisServer::start().await;
     let caller = TestCaller::connect(server.url()).await;
     let node = caller.core.server.node("").unwrap();
-    let source = node.source();
-    let old = source.open_own(ms(3000)).await.unwrap();
+    let endpoint = node.endpoint();
+    let old = endpoint.open_own(ms(3000)).await.unwrap();
     server.restart(Data::Lost).await;
     node.kill(&old, ms(3000)).await;
     let redis = server.redis().await;
@@ -114,7 +114,7 @@ async fn a_connection_to_a_server_before_its_restart_is_not_killed_after_it() {
     // Redis 6.2 does not count it by itself.
     assert!(!stats.contains_key("client|kill"), "{stats:?}");
     // One of the new server's is.
-    let new = source.open_own(ms(3000)).await.unwrap();
+    let new = endpoint.open_own(ms(3000)).await.unwrap();
     node.kill(&new, ms(3000)).await;
     assert!(!is_listed(&redis, &new).await);
 }
