@@ -4,6 +4,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use futures_util::FutureExt;
+use tokio::task::JoinError;
 
 /// Does work that may panic; `None` if it did.
 pub(crate) fn catch<T>(work: impl FnOnce() -> T) -> Option<T> {
@@ -20,6 +21,15 @@ pub(crate) fn discard(panic: Box<dyn Any + Send>) {
     if let Err(next) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
         // To drop this one may panic as well, and so on.
         std::mem::forget(next);
+    }
+}
+
+/// Goes on with the panic of a task that has ended with one.
+pub(crate) fn pass_on(done: Result<(), JoinError>) {
+    if let Err(error) = done
+        && let Ok(panic) = error.try_into_panic()
+    {
+        std::panic::resume_unwind(panic);
     }
 }
 

@@ -38,7 +38,7 @@ impl Client {
     /// ```
     pub async fn diagnose(&self) -> Result<Diagnosis> {
         let core = self.session.core();
-        core.open()?;
+        core.ensure_open()?;
         let expected = core.settings.expected.clone().unwrap_or_default();
         // Boxed: what opens connections is large.
         Box::pin(diagnosis::diagnose(&core.server, &expected)).await

@@ -140,7 +140,7 @@ impl Client {
     /// Cancelled, it may have had its effect on the server, and has none on this client.
     pub async fn provision(&self) -> Result<()> {
         let core = self.session.core();
-        core.open()?;
+        core.ensure_open()?;
         if core.server.is_cluster() {
             return Err(Error::invalid("client", NO_PROVISION.to_owned()));
         }

@@ -8,6 +8,7 @@
 mod answer;
 mod beside;
 mod contest;
+mod stand_by;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -315,7 +316,7 @@ mod tests {
         type Won = ();
 
         fn ensure_open(&self) -> Result<()> {
-            self.counter.core.open()
+            self.counter.core.ensure_open()
         }
 
         fn core(&self, _at: Option<usize>) -> &Arc<Core> {

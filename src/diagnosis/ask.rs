@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::{FromRedisValue, Value};
 
-use super::Inspection;
+use super::inspection::Inspection;
 use super::permissions::{self, Permissions, ProbeSubscriber};
 use crate::clock;
 use crate::server::{Connection, Failure};

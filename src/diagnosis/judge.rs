@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use super::ask::{Info, ServerFacts};
+use super::finding::{Finding, FindingKind};
+use super::inspection::ClientProfile;
 use super::needs::Need;
 use super::permissions::Permitted;
-use super::{ClientProfile, Finding, FindingKind};
 use crate::server::Failure;
 
 /// What is wrong with a server that answers so, and what cannot be known of it.

@@ -1,6 +1,6 @@
 //! What the client's user has to be permitted.
 
-use super::Inspection;
+use super::inspection::Inspection;
 
 /// A permission that the client has use for.
 pub(super) struct Need {

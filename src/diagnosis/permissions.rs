@@ -6,8 +6,8 @@ use redis::Cmd;
 use redis::aio::PubSub;
 use uuid::Uuid;
 
+use super::inspection::{ClientProfile, Inspection};
 use super::needs::{CHANNEL, EPOCH, KEY, NAME, Need, SCRIPT, SHARDED, TOKEN, needs};
-use super::{ClientProfile, Inspection};
 use crate::script;
 use crate::server::{Failure, Node, Server, Subscriber};
 

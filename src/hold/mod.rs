@@ -6,10 +6,12 @@ mod local_holds;
 mod recently_released;
 mod renewal;
 mod schedule;
+mod schedule_entry;
 mod state;
 mod streak;
 mod table;
 mod turn;
+mod turn_guard;
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -27,7 +29,8 @@ pub(crate) use local_holds::{LocalHolds, OwnerState};
 pub(crate) use state::{ClaimFlags, Dropped, HoldPhase, HoldState, Terms};
 pub(crate) use streak::{HandOverLimits, Streak, StreakEnd};
 pub(crate) use table::Holds;
-pub(crate) use turn::{PATIENCE, SLOW_UNLOCK, TurnGuard, TurnSnapshot};
+pub(crate) use turn::TurnSnapshot;
+pub(crate) use turn_guard::{PATIENCE, SLOW_UNLOCK, TurnGuard};
 
 /// One owner's claim on one lock, from its first acquire to its last unlock.
 ///
@@ -38,7 +41,7 @@ pub(crate) struct Hold {
     owner: Owner,
     number: u64,
     state: Mutex<HoldState>,
-    slot: schedule::ScheduleEntry,
+    slot: schedule_entry::ScheduleEntry,
     turns: turn::Turns,
     /// Made when somebody first wants to hear of its loss.
     audience: Mutex<Option<Box<Audience>>>,
@@ -67,7 +70,7 @@ impl Hold {
             owner,
             number,
             state: Mutex::new(HoldState::pending(now)),
-            slot: schedule::ScheduleEntry::default(),
+            slot: schedule_entry::ScheduleEntry::default(),
             turns: turn::Turns::default(),
             audience: Mutex::new(None),
         }

@@ -56,13 +56,6 @@ impl NextMoments {
     }
 }
 
-/// Where a hold stands in each line; at zero if it does not. Changed under the table's lock only.
-#[derive(Default)]
-pub(super) struct ScheduleEntry {
-    expire: AtomicU64,
-    renew: AtomicU64,
-}
-
 impl Schedule {
     /// Puts `hold` where it belongs, or takes it out.
     pub(super) fn set(&mut self, hold: &Arc<Hold>, next: NextMoments) {

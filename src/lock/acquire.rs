@@ -25,7 +25,7 @@ pub(super) async fn acquire(
     wait: WaitLimit,
 ) -> Result<Option<Guard>> {
     let core = session.core();
-    core.open()?;
+    core.ensure_open()?;
     let began = core.clock.now();
     let deadline = match wait {
         WaitLimit::ForEver => None,
@@ -127,7 +127,7 @@ impl LockCall<'_> {
                     return Err(self.too_late(acquiring.hold()));
                 }
                 // Freed by force before the grant was read: as if it had not been asked for yet.
-                AttemptOutcome::Ended => core.open()?,
+                AttemptOutcome::Ended => core.ensure_open()?,
                 // Meanwhile another branch of this owner may have got it.
                 AttemptOutcome::Busy(_) | AttemptOutcome::Lost(_) => {
                     return self.reenter_meanwhile().await;

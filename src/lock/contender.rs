@@ -52,7 +52,7 @@ impl Contender for LockContender<'_> {
     const ASKS_BESIDE: bool = true;
 
     fn ensure_open(&self) -> Result<()> {
-        self.caller.core().open()
+        self.caller.core().ensure_open()
     }
 
     fn core(&self, _at: Option<usize>) -> &Arc<Core> {

@@ -144,7 +144,7 @@ impl Lock {
     async fn count_of(&self, owner: &Owner) -> Result<u64> {
         let key = self.key()?;
         let core = self.session().core();
-        core.open()?;
+        core.ensure_open()?;
         // An owner of this client that has no hold here has none in Redis.
         let Some(hold) = core.holds.of_owner(key, *owner) else {
             return Ok(0);
@@ -157,7 +157,7 @@ impl Lock {
     /// Asks the server something about a key that changes nothing.
     async fn ask(&self, command: &str, key: &LockKey, more: &[&str]) -> Result<Value> {
         let core = self.session().core();
-        core.open()?;
+        core.ensure_open()?;
         let time = core.server.allot(core.clock.now());
         let mut question = redis::cmd(command);
         question.arg(key.key()).arg(more);

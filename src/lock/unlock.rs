@@ -60,7 +60,7 @@ impl Lock {
     async fn free_from(&self, holder: Option<String>) -> Result<bool> {
         let key = self.key()?;
         let core = self.session().core();
-        core.open()?;
+        core.ensure_open()?;
         let field = match holder {
             Some(field) => field,
             None => match self.holder().await? {
@@ -90,7 +90,7 @@ impl Inner {
     pub(super) async fn end_forgotten(&self, owner: Owner) -> Result<Unlocked> {
         let key = self.key()?;
         let core = self.session.core();
-        core.open()?;
+        core.ensure_open()?;
         let hold = match core.holds.standing(key, owner) {
             OwnerState::Holding(hold) => hold,
             OwnerState::Lost(lost) => return Err(lost.into()),

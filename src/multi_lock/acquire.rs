@@ -6,7 +6,7 @@ use std::time::Duration;
 use tracing::{Instrument, Span};
 
 use super::members::{LockMember, MemberGroups};
-use super::round::{Blocked, MultiRound, Trouble};
+use super::outcome::{Blocked, MultiRound, Trouble};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::hold::{OwnerState, Terms};
@@ -42,7 +42,7 @@ impl<'a> MultiLockCall<'a> {
         let mut terms = Vec::with_capacity(members.groups().len());
         for group in members.groups() {
             let core = members.list()[group.start].core();
-            core.open()?;
+            core.ensure_open()?;
             terms.push(options.terms(&core.settings)?);
         }
         let core = members.list()[0].core();

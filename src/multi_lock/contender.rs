@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::acquire::MultiLockCall;
 use super::members::LockMember;
-use super::round::{Blocked, MultiRound, Trouble};
+use super::outcome::{Blocked, MultiRound, Trouble};
 use crate::clock::Moment;
 use crate::contend::{
     Attempted, Contender, Failed, LocalState, OwnerHas, QueuePlace, TimedOut, contend,
@@ -55,7 +55,7 @@ impl Contender for MultiLockContender<'_> {
 
     fn ensure_open(&self) -> Result<()> {
         let mut members = self.call.members.list().iter();
-        members.try_for_each(|member| member.core().open())
+        members.try_for_each(|member| member.core().ensure_open())
     }
 
     fn core(&self, at: Option<usize>) -> &Arc<Core> {

@@ -4,6 +4,7 @@ mod acquire;
 mod contender;
 mod hold;
 mod members;
+mod outcome;
 mod request;
 mod round;
 

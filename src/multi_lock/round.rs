@@ -1,46 +1,15 @@
 //! One round: an attempt to acquire every member, at which all are held or none is.
 
-use std::ops::Range;
-use std::time::Duration;
-
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::acquire::MultiLockCall;
 use super::members::LockMember;
+use super::outcome::{Blocked, MultiRound, Trouble};
 use crate::clock::Moment;
 use crate::contend::QueuePlace;
 use crate::error::{Error, Result};
 use crate::hold::OwnerState;
 use crate::session::{BatchAcquire, BatchAttempt, Claim, PendingAcquire};
-
-/// What a round came to; without all, nothing of it is held.
-pub(super) enum MultiRound {
-    /// A claim on each member, in their order, for good.
-    Taken(Vec<Claim>),
-    Blocked(Blocked),
-    /// A hold was given up by others while it was being acquired: as if it had not been asked for.
-    Again,
-    /// All was granted, and part of it over again by then.
-    TooLate,
-}
-
-/// A member that somebody else has.
-pub(super) struct Blocked {
-    pub(super) member: usize,
-    /// How long that one's lock lives on, if it has an end.
-    pub(super) ttl: Option<Duration>,
-    /// Others were acquired and given back for it. What its owner had before, and got once more, is
-    /// nobody's loss.
-    pub(super) collided: bool,
-}
-
-/// A failure, and the members that it is about.
-pub(super) struct Trouble {
-    pub(super) about: Range<usize>,
-    pub(super) error: Error,
-    /// The server had a whole command timeout.
-    pub(super) was_patient: bool,
-}
 
 impl MultiLockCall<'_> {
     /// Asks the `lead` group, and all others once that is granted; without a lead all at the same

@@ -8,7 +8,8 @@ use tracing::Instrument;
 
 use super::RedLockConfig;
 use super::claim::QuorumClaim;
-use super::dispatch::{Completion, InFlight};
+use super::dispatch::InFlight;
+use super::query::Completion;
 use super::quorum_hold::QuorumHold;
 use crate::clock::Moment;
 use crate::error::{Error, InstanceState, NoQuorum, Result};
@@ -112,7 +113,7 @@ impl RedLockCall<'_> {
         if let Some(guard) = self.reenter().await? {
             return Ok(Some(guard));
         }
-        self.lock.open()?;
+        self.lock.ensure_open()?;
         match wait {
             WaitLimit::Not => match self.round().await? {
                 RoundOutcome::Won(guard) => Ok(Some(guard)),

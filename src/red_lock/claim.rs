@@ -8,7 +8,8 @@ use std::time::Duration;
 use lockdog_quorum::{Event, Phase};
 use tokio_util::sync::CancellationToken;
 
-use super::dispatch::{Completion, InFlight, Request};
+use super::dispatch::InFlight;
+use super::query::{Completion, Request};
 use super::quorum_hold::{QuorumHold, QuorumHoldState};
 use crate::error::{Error, Instance, Lost, Result};
 use crate::guard::{CompositeHold, Verdict};

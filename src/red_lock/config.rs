@@ -1,22 +1,18 @@
 //! What the handles and requests of one lock share.
 
-use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lockdog_quorum::Rules;
 
 use super::lock_instance::LockInstance;
-use super::quorum_hold::QuorumHold;
 use crate::clock::{Clock, Moment};
 use crate::error::{Error, Result};
 use crate::hold::Terms;
 use crate::key::LockKey;
 use crate::lease;
 use crate::lock::Lock;
-use crate::owner::Owner;
 use crate::request::AcquireOptions;
-use crate::session::Core;
 
 /// What the handles and requests of one lock share.
 #[derive(Clone)]
@@ -188,24 +184,15 @@ impl RedLockConfig {
     }
 
     /// An error if so many of its clients were shut down that no quorum is left.
-    pub(super) fn open(&self) -> Result<()> {
+    pub(super) fn ensure_open(&self) -> Result<()> {
         let open = self
             .instances
             .iter()
-            .filter(|instance| instance.core().open().is_ok());
+            .filter(|instance| instance.core().ensure_open().is_ok());
         if open.count() < Rules::need(self.instances.len(), self.masked) {
             return Err(Error::Closed);
         }
         Ok(())
-    }
-
-    /// What `owner` holds already, or held and has a guard of still.
-    pub(super) fn registered(&self, owner: Owner) -> Option<Arc<QuorumHold>> {
-        let core: &Arc<Core> = self.home_instance().core();
-        let known: Arc<dyn Any + Send + Sync> = core.upkeep.get(owner, &self.id)?;
-        let hold: Arc<QuorumHold> = known.downcast().ok()?;
-        // What is only being acquired is nobody's yet.
-        (!hold.see(|state, _| state.is_undecided())).then_some(hold)
     }
 }
 

@@ -23,22 +23,22 @@ use crate::wait::{Backoff, Listener, WaitRequest, WaiterGuard};
 /// A caller that waits for a RedLock. Of all callers of this process one asks the instances: the contender
 /// in the queue of this lock. The instances' own queues are for those who want one of them only, and
 /// neither stands in the other's way.
-struct RedLockContender<'a> {
-    caller: &'a RedLockCall<'a>,
+pub(super) struct RedLockContender<'a> {
+    pub(super) caller: &'a RedLockCall<'a>,
     /// The instance in whose client the queue is.
-    home: &'a LockInstance,
-    /// What hears of each instance, once the lock was found busy.
-    ears: Vec<(usize, Listener)>,
-    patience: RetryTimer,
+    pub(super) home: &'a LockInstance,
+    /// What hlisteners of each instance, once the lock was found busy.
+    pub(super) listeners: Vec<(usize, Listener)>,
+    pub(super) patience: RetryTimer,
     /// Subscriptions were asked for.
-    listens: bool,
-    rounds: u32,
+    pub(super) listens: bool,
+    pub(super) rounds: u32,
     /// Up to when what an instance says does not count.
-    quarantined: Vec<Moment>,
+    pub(super) quarantined: Vec<Moment>,
     /// When the next round begins at the latest. Until then it waits for instances only.
-    next_round: Option<Moment>,
+    pub(super) next_round: Option<Moment>,
     /// Since when too few instances can be asked.
-    outage: Option<Moment>,
+    pub(super) outage: Option<Moment>,
 }
 
 impl RedLockCall<'_> {
@@ -49,7 +49,7 @@ impl RedLockCall<'_> {
         let contender = RedLockContender {
             caller: self,
             home: self.lock.home_instance(),
-            ears: Vec::new(),
+            listeners: Vec::new(),
             patience: RetryTimer::new(members, need),
             listens: false,
             rounds: 0,
@@ -66,7 +66,7 @@ impl Contender for RedLockContender<'_> {
     type Won = Guard;
 
     fn ensure_open(&self) -> Result<()> {
-        self.caller.lock.open()
+        self.caller.lock.ensure_open()
     }
 
     /// The one that has the lock's clock, whichever the queue is in: the clients of a RedLock have one
@@ -79,7 +79,7 @@ impl Contender for RedLockContender<'_> {
         self.caller.deadline
     }
 
-    /// Its queue has no channel and no retreat: it hears the instances' channels itself.
+    /// Its queue has no channel and no retreat: it hlisteners the instances' channels itself.
     fn backoff(&self, _at: usize) -> Option<Backoff> {
         self.home.core().backoff(self.home.key())
     }
@@ -163,7 +163,7 @@ impl Contender for RedLockContender<'_> {
             self.outage = None;
             waiter.note_outage(None);
         }
-        // In an outage it hears of an instance that answers again, and subscribes to nothing.
+        // In an outage it hlisteners of an instance that answers again, and subscribes to nothing.
         if self.listen(waiter).await {
             return Ok(Attempted::Taken { again: None });
         }
@@ -190,22 +190,22 @@ impl Contender for RedLockContender<'_> {
 
     async fn park(&mut self, place: &QueuePlace, until: Moment) -> Result<()> {
         let (heard, ended) = {
-            let mut ears: FuturesUnordered<_> = self
-                .ears
+            let mut listeners: FuturesUnordered<_> = self
+                .listeners
                 .iter()
                 .map(|(member, ear)| async move { (*member, ear.wait(until).await) })
                 .collect();
             tokio::select! {
                 biased;
                 ended = place.waiter.wait(until) => (None, ended),
-                Some((member, ended)) = ears.next() => (Some(member), ended),
+                Some((member, ended)) = listeners.next() => (Some(member), ended),
             }
         };
         let now = self.clock().now();
         match heard {
             Some(member) if ended.is_err() => {
                 // Its client was shut down: the others go on without it.
-                self.ears.retain(|(other, _)| *other != member);
+                self.listeners.retain(|(other, _)| *other != member);
                 self.patience.out_of_reach(member);
                 return Ok(());
             }
@@ -228,7 +228,7 @@ impl Contender for RedLockContender<'_> {
 }
 
 impl RedLockContender<'_> {
-    fn clock(&self) -> &Clock {
+    pub(super) fn clock(&self) -> &Clock {
         self.caller.lock.clock()
     }
 
@@ -312,49 +312,6 @@ impl RedLockContender<'_> {
             again: None,
         })
     }
-
-    /// Hears of every instance from now on, as far as this process knows of it; one whose client was
-    /// shut down is not there. True if that is news.
-    fn add_listeners(&mut self) -> bool {
-        if !self.ears.is_empty() {
-            return false;
-        }
-        let RedLockCall { lock, owner, .. } = *self.caller;
-        for (member, instance) in lock.instances().iter().enumerate() {
-            if let Ok(ear) = instance.core().waiters.add_listener(instance.key(), owner) {
-                self.ears.push((member, ear));
-            }
-        }
-        true
-    }
-
-    /// Hears the messages of every instance from now on. True if that is news: the lock may have been
-    /// released before.
-    async fn listen(&mut self, waiter: &WaiterGuard) -> bool {
-        let caller = self.caller;
-        // In an outage, to be told of an instance that answers again.
-        self.add_listeners();
-        if self.listens || self.outage.is_some() {
-            return false;
-        }
-        self.listens = true;
-        let now = self.clock().now();
-        waiter.promise(now + LISTENING_SOON);
-        let subscriptions: FuturesUnordered<_> = self
-            .ears
-            .iter()
-            .map(|(member, ear)| (&caller.lock.instances()[*member], ear))
-            .filter(|(instance, _)| instance.core().backoff(instance.key()).is_none())
-            .map(|(instance, ear)| ear.subscribed(&instance.core().server))
-            .collect();
-        // An instance that does not answer is not waited for.
-        let limit = caller.deadline.map_or(LISTENING_SOON, |deadline| {
-            LISTENING_SOON.min(deadline.since(now))
-        });
-        let all = subscriptions.collect::<Vec<()>>();
-        let _all_in_time = tokio::time::timeout(limit, all).await;
-        true
-    }
 }
 
 /// A RedLock has one queue.
@@ -362,6 +319,3 @@ const ONLY: usize = 0;
 
 /// A round and what follows from it take no longer: two looks of half a second, if there is a token.
 const LONGEST_ROUND: Duration = Duration::from_secs(1);
-
-/// A subscription takes a round trip, or a connection to be opened.
-const LISTENING_SOON: Duration = Duration::from_millis(500);

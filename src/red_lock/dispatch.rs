@@ -1,57 +1,16 @@
 //! What a quorum wants done, as futures that bring its answers.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use lockdog_quorum::Quorum;
 
-use super::execution::{Doing, Polled};
-use super::lock_instance::{InstanceAnswer, LockInstance};
+use super::execution::Polled;
+use super::lock_instance::LockInstance;
+use super::pending_query::PendingQuery;
+use super::query::{Completion, Request};
 use super::quorum_hold::QuorumHold;
-use crate::clock::Moment;
-use crate::error::Error;
-use crate::hold::Hold;
-use crate::session::{BackgroundTask, Claim, Unlocked};
-
-/// Something to be done at one instance.
-pub(super) enum Request {
-    Ask {
-        asked: InstanceQuery,
-        /// The answer is not waited for beyond this.
-        until: Moment,
-    },
-    /// Dropped, it is given back in the background.
-    GiveBack(usize, Claim),
-}
-
-/// What an instance is asked, and in which round.
-#[derive(Clone)]
-pub(super) struct InstanceQuery {
-    pub(super) member: usize,
-    pub(super) round: u32,
-    pub(super) question: Query,
-    pub(super) lease: Duration,
-}
-
-/// What an instance is asked.
-#[derive(Clone)]
-pub(super) enum Query {
-    Take,
-    Extend(Arc<Hold>),
-    Mark(Arc<Hold>, u64),
-}
-
-/// What came of an order.
-pub(super) enum Completion {
-    Answered {
-        member: usize,
-        round: u32,
-        told: InstanceAnswer,
-    },
-    GivenBack(usize, Result<Unlocked, Error>),
-}
+use crate::session::BackgroundTask;
 
 /// Orders under way. Dropped, what they did is undone in the background, and the quorum is told that
 /// their answers will not come.
@@ -164,69 +123,6 @@ impl QuorumHold {
                 Ok(()) => return,
                 Err(back) => work = back,
             }
-        }
-    }
-}
-
-impl InstanceQuery {
-    /// Asks the instance. The future has resources of the runtime that polls it.
-    pub(super) fn ask(&self, hold: &Arc<QuorumHold>, until: Moment) -> Doing {
-        let (hold, asked) = (hold.clone(), self.clone());
-        Box::pin(async move {
-            let told = hold.ask(&asked, until).await;
-            Completion::Answered {
-                member: asked.member,
-                round: asked.round,
-                told,
-            }
-        })
-    }
-}
-
-/// A question under way. Dropped without its answer, it tells the quorum that none comes.
-pub(super) struct PendingQuery {
-    hold: Arc<QuorumHold>,
-    asked: InstanceQuery,
-    answered: bool,
-}
-
-impl PendingQuery {
-    pub(super) fn new(hold: &Arc<QuorumHold>, asked: InstanceQuery) -> Self {
-        let hold = hold.clone();
-        Self {
-            hold,
-            asked,
-            answered: false,
-        }
-    }
-
-    pub(super) fn member(&self) -> usize {
-        self.asked.member
-    }
-
-    /// An answer may still change something.
-    pub(super) fn is_awaited(&self, quorum: &Quorum) -> bool {
-        quorum.awaits(self.asked.member, self.asked.round)
-    }
-
-    /// The quorum is told by the caller, or need not be told.
-    pub(super) fn is_answered(&mut self) {
-        self.answered = true;
-    }
-
-    /// Asks the instance behind the caller, and does what follows from the answer.
-    pub(super) async fn ask_behind(mut self, until: Moment) {
-        let told = self.hold.ask(&self.asked, until).await;
-        self.is_answered();
-        let requests = self.hold.take_in(self.asked.member, self.asked.round, told);
-        self.hold.delegate(requests);
-    }
-}
-
-impl Drop for PendingQuery {
-    fn drop(&mut self) {
-        if !self.answered {
-            self.hold.note_dropped(self.asked.member, self.asked.round);
         }
     }
 }

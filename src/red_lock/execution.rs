@@ -13,12 +13,11 @@ use std::time::Duration;
 use lockdog_quorum::Rules;
 use parking_lot::Mutex;
 
-use super::dispatch::{Completion, PendingQuery, Request};
-use super::quorum_hold::{QuorumHold, QuorumHoldState};
+use super::pending_query::{Doing, PendingQuery};
+use super::query::{Completion, Request};
+use super::quorum_hold::{LeftBehind, QuorumHold, QuorumHoldState, TakenOver};
 use crate::clock::Moment;
 use crate::panics;
-
-pub(super) type Doing = Pin<Box<dyn Future<Output = Completion> + Send>>;
 
 /// One order under way, which its caller polls.
 pub(super) struct Execution {
@@ -67,8 +66,9 @@ impl Polled {
         }))
     }
 
-    pub(super) fn execution(&self) -> Weak<Execution> {
-        Arc::downgrade(&self.0)
+    pub(super) fn execution(&self) -> Weak<dyn LeftBehind> {
+        let execution: Arc<dyn LeftBehind> = self.0.clone();
+        Arc::downgrade(&execution)
     }
 }
 
@@ -107,7 +107,7 @@ impl Drop for Polled {
 
 impl QuorumHold {
     /// Has the background look at these, in case their caller stops; and forgets those that have ended.
-    pub(super) fn watch_over(self: &Arc<Self>, executions: Vec<Weak<Execution>>) {
+    pub(super) fn watch_over(self: &Arc<Self>, executions: Vec<Weak<dyn LeftBehind>>) {
         let mut state = self.state();
         let now = self.clock.now();
         let at = now + 2 * Rules::answer_limit(state.quorum.lease());
@@ -123,21 +123,17 @@ impl QuorumHold {
         }
         let overdue = self.see(QuorumHoldState::overdue);
         let mut is_any = false;
-        for execution in overdue {
-            let Some(living) = execution.upgrade() else {
+        for left in overdue {
+            let Some(living) = left.upgrade() else {
                 continue;
             };
-            let Some(mut inner) = living.inner.try_lock() else {
-                // Its caller polls it right now, or is kept there by code of the user.
-                self.see(|state, now| state.under_way.push((now + LOOK_AGAIN, execution)));
-                is_any = true;
-                continue;
-            };
-            let Shared { under_way, waker } = std::mem::take(&mut *inner);
-            drop(inner);
-            if let Some(under_way) = under_way {
-                is_any = true;
-                self.end_left(under_way, waker);
+            match living.take_over(self) {
+                TakenOver::Yes => is_any = true,
+                TakenOver::Ended => {}
+                TakenOver::Polled => {
+                    self.see(|state, now| state.under_way.push((now + LOOK_AGAIN, left)));
+                    is_any = true;
+                }
             }
         }
         is_any
@@ -165,17 +161,33 @@ impl QuorumHold {
     }
 }
 
+impl LeftBehind for Execution {
+    fn take_over(self: Arc<Self>, hold: &Arc<QuorumHold>) -> TakenOver {
+        // Not waited for: code of the user may keep the caller there.
+        let Some(mut inner) = self.inner.try_lock() else {
+            return TakenOver::Polled;
+        };
+        let Shared { under_way, waker } = std::mem::take(&mut *inner);
+        drop(inner);
+        let Some(under_way) = under_way else {
+            return TakenOver::Ended;
+        };
+        hold.end_left(under_way, waker);
+        TakenOver::Yes
+    }
+}
+
 impl QuorumHoldState {
     /// When the background has to look at what callers have under way.
     pub(super) fn overdue_at(&mut self) -> Moment {
-        let is_under_way = |(_, it): &(Moment, Weak<Execution>)| it.strong_count() > 0;
+        let is_under_way = |(_, it): &(Moment, Weak<dyn LeftBehind>)| it.strong_count() > 0;
         self.under_way.retain(is_under_way);
         let times = self.under_way.iter().map(|(at, _)| *at);
         times.min().unwrap_or(Moment::NEVER)
     }
 
     /// What its callers should have ended by now.
-    fn overdue(&mut self, now: Moment) -> Vec<Weak<Execution>> {
+    fn overdue(&mut self, now: Moment) -> Vec<Weak<dyn LeftBehind>> {
         let overdue = self.under_way.extract_if(.., |(at, _)| *at <= now);
         overdue.map(|(_, execution)| execution).collect()
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use lockdog_quorum::{Answer, Register, quarantine};
 use uuid::Uuid;
 
+use super::instance_answer::InstanceAnswer;
 use crate::clock::Moment;
 use crate::error::{Error, Instance, InstanceState, LostReason};
 use crate::hold::{Hold, OwnerState, Terms};
@@ -13,7 +14,7 @@ use crate::key::LockKey;
 use crate::owner::Owner;
 use crate::script::{self, InstanceChecks, MarkReply, RenewReply};
 use crate::server::{Addressee, DataLoss, Failure, Sent, TimeBox};
-use crate::session::{AttemptOutcome, Claim, Core, PendingAcquire, Session};
+use crate::session::{AttemptOutcome, Core, PendingAcquire, Session};
 
 /// A lock that is an instance of a bigger one.
 pub(super) struct LockInstance {
@@ -31,14 +32,6 @@ pub(super) struct InstanceAcquire {
     pub(super) max_lease: Duration,
     /// The answer is not waited for beyond this.
     pub(super) until: Moment,
-}
-
-/// What an instance answered, and what comes with it.
-pub(super) struct InstanceAnswer {
-    pub(super) answer: Answer,
-    pub(super) claim: Option<Claim>,
-    /// Why it could not be had.
-    pub(super) cause: Option<Error>,
 }
 
 impl LockInstance {
@@ -173,7 +166,7 @@ impl LockInstance {
                 }
                 AttemptOutcome::Lost(lost) => return Err(Error::Lost(lost)),
                 // Freed by force before the grant was read.
-                AttemptOutcome::Ended if core.clock.now() < until => core.open()?,
+                AttemptOutcome::Ended if core.clock.now() < until => core.ensure_open()?,
                 AttemptOutcome::Ended | AttemptOutcome::TooLate => {
                     let waited = core.clock.now().since(now);
                     return Err(Error::timeout(waited));
@@ -220,7 +213,7 @@ impl LockInstance {
         // A caller may have found it late on a connection of its own: a sign of life comes soon then.
         while let Err(error) = self.has_answered() {
             let now = core.clock.now();
-            if now >= until || core.open().is_err() {
+            if now >= until || core.ensure_open().is_err() {
                 return InstanceAnswer::failed(error);
             }
             core.clock.sleep_until(until.min(now + A_MOMENT)).await;
@@ -302,7 +295,7 @@ impl LockInstance {
 
     /// An error if it is known that it would not answer.
     fn has_answered(&self) -> Result<(), Error> {
-        self.core().open()?;
+        self.core().ensure_open()?;
         match self.core().server.suspected(self.key.key()) {
             Some(failure) => Err(failure.into()),
             None => Ok(()),
@@ -337,25 +330,6 @@ fn silence(error: &Error) -> Option<Failure> {
         Error::Timeout { waited, .. } => Some(Failure::silent(*waited)),
         Error::Unavailable { cause } => Some(Failure::Unsent(cause.clone())),
         _ => None,
-    }
-}
-
-impl InstanceAnswer {
-    fn failed(cause: Error) -> Self {
-        Self {
-            cause: Some(cause),
-            ..Self::from(Answer::Failed)
-        }
-    }
-}
-
-impl From<Answer> for InstanceAnswer {
-    fn from(answer: Answer) -> Self {
-        Self {
-            answer,
-            claim: None,
-            cause: None,
-        }
     }
 }
 

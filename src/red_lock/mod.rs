@@ -7,10 +7,16 @@ mod contender;
 mod deferred;
 mod dispatch;
 mod execution;
+mod instance_answer;
+mod listening;
 mod lock_instance;
+mod pending_query;
+mod query;
 mod quorum_hold;
+mod registry;
 mod renewal;
 mod report;
+mod state_guard;
 mod unlock;
 mod validity;
 

@@ -1,6 +1,5 @@
 //! What one owner holds, or is acquiring, on many instances.
 
-use std::any::Any;
 use std::sync::{Arc, Weak};
 
 use lockdog_quorum::{Action, Actions, Answer, Event, LossCause, Phase, Quorum, Rules};
@@ -9,11 +8,11 @@ use smallvec::SmallVec;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::RedLockConfig;
-use super::deferred::{Deferred, StateGuard};
-use super::dispatch::{InstanceQuery, Query, Request};
-use super::execution::Execution;
-use super::lock_instance::{InstanceAcquire, InstanceAnswer};
+use super::config::RedLockConfig;
+use super::deferred::Deferred;
+use super::instance_answer::InstanceAnswer;
+use super::lock_instance::InstanceAcquire;
+use super::query::{InstanceQuery, Query, Request};
 use crate::clock::{Clock, Moment};
 use crate::error::{Error, LostReason};
 use crate::hold::Terms;
@@ -30,10 +29,26 @@ pub(super) struct QuorumHold {
     terms: Terms,
     pub(super) clock: Clock,
     pub(super) acquired: Moment,
-    state: Mutex<QuorumHoldState>,
+    pub(super) state: Mutex<QuorumHoldState>,
     /// Told after each step.
     pub(super) changed: Notify,
     pub(super) lost: CancellationToken,
+}
+
+/// Something that a caller polls, and that the background takes over if the caller stops polling it.
+pub(super) trait LeftBehind: Send + Sync {
+    /// Ends it, and asks again where the quorum still wants the answer.
+    fn take_over(self: Arc<Self>, hold: &Arc<QuorumHold>) -> TakenOver;
+}
+
+/// What came of taking something over.
+pub(super) enum TakenOver {
+    /// The background has it now.
+    Yes,
+    /// It had ended.
+    Ended,
+    /// Its caller polls it right now.
+    Polled,
 }
 
 pub(super) struct QuorumHoldState {
@@ -50,7 +65,7 @@ pub(super) struct QuorumHoldState {
     /// Orders whose answers nobody will bring.
     pub(super) dropped: Vec<(usize, u32)>,
     /// What callers poll, and when the background looks whether they still do.
-    pub(super) under_way: Vec<(Moment, Weak<Execution>)>,
+    pub(super) under_way: Vec<(Moment, Weak<dyn LeftBehind>)>,
     /// The client whose thread looks after it, and where it stands there.
     pub(super) keeper: usize,
     pub(super) turn: Option<TimerKey>,
@@ -132,12 +147,6 @@ impl QuorumHold {
         });
         let requests = hold.requests(&mut hold.state(), actions);
         (hold, requests)
-    }
-
-    /// Looks at the state, without a step.
-    pub(super) fn see<T>(&self, look: impl FnOnce(&mut QuorumHoldState, Moment) -> T) -> T {
-        let now = self.clock.now();
-        look(&mut self.state(), now)
     }
 
     /// Tells the quorum what happened: what is to be done about it.
@@ -226,10 +235,6 @@ impl QuorumHold {
         requests
     }
 
-    pub(super) fn state(&self) -> StateGuard<'_> {
-        StateGuard::new(self, self.state.lock())
-    }
-
     /// The round is over: it is held from now on, by one claim. False if it was not won.
     pub(super) fn claim_first(self: &Arc<Self>, terms: &Terms) -> bool {
         let mut state = self.state();
@@ -267,28 +272,12 @@ impl QuorumHold {
         true
     }
 
-    /// Other calls of its owner find it from now on; unless there is another of its owner, which is the
-    /// answer then.
-    pub(super) fn register(self: &Arc<Self>) -> Option<Arc<Self>> {
-        let known: Arc<dyn Any + Send + Sync> = self.clone();
-        let upkeep = &self.lock.home_instance().core().upkeep;
-        let other = upkeep.insert(self.owner, &self.lock.id, Arc::downgrade(&known))?;
-        other.downcast().ok()
-    }
-
-    /// A call of its owner finds nothing of it any more.
-    pub(super) fn unregister(self: &Arc<Self>) {
-        let known: Arc<dyn Any + Send + Sync> = self.clone();
-        let upkeep = &self.lock.home_instance().core().upkeep;
-        upkeep.forget(self.owner, &self.lock.id, &known);
-    }
-
     /// Nobody will bring the answer to this order.
     pub(super) fn note_dropped(self: &Arc<Self>, member: usize, round: u32) {
         let mut state = self.state();
         state.dropped.push((member, round));
         let began = state.quorum.began();
-        state.causes[member] = Some(match self.lock.instances()[member].core().open() {
+        state.causes[member] = Some(match self.lock.instances()[member].core().ensure_open() {
             Ok(()) => Error::timeout(self.clock.now().since(began)),
             Err(closed) => closed,
         });

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lockdog_quorum::{Actions, Answer, Event, LossCause};
 
-use super::dispatch::Request;
+use super::query::Request;
 use super::quorum_hold::{QuorumHold, QuorumHoldState};
 use crate::clock::Moment;
 use crate::error::LostReason;

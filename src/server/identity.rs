@@ -11,9 +11,9 @@ use parking_lot::Mutex;
 use redis::Value;
 use tokio::sync::watch;
 
-use super::ack::Followers;
 use super::data_loss::DataLoss;
 use super::failure::Failure;
+use super::followers::Followers;
 use super::wire::text;
 use crate::clock::{Clock, Moment};
 

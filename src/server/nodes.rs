@@ -12,12 +12,12 @@ use super::ack::ReplicaAck;
 use super::address::Address;
 use super::cluster::{Cluster, NodeEndpoints};
 use super::connection::Connection;
+use super::context::Context;
 use super::endpoint::Endpoint;
 use super::failure::Failure;
 use super::node::Node;
 use super::route::Route;
 use super::subscriber::Subscriber;
-use super::{Context, Server};
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::slot::slot;
@@ -30,6 +30,18 @@ pub(super) enum Nodes {
         has_slots: AtomicBool,
     },
     Cluster(Arc<Cluster>),
+}
+
+/// The servers of one client.
+pub(crate) struct Server {
+    pub(super) nodes: Nodes,
+    pub(super) context: Context,
+    /// What a lock waits for before it counts as granted.
+    pub(super) ack: ReplicaAck,
+    /// A server fell silent.
+    pub(super) suspicions: Arc<Notify>,
+    /// The client is shut down.
+    pub(super) closed: AtomicBool,
 }
 
 impl Server {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Session;
-use super::release::Claim;
+use super::claim::Claim;
 use super::settle::Job;
 use crate::clock::Moment;
 use crate::error::{Error, Lost, LostReason};
@@ -192,7 +192,7 @@ impl PendingAcquire {
     ) -> Result<Option<u32>, Error> {
         let core = self.session.core();
         // Looked at after the hold was entered: the end of the client misses neither.
-        core.open()?;
+        core.ensure_open()?;
         core.can_be_acknowledged(self.hold.key().key())?;
         self.is_vouched_for(lease, now)?;
         let Some(target) = self.target(lease, now, until) else {
@@ -299,7 +299,7 @@ impl PendingAcquire {
         let claim = Claim::new(self.session.clone(), self.hold.clone(), flags);
         // Looked at after the hold can be seen, so that a shutdown has either seen it or is seen
         // here: nobody would watch over it any more.
-        core.open()?;
+        core.ensure_open()?;
         if was_first {
             for other in core.holds.supersede(&self.hold) {
                 core.report_lost(&other);

@@ -65,7 +65,7 @@ impl BatchAcquire {
         let session = self.session.clone();
         let core = session.core();
         // Looked at after the holds were entered: the end of the client misses neither.
-        core.open().map_err(|error| (None, error))?;
+        core.ensure_open().map_err(|error| (None, error))?;
         for part in &self.parts {
             let possible = core.can_be_acknowledged(part.hold().key().key());
             possible.map_err(|error| (None, error))?;

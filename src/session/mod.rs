@@ -2,6 +2,8 @@
 
 mod acquire;
 mod batch_acquire;
+mod claim;
+mod lane;
 mod member_attempt;
 mod owed;
 mod reentry;
@@ -30,10 +32,11 @@ use crate::wait::{Backoff, Waiters, Wake};
 
 pub(crate) use acquire::{AttemptOutcome, PendingAcquire};
 pub(crate) use batch_acquire::{BatchAcquire, BatchAttempt};
+pub(crate) use claim::{Claim, warn_elsewhere};
+pub(crate) use lane::Lane;
 pub use reentry::Reentry;
 pub use release::Unlocked;
-pub(crate) use release::{Claim, warn_elsewhere};
-pub(crate) use settle::{Job, JobOutcome, Lane, Unsettled, settle};
+pub(crate) use settle::{Job, JobOutcome, Unsettled, settle};
 pub(crate) use upkeep::{BackgroundTask, ExtendRequest, Timed, TimerKey, Upkeep};
 
 /// One client's settings, checked.
@@ -159,7 +162,7 @@ impl Core {
         self.closed.load(Ordering::Acquire)
     }
 
-    pub(crate) fn open(&self) -> Result<(), Error> {
+    pub(crate) fn ensure_open(&self) -> Result<(), Error> {
         if self.is_closed() {
             return Err(Error::Closed);
         }

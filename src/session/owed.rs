@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::release::Claim;
+use super::claim::Claim;
 use super::settle::Job;
 use super::{Core, Session};
 use crate::clock::Moment;

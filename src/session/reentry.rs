@@ -64,7 +64,7 @@ impl Claim {
         terms: &Terms,
     ) -> Option<Self> {
         let core = session.core();
-        if !terms.local || !key.kind().reentrant || core.open().is_err() {
+        if !terms.local || !key.kind().reentrant || core.ensure_open().is_err() {
             return None;
         }
         let hold = core.holds.of_owner(key, owner)?;

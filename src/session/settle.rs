@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::Core;
+use super::lane::Lane;
 use crate::clock::Moment;
 use crate::error::LostReason;
 use crate::hold::{Hold, HoldPhase, HoldState, TurnGuard};
@@ -30,17 +31,6 @@ pub(crate) struct Job {
     failed: u32,
     /// Since when the server refuses it at the end of the client.
     refused_since: Option<Moment>,
-}
-
-/// Where a job's next command goes. What is silent there keeps only jobs of its own waiting.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub(crate) enum Lane {
-    /// The connection with this number, on which a command was sent that nobody saw the answer to.
-    Connection(u64),
-    /// The watchdog's connection to the server at this address in memory.
-    Server(usize),
-    /// No server is known that has the key.
-    Nowhere,
 }
 
 /// A job that one try did not end.

@@ -5,8 +5,10 @@
 //! after it.
 
 mod backoff;
-mod channels;
+mod channel;
+mod channel_list;
 mod listener;
+mod locked_shard;
 mod messages;
 mod queue;
 mod subscriptions;
@@ -27,14 +29,15 @@ use crate::owner::Owner;
 use crate::server::Server;
 
 pub use backoff::{Backoff, Wake};
-pub(crate) use channels::ChannelList;
+pub(crate) use channel::Heard;
+pub(crate) use channel_list::ChannelList;
 pub(crate) use listener::Listener;
+use locked_shard::LockedShard;
 pub(crate) use messages::{MessageConnection, Messages, open as open_messages};
 use queue::{Retreat, WaitQueue};
-pub(crate) use subscriptions::{Channel, Heard, Subscription, Subscriptions};
+pub(crate) use subscriptions::{Subscription, Subscriptions};
 use waiter::Waiter;
 pub(crate) use waiter::{Found, HandedOver, Receiver, WaitRequest};
-use wake_ups::LockedShard;
 
 /// Every waiter of one client.
 pub(crate) struct Waiters {

@@ -20,7 +20,6 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 
 use crate::background::Thread;
@@ -125,14 +124,6 @@ pub(crate) async fn watch(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
             target: "lockdog::lock",
             "the client ended before every lock was released; leases will end the rest"
         );
-    }
-}
-
-fn pass_on_panic(done: Result<(), JoinError>) {
-    if let Err(error) = done
-        && let Ok(panic) = error.try_into_panic()
-    {
-        std::panic::resume_unwind(panic);
     }
 }
 

@@ -10,10 +10,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 use super::extend::{ExtendOutcome, Leases, extend, together};
-use super::pass_on_panic;
 use crate::clock::Moment;
 use crate::error::LostReason;
 use crate::hold::{Hold, HoldPhase};
+use crate::panics;
 use crate::script::RenewReply;
 use crate::server::Failure;
 use crate::session::Core;
@@ -28,7 +28,7 @@ pub(super) async fn keep_renewing(core: &Arc<Core>) {
     let mut terms = core.server.switches();
     loop {
         while let Some(done) = batches.try_join_next() {
-            pass_on_panic(done);
+            panics::pass_on(done);
         }
         if terms.has_changed().is_ok_and(|is_new| is_new) {
             terms.mark_unchanged();
@@ -76,7 +76,7 @@ pub(super) async fn keep_renewing(core: &Arc<Core>) {
             () = core.clock.sleep_until(due.next) => {}
             () = core.holds.earlier() => {}
             // There is room again.
-            Some(done) = batches.join_next() => pass_on_panic(done),
+            Some(done) = batches.join_next() => panics::pass_on(done),
         }
     }
 }

@@ -9,8 +9,8 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
-use super::pass_on_panic;
 use crate::hold::{HoldPhase, HoldState};
+use crate::panics;
 use crate::session::{Core, Job, Lane, Unsettled, settle};
 
 /// Settlements under way. A job has a task while its command is under way, and while it waits for its
@@ -135,7 +135,7 @@ impl<'a> Settlements<'a> {
     fn take_in(&mut self, done: Result<JobStep, JoinError>) {
         let done = match done {
             Ok(done) => done,
-            Err(error) => return pass_on_panic(Err(error)),
+            Err(error) => return panics::pass_on(Err(error)),
         };
         let (lane, unsettled) = match done {
             JobStep::Turn(job) => return self.enqueue(job),

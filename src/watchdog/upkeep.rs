@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use super::extend::{ExtendOutcome, extend, together};
-use super::pass_on_panic;
+
 use crate::clock::Moment;
 use crate::error::LostReason;
 use crate::hold::Hold;
@@ -20,7 +20,7 @@ pub(super) async fn run(core: &Arc<Core>) {
     let mut tasks = JoinSet::new();
     loop {
         while let Some(done) = tasks.try_join_next() {
-            pass_on_panic(done);
+            panics::pass_on(done);
         }
         let mut extensions = core.upkeep.extensions();
         while !extensions.is_empty() {
@@ -49,7 +49,7 @@ pub(super) async fn run(core: &Arc<Core>) {
             biased;
             () = core.clock.sleep_until(next) => {}
             () = core.upkeep.changed() => {}
-            Some(done) = tasks.join_next() => pass_on_panic(done),
+            Some(done) = tasks.join_next() => panics::pass_on(done),
         }
     }
 }

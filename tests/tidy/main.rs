@@ -4,9 +4,11 @@
 
 #![allow(clippy::disallowed_methods, reason = "the bans are for the library")]
 
+mod circles;
 mod documents;
 mod source;
 mod suite;
+mod words;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -172,7 +172,7 @@ fn without_tests(file: &Path) -> String {
 }
 
 /// A file without its tests and its comments.
-fn code(file: &Path) -> String {
+pub(crate) fn code(file: &Path) -> String {
     let code = without_tests(file);
     let lines = code.lines();
     lines
@@ -189,7 +189,7 @@ fn module(file: &Path) -> Option<String> {
 }
 
 /// The files of `src` that are not all test.
-fn sources() -> Vec<PathBuf> {
+pub(crate) fn sources() -> Vec<PathBuf> {
     let mut sources = files("src", "rs");
     sources.retain(|file| module(file).is_none_or(|module| !ABOVE_ALL.contains(&&*module)));
     sources
@@ -200,7 +200,7 @@ fn layer(module: &str) -> usize {
     found.unwrap_or_else(|| panic!("{module} is in no layer"))
 }
 
-fn relative(file: &Path) -> String {
+pub(crate) fn relative(file: &Path) -> String {
     let path = file.strip_prefix(root()).expect("it is ours");
     path.to_str().expect("our names are plain").to_owned()
 }

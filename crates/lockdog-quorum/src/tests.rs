@@ -317,11 +317,8 @@ fn a_quorum_that_too_few_know_the_latest_token_of_says_who_may_have_forgotten_it
     answer(&mut quorum, 2, Answer::Failed, START);
     assert_eq!(quorum.phase(), Phase::Failed);
     let outcomes = [0, 1, 2].map(|member| quorum.outcome(member));
-    let expected = [
-        MemberOutcome::Forgetful,
-        MemberOutcome::Held,
-        MemberOutcome::Unreachable,
-    ];
+    use MemberOutcome::{Forgetful, Held, Unreachable};
+    let expected = [Forgetful, Held, Unreachable];
     assert_eq!(outcomes, expected);
 }
 

@@ -5,36 +5,32 @@
 //! everything that the master executed for others until then. So one `WAIT` serves all whose locks
 //! were granted before it left, and no caller's command stands behind it.
 
-mod deployment;
-mod replicas;
 mod replication_state;
 mod round;
 mod setting;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use self::replication_state::{AwaitedReplicas, ReplicationState};
-use self::round::{AckCount, AckGoal, AckResult, AckRounds, Touch};
-use super::Context;
+use self::replication_state::ReplicationState;
+use self::round::{AckRounds, Touch};
 use super::connection::Connection;
 use super::connection_slot::ConnectionSlot;
+use super::context::Context;
 use super::failure::Failure;
-use super::node::Node;
-use crate::clock::{Clock, Moment};
 
-pub(super) use replicas::Followers;
+pub(super) use self::replication_state::{AwaitedReplicas, Behind};
+pub(super) use self::round::{AckCount, AckGoal, AckResult};
 pub use setting::{ReplicaAck, Replicas};
 
 /// Asks one server for its replicas' acknowledgements.
 pub(super) struct Acker {
     /// Driven by the background, because callers of all runtimes share the rounds.
-    slot: ConnectionSlot,
-    context: Context,
-    rounds: AckRounds,
-    known: Mutex<ReplicationState>,
+    pub(super) slot: ConnectionSlot,
+    pub(super) context: Context,
+    pub(super) rounds: AckRounds,
+    pub(super) known: Mutex<ReplicationState>,
 }
 
 /// Why a lock does not count as acknowledged.
@@ -72,9 +68,9 @@ impl Unacknowledged {
 
 /// What is written and has to be acknowledged.
 pub(crate) struct PendingWrite<'a> {
-    touch: Arc<Touch>,
+    pub(super) touch: Arc<Touch>,
     /// Where it was written.
-    on: &'a Connection,
+    pub(super) on: &'a Connection,
 }
 
 impl<'a> PendingWrite<'a> {
@@ -123,163 +119,8 @@ impl Acker {
     }
 }
 
-impl Node {
-    /// Waits until the replicas have what was written, as `ack` says, up to `until`. Answers whether
-    /// all that follow have it; where there have been none for long, too.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancelling it leaves a command that changes nothing.
-    pub(super) async fn acknowledge(
-        &self,
-        ack: ReplicaAck,
-        written: PendingWrite<'_>,
-        clock: &Clock,
-        until: Moment,
-    ) -> Result<bool, Unacknowledged> {
-        let began = clock.now();
-        let left = until.since(began);
-        let mut expected = AwaitedReplicas::default();
-        let (replicas, disk, timeout) = match ack {
-            ReplicaAck::Off => return Ok(true),
-            ReplicaAck::BestEffort { timeout } => {
-                expected = self.expected(&written, began, timeout.min(left)).await;
-                (Replicas::Count(expected.count), None, timeout)
-            }
-            ReplicaAck::Require { replicas, timeout } => (replicas, None, timeout),
-            ReplicaAck::RequireAof {
-                local,
-                replicas,
-                timeout,
-            } => (replicas, Some(local), timeout),
-        };
-        if replicas == Replicas::Count(0) && disk != Some(true) {
-            return Ok(!expected.others);
-        }
-        let goal = AckGoal {
-            replicas,
-            disk,
-            timeout,
-            followers: ack.is_required() && self.endpoint().is_switched(),
-        };
-        let limit = timeout.min(until.since(clock.now()));
-        let asked = tokio::time::timeout(limit, self.ask(&written, goal, limit)).await;
-        let outcome = asked.unwrap_or_else(|_| {
-            if self.acker().rounds.is_silent(clock.now(), timeout + SLACK) {
-                self.acker().disconnect();
-            }
-            Err(Failure::silent(limit))
-        });
-        if let Err(failure) = &outcome
-            && is_unknown_command(failure)
-        {
-            self.note_unknown(written.on, failure);
-        }
-        if ack.is_required() {
-            let followers = outcome.as_ref().ok().and_then(|count| count.followers);
-            judge(outcome, replicas)?;
-            return Ok(!goal.followers || self.has_all(followers, clock.now()));
-        }
-        // A caller with less time than that does not know whether they are slow.
-        if limit >= timeout || !matches!(outcome, Err(Failure::Silent { .. })) {
-            self.learn(&outcome, replicas, clock.now());
-        }
-        // The round may have been begun by somebody who expected fewer.
-        let is_enough = outcome.is_ok_and(|count| count.acknowledged >= expected.count);
-        Ok(is_enough && !expected.others)
-    }
-
-    /// As many replicas follow as ever did, by what the master said right after they acknowledged.
-    fn has_all(&self, followers: Option<Followers>, now: Moment) -> bool {
-        let Some(followers) = followers else {
-            return false;
-        };
-        let identity = self.endpoint().identity();
-        identity.count(followers);
-        !identity.lost_replicas(now)
-    }
-
-    async fn ask(&self, written: &PendingWrite<'_>, goal: AckGoal, limit: Duration) -> AckResult {
-        let acker = self.acker();
-        let mut is_first = true;
-        loop {
-            let connection = self.ack_connection(written.on, limit).await?;
-            let (touch, context) = (&written.touch, &acker.context);
-            let round = acker.rounds.join(&connection, touch, goal, context);
-            let outcome = round.await;
-            if outcome.as_ref().is_err_and(Failure::is_ambiguous) {
-                acker.slot.remove(&connection);
-                // It may have been closed for having been idle.
-                if std::mem::replace(&mut is_first, false) {
-                    continue;
-                }
-            }
-            if !written.on.is_current() || !connection.is_current() {
-                return Err(Failure::Unsent(SWITCHED.into()));
-            }
-            return outcome;
-        }
-    }
-
-    /// A connection of its own to the server where that was written.
-    async fn ack_connection(
-        &self,
-        on: &Connection,
-        limit: Duration,
-    ) -> Result<Connection, Failure> {
-        let acker = self.acker();
-        if !on.is_current() {
-            return Err(Failure::Unsent(SWITCHED.into()));
-        }
-        for _ in 0..2 {
-            let endpoint = self.endpoint().clone();
-            let Context {
-                background,
-                command_timeout: patience,
-                ..
-            } = &acker.context;
-            let patience = *patience;
-            let open = || async move { endpoint.open_own_in_time(patience).await };
-            // Boxed: it is rare, and part of every acquire otherwise.
-            let opened = Box::pin(acker.slot.get(background.runtime(), limit, open));
-            let connection = opened.await?;
-            if connection.leads_where(on) {
-                return Ok(connection);
-            }
-            acker.slot.remove(&connection);
-        }
-        // Nobody's lock is written there from now on.
-        self.abandon(on);
-        Err(Failure::Unsent(SWITCHED.into()))
-    }
-}
-
-fn judge(outcome: AckResult, replicas: Replicas) -> Result<(), Unacknowledged> {
-    match outcome {
-        Ok(count) if count.is_enough() => Ok(()),
-        Ok(AckCount {
-            acknowledged,
-            required,
-            is_off_disk,
-            ..
-        }) => Err(Unacknowledged::TooFew {
-            acknowledged,
-            required,
-            cause: is_off_disk.then(|| "the master has it not on disk".to_owned()),
-        }),
-        Err(failure @ Failure::Refused { .. }) if !failure.passes() => {
-            Err(Unacknowledged::Refused(failure))
-        }
-        Err(failure) => Err(Unacknowledged::TooFew {
-            acknowledged: 0,
-            required: replicas.of(0),
-            cause: Some(failure.words()),
-        }),
-    }
-}
-
 /// A proxy in between, or a server before 7.2 that is asked for its disk.
-fn is_unknown_command(failure: &Failure) -> bool {
+pub(super) fn is_unknown_command(failure: &Failure) -> bool {
     let Failure::Refused { code, message } = failure else {
         return false;
     };
@@ -290,6 +131,4 @@ fn is_unknown_command(failure: &Failure) -> bool {
 
 const UNCONFIRMED: &str =
     "fewer replicas follow than before, and no other server confirms who the master is";
-const SWITCHED: &str = "another server has become the master";
-/// Servers look at the end of a `WAIT` ten times a second.
-const SLACK: Duration = Duration::from_millis(500);
+pub(super) const SWITCHED: &str = "another server has become the master";

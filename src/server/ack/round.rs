@@ -15,19 +15,19 @@ use parking_lot::Mutex;
 use redis::{Cmd, Value};
 use tokio::runtime::Handle;
 
-use super::replicas::{self, Followers};
 use super::setting::Replicas;
 use crate::clock::Moment;
 use crate::server::Context;
 use crate::server::connection::Connection;
 use crate::server::failure::Failure;
+use crate::server::followers::{self, Followers};
 
 /// A write that changes nothing; answered with 1 if it did write. Sent as it is, with the text of its
 /// script: one that the server did not know would leave the `WAIT` behind it worth nothing.
-pub(super) struct Touch {
-    pub(super) command: Cmd,
+pub(in crate::server) struct Touch {
+    pub(in crate::server) command: Cmd,
     /// The slot is being moved there.
-    pub(super) asking: bool,
+    pub(in crate::server) asking: bool,
 }
 
 impl Touch {
@@ -42,37 +42,37 @@ impl Touch {
 
 /// What is waited for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct AckGoal {
-    pub(super) replicas: Replicas,
+pub(in crate::server) struct AckGoal {
+    pub(in crate::server) replicas: Replicas,
     /// On disk, and the master's own too if that is true.
-    pub(super) disk: Option<bool>,
-    pub(super) timeout: Duration,
+    pub(in crate::server) disk: Option<bool>,
+    pub(in crate::server) timeout: Duration,
     /// Who follows is asked, too.
-    pub(super) followers: bool,
+    pub(in crate::server) followers: bool,
 }
 
 /// Who acknowledged.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct AckCount {
-    pub(super) acknowledged: u32,
-    pub(super) required: u32,
+pub(in crate::server) struct AckCount {
+    pub(in crate::server) acknowledged: u32,
+    pub(in crate::server) required: u32,
     /// The master's own disk was waited for, and has it not.
-    pub(super) is_off_disk: bool,
+    pub(in crate::server) is_off_disk: bool,
     /// Who followed right after that, if it was asked.
-    pub(super) followers: Option<Followers>,
+    pub(in crate::server) followers: Option<Followers>,
 }
 
 impl AckCount {
-    pub(super) fn is_enough(&self) -> bool {
+    pub(in crate::server) fn is_enough(&self) -> bool {
         self.acknowledged >= self.required && !self.is_off_disk
     }
 }
 
-pub(super) type AckResult = Result<AckCount, Failure>;
+pub(in crate::server) type AckResult = Result<AckCount, Failure>;
 
 /// The rounds of one server, one under way at a time.
 #[derive(Default)]
-pub(super) struct AckRounds {
+pub(in crate::server) struct AckRounds {
     last: Mutex<Option<AckRound>>,
     /// Since when the latest round waits for its answer. Another one after each
     /// [`AckRounds::clear`], because rounds of before that may still write theirs.
@@ -93,7 +93,7 @@ struct AckRound {
 
 impl AckRounds {
     /// What becomes of the next round that begins on this connection.
-    pub(super) fn join(
+    pub(in crate::server) fn join(
         &self,
         connection: &Connection,
         touch: &Arc<Touch>,
@@ -139,7 +139,7 @@ impl AckRounds {
     }
 
     /// Whether the round that is under way has had no answer for longer than this.
-    pub(super) fn is_silent(&self, now: Moment, limit: Duration) -> bool {
+    pub(in crate::server) fn is_silent(&self, now: Moment, limit: Duration) -> bool {
         let asked = self.asked.lock().clone();
         let since = *asked.lock();
         since.is_some_and(|since| now.since(since) > limit)
@@ -147,7 +147,7 @@ impl AckRounds {
 
     /// Lets go of the connection. Nothing is asked any more: the next caller that is impatient does
     /// not end the attempt to connect that comes after this.
-    pub(super) fn clear(&self) {
+    pub(in crate::server) fn clear(&self) {
         *self.last.lock() = None;
         *self.asked.lock() = AckQuestion::default();
     }
@@ -179,7 +179,7 @@ async fn run(connection: &Connection, touches: &[Weak<Touch>], goal: AckGoal) ->
             (touched, count, Some(answer))
         }
         share => {
-            let info = replicas::question();
+            let info = followers::question();
             let (touched, info) =
                 tokio::join!(first.send(connection, limit), connection.ask(&info, limit));
             let followers = Followers::read(&info?);
@@ -233,7 +233,7 @@ async fn wait_on(
     if !goal.followers {
         return Ok((connection.ask(&wait, limit).await?, None));
     }
-    let info = replicas::question();
+    let info = followers::question();
     let (answer, info) = tokio::join!(connection.ask(&wait, limit), connection.ask(&info, limit));
     Ok((answer?, info.ok().as_ref().and_then(Followers::read)))
 }

@@ -145,7 +145,7 @@ impl ReplicaAck {
 
 impl Replicas {
     /// How many it takes of so many.
-    pub(super) fn of(self, connected: u32) -> u32 {
+    pub(in crate::server) fn of(self, connected: u32) -> u32 {
         match self {
             Self::Count(count) => count,
             Self::All => connected.max(1),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Cluster;
-use super::slot_map::Certainty;
+use super::shard::Certainty;
 use crate::clock::Moment;
 use crate::server::connection::Connection;
 use crate::server::data_loss::DataLoss;

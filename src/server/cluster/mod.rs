@@ -8,6 +8,7 @@ mod answers;
 mod ask;
 mod learn;
 mod node_link;
+mod shard;
 mod shown;
 mod slot_claim;
 mod slot_map;

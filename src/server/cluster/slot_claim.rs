@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::slot_map::Shard;
+use super::shard::Shard;
 use super::view::{ClusterView, NodeView};
 use crate::clock::Moment;
 use crate::slot::SLOTS;

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
+use super::shard::{Certainty, Shard};
 use super::slot_claim::{claims, is_reached, names, newest};
 use super::view::{ClusterView, NodeView};
 use crate::clock::Moment;
@@ -28,24 +29,6 @@ pub(super) struct SlotMap<N> {
     asked: Option<Moment>,
     /// The nodes that were masters, with slots or without.
     masters: Vec<NodeView>,
-}
-
-/// One master that has slots.
-pub(super) struct Shard<N> {
-    pub(super) seen: NodeView,
-    /// When another node last said that it is a master.
-    pub(super) named: Moment,
-    certainty: Certainty,
-    node: N,
-}
-
-/// How far others are sure of a master.
-#[derive(Clone, Copy)]
-pub(super) struct Certainty {
-    /// When another node last said that it is a master, and has not failed.
-    pub(super) sure: Moment,
-    /// When another node last said anything.
-    pub(super) heard: Moment,
 }
 
 /// What is known of a master's data.

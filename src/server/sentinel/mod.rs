@@ -23,7 +23,7 @@ use super::membership::{GRACE, Membership, Witness};
 use super::single_flight::SingleFlight;
 use super::wire::{address_like, password};
 use crate::clock::Moment;
-use sentinel_link::{SentinelAnswer, SentinelLink};
+use sentinel_link::{NamedMaster, SentinelAnswer, SentinelLink};
 
 /// The sentinels of one master.
 pub(crate) struct Sentinels {
@@ -54,20 +54,6 @@ struct LastElection {
     master: Option<NamedMaster>,
     /// Who it is by what a majority says without a larger number, and since when it says so.
     doubted: Option<(NamedMaster, Moment)>,
-}
-
-/// A master, as one sentinel names it.
-#[derive(Clone, Debug, Eq, PartialEq)]
-struct NamedMaster {
-    host: String,
-    port: u16,
-    epoch: u64,
-}
-
-impl NamedMaster {
-    fn is_at(&self, other: &Self) -> bool {
-        (&self.host, self.port) == (&other.host, other.port)
-    }
 }
 
 impl Sentinels {

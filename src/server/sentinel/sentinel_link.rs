@@ -6,9 +6,22 @@ use std::time::Duration;
 use redis::FromRedisValue;
 use redis::aio::MultiplexedConnection;
 
-use super::NamedMaster;
 use crate::server::failure::Failure;
 use crate::server::wire::open;
+
+/// A master, as one sentinel names it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct NamedMaster {
+    pub(super) host: String,
+    pub(super) port: u16,
+    pub(super) epoch: u64,
+}
+
+impl NamedMaster {
+    pub(super) fn is_at(&self, other: &Self) -> bool {
+        (&self.host, self.port) == (&other.host, other.port)
+    }
+}
 
 /// What a sentinel told.
 pub(super) struct SentinelAnswer {

@@ -211,6 +211,10 @@ impl MessageLink for OfShard<'_> {
 const PING_EVERY: Duration = Duration::from_secs(10);
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
+/// Between two attempts to connect.
+pub(super) const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;

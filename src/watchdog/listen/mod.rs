@@ -7,13 +7,12 @@ mod keep;
 mod shards;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use redis::aio::{PubSub, PubSubSink};
 
 use crate::session::Core;
 use crate::wait::{ChannelList, Heard, MessageConnection, open_messages};
-use keep::{Plain, keep_subscribed};
+use keep::{LONGEST_PAUSE, Plain, SHORTEST_PAUSE, keep_subscribed};
 
 /// Keeps one connection, from the first wish to hear something on.
 pub(super) async fn keep_listening(core: &Arc<Core>) {
@@ -74,6 +73,3 @@ fn plain(core: &Core, sink: PubSubSink) -> Plain {
     let limit = core.server.command_timeout();
     Plain { sink, limit }
 }
-
-const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);

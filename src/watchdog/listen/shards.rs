@@ -8,8 +8,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::keep::{OfShard, keep_subscribed};
-use super::{LONGEST_PAUSE, SHORTEST_PAUSE};
+use super::keep::{LONGEST_PAUSE, OfShard, SHORTEST_PAUSE, keep_subscribed};
 use crate::server::Node;
 use crate::session::Core;
 use crate::wait::{ChannelList, Heard};

@@ -32,8 +32,8 @@ async fn a_wait_that_times_out_is_none_and_not_before_its_time(kind: &'static Ki
             let answer = lock.try_lock().wait(wait).owner(&Owner::new()).await;
             match answer {
                 Ok(guard) => assert!(guard.is_none()),
-                // A busy machine's answer may take longer than that.
-                Err(error) => assert!(wait < ms(1_000) && error.is_timeout(), "{error}"),
+                // On a busy machine an answer, or a connection after a late answer, may take longer.
+                Err(error) => assert!(wait < ms(1_000) && error.is_retriable(), "{error}"),
             }
             assert!(start.elapsed() >= wait, "{:?} of {wait:?}", start.elapsed());
         }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::{Channel, Heard};
+use super::channel::{Channel, Heard};
 use crate::key::LockKey;
 
 /// Channels by their names, for one consumer.

@@ -2,15 +2,15 @@
 
 use redis::{Cmd, Value};
 
-use crate::server::wire::text;
+use super::wire::text;
 
 /// The replicas of a master, by its own `INFO replication`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(in crate::server) struct Followers {
+pub(super) struct Followers {
     /// Those that are connected, whatever they do.
-    pub(in crate::server) connected: u32,
+    pub(super) connected: u32,
     /// Those among them that follow, and said so within the last seconds.
-    pub(in crate::server) following: u32,
+    pub(super) following: u32,
 }
 
 pub(super) fn question() -> Cmd {
@@ -21,7 +21,7 @@ pub(super) fn question() -> Cmd {
 
 impl Followers {
     /// `None` if that is no such answer.
-    pub(in crate::server) fn read(info: &Value) -> Option<Self> {
+    pub(super) fn read(info: &Value) -> Option<Self> {
         let text = text(info)?;
         let connected = text
             .lines()

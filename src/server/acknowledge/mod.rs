@@ -1,16 +1,19 @@
 //! What a deployment's locks wait for, and at which of its servers.
 
+mod master;
+mod replicas;
+
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 
-use super::{PendingWrite, ReplicaAck, Unacknowledged};
+use super::ack::{PendingWrite, ReplicaAck, Unacknowledged};
+use super::failure::Failure;
+use super::node::Node;
+use super::nodes::{Nodes, Server};
 use crate::clock::Moment;
-use crate::server::node::Node;
-use crate::server::nodes::Nodes;
-use crate::server::{Failure, Server};
 
 impl Server {
     /// With locks that count as granted when replicas have them.

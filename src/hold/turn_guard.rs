@@ -1,0 +1,398 @@
+//! The right to send a command for a hold, and how a turn ends whose holder is not polled.
+//!
+//! A caller's future may be polled once and left. Others who need a turn ask for a sign of life then:
+//! they wake the future, and one that is not polled for a moment loses its turn (design: invariant 14).
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use super::Hold;
+use super::turn::{Turn, TurnHolder, TurnSnapshot};
+use crate::error::Error;
+use crate::server::{Connection, Permit, Permits};
+
+/// The right to send a command for one hold; given back when dropped.
+pub(crate) struct TurnGuard {
+    hold: Arc<Hold>,
+    number: u64,
+}
+
+impl Hold {
+    /// The right to send a command, if nobody has it.
+    pub(crate) fn try_command(self: &Arc<Self>) -> Option<TurnGuard> {
+        let mut turn = self.turns.turn.lock();
+        if !matches!(turn.bearer, TurnHolder::Nobody) {
+            return None;
+        }
+        Some(self.give(&mut turn))
+    }
+
+    /// The right to send a command for this hold, when nobody else has it. A caller whose future
+    /// stands still loses it to this one: then with the connection on which that one's command was
+    /// sent, if one is without an answer. That command is to be settled.
+    ///
+    /// May take as long as a lease where the command under way is settled in an outage.
+    pub(crate) async fn command(self: &Arc<Self>) -> (TurnGuard, Option<Connection>) {
+        loop {
+            let mut freed = pin!(self.turns.freed.notified());
+            // From here on no end of a turn is missed.
+            freed.as_mut().enable();
+            if let Some(command) = self.try_command() {
+                return (command, None);
+            }
+            let Some(seen) = self.ask_for_a_sign() else {
+                freed.await;
+                continue;
+            };
+            let is_over = tokio::time::timeout(PATIENCE, freed).await.is_ok();
+            if !is_over && let Some(taken) = self.take_over(seen) {
+                return taken;
+            }
+        }
+    }
+
+    /// The client's own thread asks on this connection.
+    pub(crate) fn asks_on(&self, connection: &Connection) {
+        self.turns.turn.lock().server = connection.server().cloned();
+    }
+
+    /// Which of a deployment's servers was asked last for this hold. One without an answer is the one
+    /// that is waited for.
+    fn asked_server(&self) -> Option<Arc<str>> {
+        self.turns.turn.lock().server.clone()
+    }
+
+    /// The error of a caller who waited so long for an answer for this hold.
+    pub(crate) fn unanswered(&self, waited: Duration) -> Error {
+        Error::timeout(waited).at(self.asked_server().as_deref())
+    }
+
+    /// A caller's future has the right to send its commands, and may stand still.
+    pub(crate) fn is_with_caller(&self) -> bool {
+        matches!(self.turns.turn.lock().bearer, TurnHolder::Caller(_))
+    }
+
+    fn give(self: &Arc<Self>, turn: &mut Turn) -> TurnGuard {
+        turn.number += 1;
+        turn.bearer = TurnHolder::Caller(Box::default());
+        TurnGuard {
+            hold: self.clone(),
+            number: turn.number,
+        }
+    }
+
+    /// Wakes the future whose turn it is, to see whether it is polled; `None` if it is no future of a
+    /// caller's.
+    pub(crate) fn ask_for_a_sign(&self) -> Option<TurnSnapshot> {
+        let (seen, waker) = {
+            let mut turn = self.turns.turn.lock();
+            // Taken and not cloned, because a clone is the caller's code. The future leaves another waker
+            // at its next poll, and needs no second wake before.
+            (turn.seen()?, turn.caller_mut()?.waker.take())
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        Some(seen)
+    }
+
+    /// The future was polled since, or its turn is over.
+    pub(crate) fn gave_a_sign(&self, since: TurnSnapshot) -> bool {
+        self.turns.turn.lock().seen() != Some(since)
+    }
+
+    /// Whether the future whose turn it is gave no sign of life since this was last asked; `None` if it is
+    /// no caller's turn. For those who hasten its release, again and again.
+    pub(crate) fn was_not_polled(&self) -> Option<bool> {
+        let asked = self.turns.turn.lock().caller_mut()?.asked.take();
+        if asked.is_some_and(|seen| !self.gave_a_sign(seen)) {
+            return Some(true);
+        }
+        let seen = self.ask_for_a_sign()?;
+        self.turns.turn.lock().caller_mut()?.asked = Some(seen);
+        Some(false)
+    }
+
+    /// Takes the turn from a future that has given no sign of life since.
+    fn take_over(self: &Arc<Self>, since: TurnSnapshot) -> Option<(TurnGuard, Option<Connection>)> {
+        let mut turn = self.turns.turn.lock();
+        if turn.seen() != Some(since) {
+            return None;
+        }
+        let bearer = std::mem::take(&mut turn.bearer);
+        let command = self.give(&mut turn);
+        // What is left of the bearer has a waker, and to drop that is the caller's code.
+        drop(turn);
+        match bearer {
+            TurnHolder::Caller(caller) => Some((command, caller.on)),
+            TurnHolder::Nobody | TurnHolder::Background => Some((command, None)),
+        }
+    }
+}
+
+impl TurnGuard {
+    /// It was not taken over.
+    pub(crate) fn is_valid(&self) -> bool {
+        self.hold.turns.turn.lock().number == self.number
+    }
+
+    /// Lets a command be sent while it is valid, and no longer. An attempt begins with it, which has asked
+    /// no server yet.
+    pub(crate) fn permit(&self) -> Permit {
+        let mut turn = self.hold.turns.turn.lock();
+        if turn.number == self.number {
+            turn.server = None;
+        }
+        drop(turn);
+        Permit::new(self.hold.clone(), self.number)
+    }
+
+    /// From now on the client's own thread drives what it is for.
+    pub(crate) fn into_background(self) -> Self {
+        let mut turn = self.hold.turns.turn.lock();
+        let is_valid = turn.number == self.number;
+        let old = is_valid.then(|| std::mem::replace(&mut turn.bearer, TurnHolder::Background));
+        drop(turn);
+        // Not under the lock: its waker is the caller's code.
+        drop(old);
+        self
+    }
+
+    /// Drives the sending of a command to its answer; `None` if one of the turns that it is sent in was
+    /// taken over.
+    pub(crate) async fn attend<F: Future>(
+        turns: &[&Self],
+        mut sending: Pin<&mut F>,
+    ) -> Option<F::Output> {
+        let answer = poll_fn(|context| {
+            if !turns.iter().all(|turn| turn.is_polled(context.waker())) {
+                return Poll::Ready(None);
+            }
+            sending.as_mut().poll(context).map(Some)
+        })
+        .await?;
+        // Each of them: nothing is under way any more.
+        let taken_over = turns.iter().filter(|turn| !turn.is_answered()).count();
+        (taken_over == 0).then_some(answer)
+    }
+
+    /// Notes a sign of life. False if it came too late.
+    fn is_polled(&self, by: &Waker) -> bool {
+        let mut turn = self.hold.turns.turn.lock();
+        let is_known = turn.caller().is_none_or(|caller| {
+            let waker = caller.waker.as_ref();
+            waker.is_some_and(|it| it.will_wake(by))
+        });
+        let mut new = None;
+        if !is_known {
+            // To clone or drop a waker is the caller's code: no lock is held.
+            drop(turn);
+            new = Some(by.clone());
+            turn = self.hold.turns.turn.lock();
+        }
+        if turn.number != self.number {
+            // Before the waker that was not needed.
+            drop(turn);
+            return false;
+        }
+        let mut old = None;
+        if let Some(caller) = turn.caller_mut() {
+            caller.polls = caller.polls.wrapping_add(1);
+            if new.is_some() {
+                old = std::mem::replace(&mut caller.waker, new);
+            }
+        }
+        drop(turn);
+        drop(old);
+        true
+    }
+
+    /// Notes that no command is under way. False if it was taken over.
+    fn is_answered(&self) -> bool {
+        let mut turn = self.hold.turns.turn.lock();
+        if turn.number != self.number {
+            return false;
+        }
+        let caller = turn.caller_mut();
+        let old = caller.map(|caller| (caller.on.take(), caller.waker.take()));
+        drop(turn);
+        drop(old);
+        true
+    }
+}
+
+impl Permits for Hold {
+    fn leaves(&self, number: u64, connection: &Connection) -> bool {
+        let mut turn = self.turns.turn.lock();
+        if turn.number != number {
+            return false;
+        }
+        let caller = turn.caller_mut();
+        let old = caller.and_then(|caller| caller.on.replace(connection.clone()));
+        turn.server = connection.server().cloned();
+        drop(turn);
+        drop(old);
+        true
+    }
+}
+
+impl Drop for TurnGuard {
+    fn drop(&mut self) {
+        let turns = &self.hold.turns;
+        let mut turn = turns.turn.lock();
+        if turn.number != self.number {
+            return;
+        }
+        let bearer = std::mem::take(&mut turn.bearer);
+        drop(turn);
+        // Not under the lock: the connection may be the last handle.
+        drop(bearer);
+        turns.freed.notify_waiters();
+    }
+}
+
+/// A future that was woken is polled within this time, unless nobody drives it or its runtime is
+/// blocked. One that is taken over all the same asks again: it costs a command.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(50);
+
+/// An unlock that takes so long is looked after by the background, which does it if its future is not
+/// polled for as long again: another client may wait for the lock, which this one cannot know.
+pub(crate) const SLOW_UNLOCK: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::hold::Holds;
+    use crate::key::{LockKey, kind};
+    use crate::owner::Owner;
+
+    #[test]
+    fn a_call_that_is_polled_loses_its_turn_to_nobody_who_asked_before() {
+        let hold = hold();
+        let turn = hold.try_command().expect("nobody else has it");
+        let first = hold.ask_for_a_sign().expect("it is a caller's");
+        assert!(turn.is_polled(Waker::noop()));
+        // Somebody else asks, who has seen no sign yet.
+        let second = hold.ask_for_a_sign().expect("it is a caller's");
+        assert!(hold.gave_a_sign(first));
+        assert!(hold.take_over(first).is_none());
+        assert!(turn.is_valid());
+        assert!(!hold.gave_a_sign(second));
+        assert!(hold.take_over(second).is_some());
+        assert!(!turn.is_valid());
+    }
+
+    fn hold() -> Arc<Hold> {
+        let holds = Holds::new(Clock::default(), false);
+        let key = Arc::new(LockKey::new(&kind::PLAIN, "l", None).unwrap());
+        holds.enter(&key, Owner::new())
+    }
+
+    #[test]
+    fn a_future_stands_still_that_was_not_polled_between_two_looks() {
+        let hold = hold();
+        assert_eq!(hold.was_not_polled(), None);
+        let turn = hold.try_command().expect("nobody else has it");
+        assert_eq!(hold.was_not_polled(), Some(false));
+        assert!(turn.is_polled(Waker::noop()));
+        assert_eq!(hold.was_not_polled(), Some(false));
+        assert_eq!(hold.was_not_polled(), Some(true));
+        let turn = turn.into_background();
+        assert_eq!(hold.was_not_polled(), None);
+        drop(turn);
+        // Another turn is another future's.
+        let _turn = hold.try_command().expect("nobody else has it");
+        assert_eq!(hold.was_not_polled(), Some(false));
+    }
+
+    /// The caller's code, called when the last handle of its waker goes.
+    struct OnLastDrop {
+        hold: Arc<Hold>,
+        seen: Arc<Mutex<Vec<bool>>>,
+    }
+
+    impl std::task::Wake for OnLastDrop {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    impl Drop for OnLastDrop {
+        fn drop(&mut self) {
+            let is_free = self.hold.turns.turn.try_lock().is_some();
+            self.seen.lock().push(is_free);
+        }
+    }
+
+    #[test]
+    fn an_attempt_that_asked_nobody_yet_names_no_server_of_the_attempt_before() {
+        let hold = hold();
+        let turn = hold.try_command().expect("nobody else has it");
+        let asked = |server: &str| hold.turns.turn.lock().server = Some(server.into());
+        let server = || hold.asked_server();
+        let _first = turn.permit();
+        asked("old:6379");
+        assert_eq!(server().as_deref(), Some("old:6379"));
+        let _second = turn.permit();
+        assert_eq!(server(), None);
+        asked("new:6379");
+        // One whose turn is over knows nothing of the attempts of others.
+        let sign = hold.ask_for_a_sign().expect("it is a caller's");
+        let _taken = hold.take_over(sign).expect("it gave no sign");
+        let _late = turn.permit();
+        assert_eq!(server().as_deref(), Some("new:6379"));
+    }
+
+    /// Counts the handles of a waker when it is called.
+    struct Handles(Mutex<Vec<usize>>);
+
+    impl std::task::Wake for Handles {
+        fn wake(self: Arc<Self>) {
+            self.0.lock().push(Arc::strong_count(&self));
+        }
+    }
+
+    #[test]
+    fn no_waker_is_cloned_while_the_turn_is_locked() {
+        let hold = hold();
+        let turn = hold.try_command().expect("nobody else has it");
+        let handles = Arc::new(Handles(Mutex::default()));
+        for _ in 0..2 {
+            assert!(turn.is_polled(&Waker::from(handles.clone())));
+            hold.ask_for_a_sign().expect("it is a caller's");
+            // It was woken, and was not polled since.
+            hold.ask_for_a_sign().expect("it is a caller's");
+        }
+        // Its own handle and this one: the one that it was polled with.
+        assert_eq!(*handles.0.lock(), [2; 2]);
+    }
+
+    #[test]
+    fn no_waker_is_dropped_while_the_turn_is_locked() {
+        let hold = hold();
+        let seen = Arc::default();
+        let poll = |turn: &TurnGuard| {
+            let (hold, seen) = (turn.hold.clone(), Arc::clone(&seen));
+            assert!(turn.is_polled(&Waker::from(Arc::new(OnLastDrop { hold, seen }))));
+        };
+        let turn = hold.try_command().expect("nobody else has it");
+        poll(&turn);
+        // The task has another waker.
+        poll(&turn);
+        assert_eq!(*seen.lock(), [true]);
+        assert!(turn.is_answered());
+        assert_eq!(*seen.lock(), [true; 2]);
+        poll(&turn);
+        let asked = hold.ask_for_a_sign().expect("it is a caller's");
+        let (turn, _) = hold.take_over(asked).expect("it gave no sign");
+        assert_eq!(*seen.lock(), [true; 3]);
+        poll(&turn);
+        let turn = turn.into_background();
+        assert_eq!(*seen.lock(), [true; 4]);
+        drop(turn);
+    }
+}

@@ -1,0 +1,110 @@
+//! The state of a quorum's hold, locked, and what is told once it is unlocked.
+
+use std::ops::{Deref, DerefMut};
+
+use parking_lot::MutexGuard;
+
+use super::deferred::Deferred;
+use super::quorum_hold::{QuorumHold, QuorumHoldState};
+use crate::clock::Moment;
+use crate::error::LostReason;
+
+/// The state of a hold, locked. Dropped, it is unlocked first, and its news told then.
+pub(super) struct StateGuard<'a> {
+    // Dropped in this order.
+    state: MutexGuard<'a, QuorumHoldState>,
+    telling: DeferredRun<'a>,
+}
+
+struct DeferredRun<'a> {
+    hold: &'a QuorumHold,
+    deferred: Deferred,
+}
+
+impl<'a> StateGuard<'a> {
+    pub(super) fn new(hold: &'a QuorumHold, state: MutexGuard<'a, QuorumHoldState>) -> Self {
+        let deferred = Deferred::default();
+        let telling = DeferredRun { hold, deferred };
+        Self { state, telling }
+    }
+}
+
+impl QuorumHold {
+    /// Looks at the state, without a step.
+    pub(super) fn see<T>(&self, look: impl FnOnce(&mut QuorumHoldState, Moment) -> T) -> T {
+        let now = self.clock.now();
+        look(&mut self.state(), now)
+    }
+
+    pub(super) fn state(&self) -> StateGuard<'_> {
+        StateGuard::new(self, self.state.lock())
+    }
+}
+
+impl Deref for StateGuard<'_> {
+    type Target = QuorumHoldState;
+
+    fn deref(&self) -> &QuorumHoldState {
+        &self.state
+    }
+}
+
+impl DerefMut for StateGuard<'_> {
+    fn deref_mut(&mut self) -> &mut QuorumHoldState {
+        &mut self.state
+    }
+}
+
+impl Drop for StateGuard<'_> {
+    fn drop(&mut self) {
+        self.telling.deferred = std::mem::take(&mut self.state.deferred);
+    }
+}
+
+impl Drop for DeferredRun<'_> {
+    fn drop(&mut self) {
+        let Self { hold, deferred } = self;
+        // Before anybody is told: who is told that it is lost may ask for the lock anew at once, and
+        // must not find these in the way.
+        deferred.given_back.clear();
+        if deferred.is_any {
+            hold.changed.notify_waiters();
+        }
+        // Holders before the log.
+        if deferred.lost.is_some() {
+            hold.lost.cancel();
+        }
+        if deferred.lost.is_none() && deferred.jeopardy.is_none() {
+            return;
+        }
+        let (hash, owner) = (hold.lock.home_instance().key().fingerprint(), hold.owner);
+        match deferred.jeopardy.take() {
+            Some(Some((instances, margin))) => {
+                tracing::warn!(
+                    target: "lockdog::quorum",
+                    { lock.hash = %hash, %owner, instances, margin }, "quorum in jeopardy"
+                );
+            }
+            Some(None) => tracing::debug!(
+                target: "lockdog::quorum",
+                { lock.hash = %hash, %owner }, "quorum extended again"
+            ),
+            None => {}
+        }
+        if let Some((reason, instances)) = deferred.lost.take() {
+            let held_ms = hold.clock.now().since(hold.acquired).as_millis() as u64;
+            // A shutdown is what its user asked for.
+            if reason == LostReason::ShutDown {
+                tracing::debug!(
+                    target: "lockdog::quorum",
+                    { lock.hash = %hash, %owner, ?reason, held_ms, instances }, "quorum lost"
+                );
+            } else {
+                tracing::warn!(
+                    target: "lockdog::quorum",
+                    { lock.hash = %hash, %owner, ?reason, held_ms, instances }, "quorum lost"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Waiting until a master's replicas have what it granted.
+
+use std::time::Duration;
+
+use crate::clock::{Clock, Moment};
+use crate::server::ack::{
+    AckCount, AckGoal, AckResult, AwaitedReplicas, PendingWrite, ReplicaAck, Replicas, SWITCHED,
+    Unacknowledged, is_unknown_command,
+};
+use crate::server::connection::Connection;
+use crate::server::context::Context;
+use crate::server::failure::Failure;
+use crate::server::followers::Followers;
+use crate::server::node::Node;
+
+impl Node {
+    /// Waits until the replicas have what was written, as `ack` says, up to `until`. Answers whether
+    /// all that follow have it; where there have been none for long, too.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancelling it leaves a command that changes nothing.
+    pub(in crate::server) async fn acknowledge(
+        &self,
+        ack: ReplicaAck,
+        written: PendingWrite<'_>,
+        clock: &Clock,
+        until: Moment,
+    ) -> Result<bool, Unacknowledged> {
+        let began = clock.now();
+        let left = until.since(began);
+        let mut expected = AwaitedReplicas::default();
+        let (replicas, disk, timeout) = match ack {
+            ReplicaAck::Off => return Ok(true),
+            ReplicaAck::BestEffort { timeout } => {
+                expected = self.expected(&written, began, timeout.min(left)).await;
+                (Replicas::Count(expected.count), None, timeout)
+            }
+            ReplicaAck::Require { replicas, timeout } => (replicas, None, timeout),
+            ReplicaAck::RequireAof {
+                local,
+                replicas,
+                timeout,
+            } => (replicas, Some(local), timeout),
+        };
+        if replicas == Replicas::Count(0) && disk != Some(true) {
+            return Ok(!expected.others);
+        }
+        let goal = AckGoal {
+            replicas,
+            disk,
+            timeout,
+            followers: ack.is_required() && self.endpoint().is_switched(),
+        };
+        let limit = timeout.min(until.since(clock.now()));
+        let asked = tokio::time::timeout(limit, self.ask(&written, goal, limit)).await;
+        let outcome = asked.unwrap_or_else(|_| {
+            if self.acker().rounds.is_silent(clock.now(), timeout + SLACK) {
+                self.acker().disconnect();
+            }
+            Err(Failure::silent(limit))
+        });
+        if let Err(failure) = &outcome
+            && is_unknown_command(failure)
+        {
+            self.note_unknown(written.on, failure);
+        }
+        if ack.is_required() {
+            let followers = outcome.as_ref().ok().and_then(|count| count.followers);
+            judge(outcome, replicas)?;
+            return Ok(!goal.followers || self.has_all(followers, clock.now()));
+        }
+        // A caller with less time than that does not know whether they are slow.
+        if limit >= timeout || !matches!(outcome, Err(Failure::Silent { .. })) {
+            self.learn(&outcome, replicas, clock.now());
+        }
+        // The round may have been begun by somebody who expected fewer.
+        let is_enough = outcome.is_ok_and(|count| count.acknowledged >= expected.count);
+        Ok(is_enough && !expected.others)
+    }
+
+    /// As many replicas follow as ever did, by what the master said right after they acknowledged.
+    fn has_all(&self, followers: Option<Followers>, now: Moment) -> bool {
+        let Some(followers) = followers else {
+            return false;
+        };
+        let identity = self.endpoint().identity();
+        identity.count(followers);
+        !identity.lost_replicas(now)
+    }
+
+    async fn ask(&self, written: &PendingWrite<'_>, goal: AckGoal, limit: Duration) -> AckResult {
+        let acker = self.acker();
+        let mut is_first = true;
+        loop {
+            let connection = self.ack_connection(written.on, limit).await?;
+            let (touch, context) = (&written.touch, &acker.context);
+            let round = acker.rounds.join(&connection, touch, goal, context);
+            let outcome = round.await;
+            if outcome.as_ref().is_err_and(Failure::is_ambiguous) {
+                acker.slot.remove(&connection);
+                // It may have been closed for having been idle.
+                if std::mem::replace(&mut is_first, false) {
+                    continue;
+                }
+            }
+            if !written.on.is_current() || !connection.is_current() {
+                return Err(Failure::Unsent(SWITCHED.into()));
+            }
+            return outcome;
+        }
+    }
+
+    /// A connection of its own to the server where that was written.
+    pub(super) async fn ack_connection(
+        &self,
+        on: &Connection,
+        limit: Duration,
+    ) -> Result<Connection, Failure> {
+        let acker = self.acker();
+        if !on.is_current() {
+            return Err(Failure::Unsent(SWITCHED.into()));
+        }
+        for _ in 0..2 {
+            let endpoint = self.endpoint().clone();
+            let Context {
+                background,
+                command_timeout: patience,
+                ..
+            } = &acker.context;
+            let patience = *patience;
+            let open = || async move { endpoint.open_own_in_time(patience).await };
+            // Boxed: it is rare, and part of every acquire otherwise.
+            let opened = Box::pin(acker.slot.get(background.runtime(), limit, open));
+            let connection = opened.await?;
+            if connection.leads_where(on) {
+                return Ok(connection);
+            }
+            acker.slot.remove(&connection);
+        }
+        // Nobody's lock is written there from now on.
+        self.abandon(on);
+        Err(Failure::Unsent(SWITCHED.into()))
+    }
+}
+
+fn judge(outcome: AckResult, replicas: Replicas) -> Result<(), Unacknowledged> {
+    match outcome {
+        Ok(count) if count.is_enough() => Ok(()),
+        Ok(AckCount {
+            acknowledged,
+            required,
+            is_off_disk,
+            ..
+        }) => Err(Unacknowledged::TooFew {
+            acknowledged,
+            required,
+            cause: is_off_disk.then(|| "the master has it not on disk".to_owned()),
+        }),
+        Err(failure @ Failure::Refused { .. }) if !failure.passes() => {
+            Err(Unacknowledged::Refused(failure))
+        }
+        Err(failure) => Err(Unacknowledged::TooFew {
+            acknowledged: 0,
+            required: replicas.of(0),
+            cause: Some(failure.words()),
+        }),
+    }
+}
+
+/// Servers look at the end of a `WAIT` ten times a second.
+const SLACK: Duration = Duration::from_millis(500);

@@ -1,0 +1,136 @@
+//! How many replicas are waited for, by what is known of those that acknowledged before.
+
+use std::time::Duration;
+
+use crate::clock::Moment;
+use crate::server::ack::{
+    AckResult, AwaitedReplicas, Behind, PendingWrite, Replicas, is_unknown_command,
+};
+use crate::server::connection::Connection;
+use crate::server::failure::Failure;
+use crate::server::followers;
+use crate::server::node::Node;
+
+impl Node {
+    /// How many replicas may be expected to acknowledge, and whether there are others.
+    pub(super) async fn expected(
+        &self,
+        written: &PendingWrite<'_>,
+        now: Moment,
+        limit: Duration,
+    ) -> AwaitedReplicas {
+        let acker = self.acker();
+        if acker.refusal(written.on).is_some() {
+            let (count, others) = (0, false);
+            return AwaitedReplicas { count, others };
+        }
+        let is_due = {
+            let mut known = acker.known.lock();
+            let is_due = known.counted.is_none_or(|at| now.since(at) >= A_SECOND);
+            if is_due {
+                // One looks for all.
+                known.counted = Some(now);
+            }
+            is_due
+        };
+        let identity = self.endpoint().identity();
+        if is_due {
+            let look = async {
+                let connection = self.ack_connection(written.on, limit).await?;
+                connection.send(&followers::question(), limit).await
+            };
+            match tokio::time::timeout(limit, look).await {
+                Ok(Ok(info)) => identity.count_replicas(&info),
+                failed => tracing::debug!(
+                    target: "lockdog::server",
+                    ?failed, "the replicas could not be counted"
+                ),
+            }
+        }
+        let following = identity.replicas();
+        let others = identity.lost_replicas(now);
+        match acker.known.lock().behind {
+            Some(behind) if now < behind.until => {
+                let count = following.min(behind.acknowledged);
+                let others = (count < following || others) && !behind.forbidden;
+                AwaitedReplicas { count, others }
+            }
+            _ => AwaitedReplicas {
+                count: following,
+                others,
+            },
+        }
+    }
+
+    /// Takes in how many acknowledged, so that those who do not are not waited for each time.
+    pub(super) fn learn(&self, outcome: &AckResult, replicas: Replicas, now: Moment) {
+        let mut known = self.acker().known.lock();
+        let (acknowledged, required) = match outcome {
+            Ok(count) => (count.acknowledged, count.required),
+            // That says nothing of the replicas.
+            Err(failure) if failure.passes() || matches!(failure, Failure::Unsent(_)) => return,
+            Err(_) => (0, replicas.of(0)),
+        };
+        let before = known.behind;
+        if acknowledged >= required {
+            // Who was not waited for may be behind as before.
+            if before.is_some_and(|before| required > before.acknowledged) {
+                known.behind = None;
+                // The user's subscriber may block.
+                drop(known);
+                tracing::debug!(
+                    target: "lockdog::server",
+                    server = self.address(),
+                    acknowledged,
+                    "the replicas acknowledge again"
+                );
+            }
+            return;
+        }
+        // The others of a round learn the same.
+        if before.is_some_and(|before| now < before.until && acknowledged >= before.acknowledged) {
+            return;
+        }
+        let pause = before.map_or(A_SECOND, |before| (before.pause * 2).min(HALF_A_MINUTE));
+        known.behind = Some(Behind {
+            acknowledged,
+            until: now + pause,
+            pause,
+            forbidden: outcome.as_ref().is_err_and(Failure::is_forbidden),
+        });
+        drop(known);
+        let is_news = before.is_none();
+        let failure = outcome.as_ref().err();
+        if is_news && !failure.is_some_and(is_unknown_command) {
+            tracing::warn!(
+                target: "lockdog::server",
+                server = self.address(),
+                acknowledged,
+                expected = required,
+                ?failure,
+                "replicas do not acknowledge locks in time; locks are granted all the same"
+            );
+        }
+    }
+
+    pub(super) fn note_unknown(&self, on: &Connection, failure: &Failure) {
+        let mut known = self.acker().known.lock();
+        let is_news = !known
+            .unknown
+            .as_ref()
+            .is_some_and(|(at, _)| at.leads_where(on));
+        known.unknown = Some((on.clone(), failure.clone()));
+        drop(known);
+        if is_news {
+            tracing::warn!(
+                target: "lockdog::server",
+                server = self.address(),
+                ?failure,
+                "the server does not know the command that waits for replicas"
+            );
+        }
+    }
+}
+
+const A_SECOND: Duration = Duration::from_secs(1);
+const HALF_A_MINUTE: Duration = Duration::from_secs(30);

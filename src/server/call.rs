@@ -1,0 +1,210 @@
+//! Sending a script until it is answered.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use redis::{Cmd, Value};
+
+use super::connection::Connection;
+use super::failure::{Failure, Remedy};
+use super::node::Node;
+use super::nodes::Server;
+use super::route::Route;
+use super::sent::{Sent, TimeBox};
+use crate::background::Background;
+use crate::clock::Moment;
+
+impl Server {
+    /// Sends a script on the callers' connection until it is answered, cannot succeed, or `until`
+    /// has come; an answer of a passing state is waited out. `script` makes the command for the
+    /// connection that it goes out on, with its whole text or by its digest.
+    ///
+    /// # Cancel safety
+    ///
+    /// `sent` tells what may have run.
+    pub(crate) async fn call(
+        &self,
+        key: &str,
+        script: impl Fn(bool, &Connection) -> Cmd,
+        time: TimeBox,
+        sent: &mut Sent,
+    ) -> Result<Value, Failure> {
+        let TimeBox { mut now, until } = time;
+        let mut pause = SHORTEST_PAUSE;
+        let mut whole = false;
+        let mut refusal = None;
+        let mut place = None;
+        let mut hops = 0;
+        loop {
+            let limit = self.limit(now, until);
+            let there = match place.take() {
+                Some(place) => Ok(place),
+                None => {
+                    sent.moved = false;
+                    self.find(key, limit).await
+                }
+            };
+            let answer = match &there {
+                Ok(there) => {
+                    let script = |on: &Connection| script(whole, on);
+                    self.call_once(there, script, now, until, sent).await
+                }
+                Err(failure) => Err(failure.clone()),
+            };
+            let failure = match answer {
+                Ok(value) => return Ok(value),
+                Err(Failure::Refused { code, .. }) if code == "NOSCRIPT" && !whole => {
+                    whole = true;
+                    now = self.context.clock.now();
+                    continue;
+                }
+                Err(failure) => failure,
+            };
+            match failure.remedy() {
+                Remedy::GiveUp => return Err(self.failed(failure, there.ok(), sent)),
+                Remedy::Reconnect => {
+                    // What could not be sent says nothing of the connection of the sending before.
+                    let is_its = !matches!(failure, Failure::Unsent(_));
+                    if let Some(broken) = sent.on.as_ref().filter(|_| is_its) {
+                        self.abandon(broken);
+                    }
+                }
+                Remedy::Wait => {}
+            }
+            place = self.redirected(&failure, sent.on.as_ref());
+            sent.moved |= place.as_ref().is_some_and(|place| !place.asking);
+            if place.is_some() && hops < HOPS {
+                hops += 1;
+                now = self.context.clock.now();
+                continue;
+            }
+            let has_time = until.since(self.context.clock.now()) > pause * 2;
+            if has_time {
+                tracing::debug!(target: "lockdog::server", ?failure, "sending again");
+                tokio::time::sleep(pause).await;
+            }
+            now = self.context.clock.now();
+            // A sending without time for its answer would only hide why the others failed. A busy
+            // machine may have slept for longer.
+            if !has_time || until.since(now) <= pause / 2 {
+                return Err(match (failure, refusal) {
+                    (Failure::Unsent(_), Some(refusal)) => refusal,
+                    (failure, _) => self.failed(failure, there.ok(), sent),
+                });
+            }
+            if matches!(failure, Failure::Refused { .. }) {
+                let node = there.as_ref().ok().map(|place| &place.node);
+                refusal = Some(self.named(failure, node, sent));
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Sends no call any more that needs no permit.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
+    /// The end of the client takes over what needs permits; other calls end by themselves.
+    fn may_send(&self, sent: &Sent) -> Result<(), Failure> {
+        if sent.permits.is_empty() && self.closed.load(Ordering::Acquire) {
+            return Err(Failure::Closed);
+        }
+        Ok(())
+    }
+
+    async fn call_once(
+        &self,
+        place: &Route,
+        command: impl Fn(&Connection) -> Cmd,
+        mut now: Moment,
+        until: Moment,
+        sent: &mut Sent,
+    ) -> Result<Value, Failure> {
+        sent.was_sent = false;
+        let connection = match place.node.current() {
+            Some(current) => current,
+            None => {
+                self.may_send(sent)?;
+                let opened = place.node.connection(self.limit(now, until)).await?;
+                now = self.context.clock.now();
+                opened
+            }
+        };
+        // Looked at here: the future may have been left while it waited for the connection.
+        self.may_send(sent)?;
+        let limit = self.limit(now, until);
+        let on = place.on(connection);
+        if !sent.permits.iter().all(|permit| permit.leaves(&on)) {
+            return Err(Failure::taken_over());
+        }
+        sent.repeated |= sent.unanswered;
+        if mutant!("deadline_from_repetition") {
+            sent.first = None;
+        }
+        sent.first = sent.first.or(Some(now));
+        sent.unanswered = true;
+        sent.was_sent = true;
+        let on = sent.on.insert(on);
+        let command = command(on);
+        let answer = on.send(&command, limit).await;
+        sent.unanswered = answer.as_ref().is_err_and(Failure::is_ambiguous);
+        answer
+    }
+
+    /// The failure of a whole call, as [`Server::named`].
+    fn failed(&self, failure: Failure, place: Option<Route>, sent: &mut Sent) -> Failure {
+        sent.failed_at = place.map(|place| place.node);
+        self.named(failure, sent.failed_at.as_ref(), sent)
+    }
+
+    /// The same failure, which says at which of a deployment's servers it came. That is the one that
+    /// was asked, which may be another than the map names (design: invariant 15).
+    fn named(&self, failure: Failure, node: Option<&Arc<Node>>, sent: &Sent) -> Failure {
+        let asked = sent.on.as_ref().filter(|_| sent.was_sent);
+        match (asked.and_then(Connection::server), node) {
+            (Some(server), _) => failure.at(server),
+            // It could not be connected to. Behind sentinels the failure says so already, or is theirs.
+            (None, Some(node)) if self.is_cluster() => failure.at(&node.address()),
+            _ => failure,
+        }
+    }
+
+    /// Gives up the connection of a call that was not answered and that nobody settles: it may be
+    /// half open, and no later question would find out.
+    pub(crate) fn abandon_silent(&self, answer: &Result<Value, Failure>, sent: &Sent) {
+        if let (Err(Failure::Silent { .. }), Some(silent)) = (answer, &sent.on) {
+            self.abandon(silent);
+        }
+    }
+
+    /// What one command may take that begins now.
+    pub(crate) fn allot(&self, now: Moment) -> TimeBox {
+        TimeBox {
+            now,
+            until: now + self.command_timeout(),
+        }
+    }
+
+    pub(crate) fn command_timeout(&self) -> Duration {
+        self.context.command_timeout
+    }
+
+    /// Where it runs what several callers wait for.
+    #[allow(dead_code, reason = "the driver of quorums is to use it")]
+    pub(crate) fn background(&self) -> &Background {
+        &self.context.background
+    }
+
+    /// One sending may take the command timeout, and never longer than the whole call.
+    fn limit(&self, now: Moment, until: Moment) -> Duration {
+        let left = until.since(now);
+        self.command_timeout().min(left).max(SHORTEST_PAUSE)
+    }
+}
+
+/// So many times a call goes where it is sent, one after the other, without a pause.
+const HOPS: usize = 3;
+const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);

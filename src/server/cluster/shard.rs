@@ -1,0 +1,22 @@
+//! A master of a cluster that has slots.
+
+use super::view::NodeView;
+use crate::clock::Moment;
+
+/// One master that has slots.
+pub(super) struct Shard<N> {
+    pub(super) seen: NodeView,
+    /// When another node last said that it is a master.
+    pub(super) named: Moment,
+    pub(super) certainty: Certainty,
+    pub(super) node: N,
+}
+
+/// How far others are sure of a master.
+#[derive(Clone, Copy)]
+pub(super) struct Certainty {
+    /// When another node last said that it is a master, and has not failed.
+    pub(super) sure: Moment,
+    /// When another node last said anything.
+    pub(super) heard: Moment,
+}

@@ -1,0 +1,52 @@
+//! A part of a client's queues, locked.
+
+use std::ops::{Deref, DerefMut};
+
+use parking_lot::MutexGuard;
+
+use super::queue::WaitQueue;
+use super::wake_ups::WakeUps;
+use crate::key::{ByKey, LockKey};
+
+/// The queues of one shard, locked; whom that calls is told after they are unlocked.
+pub(super) struct LockedShard<'a> {
+    // Dropped in this order.
+    queues: MutexGuard<'a, ByKey<WaitQueue>>,
+    calls: WakeUps,
+}
+
+impl<'a> LockedShard<'a> {
+    pub(super) fn new(queues: MutexGuard<'a, ByKey<WaitQueue>>) -> Self {
+        Self {
+            queues,
+            calls: WakeUps::default(),
+        }
+    }
+
+    /// The lock's queue, and where it notes whom it calls.
+    pub(super) fn queue(&mut self, key: &LockKey) -> Option<(&mut WaitQueue, &mut WakeUps)> {
+        let queue = self.queues.get_mut(key)?;
+        Some((queue, &mut self.calls))
+    }
+
+    /// Does this to every queue.
+    pub(super) fn each(&mut self, mut what: impl FnMut(&WaitQueue, &mut WakeUps)) {
+        for queue in self.queues.values() {
+            what(queue, &mut self.calls);
+        }
+    }
+}
+
+impl Deref for LockedShard<'_> {
+    type Target = ByKey<WaitQueue>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.queues
+    }
+}
+
+impl DerefMut for LockedShard<'_> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.queues
+    }
+}
