@@ -265,6 +265,14 @@ impl Error {
         Self::invalid("locks", why)
     }
 
+    /// A quorum was to be made of a lock that its owner may have once only.
+    pub(crate) fn not_reentrant(name: &str) -> Self {
+        let why = format!(
+            "a RedLock needs reentrant locks, and this one is not reentrant, lock={name:?}"
+        );
+        Self::invalid("locks", why)
+    }
+
     /// The same mistake, in one of several locks, counted from 0.
     pub(crate) fn in_lock(self, place: usize) -> Self {
         match self {

@@ -57,6 +57,11 @@ impl RedLockConfig {
             refused = Some(Error::no_locks());
         } else if let Some(pair) = pairs.find(|pair| pair[0].1.is(&pair[1].1)) {
             refused.get_or_insert_with(|| Error::same_lock(pair[0].1.key().name()));
+        } else if let Some((place, instance)) =
+            instances.iter().find(|(_, it)| !it.key().kind().reentrant)
+        {
+            refused
+                .get_or_insert_with(|| Error::not_reentrant(instance.key().name()).in_lock(*place));
         } else if !run_together(&instances) {
             let why = "some of their clients have the machine's clock and some tokio's, or that of \
                        another runtime: its instances need one";

@@ -107,6 +107,10 @@ impl RedLock {
     /// The lock that these locks make together. No locks, the same one twice, or clients of which only
     /// some have tokio's clock (see [`Time`](crate::Time)) are an error of each request. Corresponds to
     /// Redisson's `new RedissonRedLock(a, b, c)`.
+    ///
+    /// A RedLock is reentrant. A lock of
+    /// [`Client::non_reentrant_lock`](crate::Client::non_reentrant_lock) among its instances is an error
+    /// of each request, too. [`RedLock::exclusive`] gives a handle that never re-enters.
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Self {
         Self {
             inner: Arc::new(RedLockConfig::new(locks.into_iter().collect()).identified()),

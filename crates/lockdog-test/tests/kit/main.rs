@@ -9,6 +9,7 @@ mod failure_model;
 mod faults;
 mod limits;
 mod losses;
+mod non_reentrant;
 mod quorum;
 mod readme;
 mod renewals;
