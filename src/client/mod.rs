@@ -100,7 +100,7 @@ impl Client {
     /// Locks of other kinds of the same name exclude it. An owner does not re-enter from one kind to
     /// another: while it holds the one, it waits for the other without end.
     ///
-    /// A [`RedLock`](crate::RedLock) may not
+    /// A [`MultiLock`](crate::MultiLock) may have it as a member. A [`RedLock`](crate::RedLock) may not
     /// have it as an instance: every request of that is [`Error::Invalid`](crate::Error::Invalid).
     pub fn non_reentrant_lock(&self, name: impl AsRef<str>) -> Lock {
         Lock::new(self.session.clone(), &kind::NON_REENTRANT, name.as_ref())

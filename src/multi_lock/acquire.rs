@@ -114,7 +114,7 @@ impl<'a> MultiLockCall<'a> {
             match round.map_err(|trouble| self.named(trouble))? {
                 MultiRound::Taken(claims) => return Ok(Some(claims)),
                 // Meanwhile another branch of this owner may have got it.
-                MultiRound::Blocked(Blocked { member, .. }) if self.holds(member) => {}
+                MultiRound::Blocked(Blocked { member, .. }) if self.may_reenter(member) => {}
                 MultiRound::Blocked(_) => return Ok(None),
                 MultiRound::Again => {}
                 MultiRound::TooLate => return Err(self.too_late()),
@@ -138,10 +138,39 @@ impl<'a> MultiLockCall<'a> {
         self.members.about(trouble.about, trouble.error)
     }
 
-    /// The owner holds this member.
-    pub(super) fn holds(&self, member: usize) -> bool {
-        let member = &self.members.list()[member];
-        let standing = member.core().holds.standing(&member.key, self.owner);
+    /// An error if the owner holds a member that is not reentrant, or lost it and has a guard of it still.
+    pub(super) fn refuse_held(&self) -> Result<()> {
+        for (at, member) in self.members.list().iter().enumerate() {
+            if member.key.kind().reentrant {
+                continue;
+            }
+            let core = member.core();
+            let error: Error = match core.holds.standing(&member.key, self.owner) {
+                OwnerState::Holding(hold) => hold.already_held(core.clock.now()).into(),
+                OwnerState::Lost(lost) => Error::Lost(lost),
+                OwnerState::Forgotten(hold) => {
+                    core.report_lost(&hold);
+                    continue;
+                }
+                OwnerState::Acquiring | OwnerState::Nothing => continue,
+            };
+            return Err(self.members.about(at..at + 1, error));
+        }
+        Ok(())
+    }
+
+    /// How the owner stands with this member, as far as it may have it once more. One that is not reentrant
+    /// is another call's alone: this call waits for it as a stranger does.
+    pub(super) fn standing(&self, member: &LockMember) -> OwnerState {
+        if !member.key.kind().reentrant {
+            return OwnerState::Nothing;
+        }
+        member.core().holds.standing(&member.key, self.owner)
+    }
+
+    /// The owner holds this member, or lost it, and asks for it once more.
+    pub(super) fn may_reenter(&self, member: usize) -> bool {
+        let standing = self.standing(&self.members.list()[member]);
         matches!(standing, OwnerState::Holding(_) | OwnerState::Lost(_))
     }
 

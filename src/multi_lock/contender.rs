@@ -44,8 +44,9 @@ impl MultiLockCall<'_> {
     /// Where others of a client wait for a member already, it waits behind them.
     fn awaited(&self) -> Option<usize> {
         let mut members = self.members.list().iter().enumerate();
-        let found = members
-            .find(|(at, member)| member.core().waiters.is_awaited(&member.key) && !self.holds(*at));
+        let found = members.find(|(at, member)| {
+            member.core().waiters.is_awaited(&member.key) && !self.may_reenter(*at)
+        });
         found.map(|(at, _)| at)
     }
 }
@@ -90,7 +91,7 @@ impl Contender for MultiLockContender<'_> {
     ) -> Result<OwnerHas<Self::Won>> {
         Ok(match place {
             // What its owner holds already it may have once more.
-            Some(place) if self.call.holds(place.at) => OwnerHas::Part,
+            Some(place) if self.call.may_reenter(place.at) => OwnerHas::Part,
             _ => OwnerHas::Nothing,
         })
     }
@@ -102,7 +103,7 @@ impl Contender for MultiLockContender<'_> {
             if !local.has_holds {
                 continue;
             }
-            let standing = core.holds.standing(&member.key, self.call.owner);
+            let standing = self.call.standing(member);
             if !matches!(standing, OwnerState::Acquiring | OwnerState::Nothing) {
                 // Its own owner has it, or had it.
                 continue;
@@ -192,7 +193,7 @@ impl MultiLockContender<'_> {
             given_back = blocked.collided,
             "a member is held by another"
         );
-        if self.call.holds(at) {
+        if self.call.may_reenter(at) {
             // By its owner, since a moment ago.
             return Attempted::Again;
         }

@@ -57,7 +57,14 @@ impl Inner {
                 members = Arc::new(regrouped);
             }
             let mut call = MultiLockCall::new(&self.name, &members, owner, &options, wait)?;
-            (call.began, call.deadline) = *time.get_or_insert((call.began, call.deadline));
+            match time {
+                None => {
+                    // Once: what another call of this owner gets from here on, this one waits for.
+                    call.refuse_held()?;
+                    time = Some((call.began, call.deadline));
+                }
+                Some(first) => (call.began, call.deadline) = first,
+            }
             // A loop of calls that wait for nothing must let other tasks run, too.
             tokio::task::consume_budget().await;
             let claims = call.acquire().await;

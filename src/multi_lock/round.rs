@@ -133,7 +133,7 @@ impl MultiLockCall<'_> {
     async fn begin(&self, member: &LockMember, group: usize) -> Result<Begun> {
         let LockMember { session, key, .. } = member;
         let core = member.core();
-        let hold = match core.holds.standing(key, self.owner) {
+        let hold = match self.standing(member) {
             OwnerState::Holding(hold) => hold,
             OwnerState::Lost(lost) => return Err(Error::Lost(lost)),
             OwnerState::Forgotten(hold) => {
