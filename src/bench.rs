@@ -135,6 +135,7 @@ impl Default for Idle {
             clock: clock.clone(),
             background,
             command_timeout: Duration::from_secs(3),
+            watchdog_lease: LEASE,
         };
         // Nothing is sent, so nobody connects.
         let endpoint = Source::new(
@@ -144,7 +145,7 @@ impl Default for Idle {
             &context,
         )
         .expect("it is a URL");
-        let server = Server::new(endpoint, context, LEASE);
+        let server = Server::new(endpoint, context);
         let settings = Settings {
             watchdog_lease: LEASE,
             poll_cap: Duration::from_secs(1),

@@ -69,14 +69,9 @@ impl ClientBuilder {
             clock: self.clock.clone(),
             background,
             command_timeout: self.command_timeout,
+            watchdog_lease: lease::whole(self.watchdog_lease),
         };
-        let server = Server::at(
-            address,
-            self.pool,
-            self.client_name,
-            context,
-            lease::whole(self.watchdog_lease),
-        )?;
+        let server = Server::at(address, self.pool, self.client_name, context)?;
         let ack = self
             .replica_ack
             .unwrap_or_else(|| ReplicaAck::default_of(server.is_switched(), self.command_timeout));

@@ -385,11 +385,12 @@ mod tests {
             clock: clock.clone(),
             background: Background::here(),
             command_timeout: Duration::from_secs(3),
+            watchdog_lease: Duration::from_secs(30),
         };
         // Nothing is sent, so nobody connects.
         let address = Address::parse("redis://localhost").expect("it is a URL");
         let source = Endpoint::new(Some(address), None, None, &context).expect("it is a URL");
-        let server = Server::new(source, context, Duration::from_secs(30));
+        let server = Server::new(source, context);
         let settings = Settings {
             watchdog_lease: Duration::from_secs(30),
             poll_cap: POLL_CAP,

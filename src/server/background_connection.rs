@@ -22,11 +22,10 @@ pub(crate) struct BackgroundConnection {
 }
 
 impl BackgroundConnection {
-    /// For the renewal of leases of this length.
-    pub(crate) fn new(lease: Duration, context: &Context) -> Self {
+    pub(crate) fn new(context: &Context) -> Self {
         Self {
             slot: ConnectionSlot::new(&context.clock),
-            patience: (lease / 6).max(SHORTEST_PATIENCE),
+            patience: (context.watchdog_lease / 6).max(SHORTEST_PATIENCE),
             late: Arc::default(),
         }
     }

@@ -12,6 +12,8 @@ pub(crate) struct Context {
     /// Where it runs what several callers wait for.
     pub(crate) background: Background,
     pub(crate) command_timeout: Duration,
+    /// The length of the leases that the watchdog renews.
+    pub(crate) watchdog_lease: Duration,
 }
 
 impl Context {
@@ -22,6 +24,7 @@ impl Context {
             clock: clock.clone(),
             background: Background::here(),
             command_timeout: Duration::from_secs(3),
+            watchdog_lease: Duration::from_secs(30),
         }
     }
 }

@@ -31,17 +31,12 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// For the renewal of leases of this length. `suspicions` is told when the server falls silent.
-    pub(super) fn new(
-        endpoint: Endpoint,
-        lease: Duration,
-        context: &Context,
-        suspicions: &Arc<Notify>,
-    ) -> Self {
+    /// `suspicions` is told when the server falls silent.
+    pub(super) fn new(endpoint: Endpoint, context: &Context, suspicions: &Arc<Notify>) -> Self {
         Self {
             callers: Callers::new(context, endpoint.runtimes()),
             endpoint: Arc::new(endpoint),
-            own: BackgroundConnection::new(lease, context),
+            own: BackgroundConnection::new(context),
             acker: Acker::new(context),
             context: context.clone(),
             health: Health::new(suspicions.clone()),

@@ -45,10 +45,10 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// One server, or one master; its watchdog renews leases of this length.
-    pub(crate) fn new(endpoint: Endpoint, context: Context, lease: Duration) -> Self {
+    /// One server, or one master.
+    pub(crate) fn new(endpoint: Endpoint, context: Context) -> Self {
         let suspicions = Arc::new(Notify::new());
-        let node = Arc::new(Node::new(endpoint, lease, &context, &suspicions));
+        let node = Arc::new(Node::new(endpoint, &context, &suspicions));
         let has_slots = AtomicBool::new(false);
         Self {
             nodes: Nodes::One { node, has_slots },
@@ -65,11 +65,10 @@ impl Server {
         pool: Option<deadpool_redis::Pool>,
         name: Option<String>,
         context: Context,
-        lease: Duration,
     ) -> Result<Self, Error> {
         let Some(Address::Cluster { seeds }) = address else {
             let endpoint = Endpoint::new(address, pool, name, &context)?;
-            return Ok(Self::new(endpoint, context, lease));
+            return Ok(Self::new(endpoint, context));
         };
         let suspicions = Arc::new(Notify::new());
         let Some(info) = seeds.first().cloned() else {
@@ -79,7 +78,6 @@ impl Server {
         let members = NodeEndpoints {
             info,
             name,
-            lease,
             suspicions: suspicions.clone(),
         };
         let cluster = Cluster::new(seeds, members, context.clone());
@@ -364,7 +362,7 @@ mod tests {
         let nobody = format!("redis+cluster://127.0.0.1:{}", free_port());
         let address = Address::parse(&nobody).unwrap();
         let context = Context::here(&Clock::default());
-        let server = Server::at(Some(address), None, None, context, SOME_SECONDS).unwrap();
+        let server = Server::at(Some(address), None, None, context).unwrap();
         server.connect().await.unwrap_err();
         let Nodes::Cluster(cluster) = &server.nodes else {
             unreachable!("it is the address of one")

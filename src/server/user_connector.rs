@@ -54,11 +54,13 @@ impl UserConnector {
     pub(super) fn new(connector: Arc<dyn Connector>, context: &Context) -> Self {
         // No attempt to connect waits for longer.
         let patience = context.command_timeout;
+        // Renewals have a lease at most, so the calls that they wait for must not take it up.
+        let for_renewals = patience.min(context.watchdog_lease / 6);
         Self {
             connector,
             background: context.background.clone(),
             commands: ConnectorCalls::new(CALLS_AT_ONCE, patience),
-            renewals: ConnectorCalls::new(CALLS_AT_ONCE, patience),
+            renewals: ConnectorCalls::new(CALLS_AT_ONCE, for_renewals),
             messages: ConnectorCalls::new(1, FOR_MESSAGES),
         }
     }
@@ -171,3 +173,46 @@ const ABORTED: &str = "the attempt to connect was aborted: its runtime has ended
 const CALLS_AT_ONCE: usize = 3;
 /// Who hears no messages polls, so there is no hurry.
 const FOR_MESSAGES: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::pin::Pin;
+
+    use tokio::time::sleep;
+
+    use super::super::connector::Transport;
+    use super::*;
+    use crate::clock::Clock;
+
+    #[derive(Debug)]
+    struct Nowhere;
+
+    impl Connector for Nowhere {
+        fn connect(&self) -> Pin<Box<dyn Future<Output = io::Result<Box<dyn Transport>>> + Send>> {
+            Box::pin(std::future::pending())
+        }
+
+        fn address(&self) -> String {
+            "nowhere".to_owned()
+        }
+    }
+
+    /// So long the background waits for one attempt after the other: a sixth of the lease, and then no more
+    /// than a command timeout.
+    #[tokio::test(start_paused = true)]
+    async fn renewals_call_again_within_their_lease_though_every_call_before_hangs() {
+        let context = Context {
+            command_timeout: Duration::from_secs(10),
+            ..Context::here(&Clock::of_tokio())
+        };
+        assert_eq!(context.watchdog_lease, Duration::from_secs(30));
+        let connector = UserConnector::new(Arc::new(Nowhere), &context);
+        let mut hanging = Vec::new();
+        for seconds in [5, 10, 10, 0] {
+            let call = connector.renewals.begin();
+            hanging.push(call.unwrap_or_else(|refused| panic!("{}", refused.words())));
+            sleep(Duration::from_secs(seconds)).await;
+        }
+    }
+}

@@ -241,8 +241,9 @@ fn client(
         clock: clock.clone(),
         background: Background::here(),
         command_timeout: ms(plan.command_timeout_ms),
+        watchdog_lease: ms(plan.watchdog_lease_ms),
     };
-    let server = Server::new(endpoint, context, ms(plan.watchdog_lease_ms));
+    let server = Server::new(endpoint, context);
     let settings = Settings {
         watchdog_lease: ms(plan.watchdog_lease_ms),
         poll_cap: ms(plan.poll_cap_ms),

@@ -65,8 +65,6 @@ pub(super) struct Cluster {
 pub(super) struct NodeEndpoints {
     pub(super) info: ConnectionInfo,
     pub(super) name: Option<String>,
-    /// The length of the leases that are renewed.
-    pub(super) lease: Duration,
     pub(super) suspicions: Arc<Notify>,
 }
 
@@ -298,7 +296,7 @@ impl NodeEndpoints {
 
     fn node(&self, host: &str, port: u16, context: &Context) -> Arc<Node> {
         let endpoint = Endpoint::member(self.info(host, port), self.name.clone(), &context.clock);
-        Arc::new(Node::new(endpoint, self.lease, context, &self.suspicions))
+        Arc::new(Node::new(endpoint, context, &self.suspicions))
     }
 }
 
@@ -325,7 +323,6 @@ mod tests {
         let members = NodeEndpoints {
             info: seed.get_connection_info().clone(),
             name: None,
-            lease: Duration::from_secs(30),
             suspicions: Arc::default(),
         };
         let seeds = vec![members.info.clone()];
