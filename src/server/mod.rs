@@ -9,6 +9,7 @@ mod address;
 mod background_connection;
 mod call;
 mod callers;
+mod caught;
 mod cluster;
 mod connection;
 mod connection_slot;

@@ -1,8 +1,8 @@
 //! Connections over streams that a connector of the user's opens.
 //!
-//! The connector and its streams are the user's code. All of it runs in tasks of its own: a panic there
-//! is a failed attempt and nothing more, and nobody waits longer for it than for any connection (design:
-//! invariant 14).
+//! The connector and its streams are the user's code. A panic there is a failed attempt or a broken
+//! connection and nothing more. It runs in tasks of its own: nobody waits longer for it than for any
+//! connection (design: invariant 14).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,8 @@ use tokio::task::{AbortHandle, JoinError, JoinSet, spawn_blocking};
 use tokio_util::sync::CancellationToken;
 
 use super::Context;
-use super::connector::{Connector, Transport};
+use super::caught::{CaughtCall, CaughtStream, PANICKED};
+use super::connector::Connector;
 use super::connector_calls::ConnectorCalls;
 use super::failure::Failure;
 use super::wire::{config, password};
@@ -110,7 +111,7 @@ impl UserConnector {
     fn stream(
         &self,
         purpose: Purpose,
-    ) -> impl Future<Output = Result<Box<dyn Transport>, Failure>> + Send + use<> {
+    ) -> impl Future<Output = Result<CaughtStream, Failure>> + Send + use<> {
         let (connector, background) = (self.connector.clone(), self.background.clone());
         let calls = match purpose {
             Purpose::Commands => &self.commands,
@@ -121,7 +122,7 @@ impl UserConnector {
         async move {
             let runtime = Handle::current();
             if !background.is(&runtime) {
-                return connect(&*connector).await;
+                return CaughtCall::new(&*connector).await;
             }
             let call = calls.begin()?;
             // A future that is ready never would keep the thread otherwise.
@@ -129,7 +130,7 @@ impl UserConnector {
             let _gives_up = given_up.clone().drop_guard();
             let connecting = spawn_blocking(move || {
                 let _ends_with_this = call;
-                let connecting = async { connect(&*connector).await };
+                let connecting = async { CaughtCall::new(&*connector).await };
                 runtime.block_on(given_up.run_until_cancelled(connecting))
             });
             match connecting.await {
@@ -139,11 +140,6 @@ impl UserConnector {
             }
         }
     }
-}
-
-async fn connect(connector: &dyn Connector) -> Result<Box<dyn Transport>, Failure> {
-    let opened = connector.connect().await;
-    opened.map_err(|error| Failure::Unsent(error.to_string().into()))
 }
 
 /// Does this in a task of its own, which ends with the caller's interest in it.
@@ -167,7 +163,6 @@ fn ended(error: JoinError) -> Failure {
     Failure::Unsent(PANICKED.into())
 }
 
-const PANICKED: &str = "the connector, or a stream that it opened, panicked";
 const ABORTED: &str = "the attempt to connect was aborted: its runtime has ended";
 /// An attempt that was given up may still be about to return.
 const CALLS_AT_ONCE: usize = 3;

@@ -37,6 +37,8 @@ struct State {
     blocked: AtomicUsize,
     /// Streams that are not dropped.
     living: AtomicUsize,
+    /// Panics whose payload panics.
+    panics: AtomicUsize,
     /// Streams with a smaller number take nothing and bring nothing any more.
     silent_below: AtomicUsize,
 }
@@ -52,6 +54,13 @@ enum Fault {
     PanicsInRead,
     /// What it panics with panics itself when it is dropped.
     PanicsTwice,
+    /// Every stream that there is panics when it is read. What it panics with panics when it is dropped,
+    /// and what that panics with does, too.
+    ReadsPanicThrice,
+    /// As [`Fault::ReadsPanicThrice`], when a stream is dropped.
+    DropsPanicThrice,
+    /// As [`Fault::ReadsPanicThrice`], when a future that is not ready yet is dropped.
+    NeverReadyAndPanicsThrice,
     NeverReady,
     Blocks,
     /// As [`Fault::Blocks`], and these calls do not return when the fault is over.
@@ -63,6 +72,15 @@ struct Bomb;
 impl Drop for Bomb {
     fn drop(&mut self) {
         panic!("the tunnel fell in again");
+    }
+}
+
+/// As [`Bomb`], and what it panics with does so, too.
+struct TwoBombs;
+
+impl Drop for TwoBombs {
+    fn drop(&mut self) {
+        panic_any(Bomb);
     }
 }
 
@@ -112,6 +130,13 @@ impl State {
         self.blocked.fetch_sub(1, Ordering::Relaxed);
     }
 
+    fn trap(&self) {
+        self.panics.fetch_add(1, Ordering::Relaxed);
+        if !thread::panicking() {
+            panic_any(TwoBombs);
+        }
+    }
+
     fn hang(&self) -> ! {
         self.blocked.fetch_add(1, Ordering::Relaxed);
         loop {
@@ -132,8 +157,11 @@ impl Connector for Tunnel {
             _ => {}
         }
         let tunnel = self.clone();
+        let state = self.state.clone();
         Box::pin(async move {
+            let _panics = (fault == Fault::NeverReadyAndPanicsThrice).then(|| Trap(state));
             match fault {
+                Fault::NeverReadyAndPanicsThrice => std::future::pending().await,
                 Fault::Fails => return Err(io::Error::other("the tunnel is closed")),
                 Fault::PanicsLater => panic!("the tunnel fell in while it was dug"),
                 Fault::NeverReady => std::future::pending().await,
@@ -182,6 +210,18 @@ impl Tube {
 impl Drop for Tube {
     fn drop(&mut self) {
         self.state.living.fetch_sub(1, Ordering::Relaxed);
+        if *self.state.fault.lock() == Fault::DropsPanicThrice {
+            self.state.trap();
+        }
+    }
+}
+
+/// Panics when it is dropped.
+struct Trap(Arc<State>);
+
+impl Drop for Trap {
+    fn drop(&mut self) {
+        self.0.trap();
     }
 }
 
@@ -189,6 +229,9 @@ impl Tube {
     /// `None`: it takes nothing and brings nothing.
     fn stream(self: Pin<&mut Self>) -> Option<Pin<&mut DuplexStream>> {
         assert!(!self.panics, "the tube broke");
+        if *self.state.fault.lock() == Fault::ReadsPanicThrice {
+            self.state.trap();
+        }
         let is_silent = self.number < self.state.silent_below.load(Ordering::Relaxed);
         (!is_silent).then(|| Pin::new(&mut self.get_mut().stream))
     }
@@ -294,6 +337,45 @@ async fn one_that_panics_for_a_while_costs_no_lock() {
         other.unlock().await.unwrap();
         // It may have given up while nothing could be connected.
         let _ = tokio::time::timeout(LONG, waiter).await.unwrap().unwrap();
+        server.assert_clean().await;
+    }
+}
+
+/// It panics in a task whose result nobody reads: whoever drops that must get over it.
+#[tokio::test(start_paused = true)]
+async fn a_panic_that_brings_further_panics_costs_no_lock() {
+    for fault in [
+        Fault::ReadsPanicThrice,
+        Fault::DropsPanicThrice,
+        Fault::NeverReadyAndPanicsThrice,
+    ] {
+        let server = Server::new();
+        let tunnel = Tunnel::new(&server, Time::Tokio);
+        let client = tunnel.builder().build().await.unwrap();
+        let guard = client.lock("orders").lock().await.unwrap();
+        // Callers, the watchdog and messages: a connection for each.
+        let stolen = server.steal("other");
+        let waiter = {
+            let lock = client.lock("other");
+            tokio::spawn(async move { lock.lock().await.map(drop) })
+        };
+        tokio::time::sleep(Duration::from_secs(11)).await;
+        assert_eq!(tunnel.living(), 3);
+        tunnel.set(fault);
+        server.cut();
+        tokio::time::sleep(Duration::from_secs(12)).await;
+        assert!(
+            tunnel.state.panics.load(Ordering::Relaxed) >= 3,
+            "{fault:?}"
+        );
+        assert!(guard.is_valid(), "{fault:?}");
+        tunnel.set(Fault::Nothing);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(guard.is_valid(), "{fault:?}");
+        drop(stolen);
+        // It may have given up while nothing could be connected.
+        let _ = tokio::time::timeout(LONG, waiter).await.unwrap().unwrap();
+        guard.unlock().await.unwrap();
         server.assert_clean().await;
     }
 }

@@ -1,0 +1,125 @@
+//! What a connector of the user's makes, with its panics kept inside.
+//!
+//! A panic carries a value of the user's, whose drop may panic, too. tokio drops what a task ended with,
+//! and a panic in that drop leaves the runtime: the watchdog's, or a caller's. So each call of the user's
+//! code is caught where it is made.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::connector::{Connector, Transport};
+use super::failure::Failure;
+use crate::panics;
+
+/// A value of the user's; `None` once it panicked or is over.
+pub(super) struct Caught<T>(Option<T>);
+
+/// A stream of the user's. A panic is an error of the stream, which is dropped then.
+pub(super) type CaughtStream = Caught<Box<dyn Transport>>;
+
+/// A call of the connector. A panic is a failed attempt.
+pub(super) type CaughtCall =
+    Caught<Pin<Box<dyn Future<Output = io::Result<Box<dyn Transport>>> + Send>>>;
+
+impl<T> Caught<T> {
+    /// `None` if it panicked, now or before.
+    fn call<R>(&mut self, call: impl FnOnce(&mut T) -> R) -> Option<R> {
+        let value = self.0.as_mut()?;
+        let done = panics::catch(|| call(value));
+        if done.is_none() {
+            self.end();
+        }
+        done
+    }
+
+    fn end(&mut self) {
+        let value = self.0.take();
+        panics::catch(|| drop(value));
+    }
+}
+
+impl<T> Drop for Caught<T> {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl CaughtCall {
+    pub(super) fn new(connector: &dyn Connector) -> Self {
+        Self(panics::catch(|| connector.connect()))
+    }
+}
+
+impl Future for CaughtCall {
+    type Output = Result<CaughtStream, Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let polled = self.call(|call| {
+            let opened = call.as_mut().poll(cx);
+            // The text of an error may be the user's code, too.
+            opened.map(|opened| opened.map_err(|error| error.to_string()))
+        });
+        let Some(polled) = polled else {
+            return Poll::Ready(Err(Failure::Unsent(PANICKED.into())));
+        };
+        let opened = ready!(polled).map(|stream| Caught(Some(stream)));
+        self.end();
+        Poll::Ready(opened.map_err(|text| Failure::Unsent(text.into())))
+    }
+}
+
+impl CaughtStream {
+    fn io<R>(
+        &mut self,
+        call: impl FnOnce(Pin<&mut dyn Transport>) -> Poll<io::Result<R>>,
+    ) -> Poll<io::Result<R>> {
+        let done = self.call(|stream| call(Pin::new(&mut **stream)));
+        done.unwrap_or_else(|| Poll::Ready(Err(io::Error::other(PANICKED))))
+    }
+}
+
+impl AsyncRead for CaughtStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.io(|stream| stream.poll_read(cx, buffer))
+    }
+}
+
+impl AsyncWrite for CaughtStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.io(|stream| stream.poll_write(cx, bytes))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.io(|stream| stream.poll_write_vectored(cx, bytes))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        let asked = |stream: &dyn Transport| panics::catch(|| stream.is_write_vectored());
+        self.0.as_deref().and_then(asked).unwrap_or_default()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.io(|stream| stream.poll_flush(cx))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.io(|stream| stream.poll_shutdown(cx))
+    }
+}
+
+pub(super) const PANICKED: &str = "the connector, or a stream that it opened, panicked";
