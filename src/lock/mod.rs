@@ -98,9 +98,10 @@ impl Lock {
     /// A handle of the same lock whose waiters ask again and again, with these pauses, and listen for no
     /// message: as [`Wake::Poll`](crate::Wake::Poll), for this handle alone.
     ///
-    /// No pause is longer than the client's `poll_cap`. A [`MultiLock`](crate::MultiLock) or a
-    /// [`RedLock`](crate::RedLock) of this lock does not take the pauses over. Corresponds to the
-    /// back-off of Redisson's `getSpinLock(name, backOff)`.
+    /// No pause is longer than the client's `poll_cap`. A [`MultiLock`](crate::MultiLock) of this handle
+    /// takes the pauses over while it waits for this member. A [`RedLock`](crate::RedLock) takes the
+    /// shortest pause of its instances that poll. Corresponds to the back-off of Redisson's
+    /// `getSpinLock(name, backOff)`.
     ///
     /// # Examples
     ///
@@ -229,6 +230,11 @@ impl Lock {
         Fut: Future,
     {
         self.lock().with(work).await
+    }
+
+    /// The pauses that [`Lock::backoff`] gave this handle.
+    pub(crate) fn own_backoff(&self) -> Option<Backoff> {
+        self.inner.backoff
     }
 
     pub(crate) fn session(&self) -> &Arc<Session> {

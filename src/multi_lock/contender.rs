@@ -68,8 +68,7 @@ impl Contender for MultiLockContender<'_> {
     }
 
     fn backoff(&self, at: usize) -> Option<Backoff> {
-        let member = self.member(at);
-        member.core().backoff(&member.key)
+        self.member(at).backoff()
     }
 
     fn enter(&mut self, at: usize, now: Moment) -> Result<WaiterGuard> {

@@ -10,6 +10,7 @@ use crate::key::LockKey;
 use crate::lock::Lock;
 use crate::session::{Core, Session};
 use crate::slot::slot;
+use crate::wait::Backoff;
 
 /// The members by client and name, the same for every multi lock of this process that has them. All
 /// of one client whose kinds have one script for it are acquired by one command, on a cluster those of
@@ -24,6 +25,8 @@ pub(super) struct MemberGroups {
 pub(super) struct LockMember {
     pub(super) session: Arc<Session>,
     pub(super) key: Arc<LockKey>,
+    /// Its handle's own pauses.
+    own_backoff: Option<Backoff>,
     /// Its place among the locks as they were given.
     pub(super) given: usize,
 }
@@ -35,6 +38,7 @@ impl MemberGroups {
             Ok(LockMember {
                 session: lock.session().clone(),
                 key: key.clone(),
+                own_backoff: lock.own_backoff(),
                 given,
             })
         };
@@ -104,6 +108,12 @@ impl MemberGroups {
 impl LockMember {
     pub(super) fn core(&self) -> &Arc<Core> {
         self.session.core()
+    }
+
+    /// The pauses after which it is asked for again; `None` if messages tell of its release.
+    pub(super) fn backoff(&self) -> Option<Backoff> {
+        let own = self.own_backoff;
+        own.or_else(|| self.core().backoff(&self.key))
     }
 
     fn order(&self) -> (uuid::Uuid, u16, &str) {

@@ -44,7 +44,7 @@ impl RedLockConfig {
             match lock.key() {
                 Ok(key) => instances.push((
                     waiter,
-                    LockInstance::new(lock.session().clone(), key.clone()),
+                    LockInstance::new(lock.session().clone(), key.clone(), lock.own_backoff()),
                 )),
                 Err(error) => {
                     refused.get_or_insert_with(|| error.in_lock(waiter));

@@ -81,7 +81,7 @@ impl Contender for RedLockContender<'_> {
 
     /// Its queue has no channel and no retreat: it hears the instances' channels itself.
     fn backoff(&self, _at: usize) -> Option<Backoff> {
-        self.home.core().backoff(self.home.key())
+        self.home.backoff()
     }
 
     /// Takes the last place in the queue, with the first client that is there.
@@ -232,17 +232,18 @@ impl RedLockContender<'_> {
         self.caller.lock.clock()
     }
 
-    /// The longest wait for the next round.
+    /// The longest wait for the next round. Of instances that send no messages, the one that is asked again
+    /// first decides, wherever the queue is.
     fn pause(&mut self) -> Duration {
+        let instances = self.caller.lock.instances().iter();
+        let pauses = instances.filter_map(|instance| Some(instance.backoff()?.pause(self.rounds)));
+        let shortest = pauses.min();
+        self.rounds = self.rounds.saturating_add(1);
         let core = self.home.core();
         let cap = core.settings.poll_cap;
-        match core.backoff(self.home.key()) {
+        match shortest {
             None => core.clock.sooner(cap),
-            Some(backoff) => {
-                let pause = backoff.pause(self.rounds);
-                self.rounds = self.rounds.saturating_add(1);
-                core.clock.later(pause.min(cap))
-            }
+            Some(pause) => core.clock.later(pause.min(cap)),
         }
     }
 

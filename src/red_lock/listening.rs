@@ -40,7 +40,7 @@ impl RedLockContender<'_> {
             .listeners
             .iter()
             .map(|(member, listener)| (&caller.lock.instances()[*member], listener))
-            .filter(|(instance, _)| instance.core().backoff(instance.key()).is_none())
+            .filter(|(instance, _)| instance.backoff().is_none())
             .map(|(instance, listener)| listener.subscribed(&instance.core().server))
             .collect();
         // An instance that does not answer is not waited for.

@@ -15,11 +15,14 @@ use crate::owner::Owner;
 use crate::script::{self, InstanceChecks, MarkReply, RenewReply};
 use crate::server::{Addressee, DataLoss, Failure, Sent, TimeBox};
 use crate::session::{AttemptOutcome, Core, PendingAcquire, Session};
+use crate::wait::Backoff;
 
 /// A lock that is an instance of a bigger one.
 pub(super) struct LockInstance {
     session: Arc<Session>,
     key: Arc<LockKey>,
+    /// Its handle's own pauses.
+    own_backoff: Option<Backoff>,
 }
 
 /// What an instance is asked for in a first round, or to heal.
@@ -35,8 +38,22 @@ pub(super) struct InstanceAcquire {
 }
 
 impl LockInstance {
-    pub(super) fn new(session: Arc<Session>, key: Arc<LockKey>) -> Self {
-        Self { session, key }
+    pub(super) fn new(
+        session: Arc<Session>,
+        key: Arc<LockKey>,
+        own_backoff: Option<Backoff>,
+    ) -> Self {
+        Self {
+            session,
+            key,
+            own_backoff,
+        }
+    }
+
+    /// The pauses after which it is asked for again; `None` if messages tell of its release.
+    pub(super) fn backoff(&self) -> Option<Backoff> {
+        let own = self.own_backoff;
+        own.or_else(|| self.core().backoff(&self.key))
     }
 
     pub(super) fn core(&self) -> &Arc<Core> {
@@ -408,7 +425,7 @@ mod on_servers {
 
     fn instance(client: &Client) -> LockInstance {
         let lock = client.lock(NAME);
-        LockInstance::new(lock.session().clone(), lock.key().unwrap().clone())
+        LockInstance::new(lock.session().clone(), lock.key().unwrap().clone(), None)
     }
 
     fn suspects(instance: &LockInstance) -> Vec<String> {

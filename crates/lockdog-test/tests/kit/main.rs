@@ -10,6 +10,7 @@ mod faults;
 mod limits;
 mod losses;
 mod non_reentrant;
+mod pauses;
 mod quorum;
 mod readme;
 mod renewals;
