@@ -244,14 +244,11 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::background::Background;
     use crate::clock::Clock;
-    use crate::hold::HandOverLimits;
     use crate::key::LockKey;
     use crate::owner::Owner;
-    use crate::server::{Address, Context, Endpoint, Server};
-    use crate::session::{Reentry, Settings};
-    use crate::wait::{WaitRequest, Wake};
+    use crate::session::disconnected;
+    use crate::wait::WaitRequest;
 
     /// A counter of permits, as a semaphore has it: whoever takes one has no hold, and anybody may give
     /// it back.
@@ -272,7 +269,7 @@ mod tests {
     impl Counter {
         fn new(free: usize) -> Arc<Self> {
             Arc::new(Self {
-                core: core(),
+                core: disconnected(&Clock::of_tokio()),
                 key: Arc::new(LockKey::of_several("permits")),
                 free: Mutex::new(free),
                 questions: AtomicUsize::new(0),
@@ -377,35 +374,6 @@ mod tests {
         fn give_up(&self, _end: TimedOut<'_>) -> Result<()> {
             Ok(())
         }
-    }
-
-    fn core() -> Arc<Core> {
-        let clock = Clock::of_tokio();
-        let context = Context {
-            clock: clock.clone(),
-            background: Background::here(),
-            command_timeout: Duration::from_secs(3),
-            watchdog_lease: Duration::from_secs(30),
-        };
-        // Nothing is sent, so nobody connects.
-        let address = Address::parse("redis://localhost").expect("it is a URL");
-        let source = Endpoint::new(Some(address), None, None, &context).expect("it is a URL");
-        let server = Server::new(source, context);
-        let settings = Settings {
-            watchdog_lease: Duration::from_secs(30),
-            poll_cap: POLL_CAP,
-            max_lease: Duration::from_secs(60),
-            wake: Wake::PubSub,
-            hand_overs: HandOverLimits {
-                hand_overs: 16,
-                time: Duration::from_millis(20),
-            },
-            reentry: Reentry::Counted,
-            name_mapper: None,
-            quarantine_on_server: false,
-            expected: None,
-        };
-        Arc::new(Core::new(settings, clock, server, 100).0)
     }
 
     const POLL_CAP: Duration = Duration::from_secs(60);

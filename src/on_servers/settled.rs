@@ -72,23 +72,6 @@ async fn a_hold_that_was_taken_in_is_given_up_by_its_guard_only() {
     guard.unlock().await.unwrap();
 }
 
-/// An unlock meets a hold whose deadline passed a moment ago, and a renewal that was answered before
-/// that is taken in behind it.
-#[tokio::test]
-async fn an_unlock_after_the_deadline_tells_of_a_loss_though_a_renewal_comes_in() {
-    let member = TestMember::start().await;
-    let guard = member.client.lock("l").lock().await.unwrap();
-    let hold = member.core.holds.all().pop().unwrap();
-    let now = member.now();
-    hold.state().deadline = now;
-    let error = guard.unlock().await.unwrap_err();
-    assert!(matches!(error, crate::Error::Lost(_)), "{error}");
-    // The answer of the renewal, with the time at which it was read.
-    let renew = |state: &mut HoldState| state.renew(now, ms(30_000), now.minus(ms(1)));
-    member.core.holds.change(&hold, renew);
-    assert!(!hold.state().is_living());
-}
-
 /// Two guards of a lost hold end on two threads: the one whose end was not the last has nothing to
 /// forget, even if the other ends before it looks again.
 #[tokio::test]

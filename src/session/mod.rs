@@ -3,6 +3,8 @@
 mod acquire;
 mod batch_acquire;
 mod claim;
+#[cfg(test)]
+mod disconnected;
 mod lane;
 mod member_attempt;
 mod owed;
@@ -33,6 +35,8 @@ use crate::wait::{Backoff, Waiters, Wake};
 pub(crate) use acquire::{AttemptOutcome, PendingAcquire};
 pub(crate) use batch_acquire::{BatchAcquire, BatchAttempt};
 pub(crate) use claim::{Claim, warn_elsewhere};
+#[cfg(test)]
+pub(crate) use disconnected::disconnected;
 pub(crate) use lane::Lane;
 pub use reentry::Reentry;
 pub use release::Unlocked;

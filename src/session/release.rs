@@ -279,3 +279,99 @@ mod on_servers {
         assert!(session.core().holds.all().is_empty());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+    use std::time::Duration;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::hold::{ClaimFlags, Hold, HoldState, Terms};
+    use crate::key::{LockKey, kind};
+    use crate::owner::Owner;
+    use crate::session::{Session, disconnected};
+
+    /// Another thread renews the hold, and its deadline passes, again and again. An unlock that meets a
+    /// passed deadline tells of the loss, whatever the next renewal does.
+    #[tokio::test]
+    async fn an_unlock_after_the_deadline_tells_of_a_loss_though_a_renewal_comes_in() {
+        let core = disconnected(&Clock::default());
+        let session = Arc::new(Session::new(core.clone()));
+        let key = LockKey::new(&kind::PLAIN, "l", None).unwrap();
+        let key = Arc::new(key);
+        let terms = Terms {
+            lease: LEASE,
+            watched: true,
+            max_hold: None,
+            local: false,
+        };
+        let flags = ClaimFlags {
+            watched: true,
+            local: false,
+            part: false,
+        };
+        let (current, is_over) = (Mutex::new(None::<Arc<Hold>>), AtomicBool::new(false));
+        let sent = core.clock.now();
+        let mut losses = 0;
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let Some(hold) = current.lock().clone() else {
+                        thread::yield_now();
+                        continue;
+                    };
+                    // The answer was read before the deadline.
+                    let renew = |state: &mut HoldState| state.renew(sent, LEASE, Moment(0));
+                    core.holds.change(&hold, renew);
+                    core.holds.change(&hold, |state| state.deadline = sent);
+                }
+            });
+            let _ends_the_thread = Ends(&is_over);
+            for _ in 0..ROUNDS {
+                let hold = core.holds.enter(&key, Owner::new());
+                for _ in 0..2 {
+                    // With a second claim, the end of the first one asks for nothing more.
+                    let grant = |state: &mut HoldState| state.grant(sent, &terms, sent);
+                    assert!(core.holds.change(&hold, grant));
+                }
+                *current.lock() = Some(hold.clone());
+                while hold.state().deadline != sent {
+                    thread::yield_now();
+                }
+                let claim = Claim::new(session.clone(), hold.clone(), flags);
+                let turn = hold.try_command().expect("nobody else has it");
+                match PendingUnlock::begin(claim, turn) {
+                    Ok(begun) => {
+                        let mut valid = begun.unwrap_or_else(|_| panic!("nobody takes its turn"));
+                        // It sends nothing.
+                        valid.answered = true;
+                    }
+                    Err(error) => {
+                        assert!(matches!(error, Error::Lost(_)), "{error}");
+                        losses += 1;
+                    }
+                }
+                *current.lock() = None;
+                core.holds.remove(&hold);
+            }
+        });
+        assert!(losses > 0, "no unlock met a passed deadline");
+    }
+
+    /// So that a failure does not leave the thread running.
+    struct Ends<'a>(&'a AtomicBool);
+
+    impl Drop for Ends<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    const LEASE: Duration = Duration::from_secs(30);
+    const ROUNDS: u32 = 5_000;
+}

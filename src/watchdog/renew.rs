@@ -109,6 +109,17 @@ async fn renew(
 async fn renew_together(core: &Core, holds: Vec<(Arc<Hold>, Duration)>, lease: Duration) {
     let ExtendOutcome { sent, answers } = extend(core, &holds, lease, |_, _| {}).await;
     report_failing(core, &holds, &answers);
+    take_in(core, &holds, lease, sent, answers);
+}
+
+/// Takes in what a server said of these holds when it was asked at `sent`.
+fn take_in(
+    core: &Core,
+    holds: &Leases,
+    lease: Duration,
+    sent: Moment,
+    answers: Vec<Result<RenewReply, Failure>>,
+) {
     for ((hold, asked), answer) in holds.iter().zip(answers) {
         match answer {
             Ok(RenewReply::Extended) => {
@@ -183,3 +194,55 @@ const AT_ONCE: usize = 16;
 
 const SOONEST_RETRY: Duration = Duration::from_millis(5);
 const LATEST_RETRY: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::hold::Terms;
+    use crate::key::{LockKey, kind};
+    use crate::owner::Owner;
+    use crate::session::disconnected;
+    use crate::user_code::OnEvent;
+
+    /// A log subscriber takes its time over the first hold that is taken in, and the deadline of the second
+    /// one passes meanwhile.
+    #[tokio::test(start_paused = true)]
+    async fn a_hold_whose_deadline_passed_while_others_were_taken_in_is_lost() {
+        let core = disconnected(&Clock::of_tokio());
+        let terms = Terms {
+            lease: LEASE,
+            watched: true,
+            max_hold: None,
+            local: false,
+        };
+        let began = core.clock.now();
+        let holds = ["first", "second"].map(|name| {
+            let key = LockKey::new(&kind::PLAIN, name, None).unwrap();
+            let hold = core.holds.enter(&Arc::new(key), Owner::new());
+            let granted = core.holds.change(&hold, |state| {
+                let granted = state.grant(began, &terms, began);
+                state.phase = HoldPhase::Jeopardy;
+                granted
+            });
+            assert!(granted);
+            (hold, LEASE)
+        });
+        tokio::time::advance(LEASE / 2).await;
+        let sent = core.clock.now();
+        let slow = OnEvent(|| {
+            // It is done at the first poll.
+            let _ = tokio::time::advance(LEASE).now_or_never();
+        });
+        let answers = vec![Ok(RenewReply::Extended), Ok(RenewReply::Extended)];
+        tracing::subscriber::with_default(slow, || take_in(&core, &holds, LEASE, sent, answers));
+        let [(first, _), (second, _)] = &holds;
+        assert!(core.clock.now().since(sent) >= LEASE, "nothing was logged");
+        assert_eq!(first.state().phase, HoldPhase::Held);
+        assert_eq!(second.state().phase, HoldPhase::Lost(LostReason::Deadline));
+    }
+
+    const LEASE: Duration = Duration::from_secs(30);
+}

@@ -1,0 +1,43 @@
+//! A client for unit tests that send nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Core, Reentry, Settings};
+use crate::background::Background;
+use crate::clock::Clock;
+use crate::hold::HandOverLimits;
+use crate::server::{Address, Context, Endpoint, Server};
+use crate::wait::Wake;
+
+/// What a client knows and works with, whose background is this runtime. What it leaves to that is
+/// dropped.
+pub(crate) fn disconnected(clock: &Clock) -> Arc<Core> {
+    let context = Context {
+        clock: clock.clone(),
+        background: Background::here(),
+        command_timeout: Duration::from_secs(3),
+        watchdog_lease: LEASE,
+    };
+    // Nothing is sent, so nobody connects.
+    let address = Address::parse("redis://localhost").expect("it is a URL");
+    let endpoint = Endpoint::new(Some(address), None, None, &context).expect("it is a URL");
+    let server = Server::new(endpoint, context);
+    let settings = Settings {
+        watchdog_lease: LEASE,
+        poll_cap: Duration::from_secs(60),
+        max_lease: Duration::from_secs(60),
+        wake: Wake::PubSub,
+        hand_overs: HandOverLimits {
+            hand_overs: 16,
+            time: Duration::from_millis(20),
+        },
+        reentry: Reentry::Counted,
+        name_mapper: None,
+        quarantine_on_server: false,
+        expected: None,
+    };
+    Arc::new(Core::new(settings, clock.clone(), server, 100).0)
+}
+
+const LEASE: Duration = Duration::from_secs(30);
