@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockdog::{Backoff, Client, MultiLock, RedLock, TryLockRequest, Wake};
+use lockdog::{Backoff, Client, Error, MultiLock, RedLock, TryLockRequest, Wake};
 use lockdog_test::Server;
 use tokio::time::Instant;
 
@@ -78,6 +78,43 @@ async fn a_busy_lock_is_no_timeout_though_the_wait_ends_between_question_and_ans
     }
     server.delay(Duration::ZERO);
     held.unlock().await.unwrap();
+}
+
+/// Replies are lost, then others have the lock, and the server stops before the wait is over. So the last
+/// sending has a part of the wait.
+#[tokio::test(start_paused = true)]
+async fn a_timeout_says_how_long_the_whole_call_took() {
+    let (timeout, wait) = (Duration::from_millis(150), Duration::from_millis(600));
+    for is_multi in [false, true] {
+        let server = Server::new();
+        let held = server.client().await.lock("a").lock().await.unwrap();
+        let polls = Wake::Poll(Backoff::constant(Duration::from_millis(10)));
+        let builder = server.builder().wake(polls).command_timeout(timeout);
+        let client = builder.build().await.unwrap();
+        let request = match is_multi {
+            false => client.lock("a").try_lock(),
+            true => MultiLock::new(["a", "b"].map(|name| client.lock(name))).try_lock(),
+        };
+        server.lose_replies(3);
+        let stops = server.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(wait - timeout / 2).await;
+            stops.freeze();
+        });
+        let began = Instant::now();
+        let error = request.wait(wait).await.unwrap_err();
+        let took = began.elapsed();
+        let Error::Timeout { waited, .. } = &error else {
+            panic!("is_multi={is_multi}: {error}");
+        };
+        assert!(
+            *waited >= wait && *waited <= took,
+            "is_multi={is_multi}: {waited:?} of {took:?}"
+        );
+        server.thaw();
+        held.unlock().await.unwrap();
+        server.assert_clean().await;
+    }
 }
 
 /// Tokio's timers are exact to a millisecond, and a call has one or two.
