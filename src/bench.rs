@@ -14,12 +14,12 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use crate::background::{Background, Thread};
 use crate::clock::{Clock, Moment};
 use crate::guard::Guard;
-use crate::hold::{Bounds, Hold, Holds, Share, State, Terms};
+use crate::hold::{ClaimFlags, HandOverLimits, Hold, HoldState, Holds, Terms};
 use crate::key::{LockKey, kind};
 use crate::owner::Owner;
-use crate::server::{Address, Context, Server, Source};
+use crate::server::{Address, Context, Endpoint, Server};
 use crate::session::{Claim, Core, Job, Reentry, Session, Settings};
-use crate::wait::{Place, Waiters, Wake, Wish};
+use crate::wait::{WaitRequest, WaiterGuard, Waiters, Wake};
 
 /// What one client holds, under its watchdog.
 pub struct Watched {
@@ -50,7 +50,7 @@ impl Watched {
     /// Acquires one more and gives it back.
     pub fn pair(&self) {
         let hold = self.acquire(&key(self.locks));
-        self.holds.change(&hold, State::end);
+        self.holds.change(&hold, HoldState::end);
         self.holds.remove(&hold);
     }
 
@@ -138,7 +138,7 @@ impl Default for Idle {
             watchdog_lease: LEASE,
         };
         // Nothing is sent, so nobody connects.
-        let endpoint = Source::new(
+        let endpoint = Endpoint::new(
             Some(Address::parse("redis://localhost").expect("it is a URL")),
             None,
             None,
@@ -151,7 +151,7 @@ impl Default for Idle {
             poll_cap: Duration::from_secs(1),
             max_lease: LEASE,
             wake: Wake::PubSub,
-            hand_overs: Bounds {
+            hand_overs: HandOverLimits {
                 hand_overs: 16,
                 time: Duration::from_millis(20),
             },
@@ -180,7 +180,7 @@ impl Idle {
         let now = core.clock.now();
         core.holds
             .change(&hold, |state| state.grant(now, &TERMS, now));
-        let share = Share {
+        let share = ClaimFlags {
             watched: true,
             local: false,
             part: false,
@@ -194,7 +194,7 @@ pub struct Queue {
     clock: Clock,
     waiters: Arc<Waiters>,
     key: Arc<LockKey>,
-    places: VecDeque<Place>,
+    places: VecDeque<WaiterGuard>,
 }
 
 impl Queue {
@@ -218,13 +218,13 @@ impl Queue {
     pub fn hand_over(&mut self) {
         drop(self.places.pop_front());
         let now = self.clock.now();
-        let is_next = |place: &Place| place.look(now).is_contender;
+        let is_next = |place: &WaiterGuard| place.look(now).is_contender;
         assert!(self.places.front().is_some_and(is_next));
         self.enter();
     }
 
     fn enter(&mut self) {
-        let request = Wish {
+        let request = WaitRequest {
             owner: Owner::new(),
             terms: Some(TERMS),
             deadline: None,

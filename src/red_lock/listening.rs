@@ -9,7 +9,7 @@ use super::contender::RedLockContender;
 use crate::wait::WaiterGuard;
 
 impl RedLockContender<'_> {
-    /// Hlisteners of every instance from now on, as far as this process knows of it; one whose client was
+    /// Hears of every instance from now on, as far as this process knows of it; one whose client was
     /// shut down is not there. True if that is news.
     pub(super) fn add_listeners(&mut self) -> bool {
         if !self.listeners.is_empty() {
@@ -24,7 +24,7 @@ impl RedLockContender<'_> {
         true
     }
 
-    /// Hlisteners the messages of every instance from now on. True if that is news: the lock may have been
+    /// Hears the messages of every instance from now on. True if that is news: the lock may have been
     /// released before.
     pub(super) async fn listen(&mut self, waiter: &WaiterGuard) -> bool {
         let caller = self.caller;
