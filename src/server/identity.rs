@@ -58,7 +58,7 @@ struct ReplicaCount {
     lost: Option<Moment>,
     /// When they were last counted.
     at: Option<Moment>,
-    /// The last two counts found no replica, but they are too far apart to exclude one in between.
+    /// No replica follows, and the previous count is too old to exclude one in between.
     unsure: bool,
 }
 
