@@ -139,7 +139,7 @@ fn persistence(answers: &ServerFacts, expected: &ClientProfile) -> Judged {
         ),
         Some(Ok(_)) => Ok(None),
         Some(Err(failure)) => Err(failure.words()),
-        None => Err("CONFIG was not asked".to_owned()),
+        None => Err("the client did not ask for CONFIG".to_owned()),
     }
 }
 
@@ -191,7 +191,7 @@ fn version(server: &Result<Info, Failure>, expected: &ClientProfile) -> Judged {
     let version = field(server, "redis_version")?;
     let mut parts = version.split('.').map(str::parse::<u32>);
     let (Some(Ok(major)), Some(Ok(minor))) = (parts.next(), parts.next()) else {
-        return Err(format!("it calls itself {version:?}"));
+        return Err(format!("it reports the version {version:?}"));
     };
     if expected.on_disk.is_some() && (major, minor) < WITH_WAITAOF {
         return found(
@@ -271,16 +271,19 @@ fn permissions(findings: &mut Findings<'_>, answers: &ServerFacts, expected: &Cl
     if !unsupported.is_empty() {
         let losses: Vec<String> = unsupported.iter().map(|need| loss(need)).collect();
         let meaning = format!(
-            "the server, or a proxy before it, does not know: {}",
+            "the server, or a proxy in front of it, does not support: {}",
             losses.join(", ")
         );
-        let fix = "ask for these commands, or take another server for locks";
+        let fix = "have these commands enabled, or use another server for locks";
         findings.add(FindingKind::Permissions, &meaning, fix);
     }
     let unknown = of(Permitted::Unknown);
     if !unknown.is_empty() {
         let rules: Vec<&str> = unknown.iter().map(|need| need.rule).collect();
-        let why = format!("the server does not tell of {}", rules.join(", "));
+        let why = format!(
+            "the server does not say whether it permits {}",
+            rules.join(", ")
+        );
         findings.unknown(FindingKind::Permissions, &why);
     }
     if permissions.is_limited {
@@ -308,7 +311,7 @@ fn field<'a>(section: &'a Result<Info, Failure>, name: &str) -> Result<&'a str, 
 /// The reason why a field of INFO is unknown.
 fn cause(section: &Result<Info, Failure>, name: &str) -> String {
     match section {
-        Ok(_) => format!("INFO does not name {name}"),
+        Ok(_) => format!("INFO has no field {name}"),
         Err(failure) => failure.words(),
     }
 }

@@ -38,7 +38,7 @@ pub(crate) async fn diagnose(server: &Server, expected: &ClientProfile) -> Resul
                     kind: FindingKind::Unreachable,
                     server: node.address(),
                     is_known: true,
-                    meaning: format!("locks in its slots cannot be had: {error}"),
+                    meaning: format!("locks in its slots cannot be acquired: {error}"),
                     fix: "start it, or have a replica take over (CLUSTER FAILOVER)".to_owned(),
                 });
                 failed = Some((failed.map_or(1, |(count, _)| count + 1), error));
@@ -103,7 +103,7 @@ pub(crate) async fn check_new_servers(server: &Server, expected: &ClientProfile,
                 let server = place.as_str();
                 tracing::debug!(
                     target: "lockdog::diagnosis",
-                    server, ?failure, "the server's set-up was not looked at"
+                    server, ?failure, "the server's set-up could not be checked"
                 );
             }
         }

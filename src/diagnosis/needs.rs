@@ -75,7 +75,7 @@ const NEEDS: [Need; 34] = [
     need(
         SHARDED,
         "pubsub shardnumsub x",
-        "messages go other ways than those of other clients",
+        "messages use other channels than those of other clients",
     ),
     need("subscribe", "subscribe CHANNEL", POLLS),
     need("unsubscribe", "unsubscribe CHANNEL", POLLS),
@@ -85,13 +85,13 @@ const NEEDS: [Need; 34] = [
     need(
         "cluster|slots",
         "cluster slots",
-        "nodes are not known by their names",
+        "the nodes' host names are not known",
     ),
     need("asking", "asking", "calls wait while a slot is moved"),
     need(
         "ping",
         "ping",
-        "the connection for messages is made anew every ten seconds",
+        "the connection for messages is reopened every ten seconds",
     ),
     need("client|id", "client id", SILENT_STAYS),
     need("client|kill", KILL_NOBODY, SILENT_STAYS),
@@ -103,12 +103,12 @@ const NEEDS: [Need; 34] = [
     need(
         "info",
         "info server",
-        "a server that lost its data, or is a replica, is not noticed",
+        "a server that lost its data, or is a replica, is not detected",
     ),
     need(
         "wait",
         "wait 0 1",
-        "replicas are not waited for, and no lock where they have to be",
+        "locks do not wait for replicas, and none is granted with ReplicaAck::Require",
     ),
     // It waits for no file and no replica.
     need(
@@ -136,9 +136,9 @@ const NO_QUARANTINE: &str = "no lock with quarantine_on_server";
 pub(super) const SHARDED: &str = "pubsub|shardnumsub";
 const NO_TOKEN: &str = "no lock with fencing tokens";
 const NO_REENTRY: &str = "no re-entry, renewal or multi lock";
-const POLLS: &str = "waiters here only poll";
-const UNHEARD: &str = "waiters elsewhere hear of no release";
-const UNSEEN: &str = "waiters elsewhere are not seen";
+const POLLS: &str = "waiters of this client only poll";
+const UNHEARD: &str = "waiters of other clients get no release messages";
+const UNSEEN: &str = "waiters of other clients are not detected";
 const SILENT_STAYS: &str = "a connection that does not answer is not closed";
 
 pub(super) const KEY: &str = "KEY";

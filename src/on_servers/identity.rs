@@ -230,7 +230,7 @@ async fn without_info() {
         let kill = ["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"];
         redis.cmd(&kill).await;
     }
-    assert_eq!(said(&logs, "does not tell who it is").await.len(), 1);
+    assert_eq!(said(&logs, "does not report its identity").await.len(), 1);
     assert_eq!(reborn(), None);
     // The first identity that it sees.
     redis.cmd(&["ACL", "SETUSER", "ann", "+info"]).await;
@@ -262,7 +262,7 @@ async fn changed() {
     member.ask().await;
     assert!(member.proxy.cut_all() >= 1);
     member.ask().await;
-    let warnings = said(&logs, "the server is another than before").await;
+    let warnings = said(&logs, "server identity changed").await;
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     let Line { level, text, .. } = &warnings[0];
     assert_eq!(*level, Level::WARN);

@@ -88,7 +88,7 @@ impl Address {
         };
         let mut all = sentinels.iter().chain(self.servers());
         if !all.any(speaks_tls) {
-            let why = "nothing is connected to by TLS: the URL begins with rediss://";
+            let why = "`tls` is set but no URL uses TLS; use rediss://";
             return Err(Error::invalid("tls", why.to_owned()));
         }
         if let Self::Sentinel { sentinels, .. } = self {

@@ -77,7 +77,7 @@ impl Address {
         let hosts = hosts.strip_suffix('/').unwrap_or(hosts);
         if hosts.contains(['/', '?']) {
             return Err(refuse(
-                "a cluster has database 0 only: nothing but ?protocol=resp3 may follow the nodes",
+                "a cluster has only database 0: only ?protocol=resp3 may follow the nodes",
             ));
         }
         let at = if login.is_empty() { "" } else { "@" };
@@ -91,7 +91,7 @@ impl Address {
     pub(crate) fn cluster(urls: impl IntoIterator<Item = String>) -> Result<Self, Error> {
         let seeds = several("cluster", "node", urls)?;
         if seeds.iter().any(|it| it.redis_settings().db() != 0) {
-            let why = "a cluster has database 0 only".to_owned();
+            let why = "a cluster has only database 0".to_owned();
             return Err(Error::invalid("cluster", why));
         }
         Ok(Self::Cluster { seeds })
@@ -104,10 +104,11 @@ impl Address {
         let mut parts = rest.split('/');
         let hosts = parts.next().unwrap_or_default();
         let name = parts.next().filter(|name| !name.is_empty());
-        let name = name.ok_or_else(|| refuse("it names no master: end it with /<master name>"))?;
+        let name =
+            name.ok_or_else(|| refuse("the URL names no master: end it with /<master name>"))?;
         let database = parts.next().unwrap_or_default();
         if parts.next().is_some() || rest.contains('?') {
-            let why = "nothing but ?protocol=resp3 may follow the database number";
+            let why = "only ?protocol=resp3 may follow the database number";
             return Err(refuse(why));
         }
         let urls = hosts.split(',').map(|host| {
@@ -164,7 +165,7 @@ impl Address {
 /// Splits a URL into user and password, and the rest.
 fn split_login(rest: &str) -> Result<(&str, &str), Error> {
     if rest.contains('#') || rest.matches('@').count() > 1 {
-        let why = "a '#', or an '@' in user or password, is written as %23 and %40";
+        let why = "write '#' as %23, and '@' in user or password as %40";
         return Err(Error::invalid("url", why.to_owned()));
     }
     Ok(rest.rsplit_once('@').unwrap_or(("", rest)))
@@ -188,11 +189,11 @@ fn several(
         .collect::<Result<_, _>>()?;
     let refuse = |why: String| Err(Error::invalid(setting, why));
     if servers.is_empty() {
-        return refuse(format!("give the URL of one {what} at least"));
+        return refuse(format!("at least one {what} URL is required"));
     }
     for (index, one) in servers.iter().enumerate() {
         if matches!(one.addr(), ConnectionAddr::Unix(_)) {
-            return refuse(format!("a {what} is reached by host and port"));
+            return refuse(format!("a {what} needs a host and port"));
         }
         if servers[..index]
             .iter()
@@ -218,12 +219,12 @@ fn server(url: &str) -> Result<ConnectionInfo, Error> {
         let words = text.split(" - ").next().unwrap_or_default();
         let schemes =
             "redis://, rediss://, unix://, or redis+sentinel:// or redis+cluster:// (or rediss+..)";
-        Error::invalid("url", format!("{words}; it begins with {schemes}"))
+        Error::invalid("url", format!("{words}; it must begin with {schemes}"))
     };
     let info: ConnectionInfo = url.into_connection_info().map_err(refuse)?;
     if let ConnectionAddr::TcpTls { insecure, .. } = info.addr() {
         if *insecure {
-            let why = "certificates are always verified, there is no #insecure";
+            let why = "certificates are always verified; #insecure is not supported";
             return Err(Error::invalid("url", why.to_owned()));
         }
         choose_crypto();

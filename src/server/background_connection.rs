@@ -110,7 +110,7 @@ impl BackgroundConnection {
         let killed: Result<Value, Failure> = connection.send(&kill, limit).await;
         tracing::debug!(
             target: "lockdog::server",
-            id, ?killed, "closing a connection that was given up"
+            id, ?killed, "closing an abandoned connection"
         );
         killed.is_ok()
     }

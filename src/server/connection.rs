@@ -167,7 +167,7 @@ impl Connection {
         let mut set_name = redis::cmd("CLIENT");
         set_name.arg("SETNAME").arg(name);
         if let Err(failure) = self.ask(&set_name, limit).await {
-            tracing::debug!(target: "lockdog::server", ?failure, "the server keeps no client name");
+            tracing::debug!(target: "lockdog::server", ?failure, "CLIENT SETNAME failed");
         }
     }
 
@@ -276,7 +276,7 @@ impl Connection {
             }
             Err(failure) if failure.is_ambiguous() => Err(failure),
             Err(failure) => {
-                let cause = format!("the server does not tell who it is: {failure:?}");
+                let cause = format!("the server does not report its identity: {failure:?}");
                 Err(Failure::Broken(cause.into()))
             }
         }

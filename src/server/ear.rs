@@ -40,6 +40,6 @@ impl Endpoint {
 
     async fn find_for_messages(&self, limit: Duration) -> Result<redis::Client, Failure> {
         let (client, _) = self.find(limit).await?;
-        client.ok_or_else(|| Failure::Unsent("a pool alone brings no messages".into()))
+        client.ok_or_else(|| Failure::Unsent("messages need a url besides the pool".into()))
     }
 }

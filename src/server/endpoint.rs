@@ -54,7 +54,7 @@ impl Endpoint {
         if address.is_none() && pool.is_none() {
             return Err(Error::invalid(
                 "client",
-                "give a url, sentinels or a pool".to_owned(),
+                "set a url, sentinels or a pool".to_owned(),
             ));
         }
         let shown = address
@@ -70,7 +70,7 @@ impl Endpoint {
                 Locator::Fixed(Box::new(client(info)?))
             }
             Some(Address::Cluster { .. }) => {
-                return Err(Error::invalid("url", "it is that of a cluster".to_owned()));
+                return Err(Error::invalid("url", "this is a cluster URL".to_owned()));
             }
             Some(Address::Sentinel {
                 name,
@@ -161,7 +161,7 @@ impl Endpoint {
                 Ok((Some(client.as_ref().clone()), term))
             }
             Locator::Member(_) if self.identity.term() > 0 => {
-                let cause = "it is no master of the cluster any more";
+                let cause = "the server is no longer a master of the cluster";
                 Err(Failure::Unsent(cause.into()))
             }
             Locator::Member(info) => {
@@ -274,7 +274,7 @@ impl Endpoint {
             Locator::Sentinel(sentinels)
                 if now.since(sentinels.named()) > lease.max(SOME_SECONDS) =>
             {
-                let cause = "no sentinel has named this master for a lease";
+                let cause = "no sentinel has confirmed this master within the lease";
                 Err(Failure::Unsent(cause.into()))
             }
             _ => Ok(()),

@@ -242,7 +242,7 @@ impl Identity {
     fn see(&self, server: &Value, replication: &Value) {
         let parts = [part(server, "run_id"), part(replication, "master_replid")];
         if parts == [None, None] {
-            return self.miss(&Failure::Broken("INFO names neither id".into()));
+            return self.miss(&Failure::Broken("INFO contains no server id".into()));
         }
         let who = parts.map(Option::unwrap_or_default).join(":");
         let mut known = self.known.lock();
@@ -267,7 +267,7 @@ impl Identity {
             tracing::warn!(
                 target: "lockdog::server",
                 server = self.address,
-                "the server is another than before: it may have lost its data"
+                "server identity changed (restart or failover): locks may be lost"
             );
         }
     }
@@ -289,7 +289,7 @@ impl Identity {
             self.met.fetch_add(1, Ordering::AcqRel);
             tracing::debug!(
                 target: "lockdog::server",
-                ?failure, "the server does not tell who it is"
+                ?failure, "the server does not report its identity"
             );
         }
     }

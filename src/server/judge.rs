@@ -50,7 +50,7 @@ impl Server {
             let known = Box::pin(self.know(key, on, sent.moved, limit));
             let known = tokio::time::timeout(limit, known).await;
             known
-                .unwrap_or_else(|_| Err(Failure::Unsent("who answered is not known yet".into())))?;
+                .unwrap_or_else(|_| Err(Failure::Unsent("server identity not known yet".into())))?;
         }
         Ok(self.lost(key, on))
     }

@@ -119,7 +119,7 @@ fn set_up_anew(witnesses: &[Witness], seeds: usize, is_long: bool) -> Result<Vec
             return Ok(is_kin);
         }
     }
-    let cause = "those that answer know none of those that were there before";
+    let cause = "the servers that answer do not know enough of the earlier ones";
     Err(Failure::Unsent(cause.into()))
 }
 
@@ -165,7 +165,7 @@ fn largest(witnesses: &[Witness]) -> Result<Vec<bool>, Failure> {
         }
         (None, _) => Ok(vec![true; witnesses.len()]),
         (Some(_), Some(_)) => {
-            let cause = "the addresses lead to servers that do not belong together";
+            let cause = "the addresses lead to servers of different deployments";
             Err(Failure::Unsent(cause.into()))
         }
     }

@@ -73,7 +73,7 @@ impl Server {
         };
         let suspicions = Arc::new(Notify::new());
         let Some(info) = seeds.first().cloned() else {
-            let why = "give the URL of one node at least".to_owned();
+            let why = "at least one node URL is required".to_owned();
             return Err(Error::invalid("cluster", why));
         };
         let members = NodeEndpoints {
@@ -269,7 +269,7 @@ impl Server {
         match &self.nodes {
             Nodes::One { node, .. } => node.endpoint().vouch(now, lease),
             Nodes::Cluster(cluster) if now.since(cluster.named(key)) > lease.max(SOME_SECONDS) => {
-                let cause = "no other node of the cluster has named this master for a lease";
+                let cause = "no other cluster node has confirmed this master within the lease";
                 Err(Failure::Unsent(cause.into()))
             }
             Nodes::Cluster(_) => Ok(()),
@@ -288,7 +288,7 @@ impl Server {
         async move {
             match endpoint {
                 Some(endpoint) => endpoint.open_pubsub(limit).await,
-                None => Err(Failure::Unsent("each server has its own messages".into())),
+                None => Err(Failure::Unsent("each node has its own messages".into())),
             }
         }
     }

@@ -109,20 +109,19 @@ impl TlsSettings {
         if let Some(pem) = &self.roots {
             for root in certificates(pem, "the root certificates")? {
                 let added = roots.add(root);
-                added
-                    .map_err(|_| refuse("one of the root certificates cannot vouch for others"))?;
+                added.map_err(|_| refuse("a root certificate is not a valid CA certificate"))?;
             }
         }
         let Some(own) = &self.own else { return Ok(()) };
         let chain = certificates(&own.certificate, "the client's certificate")?;
         let key = PrivateKeyDer::from_pem_slice(&own.key).map_err(|_| {
-            refuse("the client's key is no PEM of a private key (PKCS#8, PKCS#1 or SEC1) that is not encrypted")
+            refuse("the client's key must be an unencrypted private key in PEM (PKCS#8, PKCS#1 or SEC1)")
         })?;
         let config = rustls::ClientConfig::builder()
             .with_root_certificates(roots)
             .with_client_auth_cert(chain, key);
         let unfit =
-            |_| refuse("the client's key cannot be used, or is not that of its certificate");
+            |_| refuse("the client's key cannot be used, or does not match its certificate");
         config.map(drop).map_err(unfit)
     }
 }

@@ -132,5 +132,5 @@ pub(super) fn is_unknown_command(failure: &Failure) -> bool {
 }
 
 const UNCONFIRMED: &str =
-    "fewer replicas follow than before, and no other server confirms who the master is";
+    "fewer replicas follow than before, and no sentinel or other node confirms the master";
 pub(super) const SWITCHED: &str = "another server has become the master";

@@ -130,7 +130,7 @@ impl ReplicaAck {
             ));
         }
         if replicas == Replicas::Count(0) && !is_enough {
-            return refuse("no replica at all is ReplicaAck::Off".to_owned());
+            return refuse("zero replicas are not allowed; use ReplicaAck::Off".to_owned());
         }
         Ok(())
     }

@@ -156,7 +156,7 @@ fn judge(outcome: AckResult, replicas: Replicas) -> Result<(), Unacknowledged> {
         }) => Err(Unacknowledged::TooFew {
             acknowledged,
             required,
-            cause: is_off_disk.then(|| "the master has it not on disk".to_owned()),
+            cause: is_off_disk.then(|| "the master does not have it on disk".to_owned()),
         }),
         Err(failure @ Failure::Refused { .. }) if !failure.passes() => {
             Err(Unacknowledged::Refused(failure))

@@ -113,7 +113,7 @@ impl Server {
             let server = node.address();
             tracing::debug!(
                 target: "lockdog::server",
-                server, "no other server says who the master is"
+                server, "the master could not be confirmed by sentinels or other nodes"
             );
         }
         is_confirmed

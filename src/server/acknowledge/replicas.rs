@@ -108,7 +108,7 @@ impl Node {
                 acknowledged,
                 expected = required,
                 ?failure,
-                "replicas do not acknowledge locks in time; locks are granted all the same"
+                "replicas do not acknowledge locks in time; granting locks anyway"
             );
         }
     }
@@ -126,7 +126,7 @@ impl Node {
                 target: "lockdog::server",
                 server = self.address(),
                 ?failure,
-                "the server does not know the command that waits for replicas"
+                "the server does not support WAIT or WAITAOF"
             );
         }
     }

@@ -32,7 +32,7 @@ impl Cluster {
         if on.is_asking() || owner.is_some_and(|owner| owner.endpoint().has(on)) {
             return Ok(());
         }
-        let cause = "the nodes of the cluster do not agree yet who has the slot";
+        let cause = "the nodes of the cluster do not agree yet on the slot's owner";
         Err(Failure::Unsent(cause.into()))
     }
 

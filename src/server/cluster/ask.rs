@@ -82,7 +82,7 @@ impl Cluster {
                     target: "lockdog::server",
                     cluster = self.address(),
                     server = told.by.to_string(),
-                    "a node of another cluster answers at a node's address, and is not believed"
+                    "ignoring a node of another cluster at a known node's address"
                 );
             }
         }
@@ -101,7 +101,7 @@ where
     A: Future<Output = Result<NodeAnswer, Failure>>,
 {
     let mut told = Vec::new();
-    let mut failed = Failure::Unsent("the cluster has no node to be asked".into());
+    let mut failed = Failure::Unsent("no node of the cluster is known".into());
     let mut patience = std::pin::pin!(tokio::time::sleep(limit));
     loop {
         tokio::select! {

@@ -183,7 +183,7 @@ impl Cluster {
             if let Err(failure) = self.ask(&mut links, ENOUGH, PATIENCE, PATIENCE).await {
                 tracing::debug!(
                     target: "lockdog::server",
-                    ?failure, "no node tells of the cluster"
+                    ?failure, "no cluster node answered CLUSTER NODES"
                 );
             }
             // Nodes that did not answer make room for others.
@@ -272,7 +272,7 @@ impl Cluster {
         if change.is_switch {
             tracing::debug!(
                 target: "lockdog::server",
-                cluster = self.address(), "slots have other owners"
+                cluster = self.address(), "slots changed their owners"
             );
         }
         for heir in &change.heirs {

@@ -47,7 +47,7 @@ impl NodeLink {
             let server = self.info.addr().to_string();
             tracing::debug!(
                 target: "lockdog::server",
-                server, ?failure, "a node does not tell of the cluster"
+                server, ?failure, "CLUSTER NODES failed"
             );
             match failure {
                 Failure::Silent { .. } => {
@@ -82,7 +82,8 @@ impl NodeLink {
         );
         let nodes = nodes?;
         let nodes = text(&nodes);
-        let nodes = nodes.ok_or_else(|| Failure::Unsent("it tells no nodes".into()))?;
+        let nodes =
+            nodes.ok_or_else(|| Failure::Unsent("CLUSTER NODES returned no text".into()))?;
         let host = match self.info.addr() {
             ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host,
             _ => "",

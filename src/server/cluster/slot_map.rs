@@ -183,7 +183,7 @@ impl<N: Clone> SlotMap<N> {
             if naming().any(|view| !view.has_failed(&shard.seen.id)) {
                 shard.certainty.sure = asked;
             }
-            // Silence of all other nodes differs from a missing confirmation: see `Cluster::confirm`.
+            // If no other node answers, a missing confirmation proves nothing: see `Cluster::confirm`.
             if views.iter().any(|view| !view.is_of(&shard.seen.id)) {
                 shard.certainty.heard = asked;
             }
@@ -201,8 +201,7 @@ impl<N: Clone> SlotMap<N> {
             heard: asked,
         };
         for (slot, claim) in claims.into_iter().enumerate() {
-            // The owner stays unless a newer claim replaces it. A slot without a claim keeps its
-            // owner.
+            // The owner stays if there is no claim, or if the claim does not replace it.
             let before = self.owners[slot].and_then(|owner| old.get(usize::from(owner)));
             let stays =
                 before.filter(|before| claim.is_none_or(|claim| !claim.ends(before, asked)));
@@ -262,10 +261,9 @@ impl<N: Clone> SlotMap<N> {
             switched.push(slot);
             let known = lost(&before.node);
             let loss = match self.passage(&before.seen, &new[owner].seen, views, asked) {
-                // Incomplete if the old owner could not be checked just now.
+                // The loss is known only if the old owner's identity was just checked.
                 Passage::Moved => known.looked_at.then_some(known.loss),
-                // The old owner is a replica now, but it was a master at the last look, so its loss is
-                // known.
+                // The old owner was a master at the last look, moments ago, so its loss is known.
                 Passage::MovedLast => Some(known.loss),
                 Passage::Inherited => None,
             };
@@ -276,7 +274,7 @@ impl<N: Clone> SlotMap<N> {
                     *before = before.max(loss);
                 }
                 (Some(_), _) => {}
-                // It is unknown what is missing, so the new owner counts as another server.
+                // Data may be missing since an unknown time, so the new owner counts as a new server.
                 (None, _) => {
                     heirs.insert(place);
                 }

@@ -126,8 +126,7 @@ impl Sentinels {
         Moment(self.named.load(Ordering::Acquire))
     }
 
-    /// Waits until sentinels that were asked after this moment named the master and consider it
-    /// healthy.
+    /// Waits until sentinels that were asked after `since` confirmed the master as healthy.
     pub(super) async fn confirm(&self, since: Moment) {
         let mut looks = self.looks.subscribe();
         while self.sure.load(Ordering::Acquire) < since.0 {
@@ -137,8 +136,7 @@ impl Sentinels {
         }
     }
 
-    /// Asks the sentinels repeatedly, at this interval and whenever one announces a switch. Never
-    /// ends.
+    /// Asks the sentinels at this interval and whenever one announces a switch. Never ends.
     pub(super) async fn watch(&self, every: Duration) {
         let hearing: FuturesUnordered<_> = self.clients.iter().map(|it| self.hear(it)).collect();
         let asking = async {
@@ -261,7 +259,7 @@ impl Sentinels {
             tracing::warn!(
                 target: "lockdog::server",
                 master = self.name,
-                "a sentinel of another master with this name answers, and is not believed"
+                "ignoring a sentinel of another master with the same name"
             );
         }
         let told = told.into_iter().zip(believed.is_kin);
