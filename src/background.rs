@@ -1,7 +1,7 @@
-//! The client's own thread, and the runtime on it: what others wait for runs there.
+//! The client's own thread and its runtime. Work that several callers wait for runs there.
 //!
-//! It is there before the first connection is opened, so that no caller's future has to drive what
-//! several callers need (design: invariant 14).
+//! The thread starts before the first connection is opened, so that no caller's future has to drive
+//! what several callers need (design: invariant 14).
 
 use std::io;
 use std::thread;
@@ -11,22 +11,23 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Runs futures on the client's own thread. They end with the thread, and a panic of one of them
-/// ends nothing else.
+/// Runs futures on the client's own thread. They end with the thread. A panic in one of them does
+/// not end the others.
 #[derive(Clone, Debug)]
 pub(crate) struct Background {
     runtime: Handle,
-    /// `None` where it shares a runtime with callers.
+    /// `None` if it shares a runtime with callers.
     id: Option<Id>,
 }
 
-/// The thread, as its owner holds it. Dropped, it ends the thread and all that was spawned there.
+/// The owner's handle to the thread. Its drop ends the thread and all tasks that were spawned
+/// there.
 pub(crate) struct Thread {
     main: oneshot::Sender<Main>,
     ended: CancellationToken,
 }
 
-/// What the thread does until its end.
+/// The main function of the thread.
 type Main = Box<dyn FnOnce(&Runtime) + Send>;
 
 impl Background {
@@ -44,17 +45,17 @@ impl Background {
             .name("lockdog".to_owned())
             .spawn(move || {
                 let _tells_that_it_ended = guard;
-                // Spawned futures run meanwhile.
+                // Spawned futures run while the thread waits here.
                 if let Ok(main) = runtime.block_on(given) {
                     main(&runtime);
                 }
-                // A blocking DNS look-up must not keep the thread.
+                // A blocking DNS lookup must not keep the thread alive.
                 runtime.shutdown_background();
             })?;
         Ok((background, Thread { main, ended }))
     }
 
-    /// The runtime that this is called on takes the place of the thread: for tests, whose clock it has.
+    /// Uses the current runtime instead of a thread. For tests, which control that runtime's clock.
     pub(crate) fn here() -> Self {
         Self {
             runtime: Handle::current(),
@@ -71,21 +72,22 @@ impl Background {
         self.runtime.spawn(future)
     }
 
-    /// Where its futures run.
+    /// The runtime on which its futures run.
     pub(crate) fn runtime(&self) -> &Handle {
         &self.runtime
     }
 
-    /// This runtime is that of the thread, and no caller's.
+    /// True if `runtime` is the thread's own and not a caller's.
     pub(crate) fn is(&self, runtime: &Handle) -> bool {
         self.id == Some(runtime.id())
     }
 }
 
 impl Thread {
-    /// Has the thread run this, and end after it. The token tells when it has ended.
+    /// Gives the thread its main function. The thread ends after it, and the token is cancelled
+    /// then.
     pub(crate) fn run(self, main: impl FnOnce(&Runtime) + Send + 'static) -> CancellationToken {
-        // The thread waits for it, so somebody receives it.
+        // The thread waits for this message, so the receiver exists.
         let _ = self.main.send(Box::new(main));
         self.ended
     }
@@ -95,7 +97,7 @@ impl Thread {
 mod tests {
     use super::*;
 
-    /// What is dropped with the thread tells so.
+    /// Waits for the token that is cancelled when the thread ends.
     async fn until_ended(ended: CancellationToken) {
         let limit = std::time::Duration::from_secs(30);
         let ended = tokio::time::timeout(limit, ended.cancelled()).await;

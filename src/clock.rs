@@ -1,7 +1,7 @@
-//! Time that also passes while the machine sleeps.
+//! A clock that also runs while the machine sleeps.
 //!
-//! A lease runs out on the server whether or not this machine is suspended, so every deadline is
-//! kept on `CLOCK_BOOTTIME` (design: invariant 2).
+//! A lease expires on the server while this machine is suspended too, so every deadline is kept on
+//! `CLOCK_BOOTTIME` (design: invariant 2).
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,21 +13,21 @@ use tokio::time::Instant;
 
 pub(crate) use lockdog_quorum::Moment;
 
-/// Where the moments of one client come from.
+/// The clock of one client.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clock {
     /// Nanoseconds by which a test moved this clock ahead.
     ahead: Option<Arc<AtomicU64>>,
     /// tokio's clock instead of the machine's.
     tokio: Option<TokioClock>,
-    /// Virtual time and seeded chance instead of the machine's.
+    /// Virtual time and seeded random numbers instead of the machine's.
     #[cfg(test)]
     simulated: Option<crate::simulation::VirtualClock>,
 }
 
 impl Clock {
-    /// A clock that runs `ahead` nanoseconds before the machine's, so that tests can let a
-    /// machine "sleep" without sleeping.
+    /// A clock that is `ahead` nanoseconds ahead of the machine's, so that a test can let a machine
+    /// "sleep" without waiting.
     pub(crate) fn shifted(ahead: Arc<AtomicU64>) -> Self {
         Self {
             ahead: Some(ahead),
@@ -35,7 +35,7 @@ impl Clock {
         }
     }
 
-    /// The clock of the runtime that this is called on, which tests can pause.
+    /// The clock of the current runtime. Tests can pause it.
     pub(crate) fn of_tokio() -> Self {
         let tokio = TokioClock {
             runtime: Handle::current(),
@@ -46,19 +46,19 @@ impl Clock {
         }
     }
 
-    /// Whether moments of the one mean the same to the other, but for what tests moved it ahead.
+    /// Whether moments of both clocks are comparable, apart from a test's shift.
     pub(crate) fn runs_with(&self, other: &Self) -> bool {
         let runtime = |clock: &Self| clock.tokio.as_ref().map(|it| it.runtime.id());
         runtime(self) == runtime(other)
     }
 
-    /// Whether timers may stop without notice while this clock goes on, as they do while the machine
-    /// sleeps. tokio's timers and tokio's time stop together.
+    /// Whether timers may stop without notice while this clock runs on, as they do while the
+    /// machine sleeps. tokio's timers and tokio's clock stop together.
     pub(crate) fn outruns_timers(&self) -> bool {
         self.tokio.is_none()
     }
 
-    /// `next`, but no later than `tick` after `now` where timers may stop without notice.
+    /// `next`, but at most `tick` after `now` if timers may stop without notice.
     pub(crate) fn look_again(&self, next: Moment, now: Moment, tick: Duration) -> Moment {
         match self.outruns_timers() {
             true => next.min(now + tick),
@@ -89,8 +89,8 @@ impl Clock {
         Moment(boottime().saturating_add(ahead))
     }
 
-    /// A number that nobody can foresee. It comes from here because a simulated run has to be the
-    /// same each time, in its chances as in its time.
+    /// An unpredictable random number. It comes from the clock because a simulated run has to be
+    /// reproducible in its random numbers as in its time.
     fn chance(&self) -> u64 {
         #[cfg(test)]
         if let Some(clock) = &self.simulated {
@@ -99,18 +99,18 @@ impl Clock {
         RandomState::new().hash_one(0)
     }
 
-    /// Up to a tenth less, so that waiters do not move in step.
+    /// Jitter: up to a tenth less, so that waiters do not poll in step.
     pub(crate) fn sooner(&self, pause: Duration) -> Duration {
         pause - self.some_of(pause / 10)
     }
 
-    /// Up to a tenth more.
+    /// Jitter: up to a tenth more.
     pub(crate) fn later(&self, pause: Duration) -> Duration {
         pause + self.some_of(pause / 10)
     }
 
-    /// Between a decision and what it leads to, other threads may do anything. In a simulated run other
-    /// tasks do, now and then.
+    /// Marks a point between a decision and its effect, where other threads may run. In a simulated
+    /// run other tasks sometimes run here.
     pub(crate) async fn gap(&self) {
         #[cfg(test)]
         if let Some(clock) = &self.simulated {
@@ -118,20 +118,20 @@ impl Clock {
         }
     }
 
-    /// A part of 1024, by chance.
+    /// A random number below 1024.
     pub(crate) fn part(&self) -> u32 {
         (self.chance() % 1024) as u32
     }
 
-    /// Something between nothing and all of it, by chance.
+    /// A random part of `duration`.
     pub(crate) fn some_of(&self, duration: Duration) -> Duration {
         duration / 1024 * self.part()
     }
 
-    /// Sleeps until `moment`, and over it by at most the timer's own millisecond.
+    /// Sleeps until `moment`. It may wake up to 1 ms late, the resolution of the timer.
     ///
-    /// Tokio's timers stop while the machine sleeps, so nothing that matters for safety may
-    /// depend on being woken here in time.
+    /// Tokio's timers stop while the machine sleeps, so safety must not depend on waking here in
+    /// time.
     pub(crate) async fn sleep_until(&self, moment: Moment) {
         loop {
             let left = moment.since(self.now());
@@ -143,8 +143,8 @@ impl Clock {
     }
 }
 
-/// The time of one runtime, from whichever thread it is asked for. All clients of that runtime have the
-/// same moments, as they have with the machine's clock.
+/// The clock of one runtime, readable from any thread. All clients of that runtime have comparable
+/// moments, as with the machine's clock.
 #[derive(Clone, Debug)]
 struct TokioClock {
     runtime: Handle,
@@ -153,7 +153,7 @@ struct TokioClock {
 impl TokioClock {
     fn now(&self) -> Moment {
         let _its_clock = self.runtime.enter();
-        // A clock that was paused earlier may stand before the origin.
+        // A clock that was paused earlier may be behind the origin.
         let (now, start) = (Instant::now(), Moment(0) + START);
         match now.checked_duration_since(*ORIGIN) {
             Some(after) => start + after,
@@ -165,12 +165,12 @@ impl TokioClock {
 #[cfg(target_os = "linux")]
 fn boottime() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    // Both parts are never negative: the clock counts from the machine's start.
+    // Both parts are never negative: the clock counts from boot.
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// The time of day in microseconds since 1970, for comparing it with a server's: it jumps, and no
-/// lease may depend on it.
+/// The wall clock in microseconds since 1970, for comparison with a server's clock. It can jump, so
+/// no lease may depend on it.
 #[expect(
     clippy::disallowed_methods,
     reason = "it is the wall clock that is compared"
@@ -182,14 +182,14 @@ pub(crate) fn wall_micros() -> u64 {
     u64::try_from(micros).unwrap_or(u64::MAX)
 }
 
-/// How long this thread has worked: what others do on a busy machine does not count.
+/// CPU time of this thread: other load on a busy machine does not count.
 #[cfg(all(test, target_os = "linux"))]
 pub(crate) fn worked() -> Duration {
     let worked = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(worked.tv_sec as u64, worked.tv_nsec as u32)
 }
 
-/// Elsewhere the standard monotonic clock has to do; `docs/failure-model.md` says what that means
+/// Other systems use the standard monotonic clock. `docs/failure-model.md` explains the consequence
 /// for a machine that sleeps.
 #[cfg(not(target_os = "linux"))]
 #[allow(clippy::disallowed_methods, reason = "there is no better clock here")]
@@ -200,12 +200,12 @@ fn boottime() -> u64 {
     (Moment(1_000_000_000) + START.elapsed()).0
 }
 
-/// The instant of [`START`].
+/// The instant that corresponds to [`START`].
 static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// Where tokio's moments begin. Those before it must be moments, too: the first clock may be one that a
-/// test moved days ahead, so this is a hundred years.
+/// The origin of tokio's moments. Earlier moments must be representable too, because the first
+/// clock may be one that a test moved days ahead. So the origin is at a hundred years.
 const START: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// Tokio caps its timers at some two years; a longer wait sleeps again.
+/// Tokio caps its timers at about two years. A longer wait sleeps several times.
 const LONGEST_SLEEP: Duration = Duration::from_secs(24 * 60 * 60);

@@ -1,19 +1,19 @@
-//! Leases: how long Redis keeps a lock, and how long its holder may believe in it.
+//! Leases: how long Redis keeps a lock, and how long its holder may rely on it.
 
 use std::time::Duration;
 
 use crate::error::Error;
 
-// A hold on one server and one on many count alike (design: invariant 2).
+// Holds on one server and on many servers use the same rule (design: invariant 2).
 pub(crate) use lockdog_quorum::lease::{TOLD_EARLY, deadline, drift};
 
-/// The shortest lease that can be asked for.
+/// The shortest lease that a caller can request.
 pub(crate) const SHORTEST: Duration = Duration::from_millis(10);
 
-/// The longest lease that can be asked for: no deadline is further away than clocks can count.
+/// The longest lease that a caller can request: clocks cannot count further.
 pub(crate) const LONGEST: Duration = Duration::from_nanos(u64::MAX);
 
-/// Checks the lease of a lock, before anything is sent.
+/// Checks the lease of a lock before anything is sent.
 pub(crate) fn check_lease(
     what: &'static str,
     lease: Duration,
@@ -29,7 +29,7 @@ pub(crate) fn check_lease(
     Ok(())
 }
 
-/// Checks a length of time that a caller gave, before anything is sent.
+/// Checks a duration that a caller gave, before anything is sent.
 pub(crate) fn check(what: &'static str, lease: Duration, longest: Duration) -> Result<(), Error> {
     if lease < SHORTEST {
         return Err(Error::invalid(
@@ -46,7 +46,7 @@ pub(crate) fn check(what: &'static str, lease: Duration, longest: Duration) -> R
     Ok(())
 }
 
-/// Redis counts leases in whole milliseconds; a part of one is given up, never added.
+/// Rounds down to whole milliseconds, in which Redis counts leases.
 pub(crate) fn whole(lease: Duration) -> Duration {
     Duration::from_millis(millis(lease))
 }

@@ -1,10 +1,10 @@
 //! Defects that tests must find.
 //!
-//! Built with `--cfg lockdog_mutants`, the engine misbehaves in the one way that the environment
-//! variable `LOCKDOG_MUTANT` names; built without, none of it is there. `tests/mutants` runs the
-//! tests against each.
+//! Built with `--cfg lockdog_mutants`, the engine has the one defect that the environment variable
+//! `LOCKDOG_MUTANT` names. Other builds contain none of this. `tests/mutants` runs the tests
+//! against each defect.
 
-/// True if this defect is wanted.
+/// True if this defect is switched on.
 macro_rules! mutant {
     ($name:literal) => {
         cfg!(lockdog_mutants) && crate::mutant::is_wanted($name)
@@ -24,7 +24,7 @@ pub(crate) fn is_wanted(name: &str) -> bool {
     WANTED.as_deref() == Some(name)
 }
 
-/// Counts down by one each time it runs.
+/// Lowers the count by one at each run.
 #[cfg(lockdog_mutants)]
 pub(crate) const UNLOCK_BY_DECREMENT: &str = r"
 local left = redis.call('hincrby', KEYS[1], ARGV[1], -1)
@@ -38,7 +38,7 @@ end
 return nil
 ";
 
-/// Deletes the key, whoever has it.
+/// Deletes the key without checking its holder.
 #[cfg(lockdog_mutants)]
 pub(crate) const BLIND_FORCE_UNLOCK: &str = r"
 local freed = redis.call('del', KEYS[1])

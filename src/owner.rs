@@ -11,26 +11,25 @@ tokio::task_local! {
 
 /// Who holds a lock.
 ///
-/// Redisson's owner is a thread; lockdog's is the tokio task that runs the call, so nested calls
-/// inside one async handler re-enter without passing anything along. An owner is found at the
-/// first poll of a request:
+/// Redisson's owner is a thread. lockdog's owner is the tokio task that runs the call, so nested
+/// calls inside one async handler re-enter without passing anything along. A request finds its
+/// owner at its first poll:
 ///
 /// 1. the one given with `.owner(&owner)`;
 /// 2. else the one of the innermost [`Owner::scope`] around the call;
 /// 3. else the current tokio task;
-/// 4. else, outside any task (the body of `#[tokio::main]`, say), the current thread.
+/// 4. else, outside any task (for example in the body of `#[tokio::main]`), the current thread.
 ///
 /// Tasks, threads, [`Owner::new`] and [`Owner::from_id`] never collide with each other.
 ///
 /// # Two traps
 ///
 /// Branches of `join!` and `select!` run in one task: they are one owner and do not exclude each
-/// other. Lock through [`Lock::exclusive`](crate::Lock::exclusive), or give each branch a scope of its
-/// own.
+/// other. Use [`Lock::exclusive`](crate::Lock::exclusive), or give each branch its own scope.
 ///
-/// A guard that leaves its task leaves its owner behind: whatever the old task does next (the next
-/// request on a keep-alive connection, say) would re-enter the lock beside the job that now has
-/// the guard. Take such a guard with `.owner(&Owner::new())`.
+/// If a guard moves to another task, the original task is still its owner and can re-enter the lock
+/// while the other task works with the guard. For example, the next request on a keep-alive
+/// connection runs in the original task. Acquire such a guard with `.owner(&Owner::new())`.
 ///
 /// # Examples
 ///
@@ -62,7 +61,7 @@ enum OwnerKind {
 }
 
 impl Owner {
-    /// An owner that is nobody else, in this process and for its whole life.
+    /// A new owner, different from all others for the life of this process.
     #[expect(
         clippy::new_without_default,
         reason = "a default that differs each time would surprise"
@@ -72,14 +71,14 @@ impl Owner {
         Self(OwnerKind::New(NEXT.fetch_add(1, Ordering::Relaxed)))
     }
 
-    /// The owner with this id, the same for everybody in this process who names it.
+    /// The owner with this id. All callers in this process that use the id get the same owner.
     ///
     /// Corresponds to the `threadId` of Redisson's `lockAsync(threadId)`.
     pub fn from_id(id: u64) -> Self {
         Self(OwnerKind::Given(id))
     }
 
-    /// The owner that a request made here would have.
+    /// The owner that a request would get here.
     pub fn current() -> Self {
         SCOPE
             .try_with(|owner| *owner)
@@ -93,28 +92,28 @@ impl Owner {
     /// The scope does not cross `tokio::spawn`; wrap a child with
     /// `tokio::spawn(Owner::current().scope(child))`.
     ///
-    /// Takes requests too: `owner.scope(lock.lock())`.
+    /// It accepts requests too: `owner.scope(lock.lock())`.
     pub fn scope<F: IntoFuture>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
         SCOPE.scope(*self, future.into_future())
     }
 
-    /// A task took something as this owner, and another task is running now.
+    /// True if this owner is a task and a different task is running now.
     pub(crate) fn is_left_behind(&self) -> bool {
         matches!(self.0, OwnerKind::Task(id) if tokio::task::try_id().is_some_and(|now| now != id))
     }
 
-    /// The number of this owner among its kind: what [`Owner::from_id`] was given, the task's id,
-    /// or a count.
+    /// The number of this owner within its kind: the argument of [`Owner::from_id`], the task's id,
+    /// or a counter.
     pub fn id(&self) -> u64 {
         match self.0 {
             OwnerKind::Given(id) | OwnerKind::New(id) | OwnerKind::Thread(id) => id,
-            // Tokio shows a task's number only as text.
+            // Tokio exposes a task's number only as text.
             OwnerKind::Task(id) => id.to_string().parse().unwrap_or(0),
         }
     }
 }
 
-/// As it stands in the hash field, between the client's uuid and the hold's number.
+/// As in the hash field, between the client's uuid and the hold's number.
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {

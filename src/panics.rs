@@ -1,4 +1,4 @@
-//! Panics, caught where they must harm nothing else.
+//! Catches panics where they must not end other work.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,25 +6,25 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use futures_util::FutureExt;
 use tokio::task::JoinError;
 
-/// Does work that may panic; `None` if it did.
+/// Runs work that may panic; `None` if it did.
 pub(crate) fn catch<T>(work: impl FnOnce() -> T) -> Option<T> {
     given(catch_unwind(AssertUnwindSafe(work)))
 }
 
-/// As [`catch`], for work that waits.
+/// Like [`catch`], for async work.
 pub(crate) async fn catch_in<T>(work: impl Future<Output = T>) -> Option<T> {
     given(AssertUnwindSafe(work).catch_unwind().await)
 }
 
-/// Drops what a panic carries. That is a value of whoever panicked, and its drop may panic, too.
+/// Drops the payload of a panic. It is foreign code's value, so its drop may panic too.
 pub(crate) fn discard(panic: Box<dyn Any + Send>) {
     if let Err(next) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
-        // To drop this one may panic as well, and so on.
+        // Its drop may panic as well, and so on.
         std::mem::forget(next);
     }
 }
 
-/// Goes on with the panic of a task that has ended with one.
+/// Resumes the panic of a task that ended with one.
 pub(crate) fn pass_on(done: Result<(), JoinError>) {
     if let Err(error) = done
         && let Ok(panic) = error.try_into_panic()
@@ -43,7 +43,7 @@ mod tests {
 
     use super::*;
 
-    /// Panics so many times, one after the other.
+    /// Panics this many times, one after the other.
     struct Bomb(u32);
 
     impl Drop for Bomb {

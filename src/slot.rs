@@ -1,12 +1,12 @@
-//! The slot of a cluster that a key is in.
+//! The hash slot of a key in a Redis Cluster.
 
 use crc::{CRC_16_XMODEM, Crc};
 
-/// So many slots has every cluster.
+/// Number of hash slots in a Redis Cluster.
 pub(crate) const SLOTS: u16 = 16_384;
 
-/// The slot of a key: of what stands in its first pair of braces, if there is something, or else of
-/// all of it.
+/// The slot of a key. If the key's first pair of braces is not empty, only the text inside it is
+/// hashed; otherwise the whole key is.
 pub(crate) fn slot(key: &str) -> u16 {
     const CRC: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
     CRC.checksum(tag(key).unwrap_or(key).as_bytes()) % SLOTS
@@ -22,7 +22,7 @@ fn tag(key: &str) -> Option<&str> {
 mod tests {
     use super::slot;
 
-    /// What `CLUSTER KEYSLOT` says.
+    /// The expected values are those of `CLUSTER KEYSLOT`.
     #[test]
     fn slots_are_those_of_the_server() {
         for (key, expected) in [

@@ -189,7 +189,7 @@ impl ClientBuilder {
     fn check_cluster(&self) -> Result<()> {
         let refuse = |what, why: &str| Err(Error::invalid(what, why.to_owned()));
         if self.database.is_some_and(|number| number != 0) {
-            return refuse("database", "a cluster has database 0 only");
+            return refuse("database", "a cluster has only database 0");
         }
         if self.quarantine_on_server {
             let why = "a cluster's servers remember nothing of it";

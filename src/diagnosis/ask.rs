@@ -1,4 +1,4 @@
-//! Asking one server how it is set up. Nothing that is asked changes anything.
+//! Asks one server for its configuration, with commands that change nothing.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,25 +10,26 @@ use super::permissions::{self, Permissions, ProbeSubscriber};
 use crate::clock;
 use crate::server::{Connection, Failure};
 
-/// How much is asked.
+/// How much to ask.
 pub(super) enum Depth {
-    /// What a user with the documented permissions is not refused, in one round trip: a refusal stands
-    /// in the server's ACL LOG and alarms somebody.
+    /// Only commands that a user with the documented permissions may run, in one round trip. A
+    /// refused command would be written to the server's ACL LOG and might alarm an administrator.
     InPassing,
-    /// All, whatever is refused of it; what may be heard, on a connection of its own.
+    /// Everything, even if the server refuses some of it. Subscriptions are tested on their own
+    /// connection.
     Whole(Option<ProbeSubscriber>),
 }
 
-/// What the server says of itself.
+/// The server's answers about itself.
 pub(super) struct ServerFacts {
     pub(super) server: Result<Info, Failure>,
     pub(super) replication: Result<Info, Failure>,
     pub(super) memory: Result<Info, Failure>,
     pub(super) persistence: Result<Info, Failure>,
-    /// When it saves, as CONFIG says; nothing where it was not asked.
+    /// The `save` setting from CONFIG; `None` if the client did not ask.
     pub(super) save: Option<Result<String, Failure>>,
     pub(super) permissions: Permissions,
-    /// This machine's clock just before and just after the server was asked for its own.
+    /// This machine's clock just before and just after the server was asked for its time.
     pub(super) asked: (u64, u64),
 }
 
@@ -36,7 +37,7 @@ pub(super) struct ServerFacts {
 pub(super) struct Info(String);
 
 impl ServerFacts {
-    /// Fails where the connection or the server is the trouble, and not what is asked.
+    /// Fails if the connection or the server has a problem; a refused command is no failure.
     pub(super) async fn ask(inspection: &Inspection<'_>, depth: Depth) -> Result<Self, Failure> {
         let Inspection {
             connection,
@@ -76,7 +77,8 @@ impl ServerFacts {
         {
             return Err(failure.clone());
         }
-        // One more round trip, for a user with a name and with more than the documented permissions.
+        // This takes one more round trip, and only for a named user with more than the documented
+        // permissions.
         if save.is_none() && permissions.may_ask_config {
             save = Some(self::save(connection, limit).await);
         }
@@ -98,7 +100,7 @@ impl Info {
         Self(text.to_owned())
     }
 
-    /// The value of one line.
+    /// The value of one field.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         let mut lines = self.0.lines();
         lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
@@ -126,7 +128,7 @@ fn text(answer: &Value) -> Result<String, Failure> {
     String::from_redis_value_ref(answer).map_err(|_| unreadable())
 }
 
-/// Some proxies answer questions about servers in their own way.
+/// Some proxies answer commands about servers in their own format.
 fn unreadable() -> Failure {
     Failure::Refused {
         code: "ERR".to_owned(),

@@ -1,8 +1,9 @@
-//! What was found of the servers.
+//! The findings of a diagnosis.
 
 use std::fmt;
 
-/// What was found of the servers' set-up: [`Client::diagnose`](crate::Client::diagnose).
+/// The findings about the servers' configuration, from
+/// [`Client::diagnose`](crate::Client::diagnose).
 ///
 /// # Examples
 ///
@@ -21,18 +22,19 @@ pub struct Diagnosis {
 }
 
 impl Diagnosis {
-    /// What is wrong, and what could not be looked at; empty if all was looked at and is well.
+    /// All findings: what is wrong, and what could not be checked. Empty if everything was checked
+    /// and is correct.
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
 
-    /// What is known to be wrong.
+    /// The findings that are known to be wrong.
     pub fn problems(&self) -> impl Iterator<Item = &Finding> {
         self.findings.iter().filter(|finding| finding.is_known)
     }
 }
 
-/// One finding a line.
+/// One finding per line.
 impl fmt::Display for Diagnosis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.findings.is_empty() {
@@ -46,20 +48,20 @@ impl fmt::Display for Diagnosis {
     }
 }
 
-/// One thing of a server's set-up that may cost locks, or that could not be looked at.
+/// One part of a server's configuration that may cost locks, or that could not be checked.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Finding {
-    /// What it is about.
+    /// The subject of the finding.
     pub kind: FindingKind,
-    /// Where the server is: `host:port`, the path of a socket, or the name of sentinels' master.
-    /// Never a password.
+    /// The server: `host:port`, the path of a socket, or the sentinels' name of the master. It
+    /// never contains a password.
     pub server: String,
-    /// True: it is so. False: it could not be looked at, and may be well or not.
+    /// True: the problem exists. False: it could not be checked and may or may not exist.
     pub is_known: bool,
-    /// What it means for locks.
+    /// The consequence for locks.
     pub meaning: String,
-    /// What to do about it; the line to run at the server, where there is one.
+    /// How to fix it, with the command to run on the server if there is one.
     pub fix: String,
 }
 
@@ -76,26 +78,27 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What a [`Finding`] is about.
+/// The subject of a [`Finding`].
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum FindingKind {
     /// The server's clock and this machine's differ.
     ClockDifference,
-    /// The server is a node of a cluster, and the client takes it for a server of its own.
+    /// The server is a node of a cluster, but the client is configured for a single server.
     ClusterMode,
     /// The server may evict locks when its memory is full.
     Eviction,
-    /// A master grants locks that none of its replicas has to hear of.
+    /// The master grants locks even if no replica is connected.
     NoMinReplicas,
-    /// A restart of the server forgets all locks.
+    /// The server forgets all locks when it restarts.
     NoPersistence,
-    /// The server is older than those that lockdog is tested with.
+    /// The server is older than the versions that lockdog is tested with.
     OldVersion,
-    /// The client's user may not run commands that locks need.
+    /// The client's user may not run some commands that locks need.
     Permissions,
     /// The server is a replica.
     Replica,
-    /// A master of a cluster cannot be reached: the others' findings are there all the same.
+    /// A master of a cluster cannot be reached. The findings about the other servers are still
+    /// complete.
     Unreachable,
 }

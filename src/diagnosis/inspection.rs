@@ -1,4 +1,4 @@
-//! What is looked at, and for which client.
+//! One inspection: the connection that is checked, and the client that it is checked for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,22 +6,23 @@ use std::time::Duration;
 
 use crate::server::{Connection, Server};
 
-/// What a client is set up for, as far as a server has to be fit for it.
+/// The parts of a client's configuration that its servers have to support.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClientProfile {
-    /// The user that the server knows; `None` for its default one.
+    /// The ACL user on the server; `None` for the default user.
     pub(crate) user: Option<String>,
-    /// Only a pool knows the user.
+    /// Only the caller's pool knows the user.
     pub(crate) by_pool: bool,
-    /// Waiters hear messages.
+    /// Waiters subscribe to messages.
     pub(crate) listens: bool,
     pub(crate) client_name: Option<String>,
     pub(crate) quarantine_on_server: bool,
-    /// Grants are waited for until replicas have them.
+    /// The client waits until replicas acknowledge grants.
     pub(crate) waits: bool,
-    /// Grants are waited for until they are on disk; on the master's own disk, too, if so.
+    /// The client waits until grants are on disk. `Some(true)` includes the master's own disk.
     pub(crate) on_disk: Option<bool>,
-    /// Locks of this client bring fencing tokens: shared, because it is known once they are made.
+    /// Locks of this client issue fencing tokens. It is shared because it is known only once such a
+    /// lock is made.
     pub(crate) fenced: Arc<AtomicBool>,
 }
 
@@ -30,19 +31,19 @@ impl ClientProfile {
         self.fenced.load(Ordering::Relaxed)
     }
 
-    /// A lock that brings fencing tokens was made of this client's.
+    /// Records that a lock with fencing tokens was made from this client.
     pub(crate) fn expect_fencing(&self) {
         self.fenced.store(true, Ordering::Relaxed);
     }
 }
 
-/// What is looked at.
+/// The parameters of one inspection.
 pub(super) struct Inspection<'a> {
     pub(super) connection: &'a Connection,
     /// Host and port, a unix socket's path, a master's name, or "pool".
     pub(super) place: &'a str,
     pub(super) expected: &'a ClientProfile,
-    /// The client knows that it talks to a cluster.
+    /// The client is configured for a cluster.
     pub(super) is_cluster: bool,
     /// Messages stay within one shard of the cluster.
     pub(super) is_sharded: bool,

@@ -1,4 +1,4 @@
-//! What a server's answers mean for locks. No I/O.
+//! Judges a server's answers: what they mean for locks. No I/O.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::needs::Need;
 use super::permissions::Permitted;
 use crate::server::Failure;
 
-/// What is wrong with a server that answers so, and what cannot be known of it.
+/// What is wrong with a server that gives these answers, and what cannot be determined.
 pub(super) fn judge(
     answers: &ServerFacts,
     server: &str,
@@ -34,7 +34,7 @@ pub(super) fn judge(
             findings.unknown(FindingKind::NoMinReplicas, &why);
         }
     }
-    // A client that is told of a cluster talks to its nodes.
+    // A client that is configured for a cluster expects its nodes.
     if !is_cluster {
         findings.note(FindingKind::ClusterMode, cluster_mode(&answers.server));
     }
@@ -44,7 +44,7 @@ pub(super) fn judge(
     findings.all
 }
 
-/// Nothing, a meaning and a fix, or why it is not known.
+/// No finding, a meaning and a fix, or the reason why it is unknown.
 type Judged = Result<Option<(String, String)>, String>;
 
 struct Findings<'a> {
@@ -106,7 +106,7 @@ fn eviction(memory: &Result<Info, Failure>) -> Judged {
     if limit == "0" || policy == "noeviction" {
         return Ok(None);
     }
-    // A lock has a TTL, so the volatile-* policies take it, too.
+    // A lock has a TTL, so the volatile-* policies evict it too.
     found(
         format!(
             "maxmemory-policy is {policy} at maxmemory {limit}: when the memory is full the server \
@@ -139,7 +139,7 @@ fn persistence(answers: &ServerFacts, expected: &ClientProfile) -> Judged {
         ),
         Some(Ok(_)) => Ok(None),
         Some(Err(failure)) => Err(failure.words()),
-        None => Err("CONFIG was not asked".to_owned()),
+        None => Err("the client did not ask for CONFIG".to_owned()),
     }
 }
 
@@ -148,7 +148,7 @@ fn min_replicas(replication: &Result<Info, Failure>) -> Judged {
     let Ok(info) = replication else {
         return Ok(None);
     };
-    // The server has this line only where both settings are on.
+    // INFO has this field only if both settings are on.
     if replicas == "0" || info.get("min_slaves_good_slaves").is_some() {
         return Ok(None);
     }
@@ -172,7 +172,7 @@ fn min_replicas(replication: &Result<Info, Failure>) -> Judged {
 }
 
 fn cluster_mode(server: &Result<Info, Failure>) -> Judged {
-    // Valkey calls it so since 9.
+    // Valkey 9 and later use this name.
     let mode =
         field(server, "redis_mode").or_else(|why| field(server, "server_mode").map_err(|_| why));
     if mode? != "cluster" {
@@ -187,11 +187,11 @@ fn cluster_mode(server: &Result<Info, Failure>) -> Judged {
 }
 
 fn version(server: &Result<Info, Failure>, expected: &ClientProfile) -> Judged {
-    // Valkey says here which Redis it is compatible with.
+    // Valkey reports here the Redis version that it is compatible with.
     let version = field(server, "redis_version")?;
     let mut parts = version.split('.').map(str::parse::<u32>);
     let (Some(Ok(major)), Some(Ok(minor))) = (parts.next(), parts.next()) else {
-        return Err(format!("it calls itself {version:?}"));
+        return Err(format!("it reports the version {version:?}"));
     };
     if expected.on_disk.is_some() && (major, minor) < WITH_WAITAOF {
         return found(
@@ -219,7 +219,7 @@ fn clock(answers: &ServerFacts) -> Judged {
         return Err("its time cannot be read".to_owned());
     };
     let (before, after) = answers.asked;
-    // The server looked at its clock between the two, so this much is sure.
+    // The server read its clock between the two, so the difference is at least this large.
     let (off, by) = if told > after {
         ("ahead of", told - after)
     } else {
@@ -271,16 +271,19 @@ fn permissions(findings: &mut Findings<'_>, answers: &ServerFacts, expected: &Cl
     if !unsupported.is_empty() {
         let losses: Vec<String> = unsupported.iter().map(|need| loss(need)).collect();
         let meaning = format!(
-            "the server, or a proxy before it, does not know: {}",
+            "the server, or a proxy in front of it, does not support: {}",
             losses.join(", ")
         );
-        let fix = "ask for these commands, or take another server for locks";
+        let fix = "have these commands enabled, or use another server for locks";
         findings.add(FindingKind::Permissions, &meaning, fix);
     }
     let unknown = of(Permitted::Unknown);
     if !unknown.is_empty() {
         let rules: Vec<&str> = unknown.iter().map(|need| need.rule).collect();
-        let why = format!("the server does not tell of {}", rules.join(", "));
+        let why = format!(
+            "the server does not say whether it permits {}",
+            rules.join(", ")
+        );
         findings.unknown(FindingKind::Permissions, &why);
     }
     if permissions.is_limited {
@@ -305,10 +308,10 @@ fn field<'a>(section: &'a Result<Info, Failure>, name: &str) -> Result<&'a str, 
     value.ok_or_else(|| cause(section, name))
 }
 
-/// Why a field of INFO is not known.
+/// The reason why a field of INFO is unknown.
 fn cause(section: &Result<Info, Failure>, name: &str) -> String {
     match section {
-        Ok(_) => format!("INFO does not name {name}"),
+        Ok(_) => format!("INFO has no field {name}"),
         Err(failure) => failure.words(),
     }
 }
@@ -316,10 +319,10 @@ fn cause(section: &Result<Info, Failure>, name: &str) -> String {
 /// The oldest version that lockdog is tested with.
 const OLDEST: (u32, u32) = (6, 2);
 
-/// The oldest version that waits for disks.
+/// The oldest version with WAITAOF.
 const WITH_WAITAOF: (u32, u32) = (7, 2);
 
-/// Clocks that are synchronized differ by less.
+/// Synchronized clocks differ by less.
 const TOLERATED: Duration = Duration::from_secs(1);
 
 const REPLICA: &str =

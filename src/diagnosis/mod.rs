@@ -1,6 +1,6 @@
-//! What of a server's set-up may cost locks, found by asking the server.
+//! Finds parts of a server's configuration that may cost locks, by asking the server.
 //!
-//! One server and one connection at a time: `ask` asks, `judge` says what the answers mean.
+//! It handles one server and one connection at a time. `ask` asks, `judge` interprets the answers.
 
 mod ask;
 mod finding;
@@ -20,11 +20,11 @@ use inspection::Inspection;
 use judge::judge;
 use permissions::ProbeSubscriber;
 
-/// Looks at all servers, one after the other, and asks them all there is to know.
+/// Checks all servers completely, one after the other.
 pub(crate) async fn diagnose(server: &Server, expected: &ClientProfile) -> Result<Diagnosis> {
     let limit = server.command_timeout();
     let of = |place: String| move |failure| Error::from(failure).of_server(&place);
-    // The servers of a cluster are known then.
+    // After this the servers of a cluster are known.
     server.connect().await.map_err(of(server.address()))?;
     let nodes = server.nodes();
     let mut findings = Vec::new();
@@ -38,7 +38,7 @@ pub(crate) async fn diagnose(server: &Server, expected: &ClientProfile) -> Resul
                     kind: FindingKind::Unreachable,
                     server: node.address(),
                     is_known: true,
-                    meaning: format!("locks in its slots cannot be had: {error}"),
+                    meaning: format!("locks in its slots cannot be acquired: {error}"),
                     fix: "start it, or have a replica take over (CLUSTER FAILOVER)".to_owned(),
                 });
                 failed = Some((failed.map_or(1, |(count, _)| count + 1), error));
@@ -51,7 +51,7 @@ pub(crate) async fn diagnose(server: &Server, expected: &ClientProfile) -> Resul
     }
 }
 
-/// Looks at one of them.
+/// Checks one server completely.
 async fn look(
     server: &Server,
     node: &Node,
@@ -60,7 +60,7 @@ async fn look(
 ) -> std::result::Result<Vec<Finding>, Failure> {
     let place = node.address();
     let connection = match server.is_cluster() {
-        // Of its own, since ASKING changes what is done with the command that follows.
+        // A separate connection, because ASKING changes the effect of the next command.
         true => node.endpoint().open_own(limit).await?,
         false => node.connection(limit).await?,
     };
@@ -78,8 +78,8 @@ async fn look(
     ))
 }
 
-/// Looks at the servers that the client has met since the last look, on the connections that there
-/// are, and says in the log what is wrong.
+/// Checks the servers that are new since the last check, on existing connections, and logs what is
+/// wrong.
 pub(crate) async fn check_new_servers(server: &Server, expected: &ClientProfile, limit: Duration) {
     for node in server.nodes() {
         let (Some(met), Some(connection)) = (node.unchecked(), node.any_connection()) else {
@@ -103,7 +103,7 @@ pub(crate) async fn check_new_servers(server: &Server, expected: &ClientProfile,
                 let server = place.as_str();
                 tracing::debug!(
                     target: "lockdog::diagnosis",
-                    server, ?failure, "the server's set-up was not looked at"
+                    server, ?failure, "the server's set-up could not be checked"
                 );
             }
         }

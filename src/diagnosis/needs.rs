@@ -1,33 +1,33 @@
-//! What the client's user has to be permitted.
+//! The permissions that the client's user needs.
 
 use super::inspection::Inspection;
 
-/// A permission that the client has use for.
+/// A permission that the client uses.
 pub(super) struct Need {
     /// The rule that grants it.
     pub(super) rule: &'static str,
-    /// What is lost without it.
+    /// The consequence of not having it.
     pub(super) loss: &'static str,
-    /// A whole command that changes nothing, whatever it meets. Words are parted by single spaces;
-    /// `KEY` is a key that nobody has, `TOKEN` its fencing tokens', `CHANNEL` a channel that nobody
-    /// hears.
+    /// A complete command that changes nothing, whatever the server contains. Words are separated
+    /// by single spaces. `KEY` stands for an unused key, `TOKEN` for the register of its fencing
+    /// tokens, `CHANNEL` for an unused channel.
     pub(super) words: &'static str,
 }
 
 impl Need {
-    /// Among the words.
+    /// Whether the command contains this word.
     pub(super) fn uses(&self, word: &str) -> bool {
         self.words.split(' ').any(|it| it == word)
     }
 }
 
-/// What this client needs of this server.
+/// What this client needs on this server.
 pub(super) fn needs(inspection: &Inspection<'_>) -> Vec<&'static Need> {
     let expected = inspection.expected;
     let is_needed = |need: &&Need| match need.rule {
         "publish" | "pubsub|numsub" => !inspection.is_sharded,
         "spublish" => inspection.is_sharded,
-        // Where it is refused, the client takes the server for one that has no sharded messages.
+        // If the server refuses it, the client assumes that the server has no sharded messages.
         SHARDED => inspection.is_cluster,
         "subscribe" | "unsubscribe" => expected.listens && !inspection.is_sharded,
         "ssubscribe" | "sunsubscribe" => expected.listens && inspection.is_sharded,
@@ -47,8 +47,8 @@ const fn need(rule: &'static str, words: &'static str, loss: &'static str) -> Ne
     Need { rule, loss, words }
 }
 
-/// `docs/security.md` has the same. Where a command would write, its arguments are wrong in a way that
-/// the server only finds after it looked at the permission.
+/// `docs/security.md` has the same list. A command that would write has invalid arguments, which
+/// the server detects only after it has checked the permission.
 const NEEDS: [Need; 34] = [
     need(
         "eval",
@@ -75,7 +75,7 @@ const NEEDS: [Need; 34] = [
     need(
         SHARDED,
         "pubsub shardnumsub x",
-        "messages go other ways than those of other clients",
+        "messages use other channels than those of other clients",
     ),
     need("subscribe", "subscribe CHANNEL", POLLS),
     need("unsubscribe", "unsubscribe CHANNEL", POLLS),
@@ -85,13 +85,13 @@ const NEEDS: [Need; 34] = [
     need(
         "cluster|slots",
         "cluster slots",
-        "nodes are not known by their names",
+        "the nodes' host names are not known",
     ),
     need("asking", "asking", "calls wait while a slot is moved"),
     need(
         "ping",
         "ping",
-        "the connection for messages is made anew every ten seconds",
+        "the connection for messages is reopened every ten seconds",
     ),
     need("client|id", "client id", SILENT_STAYS),
     need("client|kill", KILL_NOBODY, SILENT_STAYS),
@@ -103,14 +103,14 @@ const NEEDS: [Need; 34] = [
     need(
         "info",
         "info server",
-        "a server that lost its data, or is a replica, is not noticed",
+        "a server that lost its data, or is a replica, is not detected",
     ),
     need(
         "wait",
         "wait 0 1",
-        "replicas are not waited for, and no lock where they have to be",
+        "locks do not wait for replicas, and none is granted with ReplicaAck::Require",
     ),
-    // Nothing is waited for: no file, no replica.
+    // It waits for no file and no replica.
     need(
         "waitaof",
         "waitaof 0 0 1",
@@ -128,7 +128,7 @@ const NEEDS: [Need; 34] = [
 ];
 
 const RUN_NONE: &str = "evalsha 0000000000000000000000000000000000000000 0";
-/// An id that no connection has. Zero would be none, and "whatever id" to some servers.
+/// An id that no connection has. Some servers treat 0 as "any id".
 const KILL_NOBODY: &str = "client kill id 9223372036854775807";
 
 const NO_LOCK: &str = "no lock at all";
@@ -136,9 +136,9 @@ const NO_QUARANTINE: &str = "no lock with quarantine_on_server";
 pub(super) const SHARDED: &str = "pubsub|shardnumsub";
 const NO_TOKEN: &str = "no lock with fencing tokens";
 const NO_REENTRY: &str = "no re-entry, renewal or multi lock";
-const POLLS: &str = "waiters here only poll";
-const UNHEARD: &str = "waiters elsewhere hear of no release";
-const UNSEEN: &str = "waiters elsewhere are not seen";
+const POLLS: &str = "waiters of this client only poll";
+const UNHEARD: &str = "waiters of other clients get no release messages";
+const UNSEEN: &str = "waiters of other clients are not detected";
 const SILENT_STAYS: &str = "a connection that does not answer is not closed";
 
 pub(super) const KEY: &str = "KEY";

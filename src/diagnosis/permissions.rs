@@ -1,4 +1,4 @@
-//! Finding out what the client's user is permitted.
+//! Finds out what the client's user is permitted to do.
 
 use std::time::Duration;
 
@@ -11,27 +11,27 @@ use super::needs::{CHANNEL, EPOCH, KEY, NAME, Need, SCRIPT, SHARDED, TOKEN, need
 use crate::script;
 use crate::server::{Failure, Node, Server, Subscriber};
 
-/// What was found out of one permission.
+/// The result for one permission.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Permitted {
     Yes,
     No,
     Unknown,
-    /// The server, or a proxy before it, has no such command.
+    /// The server, or a proxy in front of it, does not have this command.
     Unsupported,
 }
 
 #[derive(Default)]
 pub(super) struct Permissions {
     pub(super) found: Vec<(&'static Need, Permitted)>,
-    /// The user may use some keys or channels only, and nobody knows here which the locks will have.
+    /// The user may use only some keys or channels. The names of the locks are unknown here.
     pub(super) is_limited: bool,
-    /// The server's epoch may not be used, and the client wants to.
+    /// The user may not use the key of the server's epoch, but the client wants to.
     pub(super) no_epoch: bool,
     pub(super) may_ask_config: bool,
 }
 
-/// Asks the server what the user may do: it tells since Redis 7.0, and writes nothing down.
+/// Asks the server for the user's permissions. Redis 7.0 and later answer this, and log nothing.
 pub(super) async fn permissions_told(inspection: &Inspection<'_>) -> Permissions {
     let needs = needs(inspection);
     let names = Names::new();
@@ -63,11 +63,11 @@ pub(super) async fn permissions_told(inspection: &Inspection<'_>) -> Permissions
         }
     };
     let may_ask_config = told.pop().flatten() == Some(true);
-    // A "no" may be meant for the command, or for this key or channel. It is the command if another
-    // one may be run with the same.
+    // A refusal may be about the command, or about this key or channel. It is about the command if
+    // another command with the same key or channel is permitted.
     let may_use = |word: &str| {
         let mut pairs = needs.iter().zip(&told);
-        // To hear a channel no more is nobody refused for the channel.
+        // UNSUBSCRIBE is never refused because of the channel, so it proves nothing.
         let tells = |need: &Need| need.uses(word) && !need.rule.ends_with("unsubscribe");
         pairs.any(|(need, told)| tells(need) && *told == Some(true))
     };
@@ -99,7 +99,7 @@ pub(super) async fn permissions_told(inspection: &Inspection<'_>) -> Permissions
     }
 }
 
-/// Runs each command once, in a way that changes nothing. What is refused stands in the server's
+/// Runs each command once, in a way that changes nothing. The server writes refused commands to its
 /// ACL LOG.
 pub(super) async fn tried(
     inspection: &Inspection<'_>,
@@ -133,7 +133,7 @@ pub(super) async fn tried(
             Ok(()) => Permitted::Yes,
             Err(failure) => match refused(&failure) {
                 Refusal::Command => Permitted::No,
-                // Before 7.0 there are none.
+                // Servers before 7.0 have no sharded messages.
                 Refusal::Unknown if need.rule == SHARDED && !inspection.is_sharded => {
                     Permitted::Yes
                 }
@@ -155,14 +155,14 @@ pub(super) async fn tried(
     permissions
 }
 
-/// A connection for messages that is for nothing else.
+/// A connection for messages that is used only for this check.
 pub(super) enum ProbeSubscriber {
     Of(PubSub),
     OfShard(Subscriber),
 }
 
 impl ProbeSubscriber {
-    /// `None` where there is none to be had.
+    /// `None` if no connection can be opened.
     pub(super) async fn open(
         server: &Server,
         node: &Node,
@@ -177,7 +177,7 @@ impl ProbeSubscriber {
         Some(Self::Of(opened.ok()?.ok()?))
     }
 
-    /// Whether it may begin and end to hear this.
+    /// Whether the user may subscribe to this channel, and unsubscribe from it.
     async fn hear(self, channel: &str, limit: Duration) -> [Result<(), Failure>; 2] {
         match self {
             Self::Of(mut messages) => {
@@ -199,18 +199,18 @@ impl ProbeSubscriber {
     }
 }
 
-/// What an answer says of a permission.
+/// What an error reply says about a permission.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Refusal {
     /// The user may not run the command.
     Command,
-    /// It may, but not on this key or channel.
+    /// It may run the command, but not with this key or channel.
     Place,
-    /// There is no such command.
+    /// The server does not have the command.
     Unknown,
-    /// For another reason, as was to be expected.
+    /// The command was refused for another reason, as expected.
     Otherwise,
-    /// It is no answer.
+    /// No error reply: the command was not answered.
     Not,
 }
 
@@ -234,7 +234,7 @@ fn refused(failure: &Failure) -> Refusal {
     Refusal::Otherwise
 }
 
-/// What nobody else uses.
+/// Unique names that no other client uses.
 struct Names {
     key: String,
     token: String,
@@ -265,7 +265,7 @@ impl Names {
         let mut command = redis::cmd(words.next().unwrap_or_default());
         for word in words {
             match (word, &expected.client_name) {
-                // The name that the connection has.
+                // Sets the name that the connection already has.
                 (NAME, Some(name)) => command.arg(name),
                 _ => command.arg(word),
             };
@@ -274,5 +274,5 @@ impl Names {
     }
 }
 
-/// Asked beside the needs: whether more may be asked.
+/// Checked in addition to the needs: whether the client may ask for the `save` setting.
 const CONFIG: &str = "config get save";

@@ -1,4 +1,4 @@
-//! Names of locks, their kinds, and the keys and channels that Redisson derives from them.
+//! Lock names and kinds, and the keys and channels that Redisson derives from a name.
 
 pub(crate) mod kind;
 
@@ -13,35 +13,36 @@ use crate::slot::slot;
 use kind::PLAIN;
 pub(crate) use kind::{Kind, Script};
 
-/// The longest name, in bytes, before and after the name mapper.
+/// The maximum length of a name in bytes, before and after the name mapper.
 const LONGEST: usize = 512;
 
-/// Makes a key out of a name.
+/// Maps a lock's name to its key.
 pub(crate) type NameMapper = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
-/// Which lock it is: its kind, and what it is called by its user, as a key in Redis, and as the channel
-/// of its messages.
+/// Identifies a lock: its kind, the user's name for it, and its key in Redis. The channel of its
+/// messages is derived from these.
 ///
-/// Kept as long as the lock is held, so it keeps no more than it has to.
+/// It lives as long as the lock is held, so it stores little.
 #[derive(Debug)]
 pub(crate) struct LockKey {
     name: Box<str>,
     mapped: Option<Box<str>>,
     kind: &'static Kind,
-    /// Of the kind and the key in Redis: each acquire looks it up several times.
+    /// Hash of the kind and the key in Redis. It is stored because each acquire needs it several
+    /// times.
     hash: u64,
 }
 
-/// Something for each lock.
+/// A map from locks to values.
 pub(crate) type ByKey<T> = HashMap<Arc<LockKey>, T, BuildHasherDefault<Hashed>>;
 
-/// Takes the hash that a [`LockKey`] brings.
+/// Returns the hash that a [`LockKey`] stores.
 #[derive(Default)]
 pub(crate) struct Hashed(u64);
 
 impl Hasher for Hashed {
     fn write(&mut self, bytes: &[u8]) {
-        // For what is no lock's key; nothing is.
+        // For other types of keys. There are none.
         for byte in bytes {
             self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
         }
@@ -57,7 +58,7 @@ impl Hasher for Hashed {
 }
 
 impl LockKey {
-    /// `mapper` is applied before anything is derived from the name, as Redisson does it.
+    /// Applies `mapper` before anything is derived from the name, as Redisson does.
     pub(crate) fn new(
         kind: &'static Kind,
         name: &str,
@@ -77,7 +78,7 @@ impl LockKey {
         })
     }
 
-    /// The locks of every kind under the same key, which the server takes for one.
+    /// The locks of every kind under the same key. For the server they are one lock.
     pub(crate) fn of_every_kind(&self) -> impl Iterator<Item = Self> {
         kind::ALL.into_iter().map(|kind| Self {
             name: self.name.clone(),
@@ -87,9 +88,9 @@ impl LockKey {
         })
     }
 
-    /// Refuses a key that is in another slot of a cluster than its channel and its other keys.
+    /// Fails if a cluster puts the key in a different slot than its channel and its other keys.
     pub(crate) fn check_slot(self) -> Result<Self, Error> {
-        // All that is derived from a name has one hash tag.
+        // All derived names have the same hash tag, so one check is enough.
         if slot(self.key()) == slot(&self.register()) {
             return Ok(self);
         }
@@ -97,7 +98,7 @@ impl LockKey {
         Err(Error::invalid("lock name", why.to_owned()))
     }
 
-    /// For a lock of several, which has an id and no key in Redis.
+    /// The key of a composite lock, which has an id and no key in Redis.
     pub(crate) fn of_several(id: &str) -> Self {
         Self {
             name: id.into(),
@@ -107,9 +108,9 @@ impl LockKey {
         }
     }
 
-    /// One of `parts`, the same for the same lock.
+    /// The index of one of `parts`, the same for the same lock.
     pub(crate) fn part_of(&self, parts: usize) -> usize {
-        // Not the bits by which a map of the part places it.
+        // Uses bits that the hash map inside a part does not use for placing the entry.
         (self.hash >> 32) as usize % parts
     }
 
@@ -117,7 +118,7 @@ impl LockKey {
         self.kind
     }
 
-    /// What the user calls the lock.
+    /// The user's name for the lock.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -127,19 +128,19 @@ impl LockKey {
         self.mapped.as_deref().unwrap_or(&self.name)
     }
 
-    /// Where its releases are published, if they are.
+    /// The channel on which its releases are published, if they are.
     pub(crate) fn channel(&self) -> Option<String> {
         let prefix = self.kind.channel?;
         Some(prefixed(prefix, self.key()))
     }
 
-    /// The key of the largest fencing token that one server has seen for the lock. On a cluster it
-    /// is where the lock is.
+    /// The key of the register: the largest fencing token that one server has seen for the lock. In
+    /// a cluster it has the lock's slot.
     pub(crate) fn register(&self) -> String {
         prefixed("lockdog_token", self.key())
     }
 
-    /// Stands for the name in logs at `info` and above: names may be personal data.
+    /// Replaces the name in logs at `info` and above, because names may be personal data.
     pub(crate) fn fingerprint(&self) -> Fingerprint {
         let mut hasher = DefaultHasher::new();
         self.name.hash(&mut hasher);
@@ -147,7 +148,7 @@ impl LockKey {
     }
 }
 
-/// Two keys are the same lock when they are of one kind and the same key in Redis.
+/// Two keys are the same lock if both their kind and their key in Redis are the same.
 impl PartialEq for LockKey {
     fn eq(&self, other: &Self) -> bool {
         self.kind == other.kind && self.key() == other.key()
@@ -162,7 +163,7 @@ impl Hash for LockKey {
     }
 }
 
-/// A lock's name as 16 hexadecimal digits.
+/// Identifies a lock's name by 16 hexadecimal digits.
 pub(crate) struct Fingerprint(u64);
 
 impl fmt::Display for Fingerprint {
@@ -172,7 +173,7 @@ impl fmt::Display for Fingerprint {
 }
 
 fn hash(kind: &Kind, key: &str) -> u64 {
-    // Nobody outside can choose names that meet.
+    // A random secret, so that an outsider cannot choose names with equal hashes.
     static SECRET: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     SECRET.hash_one((kind.name, key))
 }
@@ -190,7 +191,7 @@ fn check(what: &'static str, name: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Redisson's prefixed name: the name becomes the hash tag, unless it brings one of its own.
+/// Redisson's prefixed name. The name becomes the hash tag, unless it contains one.
 fn prefixed(prefix: &str, name: &str) -> String {
     if name.contains('{') {
         [prefix, ":", name].concat()

@@ -1,4 +1,4 @@
-//! What a server has to permit to the member of a quorum: `docs/security.md`.
+//! The permissions that a server must give a quorum's member: `docs/security.md`.
 
 use super::{FENCED, PLAIN, TestCaller, ms, wary};
 use crate::client::Client;
@@ -24,7 +24,7 @@ async fn a_quorums_member_needs_what_is_documented() {
             let mut rules = needed.to_vec();
             rules.retain(|rule| rule != missing);
             if *missing == "+info" {
-                // The plain lock's line has it.
+                // The plain lock's ACL line has it.
                 rules.push("-info");
             }
             let outcome = by(&server, &redis, &rules, guards).await;
@@ -35,7 +35,7 @@ async fn a_quorums_member_needs_what_is_documented() {
     }
 }
 
-/// A quorum's commands, by a user with these permissions and the plain lock's.
+/// Runs a quorum's commands as a user with these permissions and the plain lock's.
 async fn by(
     server: &RedisServer,
     redis: &Redis,
@@ -60,7 +60,7 @@ async fn by(
     Ok(())
 }
 
-/// The rules of the ACL line in the documentation, without name and password.
+/// The rules of the documented ACL line, without name and password.
 fn plain() -> Vec<&'static str> {
     let mut lines = SECURITY.lines();
     let line = lines.find(|line| line.starts_with("ACL SETUSER lockdog "));

@@ -1,4 +1,4 @@
-//! A server remembers that it lost its data, for clients too that never saw it before.
+//! A server remembers that it lost its data, also for clients that never saw it before.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ async fn a_server_that_nobody_vouched_for_counts_after_the_quarantine() {
     let taken = granted(member.acquire("f", wary(ms(1500))).await.unwrap());
     let register = taken.register.expect("it was asked for");
     assert!(register.fresh, "it may have forgotten tokens");
-    // Who asks with a longer lease in mind waits longer.
+    // A caller with a longer lease waits longer.
     quarantined(member.acquire("f", wary(ms(60_000))).await.unwrap());
 }
 
@@ -47,7 +47,7 @@ async fn every_way_to_lose_data_begins_a_quarantine() {
     for how in [
         "a flush",
         "an empty start",
-        // It may have lost what it had not saved.
+        // It may have lost what it did not save.
         "a start with data",
         "another's data",
     ] {
@@ -61,7 +61,7 @@ async fn every_way_to_lose_data_begins_a_quarantine() {
             _ => member.flip().await,
         }
         member.look_again().await;
-        // For one that was never there before, too.
+        // Also for a server that is seen for the first time.
         let other = TestCaller::connect(member.server.url()).await;
         for one in [&other, &member.caller] {
             let left = quarantined(one.acquire("g", wary(LONGEST)).await.unwrap());
@@ -76,14 +76,14 @@ async fn every_way_to_lose_data_begins_a_quarantine() {
 async fn a_quarantine_is_not_prolonged_by_a_clock_that_was_put_back() {
     let member = TestMember::start().await;
     quarantined(member.acquire("f", wary(LONGEST)).await.unwrap());
-    // As if the clock had been an hour ahead when the epoch was written.
+    // As if the clock was an hour ahead when the epoch was written.
     let ahead = member.server_us().await / 1000 + 3_600_000;
     member.set_since(ahead).await;
     let left = quarantined(member.acquire("f", wary(LONGEST)).await.unwrap());
     assert_eq!(left, LONGEST);
     let since = member.since().await;
     assert!(since < ahead);
-    // And what follows counts from there.
+    // The quarantine is counted from there.
     quarantined(member.acquire("f", wary(LONGEST)).await.unwrap());
     assert_eq!(member.since().await, since);
 }
@@ -121,7 +121,7 @@ async fn who_does_not_ask_for_the_epoch_leaves_none() {
     let seen = || monitor.seen().concat().to_lowercase();
     eventually(SOON, "it is seen", async || seen().contains("hget")).await;
     assert!(!seen().contains("info"), "{}", seen());
-    // Somebody else's does not concern it.
+    // Another server's epoch does not matter.
     quarantined(member.acquire("f", wary(LONGEST)).await.unwrap());
     let taken = granted(member.acquire("f", FENCED).await.unwrap());
     assert!(!taken.register.expect("it was asked for").fresh);
@@ -141,14 +141,14 @@ async fn an_acquire_that_comes_twice_begins_one_quarantine() {
 }
 
 impl TestMember {
-    /// Takes over another server's data, without losing a connection.
+    /// Takes over another server's data without losing a connection.
     async fn flip(&self) {
         let other = master().await;
         self.follow(&other).await;
         self.redis.cmd(&["REPLICAOF", "NO", "ONE"]).await;
     }
 
-    /// Who the server is, as it says itself.
+    /// The server's identity, by its own report.
     async fn id(&self) -> String {
         let info: String = self.redis.ask(&["INFO"]).await;
         let part = |name: &str| {

@@ -1,4 +1,4 @@
-//! A client knows that its server is another than before, before it counts what that one answers.
+//! A client knows that its server's identity changed before it counts the new server's answers.
 
 use tracing::Level;
 
@@ -28,7 +28,7 @@ async fn who_the_server_is_is_asked_before_the_first_command_of_each_connection(
     assert!(member.proxy.cut_all() >= 1);
     let taken = member.acquire("f", PLAIN).await.unwrap();
     assert!(matches!(taken.acquired, AcquireReply::Granted), "{taken:?}");
-    // The background's, too.
+    // The background's connection too.
     member.core.server.suspect("", &Failure::silent(ms(20)));
     let cleared = async || member.core.server.suspected("").is_none();
     eventually(SOON, "it is cleared", cleared).await;
@@ -53,11 +53,11 @@ async fn a_server_that_was_started_anew_is_known_before_its_answer_counts() {
         member.acquire("f", PLAIN).await.unwrap();
         let reborn = member.reborn().expect("it is another");
         assert!((before..=member.now()).contains(&reborn), "{data:?}");
-        // Once only.
+        // Only once.
         assert!(member.proxy.cut_all() >= 1);
         member.ask().await;
         assert_eq!(member.reborn(), Some(reborn));
-        // The latest counts.
+        // The latest change counts.
         member.server.restart(data).await;
         member.ask().await;
         assert!(member.reborn() > Some(reborn));
@@ -81,7 +81,7 @@ async fn a_replica_that_became_the_master_is_another_server() {
 
 #[tokio::test]
 async fn a_client_that_is_not_refused_anything_sees_no_change_on_a_living_connection() {
-    // What the server's own epoch is for: see `on_servers::epoch`.
+    // The server's own epoch covers this: see `on_servers::epoch`.
     let member = TestMember::start().await;
     let other = master().await;
     member.redis.cmd(&["FLUSHALL"]).await;
@@ -95,8 +95,8 @@ async fn a_client_that_is_not_refused_anything_sees_no_change_on_a_living_connec
 async fn after_readonly_no_answer_counts_before_the_server_is_known() {
     let member = TestMember::with(|client| client.command_timeout(SOON)).await;
     let other = master().await;
-    // It has to be another server when it answers, though it was the old one when it was connected
-    // to: the first look at a connection clears up nothing.
+    // It must be another server when it answers, but the old one when the client connects: the first
+    // check on a connection resolves no doubts.
     let line = "-READONLY You can't write against a read only replica.".to_owned();
     let evaluates = |args: &[String]| args[0].starts_with("EVAL");
     member.proxy.on(evaluates, Action::ReplyWith(line));
@@ -188,7 +188,7 @@ async fn a_connection_on_which_nobody_says_who_it_is_carries_no_command() {
     assert!(matches!(failure, Failure::Unsent(_)), "{failure:?}");
     assert_eq!(rule.hits(), 1);
     assert_eq!(member.proxy.count(evaluates), connecting);
-    // The next one is as good as any.
+    // The next one counts as usual.
     member.acquire("f", PLAIN).await.unwrap();
 }
 
@@ -203,7 +203,7 @@ async fn a_server_that_is_busy_at_first_is_known_before_its_answer_counts() {
     assert!(member.reborn().is_some());
 }
 
-/// Any thread may see it first, so all are recorded.
+/// Any thread may notice it first, so all are recorded.
 #[test]
 fn where_info_is_not_permitted_everything_else_works_and_it_is_said_once() {
     logs::alone(
@@ -230,9 +230,9 @@ async fn without_info() {
         let kill = ["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"];
         redis.cmd(&kill).await;
     }
-    assert_eq!(said(&logs, "does not tell who it is").await.len(), 1);
+    assert_eq!(said(&logs, "does not report its identity").await.len(), 1);
     assert_eq!(reborn(), None);
-    // What it sees then is the first that it sees.
+    // The first identity that it sees.
     redis.cmd(&["ACL", "SETUSER", "ann", "+info"]).await;
     redis
         .cmd(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])
@@ -262,7 +262,7 @@ async fn changed() {
     member.ask().await;
     assert!(member.proxy.cut_all() >= 1);
     member.ask().await;
-    let warnings = said(&logs, "the server is another than before").await;
+    let warnings = said(&logs, "server identity changed").await;
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     let Line { level, text, .. } = &warnings[0];
     assert_eq!(*level, Level::WARN);
@@ -270,7 +270,7 @@ async fn changed() {
     assert!(text.contains(&there), "{text}");
 }
 
-/// The lines with these words, at least one: the thread that saw it may log it a moment later.
+/// The log lines with these words, at least one. The thread that noticed it may log it slightly later.
 async fn said(logs: &Logs, words: &str) -> Vec<Line> {
     let found = || -> Vec<Line> {
         let lines = logs.lines().into_iter();
@@ -310,7 +310,7 @@ pub(super) async fn master() -> RedisServer {
 }
 
 impl TestMember {
-    /// Lets the server take over all data of another.
+    /// Makes the server take over all data of another one.
     pub(super) async fn follow(&self, other: &RedisServer) {
         let port = other.port().to_string();
         self.redis.cmd(&["REPLICAOF", "127.0.0.1", &port]).await;

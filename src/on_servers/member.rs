@@ -1,4 +1,4 @@
-//! The acquire of a quorum's member does to the lock what the plain lock's does.
+//! The acquire of a quorum's member has the same effect on the lock as the plain lock's.
 
 use super::epoch::granted;
 use super::{FENCED, LONG, PLAIN, TestCaller, TestMember, ms, wary};
@@ -75,7 +75,7 @@ async fn an_acquire_whose_lease_is_refused_is_undone() {
         member.redis.cmd(&set).await;
         let url = format!("redis://ann:p@127.0.0.1:{}", member.server.port());
         let refused = TestCaller::connect(url).await;
-        // A nested one, and a first.
+        // A re-entry and a first acquire.
         for (target, left) in [(2, vec![("f".to_owned(), "1".to_owned())]), (1, vec![])] {
             if target == 1 {
                 member.redis.cmd(&["DEL", "l"]).await;
@@ -126,7 +126,7 @@ async fn a_script_that_the_server_forgot_is_sent_again() {
 }
 
 impl TestMember {
-    /// On a server that counts.
+    /// On a server that counts its commands.
     async fn ready(guards: InstanceChecks) -> Self {
         let member = Self::start().await;
         if guards.quarantine.is_some() {

@@ -1,4 +1,4 @@
-//! Tests on real servers, of what one server of a quorum does and no public call shows by itself.
+//! Tests on real servers of one server's part in a quorum, which no public call shows by itself.
 
 mod acl;
 mod epoch;
@@ -23,7 +23,7 @@ use crate::session::Core;
 use crate::support::prelude::{LONG, SOON, ms};
 use crate::support::{Proxy, Redis, RedisServer, until_ok};
 
-/// A client of one server, as the driver of a quorum sees it.
+/// A client of one server, as a quorum's driver uses it.
 struct TestCaller {
     client: Client,
     core: Arc<Core>,
@@ -32,7 +32,7 @@ struct TestCaller {
 
 /// A caller, its server, and a network between them that can fail.
 struct TestMember {
-    /// Ends first, on a server that is still there.
+    /// Dropped first, while its server still runs.
     caller: TestCaller,
     proxy: Proxy,
     redis: Redis,
@@ -40,7 +40,7 @@ struct TestMember {
 }
 
 impl TestCaller {
-    /// Of the lock with this name.
+    /// For the lock with this name.
     fn new(client: Client, name: &str) -> Self {
         Self {
             core: client.lock(name).session().core().clone(),
@@ -62,7 +62,7 @@ impl TestCaller {
         self.core.server.lost_at("").seen
     }
 
-    /// A first acquire by this field, for a lease that outlives the test.
+    /// A first acquire with this field, for a lease that outlives the test.
     async fn acquire(&self, field: &str, guards: InstanceChecks) -> Result<InstanceReply, Failure> {
         self.acquire_to(field, 1, LONG, guards).await
     }
@@ -96,7 +96,7 @@ impl TestCaller {
         script::mark(server, &self.key, field, token, lease, time, sent).await
     }
 
-    /// Any command of the client's: a fair question on the callers' connection.
+    /// Sends any command of the client on the callers' connection.
     async fn ask(&self) {
         let locked = self.client.lock("other").is_locked().await;
         locked.expect("nothing is wrong with the server");
@@ -108,7 +108,7 @@ impl TestMember {
         Self::with(|client| client).await
     }
 
-    /// With settings of its own for the client.
+    /// Starts it with these settings of the client.
     async fn with(set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Self {
         Self::on(RedisServer::start().await, set).await
     }
@@ -126,7 +126,7 @@ impl TestMember {
         }
     }
 
-    /// A further view of the server, which may have been away.
+    /// A new view of the server, which may have been away.
     async fn look_again(&mut self) {
         self.redis = self.server.redis().await;
     }
@@ -145,19 +145,19 @@ impl Deref for TestMember {
     }
 }
 
-/// Nothing but the lock.
+/// Checks only the lock.
 const PLAIN: InstanceChecks = InstanceChecks {
     quarantine: None,
     register: false,
 };
 
-/// The lock and its register.
+/// Checks the lock and its register.
 const FENCED: InstanceChecks = InstanceChecks {
     quarantine: None,
     register: true,
 };
 
-/// The lock, its register and the server's epoch.
+/// Checks the lock, its register and the server's epoch.
 fn wary(quarantine: Duration) -> InstanceChecks {
     InstanceChecks {
         quarantine: Some(quarantine),

@@ -1,4 +1,4 @@
-//! The register of one lock's fencing tokens: it only grows, and says when it cannot know.
+//! The register of one lock's fencing tokens: it only grows, and reports when its value is uncertain.
 
 use super::epoch::granted;
 use super::{FENCED, LONG, PLAIN, REGISTER, TestMember, ms, wary};
@@ -45,7 +45,7 @@ async fn a_register_only_grows_and_only_for_whoever_has_the_lock() {
     }
     assert_eq!(member.mark("f", 10).await.unwrap(), MarkReply::Done);
     assert_eq!(member.look("f").await.value, Some(10));
-    // Whose it was does not matter, but that it was somebody else's.
+    // It matters only that it was another hold's.
     member.redis.cmd(&["DEL", "l"]).await;
     member.acquire("g", PLAIN).await.unwrap();
     assert_eq!(member.mark("f", 11).await.unwrap(), MarkReply::Lost);
@@ -63,10 +63,10 @@ async fn a_mark_that_comes_twice_has_the_effect_and_the_answer_of_once() {
     assert_eq!(member.mark("f", 7).await.unwrap(), MarkReply::Done);
     rule.wait_hits(1).await;
     let first = member.text().await;
-    // Sent again by somebody who saw no answer.
+    // Sent again after a lost answer.
     assert_eq!(member.mark("f", 7).await.unwrap(), MarkReply::Done);
     assert_eq!(member.text().await, first);
-    // And late, after a larger one of the same hold, and after the next holder's.
+    // Late, after a larger token of the same hold, and after the next holder's.
     let gate = Gate::new();
     member.proxy.on(evaluates, Action::TwiceLate(gate.clone()));
     assert_eq!(member.mark("f", 8).await.unwrap(), MarkReply::Done);
@@ -88,11 +88,11 @@ async fn a_mark_lengthens_the_lease_and_never_shortens_it() {
     assert!((50_000..=60_000).contains(&left), "{left}");
     member.mark_for("f", 2, ms(5_000)).await.unwrap();
     assert!(member.redis.pttl("l").await > 40_000);
-    // The second time too, as the first may have come before somebody else's.
+    // The second sending too, because the first may have come before another hold's token.
     member.redis.cmd(&["PEXPIRE", "l", "1000"]).await;
     member.mark_for("f", 2, ms(60_000)).await.unwrap();
     assert!(member.redis.pttl("l").await > 40_000);
-    // What is refused lengthens nothing.
+    // A refused token does not extend the lease.
     member.redis.cmd(&["PEXPIRE", "l", "20000"]).await;
     let refused = member.mark_for("f", 1, ms(60_000)).await.unwrap();
     assert_eq!(refused, MarkReply::Conflict(2));
@@ -109,7 +109,7 @@ async fn a_register_outlives_its_lock_by_thirty_days() {
     assert!((month - 60_000..=month).contains(&left), "{left}");
     member.redis.cmd(&["DEL", "l"]).await;
     assert_eq!(member.look("g").await.value, Some(5));
-    // Renewed by use.
+    // Each use renews it.
     member.redis.cmd(&["PEXPIRE", REGISTER, "90000"]).await;
     member.mark("g", 6).await.unwrap();
     assert!(member.redis.pttl(REGISTER).await > month - 60_000);
@@ -120,7 +120,7 @@ async fn numbers_of_the_size_of_clocks_and_beyond_are_exact() {
     let member = TestMember::start().await;
     member.acquire("f", PLAIN).await.unwrap();
     let largest = (1 << 53) - 1;
-    // The largest first of each pair that doubles of seven digits would take for one.
+    // The first of each pair is the larger one; doubles with seven digits would equal them.
     for token in [
         1_795_162_285_104_501,
         1_795_162_285_104_502,
@@ -151,7 +151,7 @@ async fn what_is_no_register_is_refused_and_changes_nothing() {
         assert_eq!(member.text().await, text);
         member.redis.cmd(&["DEL", "l"]).await;
     }
-    // What nobody can count exactly is no number of ours.
+    // Numbers that a double cannot represent exactly are refused.
     for token in ["9007199254740992", "99999999999999999999999"] {
         let text = format!("{token} 1 f");
         member.redis.cmd(&["SET", REGISTER, &text]).await;
@@ -190,21 +190,21 @@ async fn a_register_from_before_a_loss_says_too_little_until_it_is_written() {
     granted(member.acquire("f", wary(ms(1))).await.unwrap());
     member.mark("f", 20).await.unwrap();
     assert!(!member.look_warily("f").await.fresh);
-    // As an older copy of the data: with the lock, and with a smaller token.
+    // Like an older copy of the data: with the lock, and with a smaller token.
     member.server.restart(Data::Kept).await;
     member.look_again().await;
     let _quarantine = member.acquire("f", wary(ms(1))).await;
     tokio::time::sleep(ms(20)).await;
     let old = member.look_warily("f").await;
     assert_eq!((old.value, old.fresh), (Some(20), true));
-    // Another lock has nothing to say either.
+    // Another lock's register is uncertain too.
     assert!(member.redis.exists("lockdog:epoch").await);
     assert_eq!(member.mark("f", 20).await.unwrap(), MarkReply::Done);
     assert!(member.look_warily("f").await.fresh, "nothing was written");
     assert_eq!(member.mark("f", 21).await.unwrap(), MarkReply::Done);
     let new = member.look_warily("f").await;
     assert_eq!((new.value, new.fresh), (Some(21), false));
-    // Or until somebody vouches for it.
+    // Until the server's data is provisioned.
     member.redis.cmd(&["DEL", REGISTER]).await;
     assert!(member.look_warily("f").await.fresh);
     member.client.provision().await.unwrap();
@@ -218,13 +218,13 @@ impl TestMember {
         taken.register.expect("it was asked for")
     }
 
-    /// The same, with a look at the epoch.
+    /// The same, with a check of the epoch.
     async fn look_warily(&self, field: &str) -> RegisterState {
         let taken = granted(self.acquire(field, wary(ms(1))).await.unwrap());
         taken.register.expect("it was asked for")
     }
 
-    /// The register as it stands there.
+    /// The stored text of the register.
     async fn text(&self) -> String {
         self.redis.ask(&["GET", REGISTER]).await
     }

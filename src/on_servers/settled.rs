@@ -1,4 +1,4 @@
-//! What was given up is undone, whatever of it runs when.
+//! Abandoned commands are undone, whenever they run.
 
 use std::pin::pin;
 
@@ -10,8 +10,8 @@ use crate::session::{Job, settle};
 use crate::support::eventually;
 use crate::wait::WaitRequest;
 
-/// A hold is settled by a job that does not wait for its last command, and the server says that there is
-/// nothing to undo. The acquire arrives after that, and its sender meets a connection that broke.
+/// A job settles a hold without waiting for the hold's last command, and the server says that there is
+/// nothing to undo. The acquire arrives after that, and its sender finds a broken connection.
 #[tokio::test]
 async fn an_acquire_that_comes_after_it_was_given_up_is_undone_though_it_takes_two_attempts() {
     let member = TestMember::start().await;
@@ -36,7 +36,8 @@ async fn an_acquire_that_comes_after_it_was_given_up_is_undone_though_it_takes_t
     .await;
 }
 
-/// The watchdog of its client failed, say: the server has the lock for the rest of a long lease.
+/// For example the watchdog of its client failed: the server keeps the lock for the rest of a long
+/// lease.
 #[tokio::test]
 async fn a_guard_that_is_forgotten_after_its_loss_sets_the_lock_free() {
     let member = TestMember::start().await;
@@ -53,8 +54,8 @@ async fn a_guard_that_is_forgotten_after_its_loss_sets_the_lock_free() {
     assert_eq!(hold.state().phase, HoldPhase::Ended);
 }
 
-/// The watchdog decides that nobody takes a grant in, and its receiver takes it in before the watchdog
-/// acts on that.
+/// The watchdog decides that no waiter takes a grant, and the waiter takes it before the watchdog acts
+/// on the decision.
 #[tokio::test]
 async fn a_hold_that_was_taken_in_is_given_up_by_its_guard_only() {
     let member = TestMember::start().await;
@@ -62,7 +63,7 @@ async fn a_hold_that_was_taken_in_is_given_up_by_its_guard_only() {
     let guard = lock.lock().lease(ms(60_000)).await.unwrap();
     let hold = member.core.holds.all().pop().unwrap();
     member.core.abandon(&hold);
-    // What is owed is done in the order of its coming, so that this release comes behind.
+    // Jobs run in the order of their arrival, so this release comes later.
     drop(member.client.lock("other").lock().await.unwrap());
     eventually(SOON, "the other lock is free", async || {
         !member.redis.exists("other").await
@@ -72,8 +73,8 @@ async fn a_hold_that_was_taken_in_is_given_up_by_its_guard_only() {
     guard.unlock().await.unwrap();
 }
 
-/// Two guards of a lost hold end on two threads: the one whose end was not the last has nothing to
-/// forget, even if the other ends before it looks again.
+/// Two guards of a lost hold end on two threads. The guard that did not end last has nothing to
+/// forget, even if the other one ends before it checks again.
 #[tokio::test]
 async fn a_hold_is_listed_until_its_release_is_settled_whoever_else_drops_a_guard() {
     let member = TestMember::start().await;
@@ -86,7 +87,7 @@ async fn a_hold_is_listed_until_its_release_is_settled_whoever_else_drops_a_guar
     let drops = |state: &mut HoldState| state.drop_claim(flags, now);
     let first = member.core.holds.change(&hold, drops);
     let second = member.core.holds.change(&hold, drops);
-    // What each has to do was decided with its own change.
+    // Each one's change decided what it has to do.
     member.core.after_drop(&hold, first);
     assert!(
         member
@@ -103,8 +104,8 @@ async fn a_hold_is_listed_until_its_release_is_settled_whoever_else_drops_a_guar
     drop((outer, inner));
 }
 
-/// The count of one was sent, and the last guard ends before that is answered: the field is still there,
-/// and whoever asks for the lock has to know that it is being released.
+/// The count of one was sent, and the last guard ends before the answer. The field still exists, so an
+/// acquirer must know that the lock is being released.
 #[tokio::test]
 async fn a_hold_is_listed_though_an_earlier_count_is_settled_after_its_end() {
     let member = TestMember::start().await;
@@ -117,7 +118,7 @@ async fn a_hold_is_listed_though_an_earlier_count_is_settled_after_its_end() {
     assert_eq!(hold.state().target(), 1);
     let mut job = Job::new(hold.clone());
     assert!(job.try_turn());
-    // The connection is there already, so that the count is sent at once.
+    // The connection is already open, so the count is sent at once.
     let node = member.core.server.node("").unwrap();
     node.own_connection(ms(3000)).await.unwrap();
     member.server.pause();
@@ -141,7 +142,8 @@ async fn a_hold_is_listed_though_an_earlier_count_is_settled_after_its_end() {
     drop((outer, inner));
 }
 
-/// The contender met an outage and was left. Since then its client holds the lock: it is busy.
+/// The contender met an outage and gave up its role. Its client has acquired the lock since: it is
+/// busy.
 #[tokio::test]
 async fn a_waiter_whose_client_holds_the_lock_is_told_of_no_outage_of_before() {
     let member = TestMember::start().await;

@@ -1,4 +1,4 @@
-//! A server that fell silent is asked one question at a time, and only then.
+//! A server that became silent gets one probe at a time, and only while it is silent.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ async fn a_frozen_server_has_one_question_to_answer() {
     let before = member.proxy.commands().len();
     member.server.pause();
     member.suspect();
-    // Many pauses long, and shorter than one question may take.
+    // Much longer than several pauses, and shorter than one probe may take.
     tokio::time::sleep(ms(1500)).await;
     assert!(member.suspected());
     member.server.resume();
@@ -32,7 +32,7 @@ async fn a_frozen_server_has_one_question_to_answer() {
     tokio::time::sleep(ms(700)).await;
     let sent = member.sent_since(before);
     assert_eq!(count(&sent, "PING"), 1, "{sent:?}");
-    // It might have been the connection that was silent.
+    // The connection might have been the cause.
     assert_eq!(count(&sent, GREETING), 1, "{sent:?}");
     assert_eq!(member.redis.commandstats().await["ping"], 1);
 }
@@ -45,7 +45,7 @@ async fn a_frozen_server_that_has_to_be_connected_to_has_one_greeting_to_answer(
     member.suspect();
     tokio::time::sleep(ms(1500)).await;
     assert!(member.suspected());
-    // Redis-rs's, two commands in one.
+    // redis-rs's greeting, two commands in one.
     let waiting = member.sent_since(before);
     assert_eq!(count(&waiting, GREETING), 1, "{waiting:?}");
     assert_eq!(waiting.len(), 2, "{waiting:?}");
@@ -66,7 +66,7 @@ async fn questions_to_a_server_that_stays_silent_follow_each_other() {
     tokio::time::sleep(ms(2000)).await;
     let sent = member.sent_since(before);
     let frozen = began.elapsed();
-    // Each goes over a connection of its own, since the one before was given up.
+    // Each probe uses a new connection, because the previous one was abandoned.
     let asked = count(&sent, "PING") + count(&sent, GREETING);
     let most = frozen.div_duration_f64(timeout).ceil() as usize;
     assert!((2..=most).contains(&asked), "{asked} of {most}: {sent:?}");
@@ -219,7 +219,7 @@ impl TestMember {
         self.core.server.suspected("").is_some()
     }
 
-    /// Lets the background connect, by a suspicion that is unfounded.
+    /// Makes the background connect, by an unfounded suspicion.
     async fn clear_one(&self) {
         self.suspect();
         eventually(SOON, "it is cleared", async || !self.suspected()).await;
@@ -236,5 +236,5 @@ fn count(sent: &[String], start: &str) -> usize {
     sent.iter().filter(|text| text.starts_with(start)).count()
 }
 
-/// The first that redis-rs sends on a connection.
+/// The first command that redis-rs sends on a connection.
 const GREETING: &str = "CLIENT SETINFO LIB-NAME";

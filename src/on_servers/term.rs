@@ -1,11 +1,11 @@
-//! A connection to a master that was switched is neither written to nor believed.
+//! A connection to a replaced master gets no commands, and its answers do not count.
 
 use super::{SOON, TestCaller, TestMember, ms};
 use crate::client::Client;
 use crate::server::{Connection, Endpoint, Failure, ReplicaAck};
 use crate::support::{Data, Redis, RedisServer, Replicated, eventually, named};
 
-/// As a switch does it.
+/// Like a switch.
 fn end_term(endpoint: &Endpoint) {
     endpoint.end_term();
     endpoint.log_term();
@@ -25,8 +25,8 @@ async fn nothing_is_sent_on_a_connection_of_an_earlier_term() {
     let answer = old.send(&write, ms(3000)).await;
     assert!(matches!(answer, Err(Failure::Unsent(_))), "{answer:?}");
     assert!(!redis.exists("k").await);
-    // The next one leads to whoever is the master now.
-    // A switch ends attempts to connect that are under way, so a call tries again.
+    // The next connection leads to the current master. A switch ends attempts to connect that are
+    // under way, so a call tries again.
     let new = loop {
         match node.connection(ms(3000)).await {
             Ok(new) => break new,
@@ -52,12 +52,12 @@ async fn an_answer_that_comes_after_the_switch_is_none() {
         end_term(node.endpoint());
         member.server.resume();
     });
-    // It may have run: there it did.
+    // It may have run, and did run there.
     assert!(matches!(answer, Err(Failure::Broken(_))), "{answer:?}");
     assert!(member.redis.exists("k").await);
 }
 
-/// A grant may wait for replicas for longer than it takes to learn that its master is none any more.
+/// A grant may wait for replicas longer than the client needs to learn that its master was replaced.
 #[tokio::test]
 async fn a_grant_behind_which_the_master_was_switched_is_none() {
     let all = Replicated::start(1).await;
@@ -73,7 +73,7 @@ async fn a_grant_behind_which_the_master_was_switched_is_none() {
         end_term(caller.core.server.node("").unwrap().endpoint());
         granted
     });
-    // It was asked for again, and the new master granted it.
+    // The client requested it again, and the new master granted it.
     let now = all.redis.hash("l").await;
     assert_eq!((before.len(), now.len()), (1, 1));
     assert_ne!(before, now);
@@ -81,7 +81,7 @@ async fn a_grant_behind_which_the_master_was_switched_is_none() {
     assert!(!all.redis.exists("l").await);
 }
 
-/// Its id is another connection's there.
+/// Another connection has its id there.
 #[tokio::test]
 async fn a_connection_of_an_earlier_term_is_not_killed_at_the_new_master() {
     let server = RedisServer::start().await;
@@ -99,7 +99,7 @@ async fn a_connection_of_an_earlier_term_is_not_killed_at_the_new_master() {
     }
 }
 
-/// Nor at a server that was started anew, whose connections are counted anew.
+/// Nor on a restarted server, which counts its connections from 1 again.
 #[tokio::test]
 async fn a_connection_to_a_server_before_its_restart_is_not_killed_after_it() {
     let server = RedisServer::start().await;
@@ -111,9 +111,9 @@ async fn a_connection_to_a_server_before_its_restart_is_not_killed_after_it() {
     node.kill(&old, ms(3000)).await;
     let redis = server.redis().await;
     let stats = redis.commandstats().await;
-    // Redis 6.2 does not count it by itself.
+    // Redis 6.2 does not count it separately.
     assert!(!stats.contains_key("client|kill"), "{stats:?}");
-    // One of the new server's is.
+    // A connection of the new server has that id.
     let new = endpoint.open_own(ms(3000)).await.unwrap();
     node.kill(&new, ms(3000)).await;
     assert!(!is_listed(&redis, &new).await);

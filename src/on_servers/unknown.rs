@@ -1,4 +1,4 @@
-//! A cluster that nobody tells of.
+//! A cluster of which no node answers.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use tokio::net::TcpListener;
 use super::{TestCaller, ms};
 use crate::client::Client;
 
-/// One question is for all, and nobody waits for it longer than it has time.
+/// All callers share one question, and none waits longer than its own time limit.
 #[tokio::test]
 async fn callers_who_wait_for_the_first_look_at_a_cluster_each_keep_their_own_time() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -28,7 +28,7 @@ async fn callers_who_wait_for_the_first_look_at_a_cluster_each_keep_their_own_ti
         let error = answer.expect_err("nobody answers");
         assert!(error.is_retriable(), "{error}");
     }
-    // Far from all their times one after the other.
+    // Far less than the sum of all their time limits.
     let took = began.elapsed();
     assert!(took < ms(3000), "{took:?}");
 }

@@ -1,4 +1,4 @@
-//! The script that asks what a user may do.
+//! The script that checks the permissions of a user.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use super::{Arg, ScriptCall, unexpected};
 use crate::key::Script;
 use crate::server::{Connection, Failure};
 
-/// Which of these whole commands the user of this connection may run; `None` where the server does
-/// not tell. See `lua/diagnosis/permitted.lua`.
+/// For each of these complete commands: whether the user of this connection may run it, or `None`
+/// if the server does not say. See `lua/diagnosis/permitted.lua`.
 pub(crate) async fn permitted(
     connection: &Connection,
     commands: &[&str],
@@ -24,7 +24,7 @@ pub(crate) async fn permitted(
         keys: &[],
         args: &args,
     };
-    // Run once for each connection at most: its digest would only be one more round trip.
+    // It runs at most once for each connection, so EVALSHA would only cost a round trip more.
     let answer = connection.send(&call.command(true), limit).await?;
     let told = Vec::<i64>::from_redis_value_ref(&answer).map_err(|_| unexpected(&answer))?;
     if told.len() != commands.len() {

@@ -10,54 +10,54 @@ use crate::key::{LockKey, Script};
 use crate::lease;
 use crate::server::{Connection, Failure, PendingWrite, Sent, Server, TimeBox, Unacknowledged};
 
-/// What an acquire came to.
+/// The result of an acquire.
 #[derive(Debug)]
 pub(crate) enum AcquireReply {
     Granted,
-    /// Somebody else has the lock; its TTL, if it has one.
+    /// Another owner has the lock. Contains its TTL, if it has one.
     Busy(Option<Duration>),
-    /// A re-entry found that the hold is gone.
+    /// This was a re-entry, and the hold is gone.
     Gone,
 }
 
-/// What an unlock came to.
+/// The result of an unlock.
 #[derive(Debug)]
 pub(crate) enum UnlockReply {
     /// The lock is free.
     Released,
-    /// The hold stands at the target.
+    /// The hold's count is the target.
     Kept,
-    /// There was no such hold.
+    /// The hold does not exist.
     Missing,
 }
 
-/// What a hand-over came to.
+/// The result of a transfer.
 #[derive(Debug)]
 pub(crate) enum TransferReply {
-    /// The lock is the next hold's; so many connections listen on its channel, if that is known.
+    /// The next hold has the lock. Contains the number of subscribers of its channel, if known.
     Handed(Option<u32>),
-    /// The first hold ended, the next one could not begin.
+    /// The first hold ended, but the next one could not begin.
     Freed,
-    /// Neither is there.
+    /// Neither hold exists.
     Missing,
 }
 
-/// What a settle came to.
+/// The result of a settle.
 #[derive(Debug)]
 pub(crate) enum SettleReply {
     /// The count is the target.
     Done,
-    /// There is no such hold.
+    /// The hold does not exist.
     Missing,
 }
 
-/// What a renewal came to, for one hold.
+/// The result of a renewal for one hold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RenewReply {
     Extended,
-    /// There is no such hold.
+    /// The hold does not exist.
     Missing,
-    /// The server could not tell.
+    /// The server could not check it.
     Unknown,
 }
 
@@ -116,7 +116,7 @@ pub(crate) async fn unlock(
     }
 }
 
-/// Ends one hold and begins the next, named by their fields, by the script of their kind. See
+/// Ends one hold and begins the next. Both are named by their fields and have the same kind. See
 /// `lua/lock/transfer.lua`.
 pub(crate) async fn transfer(
     server: &Server,
@@ -149,7 +149,7 @@ pub(crate) async fn transfer(
     }
 }
 
-/// Makes a hold's count `target` if the hold is there. See `lua/lock/settle.lua`.
+/// Sets a hold's count to `target` if the hold exists. See `lua/lock/settle.lua`.
 pub(crate) async fn settle(
     connection: &Connection,
     publishes: &str,
@@ -175,8 +175,8 @@ pub(crate) async fn settle(
     }
 }
 
-/// Waits until the replicas have what granted a hold on this connection, as far as that is asked for.
-/// See `lua/lock/touch.lua`.
+/// Waits until the replicas have acknowledged the grant of a hold on this connection, as far as the
+/// setting requires it. See `lua/lock/touch.lua`.
 pub(crate) async fn acknowledge(
     server: &Server,
     key: &LockKey,
@@ -191,8 +191,8 @@ pub(crate) async fn acknowledge(
         .await
 }
 
-/// Extends the leases of many holds whose kinds have one script for that; one answer for each. See
-/// `lua/lock/renew.lua`.
+/// Extends the leases of many holds whose kinds share the script. Returns one answer for each hold.
+/// See `lua/lock/renew.lua`.
 pub(crate) async fn renew(
     connection: &Connection,
     holds: &[(&LockKey, String, Duration)],
@@ -246,7 +246,7 @@ pub(crate) async fn force_unlock(
     server.abandon_silent(&answer, &sent);
     match answer? {
         Value::Int(1) => Ok(true),
-        // An unanswered first sending may have been the one that freed it.
+        // If an earlier sending was not answered, that one may have freed the lock.
         Value::Int(0) => Ok(sent.repeated),
         other => Err(unexpected(&other)),
     }

@@ -1,5 +1,5 @@
-//! One typed call for each transition; the only place that says `EVALSHA`. Which script makes the
-//! transition is for the lock's kind to say.
+//! One typed call for each transition. Only this module sends `EVALSHA`. The lock's kind decides
+//! which script a transition uses.
 
 mod diagnosis;
 mod lock;
@@ -21,13 +21,13 @@ pub(crate) use lock::{
 pub(crate) use multi_lock::{AcquireItem, BatchReply, acquire_all};
 #[cfg(test)]
 pub(crate) use red_lock::InstanceReply;
-/// The acquire of a quorum's member; that of a lock by itself is [`acquire`].
+/// Acquires as a member of a quorum. A lock by itself uses [`acquire`].
 pub(crate) use red_lock::acquire as acquire_member;
 pub(crate) use red_lock::{InstanceChecks, MarkReply, RegisterState, mark, provision};
 
 impl Script {
-    /// The command that runs it: by its digest, or with its `whole` text for a server that does not
-    /// know it yet.
+    /// The command that runs the script: by its digest, or with the `whole` text for a server that
+    /// does not know it yet.
     fn command(&self, whole: bool, keys: &[&str], args: &[Arg<'_>]) -> Cmd {
         let (name, script) = if whole {
             ("EVAL", self.text())
@@ -49,7 +49,7 @@ impl Script {
     }
 }
 
-/// What a script is given beside its keys.
+/// An argument of a script, in addition to its keys.
 #[derive(Clone, Copy)]
 enum Arg<'a> {
     Text(&'a str),
@@ -57,7 +57,7 @@ enum Arg<'a> {
 }
 
 impl Arg<'_> {
-    /// About how many bytes it takes.
+    /// Its approximate size in bytes.
     fn room(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
@@ -66,7 +66,7 @@ impl Arg<'_> {
     }
 }
 
-/// A call that can be sent, and sent again, with the effect of once.
+/// A script call. Running it several times has the effect of once.
 struct ScriptCall<'a> {
     script: &'static Script,
     keys: &'a [&'a str],
@@ -74,7 +74,8 @@ struct ScriptCall<'a> {
 }
 
 impl ScriptCall<'_> {
-    /// Runs it on the callers' connection; `sent` tells what may have run if this is dropped.
+    /// Runs it on the callers' connection. `sent` records what may have run if this future is
+    /// dropped.
     async fn through(
         &self,
         server: &Server,
@@ -101,7 +102,7 @@ impl ScriptCall<'_> {
     }
 }
 
-/// An answer that no script of ours gives: a proxy's, say. Nothing may be concluded from it.
+/// For an answer that no script of lockdog gives, for example a proxy's. It proves nothing.
 fn unexpected(value: &Value) -> Failure {
     let text: String = format!("{value:?}").chars().take(100).collect();
     Failure::Broken(format!("unexpected answer: {text}").into())

@@ -9,26 +9,26 @@ use crate::key::LockKey;
 use crate::lease;
 use crate::server::{Failure, Sent, Server, TimeBox};
 
-/// One of the holds that are to be acquired together.
+/// One of several holds that one command acquires.
 pub(crate) struct AcquireItem<'a> {
     pub(crate) key: &'a LockKey,
     pub(crate) field: String,
     pub(crate) target: u32,
 }
 
-/// What an acquire of several came to. Holds are named by their places in the list.
+/// The result of acquiring several holds. A hold is given by its index in the list.
 #[derive(Debug)]
 pub(crate) enum BatchReply {
     Granted,
-    /// Somebody else has this one; its TTL, if it has one.
+    /// Another owner has this lock. Contains its TTL, if it has one.
     Busy(usize, Option<Duration>),
-    /// A re-entry found that this hold is gone.
+    /// This was a re-entry, and the hold is gone.
     Gone(usize),
 }
 
-/// Raises the counts of all holds, whose kinds have one script for that, to their targets, or of none.
-/// See `lua/multi_lock/acquire.lua`.
-/// A failure comes with the hold that it is about, where the server says so.
+/// Raises the counts of all holds to their targets, or of none. The kinds of all holds share the
+/// script. See `lua/multi_lock/acquire.lua`. An error contains the hold that it is about, if the
+/// server names it.
 pub(crate) async fn acquire_all(
     server: &Server,
     wanted: &[AcquireItem<'_>],
@@ -78,7 +78,8 @@ pub(crate) async fn acquire_all(
     Err((None, unexpected(&answer)))
 }
 
-/// Takes the name of a key off the end of a refusal, behind which stands the server at most.
+/// Removes the name of a key from the end of a refusal. Only the server's address may follow the
+/// name.
 fn about(failure: Failure, holds: usize) -> (Option<usize>, Failure) {
     let Failure::Refused { code, message } = failure else {
         return (None, failure);

@@ -1,4 +1,4 @@
-//! What a member of a quorum does beside its own transitions.
+//! The scripts that only a member of a quorum needs.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,55 +11,55 @@ use crate::key::{LockKey, Script};
 use crate::lease;
 use crate::server::{Connection, Failure, Sent, Server, TimeBox};
 
-/// What an acquire looks at beside the lock.
+/// What an acquire checks in addition to the lock.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct InstanceChecks {
-    /// The server shall remember that it lost its data, and grant nothing for so long then.
+    /// If the server lost its data, it remembers that and grants nothing for this long.
     pub(crate) quarantine: Option<Duration>,
-    /// The register of the fencing tokens.
+    /// Read the register of the fencing tokens.
     pub(crate) register: bool,
 }
 
 impl InstanceChecks {
-    /// It looks at the lock only.
+    /// Only the lock is checked.
     pub(crate) fn is_none(self) -> bool {
         self.quarantine.is_none() && !self.register
     }
 }
 
-/// What an acquire came to.
+/// The result of an acquire.
 #[derive(Debug)]
 pub(crate) struct InstanceReply {
-    /// `Busy` without a TTL where the server is in quarantine: nothing was done.
+    /// `Busy` without a TTL if the server is in quarantine; nothing was changed then.
     pub(crate) acquired: AcquireReply,
-    /// What is left of the server's quarantine.
+    /// The rest of the server's quarantine.
     pub(crate) quarantined: Option<Duration>,
-    /// Whoever has the lock; `None` in quarantine too.
+    /// Present also if another owner has the lock, but `None` in quarantine.
     pub(crate) register: Option<RegisterState>,
-    /// Since when the server's data may have been lost, as the server was told with the question, by
-    /// its clock in milliseconds: what was written before is out of date, perhaps.
+    /// The time since which the server's data may have been lost, as sent with the command. It is
+    /// in milliseconds of the server's clock. Anything written before it may be out of date.
     pub(crate) asked_since: u64,
 }
 
-/// What one server knows of a lock's fencing tokens.
+/// One server's state of a lock's fencing tokens.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct RegisterState {
-    /// The largest token that was written down here, below 2^53.
+    /// The largest token in the server's register, below 2^53.
     pub(crate) value: Option<u64>,
     /// The server's clock, in microseconds since 1970.
     pub(crate) time: u64,
-    /// The server lost its data, nobody vouched for it since, and no token was written down since:
-    /// larger ones may have been forgotten. What it says must not count as knowledge.
+    /// The server lost its data, its data was not provisioned since, and no token was written
+    /// since. Larger tokens may have been forgotten, so this value proves nothing.
     pub(crate) fresh: bool,
 }
 
-/// What writing a token down came to.
+/// The result of writing a token.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum MarkReply {
-    /// The server knows a token that is as large or larger, and another's.
+    /// The register has a token of another hold that is as large or larger.
     Conflict(u64),
     Done,
-    /// There is no such hold.
+    /// The hold does not exist.
     Lost,
 }
 
@@ -80,13 +80,14 @@ pub(crate) async fn acquire(
     let mut keys = vec![key.key()];
     keys.extend(register.as_deref());
     keys.extend(guards.quarantine.map(|_| EPOCH));
-    // None at all would mean that nobody asks.
+    // 0 would mean that no quarantine is requested.
     let period = guards
         .quarantine
         .map_or(0, |period| lease::millis(period).max(1));
     let asked_since = AtomicU64::new(0);
     let command = |whole, on: &Connection| {
-        // Of the server that the command goes to: a redirection leads to another one.
+        // Use the value of the server that the command goes to: a redirection may lead to another
+        // server.
         let since = server.lost(key.key(), on).since;
         asked_since.store(since, Ordering::Relaxed);
         let args = [
@@ -146,7 +147,8 @@ fn taken(answer: &Value, guards: InstanceChecks, asked_since: u64) -> Option<Ins
     })
 }
 
-/// Writes a fencing token down, and lengthens the lock's lease. See `lua/red_lock/mark.lua`.
+/// Writes a fencing token to the register and extends the lock's lease. See
+/// `lua/red_lock/mark.lua`.
 pub(crate) async fn mark(
     server: &Server,
     key: &LockKey,
@@ -177,7 +179,8 @@ pub(crate) async fn mark(
     }
 }
 
-/// Vouches for the server's data; answers who the server is. See `lua/red_lock/provision.lua`.
+/// Marks the server's data as complete and returns the server's identity. See
+/// `lua/red_lock/provision.lua`.
 pub(crate) async fn provision(
     server: &Server,
     time: TimeBox,
@@ -194,21 +197,21 @@ pub(crate) async fn provision(
     String::from_redis_value_ref(&answer).map_err(|_| unexpected(&answer))
 }
 
-/// A number that a script wrote as text, because integers of the protocol are cut from doubles.
+/// Parses a number that a script wrote as text: the protocol would truncate a Lua number.
 fn number(value: &Value) -> Option<u64> {
     let Value::BulkString(digits) = value else {
         return None;
     };
     let number: u64 = str::from_utf8(digits).ok()?.parse().ok()?;
-    // Scripts count exactly up to there.
+    // Lua numbers (doubles) are exact up to this value.
     (number < EXACT).then_some(number)
 }
 
-/// Where a server remembers since when its data is what it is.
+/// The key where a server stores since when its data is complete.
 const EPOCH: &str = "lockdog:epoch";
 
-/// How long a register is kept after its last token: longer than any hold, or pause of a lock's use,
-/// that somebody will remember.
+/// How long a register is kept after its last token. It is longer than any hold and than any pause
+/// in the use of a lock that matters.
 const KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 const EXACT: u64 = 1 << 53;

@@ -1,4 +1,4 @@
-//! How servers and sentinels let in, and what is spoken with them.
+//! Users, passwords, protocol versions and TLS of servers and sentinels.
 
 use redis::{ConnectionAddr, ConnectionInfo, ProtocolVersion, RedisConnectionInfo};
 
@@ -6,19 +6,20 @@ use super::address::{Address, choose_crypto};
 use super::tls::TlsSettings;
 use crate::error::Error;
 
-/// How a server is spoken to: the versions of its protocol. It makes no difference to a lock.
+/// The version of the protocol with which the client talks to a server. It makes no difference to a
+/// lock.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Protocol {
-    /// What every server speaks.
+    /// Every server supports it.
     #[default]
     Resp2,
-    /// What servers speak since Redis 6, if asked to by `HELLO`. Some proxies do not.
+    /// Servers since Redis 6 support it; the client requests it with `HELLO`. Some proxies do not.
     Resp3,
 }
 
 impl Protocol {
-    /// Sets it.
+    /// Applies it to the connection settings.
     pub(crate) fn of(self, settings: RedisConnectionInfo) -> RedisConnectionInfo {
         settings.set_protocol(match self {
             Self::Resp2 => ProtocolVersion::RESP2,
@@ -28,18 +29,18 @@ impl Protocol {
 }
 
 impl Address {
-    /// Changes how the servers that keep the data let in, and what database is used.
+    /// Changes user, password or database of the servers that keep the data.
     pub(crate) fn change(&mut self, change: impl Fn(RedisConnectionInfo) -> RedisConnectionInfo) {
         change_all(self.servers_mut(), change);
     }
 
-    /// The user at the servers that keep the data; `None` for the default one.
+    /// The user on the servers that keep the data; `None` for the default user.
     pub(crate) fn user(&self) -> Option<String> {
         let info = self.servers().first()?;
         info.redis_settings().username().map(str::to_owned)
     }
 
-    /// Changes how sentinels let in. False if there are none.
+    /// Changes user or password of the sentinels. False if there are none.
     pub(crate) fn change_sentinels(
         &mut self,
         change: impl Fn(RedisConnectionInfo) -> RedisConnectionInfo,
@@ -51,13 +52,13 @@ impl Address {
         true
     }
 
-    /// Whether the master that sentinels name is connected to by TLS, whatever they are. False if
-    /// there are none.
+    /// Sets whether the client uses TLS for the master that the sentinels name, independent of the
+    /// sentinels' own TLS. False if there are no sentinels.
     pub(crate) fn change_master_tls(&mut self, by_tls: bool) -> bool {
         let Self::Sentinel { master, .. } = self else {
             return false;
         };
-        // The host is nobody's, and the port neither.
+        // Placeholder host and port: the sentinels name the real ones.
         let (host, port) = match master.addr() {
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
                 (host.clone(), *port)
@@ -79,7 +80,7 @@ impl Address {
         true
     }
 
-    /// Gives certificates to all that is connected to by TLS.
+    /// Sets the certificates for all connections that use TLS.
     pub(crate) fn certify(&mut self, tls: &TlsSettings) -> Result<(), Error> {
         let sentinels = match self {
             Self::Sentinel { sentinels, .. } => sentinels.clone(),
@@ -87,7 +88,7 @@ impl Address {
         };
         let mut all = sentinels.iter().chain(self.servers());
         if !all.any(speaks_tls) {
-            let why = "nothing is connected to by TLS: the URL begins with rediss://";
+            let why = "`tls` is set but no URL uses TLS; use rediss://";
             return Err(Error::invalid("tls", why.to_owned()));
         }
         if let Self::Sentinel { sentinels, .. } = self {
@@ -97,7 +98,7 @@ impl Address {
         servers.try_for_each(|info| tls.apply(info))
     }
 
-    /// All addresses, for whoever prints the settings; never a user or password.
+    /// All addresses, for debug output. Never a user or password.
     pub(crate) fn described(&self) -> String {
         match self {
             Self::Sentinel { sentinels, .. } => {
@@ -108,7 +109,7 @@ impl Address {
         }
     }
 
-    /// How the servers that keep the data are connected to.
+    /// The connection settings of the servers that keep the data.
     fn servers(&self) -> &[ConnectionInfo] {
         match self {
             Self::Server(info)

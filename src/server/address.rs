@@ -1,4 +1,4 @@
-//! Where a deployment is, as its user says it.
+//! The address of a deployment, as the caller configures it.
 
 use std::sync::Arc;
 
@@ -8,34 +8,34 @@ use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionI
 use super::connector::Connector;
 use crate::error::Error;
 
-/// Where a deployment is, and how to be let in.
+/// The address of a deployment, and its users and passwords.
 #[derive(Clone)]
 pub(crate) enum Address {
     /// One server.
     Server(ConnectionInfo),
-    /// The master that these sentinels know by this name.
+    /// The master that these sentinels know under this name.
     Sentinel {
         name: String,
         sentinels: Vec<ConnectionInfo>,
-        /// How to connect to the master; its host is not in here.
+        /// The settings for connecting to the master. Its host is not one of them.
         master: ConnectionInfo,
     },
-    /// One server, behind what opens connections to it.
+    /// One server, to which a user's connector opens connections.
     Connector {
         connector: Arc<dyn Connector>,
-        /// How to be let in; its address is nowhere.
+        /// The settings for the connections. The address in it is a placeholder.
         info: ConnectionInfo,
     },
-    /// The cluster of these nodes; how to connect to the first is how to connect to any.
+    /// The cluster of these nodes. The settings of the first seed apply to all nodes.
     Cluster { seeds: Vec<ConnectionInfo> },
 }
 
 impl Address {
-    /// Takes `redis://`, `rediss://`, `unix://`, all with `?protocol=resp3` at the end; for sentinels
-    /// `redis+sentinel://[user:password@]host[:port],host[:port].../master[/db]`, or
-    /// `rediss+sentinel://` where all of them speak TLS, with the master's user and password; and for
-    /// a cluster `redis+cluster://[user:password@]host[:port],host[:port]...`, or
-    /// `rediss+cluster://`.
+    /// Parses `redis://`, `rediss://` and `unix://`; for sentinels
+    /// `redis+sentinel://[user:password@]host[:port],host[:port].../master[/db]`; for a cluster
+    /// `redis+cluster://[user:password@]host[:port],host[:port]...`. All of them may end in
+    /// `?protocol=resp3`. `rediss+sentinel://` and `rediss+cluster://` use TLS everywhere. User and
+    /// password in a sentinel URL are those of the master.
     pub(crate) fn parse(url: &str) -> Result<Self, Error> {
         for (scheme, inner) in [
             ("redis+sentinel://", "redis"),
@@ -56,13 +56,13 @@ impl Address {
         server(url).map(Self::Server)
     }
 
-    /// The server that this opens connections to.
+    /// The server to which this connector opens connections.
     pub(crate) fn behind(connector: Arc<dyn Connector>) -> Result<Self, Error> {
         let info = server("redis://connector")?;
         Ok(Self::Connector { connector, info })
     }
 
-    /// What opens its connections, if its user does.
+    /// The user's connector, if one opens the connections.
     pub(super) fn connector(&self) -> Option<Arc<dyn Connector>> {
         match self {
             Self::Connector { connector, .. } => Some(connector.clone()),
@@ -77,7 +77,7 @@ impl Address {
         let hosts = hosts.strip_suffix('/').unwrap_or(hosts);
         if hosts.contains(['/', '?']) {
             return Err(refuse(
-                "a cluster has database 0 only: nothing but ?protocol=resp3 may follow the nodes",
+                "a cluster has only database 0: only ?protocol=resp3 may follow the nodes",
             ));
         }
         let at = if login.is_empty() { "" } else { "@" };
@@ -87,11 +87,11 @@ impl Address {
         }))
     }
 
-    /// The cluster that the nodes at these URLs are of.
+    /// The cluster to which the nodes at these URLs belong.
     pub(crate) fn cluster(urls: impl IntoIterator<Item = String>) -> Result<Self, Error> {
         let seeds = several("cluster", "node", urls)?;
         if seeds.iter().any(|it| it.redis_settings().db() != 0) {
-            let why = "a cluster has database 0 only".to_owned();
+            let why = "a cluster has only database 0".to_owned();
             return Err(Error::invalid("cluster", why));
         }
         Ok(Self::Cluster { seeds })
@@ -104,10 +104,11 @@ impl Address {
         let mut parts = rest.split('/');
         let hosts = parts.next().unwrap_or_default();
         let name = parts.next().filter(|name| !name.is_empty());
-        let name = name.ok_or_else(|| refuse("it names no master: end it with /<master name>"))?;
+        let name =
+            name.ok_or_else(|| refuse("the URL names no master: end it with /<master name>"))?;
         let database = parts.next().unwrap_or_default();
         if parts.next().is_some() || rest.contains('?') {
-            let why = "nothing but ?protocol=resp3 may follow the database number";
+            let why = "only ?protocol=resp3 may follow the database number";
             return Err(refuse(why));
         }
         let urls = hosts.split(',').map(|host| {
@@ -115,13 +116,13 @@ impl Address {
             format!("{scheme}://{host}{port}")
         });
         let at = if login.is_empty() { "" } else { "@" };
-        // The host is nobody's: only what else stands in a URL is taken from it.
+        // The host is a placeholder: only the rest of the URL is used.
         let master = server(&format!("{scheme}://{login}{at}master/{database}{query}"))?;
         Self::sentinel(name, urls, Some(master))
     }
 
-    /// The master of this name, watched over by the sentinels at these URLs. Without `master` it is
-    /// connected to as they are, with no user and password.
+    /// The master with this name, monitored by the sentinels at these URLs. Without `master` the
+    /// client connects to it with the sentinels' TLS setting, and without a user and password.
     pub(crate) fn sentinel(
         name: &str,
         urls: impl IntoIterator<Item = String>,
@@ -147,7 +148,7 @@ impl Address {
         })
     }
 
-    /// Host and port, or a unix socket's path, or the master's name; never a user or password.
+    /// Host and port, the path of a unix socket, or the master's name. Never a user or password.
     pub(super) fn shown(&self) -> String {
         match self {
             Self::Server(info) => info.addr().to_string(),
@@ -161,22 +162,22 @@ impl Address {
     }
 }
 
-/// User and password of a URL, and what follows them.
+/// Splits a URL into user and password, and the rest.
 fn split_login(rest: &str) -> Result<(&str, &str), Error> {
     if rest.contains('#') || rest.matches('@').count() > 1 {
-        let why = "a '#', or an '@' in user or password, is written as %23 and %40";
+        let why = "write '#' as %23, and '@' in user or password as %40";
         return Err(Error::invalid("url", why.to_owned()));
     }
     Ok(rest.rsplit_once('@').unwrap_or(("", rest)))
 }
 
-/// What stands before the protocol at the end of a URL, and the protocol.
+/// Splits the protocol off the end of a URL.
 fn split_protocol(rest: &str) -> (&str, &str) {
     let at = rest.find("?protocol=").unwrap_or(rest.len());
     rest.split_at(at)
 }
 
-/// The servers at these URLs, one at least and none twice.
+/// The servers at these URLs. At least one is required, and duplicates are refused.
 fn several(
     setting: &'static str,
     what: &str,
@@ -188,11 +189,11 @@ fn several(
         .collect::<Result<_, _>>()?;
     let refuse = |why: String| Err(Error::invalid(setting, why));
     if servers.is_empty() {
-        return refuse(format!("give the URL of one {what} at least"));
+        return refuse(format!("at least one {what} URL is required"));
     }
     for (index, one) in servers.iter().enumerate() {
         if matches!(one.addr(), ConnectionAddr::Unix(_)) {
-            return refuse(format!("a {what} is reached by host and port"));
+            return refuse(format!("a {what} needs a host and port"));
         }
         if servers[..index]
             .iter()
@@ -205,25 +206,25 @@ fn several(
 }
 
 fn has_port(host: &str) -> bool {
-    // The colons of an IPv6 address stand in brackets.
+    // The colons of an IPv6 address are inside brackets.
     let after = host.rsplit_once(']').map_or(host, |(_, after)| after);
     after.contains(':')
 }
 
 fn server(url: &str) -> Result<ConnectionInfo, Error> {
-    // The URL may hold a password, so no part of it may reach the message.
-    // redis-rs puts what it was given behind its own words.
+    // The URL may contain a password, so no part of it may appear in the message. redis-rs appends
+    // its input to its own text.
     let refuse = |error: redis::RedisError| {
         let text = error.to_string();
         let words = text.split(" - ").next().unwrap_or_default();
         let schemes =
             "redis://, rediss://, unix://, or redis+sentinel:// or redis+cluster:// (or rediss+..)";
-        Error::invalid("url", format!("{words}; it begins with {schemes}"))
+        Error::invalid("url", format!("{words}; it must begin with {schemes}"))
     };
     let info: ConnectionInfo = url.into_connection_info().map_err(refuse)?;
     if let ConnectionAddr::TcpTls { insecure, .. } = info.addr() {
         if *insecure {
-            let why = "certificates are always verified, there is no #insecure";
+            let why = "certificates are always verified; #insecure is not supported";
             return Err(Error::invalid("url", why.to_owned()));
         }
         choose_crypto();
@@ -231,14 +232,14 @@ fn server(url: &str) -> Result<ConnectionInfo, Error> {
     Ok(info.set_tcp_settings(TcpSettings::default().set_nodelay(true)))
 }
 
-/// rustls panics at the first connection of a process that chose no cryptography; one that did keeps
-/// its choice.
+/// rustls panics at the first connection if the process chose no crypto provider. A process that
+/// chose one keeps it.
 #[cfg(feature = "tls")]
 pub(super) fn choose_crypto() {
     let _already_chosen = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// Without the feature redis-rs refuses the URL, with words of its own.
+/// Without the feature redis-rs refuses the URL with its own error.
 #[cfg(not(feature = "tls"))]
 pub(super) fn choose_crypto() {}
 

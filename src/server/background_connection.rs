@@ -1,4 +1,4 @@
-//! A connection of the background's own, that no caller's runtime drives.
+//! The watchdog's own connection, which no caller's runtime drives.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,12 +12,13 @@ use super::connection_slot::ConnectionSlot;
 use super::endpoint::Endpoint;
 use super::failure::Failure;
 
-/// A connection that the watchdog's thread opened for itself; reopened when it is given up.
+/// A connection that the watchdog's thread opened for itself. It is reopened after it was
+/// abandoned.
 pub(crate) struct BackgroundConnection {
     slot: ConnectionSlot,
-    /// Whoever needs it waits so long at most: renewals are among them.
+    /// The longest wait for one attempt to connect. It is short because renewals wait for it.
     patience: Duration,
-    /// How many attempts in a row took all the time that they had.
+    /// Number of consecutive attempts that took all their time.
     late: Arc<AtomicU32>,
 }
 
@@ -34,8 +35,8 @@ impl BackgroundConnection {
         self.slot.current()
     }
 
-    /// The connection, opened if there is none. One attempt is for all who wait for it: hundreds that
-    /// owe something to a silent server do not try one after the other.
+    /// The connection, opened if there is none. All waiting jobs share one attempt, so hundreds of
+    /// settlements for a silent server do not connect one after the other.
     pub(crate) async fn connection(
         &self,
         endpoint: &Arc<Endpoint>,
@@ -46,8 +47,9 @@ impl BackgroundConnection {
             return Ok(current);
         }
         let late = self.late.clone();
-        // An attempt that hangs must not keep renewals from another one; but a server that is far away
-        // needs more time than short leases leave to the first one.
+        // An attempt that hangs must not delay the next one, because renewals wait. But a distant
+        // server needs more time than a short lease gives the first attempt, so each late attempt
+        // doubles the limit.
         let times = 1 << late.load(Ordering::Relaxed).min(16);
         let patience = (self.patience * times).min(context.command_timeout.max(SHORTEST_PATIENCE));
         let endpoint = endpoint.clone();
@@ -62,16 +64,17 @@ impl BackgroundConnection {
         };
         let limit = limit.min(self.patience);
         let opened = self.slot.get(context.background.runtime(), limit, open);
-        // Boxed: it is rare, and part of every call otherwise.
+        // Boxed: it is rare, and would otherwise enlarge the future of every call.
         Box::pin(opened).await
     }
 
-    /// Gives up a connection that broke or does not answer: the next one who asks opens another.
+    /// Abandons a connection that broke or does not answer. The next use opens another one.
     pub(crate) fn abandon(&self, connection: &Connection) {
         self.slot.remove(connection);
     }
 
-    /// It may be opened at once: see [`SingleFlight::retry_now`](super::single_flight::SingleFlight::retry_now).
+    /// Skips the pause before the next attempt: see
+    /// [`SingleFlight::retry_now`](super::single_flight::SingleFlight::retry_now).
     pub(crate) fn retry_now(&self) {
         self.slot.retry_now();
     }
@@ -81,8 +84,9 @@ impl BackgroundConnection {
         self.slot.is_delayed()
     }
 
-    /// Asks the server to close a connection that was given up, so that nothing sent on it runs any
-    /// more; true if it is closed. It may not be permitted, and its id may not be known.
+    /// Asks the server to close an abandoned connection, so that no command sent on it can run any
+    /// more. True if it is closed. The user may lack the permission, or the connection's id may be
+    /// unknown.
     pub(crate) async fn kill(
         &self,
         endpoint: &Arc<Endpoint>,
@@ -96,7 +100,7 @@ impl BackgroundConnection {
         let Ok(connection) = self.connection(endpoint, context, limit).await else {
             return false;
         };
-        // At another server, or after its restart, that id is somebody else's.
+        // On another server, or after a restart, that id may belong to another client's connection.
         if !connection.leads_where(old) {
             return false;
         }
@@ -105,11 +109,11 @@ impl BackgroundConnection {
         let killed: Result<Value, Failure> = connection.send(&kill, limit).await;
         tracing::debug!(
             target: "lockdog::server",
-            id, ?killed, "closing a connection that was given up"
+            id, ?killed, "closing an abandoned connection"
         );
         killed.is_ok()
     }
 }
 
-/// A connection takes a moment, however short the leases are.
+/// Connecting takes some time, however short the leases are.
 const SHORTEST_PATIENCE: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! Sending a script until it is answered.
+//! Sends a script until it is answered.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,12 +17,12 @@ use crate::clock::Moment;
 
 impl Server {
     /// Sends a script on the callers' connection until it is answered, cannot succeed, or `until`
-    /// has come; an answer of a passing state is waited out. `script` makes the command for the
-    /// connection that it goes out on, with its whole text or by its digest.
+    /// is reached. It retries after a transient error reply. `script` makes the command for a given
+    /// connection, either with the whole text or by digest.
     ///
     /// # Cancel safety
     ///
-    /// `sent` tells what may have run.
+    /// `sent` records what may have run.
     pub(crate) async fn call(
         &self,
         key: &str,
@@ -64,7 +64,8 @@ impl Server {
             match failure.remedy() {
                 Remedy::GiveUp => return Err(self.failed(failure, there.ok(), sent)),
                 Remedy::Reconnect => {
-                    // What could not be sent says nothing of the connection of the sending before.
+                    // A command that could not be sent says nothing about the connection of the
+                    // previous sending.
                     let is_its = !matches!(failure, Failure::Unsent(_));
                     if let Some(broken) = sent.on.as_ref().filter(|_| is_its) {
                         self.abandon(broken);
@@ -81,12 +82,12 @@ impl Server {
             }
             let has_time = until.since(self.context.clock.now()) > pause * 2;
             if has_time {
-                tracing::debug!(target: "lockdog::server", ?failure, "sending again");
+                tracing::debug!(target: "lockdog::server", ?failure, "retrying a command");
                 tokio::time::sleep(pause).await;
             }
             now = self.context.clock.now();
-            // A sending without time for its answer would only hide why the others failed. A busy
-            // machine may have slept for longer.
+            // A sending without time for its answer would only hide why the earlier ones failed. On
+            // a busy machine the pause may last longer than planned.
             if !has_time || until.since(now) <= pause / 2 {
                 return Err(match (failure, refusal) {
                     (Failure::Unsent(_), Some(refusal)) => refusal,
@@ -101,12 +102,12 @@ impl Server {
         }
     }
 
-    /// Sends no call any more that needs no permit.
+    /// From now on, rejects calls that need no permit.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
     }
 
-    /// The end of the client takes over what needs permits; other calls end by themselves.
+    /// The client's shutdown itself ends calls that need permits. Other calls end here.
     fn may_send(&self, sent: &Sent) -> Result<(), Failure> {
         if sent.permits.is_empty() && self.closed.load(Ordering::Acquire) {
             return Err(Failure::Closed);
@@ -132,7 +133,8 @@ impl Server {
                 opened
             }
         };
-        // Looked at here: the future may have been left while it waited for the connection.
+        // Checked again here: the future may have been abandoned while it waited for the
+        // connection.
         self.may_send(sent)?;
         let limit = self.limit(now, until);
         let on = place.on(connection);
@@ -153,33 +155,35 @@ impl Server {
         answer
     }
 
-    /// The failure of a whole call, as [`Server::named`].
+    /// The failure of a whole call, with the server's name: see [`Server::named`].
     fn failed(&self, failure: Failure, place: Option<Route>, sent: &mut Sent) -> Failure {
         sent.failed_at = place.map(|place| place.node);
         self.named(failure, sent.failed_at.as_ref(), sent)
     }
 
-    /// The same failure, which says at which of a deployment's servers it came. That is the one that
-    /// was asked, which may be another than the map names (design: invariant 15).
+    /// Adds the server's address to the failure, if the deployment has several servers. It is the
+    /// server that was asked, which may differ from the one that the map names (design: invariant
+    /// 15).
     fn named(&self, failure: Failure, node: Option<&Arc<Node>>, sent: &Sent) -> Failure {
         let asked = sent.on.as_ref().filter(|_| sent.was_sent);
         match (asked.and_then(Connection::server), node) {
             (Some(server), _) => failure.at(server),
-            // It could not be connected to. Behind sentinels the failure says so already, or is theirs.
+            // No connection could be opened. With sentinels the failure has the address already, or
+            // is about the sentinels.
             (None, Some(node)) if self.is_cluster() => failure.at(&node.address()),
             _ => failure,
         }
     }
 
-    /// Gives up the connection of a call that was not answered and that nobody settles: it may be
-    /// half open, and no later question would find out.
+    /// Abandons the connection of a call that was not answered and is not settled. The connection
+    /// may be half open, and no later command would detect it.
     pub(crate) fn abandon_silent(&self, answer: &Result<Value, Failure>, sent: &Sent) {
         if let (Err(Failure::Silent { .. }), Some(silent)) = (answer, &sent.on) {
             self.abandon(silent);
         }
     }
 
-    /// What one command may take that begins now.
+    /// The time limit for a command that begins now.
     pub(crate) fn allot(&self, now: Moment) -> TimeBox {
         TimeBox {
             now,
@@ -191,20 +195,20 @@ impl Server {
         self.context.command_timeout
     }
 
-    /// Where it runs what several callers wait for.
+    /// Runs work that several callers wait for.
     #[allow(dead_code, reason = "the driver of quorums is to use it")]
     pub(crate) fn background(&self) -> &Background {
         &self.context.background
     }
 
-    /// One sending may take the command timeout, and never longer than the whole call.
+    /// One sending gets at most the command timeout, and at most the rest of the call's time.
     fn limit(&self, now: Moment, until: Moment) -> Duration {
         let left = until.since(now);
         self.command_timeout().min(left).max(SHORTEST_PAUSE)
     }
 }
 
-/// So many times a call goes where it is sent, one after the other, without a pause.
+/// Maximum number of redirections that one call follows without a pause.
 const HOPS: usize = 3;
 const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);

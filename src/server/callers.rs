@@ -1,7 +1,7 @@
 //! The callers' connections to one server: one for each runtime that calls.
 //!
-//! A connection is driven by the runtime that opened it. One that is idle, blocked or ended costs its
-//! own callers only (design: invariant 14), and no command goes from thread to thread on its way.
+//! The runtime that opened a connection drives it. A runtime that is idle, blocked or ended affects
+//! only its own callers (design: invariant 14), and a command never moves between threads.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -17,23 +17,23 @@ use super::endpoint::Endpoint;
 use super::failure::Failure;
 use super::single_flight::SingleFlight;
 
-/// What callers share.
+/// The connections of all callers.
 pub(super) struct Callers {
     inner: Arc<Inner>,
-    /// How many runtimes have a connection of their own.
+    /// How many runtimes may have their own connection.
     most: usize,
-    /// For the runtimes beyond that; the background drives it.
+    /// The connection for all further runtimes. The background drives it.
     shared: ConnectionSlot,
 }
 
 struct Inner {
     /// Read for each command.
     current: RwLock<Vec<(Id, Connection)>>,
-    /// Locked before `current`.
+    /// Lock order: this one before `current`.
     runtimes: Mutex<Vec<Runtime>>,
 }
 
-/// A runtime that calls, while it lives.
+/// A runtime that calls, while it exists.
 struct Runtime {
     id: Id,
     opening: Arc<SingleFlight<Connection>>,
@@ -68,7 +68,7 @@ impl Callers {
         }
     }
 
-    /// The connection of the runtime that this is called on, if it has one of its own.
+    /// The current runtime's own connection, if it has one.
     pub(super) fn current(&self) -> Option<Connection> {
         let runtime = Handle::try_current().ok()?.id();
         self.inner.connection_of(runtime)
@@ -85,7 +85,7 @@ impl Callers {
     ///
     /// # Cancel safety
     ///
-    /// It is opened all the same, for the next caller.
+    /// The attempt continues for the next caller.
     pub(super) async fn connection(
         &self,
         runtime: &Handle,
@@ -93,7 +93,8 @@ impl Callers {
         context: &Context,
         limit: Duration,
     ) -> Result<Connection, Failure> {
-        // Not the caller's time: an attempt that ends with an impatient caller never succeeds.
+        // Not the caller's limit: an attempt that ended with an impatient caller might never
+        // succeed.
         let patience = context.command_timeout;
         let endpoint = endpoint.clone();
         let Some(opening) = self.opening(runtime, context) else {
@@ -114,7 +115,7 @@ impl Callers {
         opening.get_unless(runtime, limit, there, open).await
     }
 
-    /// How this runtime opens its connection; `None` if there are too many runtimes.
+    /// This runtime's attempts to connect; `None` if too many runtimes have a connection.
     fn opening(
         &self,
         runtime: &Handle,
@@ -139,8 +140,8 @@ impl Callers {
             inner: Arc::downgrade(&self.inner),
             of: Arc::downgrade(&opening),
         };
-        // It ends with the runtime, and takes out the connection that no runtime drives then. A runtime
-        // that has ended drops it here.
+        // The task ends with the runtime and then removes the connection, which no runtime drives
+        // any more. If the runtime has already ended, the task is dropped here.
         let keeper = runtime.spawn(async move {
             let _leaving = leaving;
             std::future::pending::<()>().await;
@@ -155,7 +156,7 @@ impl Callers {
         Some(opening)
     }
 
-    /// Takes `connection` out, unless another took its place already.
+    /// Removes `connection`, unless another one has replaced it.
     pub(super) fn remove(&self, connection: &Connection) {
         let mut current = self.inner.current.write();
         current.retain(|(_, found)| !found.is(connection));
@@ -163,7 +164,7 @@ impl Callers {
         self.shared.remove(connection);
     }
 
-    /// Takes out whatever is there, and ends all attempts to open more.
+    /// Removes all connections and ends all attempts to open one.
     pub(super) fn clear(&self) {
         let mut runtimes = self.inner.runtimes.lock();
         let gone = std::mem::take(&mut *runtimes);
@@ -175,7 +176,7 @@ impl Callers {
         self.shared.clear();
     }
 
-    /// Connections may be opened at once: see [`SingleFlight::retry_now`].
+    /// Skips the pauses before the next attempts: see [`SingleFlight::retry_now`].
     pub(super) fn retry_now(&self) {
         for runtime in &*self.inner.runtimes.lock() {
             runtime.opening.retry_now();
@@ -198,7 +199,7 @@ impl Inner {
         found.is_current().then(|| found.clone())
     }
 
-    /// Keeps a connection that this runtime opened so, if the runtime is still known.
+    /// Stores a connection that this runtime opened, if the runtime is still registered.
     fn put(&self, id: Id, opening: &Weak<SingleFlight<Connection>>, connection: &Connection) {
         let runtimes = self.runtimes.lock();
         if runtimes.iter().any(|known| known.opens_by(opening)) {
@@ -209,7 +210,7 @@ impl Inner {
     }
 }
 
-/// Dropped with its runtime.
+/// Unregisters the runtime on drop, which happens when the runtime ends.
 struct Leaving {
     inner: Weak<Inner>,
     of: Weak<SingleFlight<Connection>>,

@@ -12,42 +12,43 @@ use super::identity::Identity;
 use super::user_connector::Driver;
 use crate::clock::Moment;
 
-/// A multiplexed connection: commands sent on it are executed in the order of their sending.
+/// A multiplexed connection. The server executes its commands in the order in which they were sent.
 #[derive(Clone)]
 pub(crate) struct Connection {
-    // One count to raise for each clone: every command takes one.
+    // One `Arc`, so that a clone raises one counter: every command clones the connection.
     inner: Arc<Inner>,
-    /// The server is told that it was named for the command by another one.
+    /// A redirection (`ASK`) named this server for one command, so `ASKING` goes before the
+    /// command.
     asking: bool,
 }
 
 struct Inner {
     wire: Wire,
-    /// Tells one connection of this process from the next.
+    /// Identifies the connection within this process.
     number: u64,
-    /// The server's name for it, where the server tells.
+    /// The server's id for the connection, if the server reports it.
     client_id: OnceLock<u64>,
-    /// Of the server, as all connections of the client know it.
+    /// The server's identity, shared by all connections of the client to it.
     identity: Arc<Identity>,
-    /// Host and port, where a deployment has several servers.
+    /// Host and port, if the deployment has several servers.
     server: Option<Arc<str>>,
-    /// The master that it leads to.
+    /// The master's term to which it belongs.
     term: u64,
-    /// When the server was last seen to be another, up to its introduction.
+    /// When the server's identity last changed, as known at the introduction.
     reborn: OnceLock<Option<Moment>>,
     _kept: ConnectionParts,
 }
 
-/// What has to stay as long as a connection.
+/// Parts that must live as long as the connection.
 pub(super) enum ConnectionParts {
     Nothing,
-    /// Counts it as taken where a user's pool gave it.
+    /// A pool's connection. The pool counts it as used until this is dropped.
     Pooled(#[expect(dead_code, reason = "it is kept")] deadpool_redis::Connection),
-    /// Drives it where a user's connector opened it.
+    /// Drives a connection that a user's connector opened.
     Driver(#[expect(dead_code, reason = "it is kept")] Driver),
 }
 
-/// What carries a connection's commands.
+/// The transport of a connection's commands.
 enum Wire {
     Socket(MultiplexedConnection),
     #[cfg(test)]
@@ -55,7 +56,8 @@ enum Wire {
 }
 
 impl Connection {
-    /// `term` is which master was in use before it was asked where that is, and `server` is where.
+    /// `term` is the term before the endpoint resolved the server's address. `server` is that
+    /// address.
     pub(super) fn new(
         multiplexed: MultiplexedConnection,
         identity: &Arc<Identity>,
@@ -101,13 +103,14 @@ impl Connection {
         }
     }
 
-    /// The same connection, for commands that another server sent here while a slot is being moved.
+    /// The same connection, for commands that another server redirected here while a slot is being
+    /// moved.
     pub(super) fn asking(self) -> Self {
         let asking = true;
         Self { asking, ..self }
     }
 
-    /// The server's host and port, where a deployment has several servers.
+    /// The server's host and port, if the deployment has several servers.
     pub(crate) fn server(&self) -> Option<&Arc<str>> {
         self.inner.server.as_ref()
     }
@@ -118,10 +121,10 @@ impl Connection {
         address.rsplit_once(':').map_or(address, |(host, _)| host)
     }
 
-    /// Names the connection, learns its id and who the server is, as far as the server permits any
-    /// of it, in one round trip that the caller limits. Fails where it may do nothing at all, since
-    /// redis-rs connects without a password gladly, and where the connection breaks: nothing may be
-    /// sent on it before it is known who would execute it.
+    /// Sets the connection's name, and reads its id and the server's identity, as far as the server
+    /// permits. It takes one round trip, and the caller limits its time. It fails if the connection
+    /// breaks, because no command may be sent before the client knows which server would execute
+    /// it. It also fails if the server requires a password: redis-rs connects without one.
     pub(super) async fn introduce(
         &self,
         name: Option<&str>,
@@ -148,12 +151,12 @@ impl Connection {
             .reborn
             .get_or_init(|| self.inner.identity.reborn());
         match looked {
-            // It will tell when that state has passed.
+            // The server reports its identity once that state is over.
             Err(failure) if failure.passes() => {
                 self.inner.identity.doubt();
                 Ok(())
             }
-            // No command of a caller's was sent.
+            // No caller's command was sent.
             Err(failure) => Err(Failure::Unsent(format!("{failure:?}").into())),
             Ok(()) => Ok(()),
         }
@@ -164,13 +167,13 @@ impl Connection {
         let mut set_name = redis::cmd("CLIENT");
         set_name.arg("SETNAME").arg(name);
         if let Err(failure) = self.ask(&set_name, limit).await {
-            tracing::debug!(target: "lockdog::server", ?failure, "the server keeps no client name");
+            tracing::debug!(target: "lockdog::server", ?failure, "CLIENT SETNAME failed");
         }
     }
 
-    /// Learns who the server is.
+    /// Reads the server's identity.
     pub(super) async fn look(&self, limit: Duration) -> Result<(), Failure> {
-        // Servers before 7.0 take one section at a time.
+        // Servers before 7.0 accept one section at a time.
         let [server, replication] = ["server", "replication"].map(|section| {
             let mut info = redis::cmd("INFO");
             info.arg(section);
@@ -181,22 +184,24 @@ impl Connection {
         self.inner.identity.hear(server, replication)
     }
 
-    /// Sends one command and waits for its answer, `limit` at most.
+    /// Sends one command and waits for its answer for at most `limit`.
     ///
-    /// Where the server may have become another meanwhile, that is known when the answer is given:
-    /// see [`Server::judge`](super::Server::judge).
+    /// If the server's identity may have changed meanwhile, this is known before the answer is
+    /// returned: see [`Server::judge`](super::Server::judge).
     ///
     /// # Cancel safety
     ///
-    /// Dropped before the command was written, it is never sent; after that it runs unseen.
+    /// If dropped before the command was written, the command is never sent. If dropped later, the
+    /// command may run.
     pub(crate) async fn send(&self, command: &Cmd, limit: Duration) -> Result<Value, Failure> {
-        // A master of before must not be written to any more, nor believed: it may not know yet.
+        // A replaced master must not get commands, and its answers do not count: it may not know
+        // yet that it was replaced.
         if !self.is_current() {
             return Err(Failure::Unsent("the master was switched".into()));
         }
         let answer = async {
             let answer = if self.asking {
-                // Boxed: it is rare, and part of every command otherwise.
+                // Boxed: it is rare, and would otherwise enlarge the future of every command.
                 Box::pin(self.ask_asking(command, limit)).await
             } else {
                 self.ask(command, limit).await
@@ -206,7 +211,8 @@ impl Connection {
                 Err(failure) if failure.is_doubtful() => identity.doubt(),
                 Ok(_) => {
                     if let Some(doubts) = identity.doubts() {
-                        // Boxed: it is large, and part of every command otherwise.
+                        // Boxed: it is large, and would otherwise enlarge the future of every
+                        // command.
                         Box::pin(self.clear_up(doubts, limit)).await?;
                     }
                 }
@@ -217,7 +223,7 @@ impl Connection {
         let answer = tokio::time::timeout(limit, answer);
         let identity = &self.inner.identity;
         let answer = if identity.is_elected() {
-            // Boxed: it is large, and part of every command otherwise.
+            // Boxed: it is large, and would otherwise enlarge the future of every command.
             let over = Box::pin(identity.until_over(self.inner.term));
             tokio::select! {
                 answer = answer => Some(answer),
@@ -234,34 +240,34 @@ impl Connection {
         }
     }
 
-    /// Of the server that it leads to.
+    /// The identity of its server.
     pub(super) fn identity(&self) -> &Identity {
         &self.inner.identity
     }
 
-    /// Whether both lead to one start of one server, as far as is known.
+    /// Whether both lead to the same server and no restart is known in between.
     pub(super) fn leads_where(&self, other: &Self) -> bool {
         let (own, others) = (&self.inner, &other.inner);
         own.term == others.term && own.reborn.get() == others.reborn.get()
     }
 
-    /// It leads to the server with this identity.
+    /// Whether it leads to the server with this identity.
     pub(super) fn is_of(&self, identity: &Arc<Identity>) -> bool {
         Arc::ptr_eq(&self.inner.identity, identity)
     }
 
-    /// Its command goes where the slot is being moved to.
+    /// Whether its command goes to the server to which the slot is being moved.
     pub(super) fn is_asking(&self) -> bool {
         self.asking
     }
 
-    /// It leads to the server that is the master now, as far as is known.
+    /// Whether it leads to the current master, as far as the client knows.
     pub(crate) fn is_current(&self) -> bool {
         self.inner.term == self.inner.identity.term()
     }
 
-    /// Learns who gave the answer that just came. Fails where that cannot be found out now, and the
-    /// answer is as good as none.
+    /// Finds out which server gave the latest answer. Fails if that is not possible now; the answer
+    /// does not count then.
     pub(super) async fn clear_up(&self, doubts: u64, limit: Duration) -> Result<(), Failure> {
         match self.look(limit).await {
             Ok(()) => {
@@ -270,13 +276,14 @@ impl Connection {
             }
             Err(failure) if failure.is_ambiguous() => Err(failure),
             Err(failure) => {
-                let cause = format!("the server does not tell who it is: {failure:?}");
+                let cause = format!("the server does not report its identity: {failure:?}");
                 Err(Failure::Broken(cause.into()))
             }
         }
     }
 
-    /// Sends one command and waits for its answer as long as it takes; `limit` is the caller's.
+    /// Sends one command and waits for its answer without a time limit. `limit` is the caller's,
+    /// for the error.
     pub(super) async fn ask(&self, command: &Cmd, limit: Duration) -> Result<Value, Failure> {
         let answer = self.inner.wire.send(command).await;
         answer
@@ -284,7 +291,7 @@ impl Connection {
             .map_err(|error| Failure::of_command(error, limit))
     }
 
-    /// As [`Connection::ask`], with the word that has to stand before the command.
+    /// Like [`Connection::ask`], with `ASKING` before the command.
     pub(super) async fn ask_asking(
         &self,
         command: &Cmd,
@@ -300,7 +307,7 @@ impl Connection {
         self.inner.client_id.get().copied()
     }
 
-    /// Tells one connection of this process from the next.
+    /// Identifies the connection within this process.
     pub(crate) fn number(&self) -> u64 {
         self.inner.number
     }
@@ -314,7 +321,8 @@ impl Wire {
     async fn send(&self, command: &Cmd) -> RedisResult<Value> {
         match self {
             Self::Socket(multiplexed) => {
-                // A clone is a handle on the same socket, and sending needs one of its own.
+                // A clone is a handle on the same socket. Sending needs `&mut`, so each command
+                // uses its own clone.
                 multiplexed.clone().send_packed_command(command).await
             }
             #[cfg(test)]
@@ -325,7 +333,7 @@ impl Wire {
     async fn send_asking(&self, command: &Cmd) -> RedisResult<Value> {
         match self {
             Self::Socket(multiplexed) => {
-                // Written in one go: nobody's command comes between them.
+                // One write, so that no other command comes between the two.
                 let mut both = redis::pipe();
                 both.cmd("ASKING").add_command(command.clone());
                 let answers = multiplexed

@@ -1,4 +1,4 @@
-//! Where a connection is kept that the background drives.
+//! Holds a connection that the background drives.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::failure::Failure;
 use super::single_flight::SingleFlight;
 use crate::clock::Clock;
 
-/// Where a connection is kept that the background drives; opening one is single flight.
+/// Holds a connection that the background drives. Only one attempt to open it runs at a time.
 pub(super) struct ConnectionSlot {
     current: Arc<RwLock<Option<Connection>>>,
     opening: SingleFlight<Connection>,
@@ -30,11 +30,11 @@ impl ConnectionSlot {
         current.as_ref().filter(|it| it.is_current()).cloned()
     }
 
-    /// The current connection, or the one that `open` makes on this runtime, within `limit`.
+    /// The current connection, or one that `open` opens on this runtime, within `limit`.
     ///
     /// # Cancel safety
     ///
-    /// It is opened all the same, for the next caller.
+    /// The attempt continues for the next caller.
     pub(super) async fn get<F>(
         &self,
         runtime: &Handle,
@@ -56,13 +56,13 @@ impl ConnectionSlot {
         self.opening.get_unless(runtime, limit, there, open).await
     }
 
-    /// Takes out whatever is there, and ends the attempt to open another.
+    /// Removes the connection and ends the attempt to open another one.
     pub(super) fn clear(&self) {
         self.opening.abort();
         *self.current.write() = None;
     }
 
-    /// Takes `connection` out, unless another took its place already.
+    /// Removes `connection`, unless another one has replaced it.
     pub(super) fn remove(&self, connection: &Connection) {
         let mut current = self.current.write();
         if current.as_ref().is_some_and(|found| found.is(connection)) {
@@ -70,7 +70,7 @@ impl ConnectionSlot {
         }
     }
 
-    /// A connection may be opened at once: see [`SingleFlight::retry_now`].
+    /// Skips the pause before the next attempt: see [`SingleFlight::retry_now`].
     pub(super) fn retry_now(&self) {
         self.opening.retry_now();
     }

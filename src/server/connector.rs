@@ -1,4 +1,4 @@
-//! Connections over a byte stream that the user brings, in place of an address.
+//! The user's own way to open byte streams to a server, in place of an address.
 
 use std::fmt;
 use std::io;
@@ -6,8 +6,8 @@ use std::pin::Pin;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// Opens connections to one server, in place of a URL: through a tunnel, a proxy of its own, or a pipe
-/// to a server in the same process, as `lockdog-test` has. For
+/// Opens connections to one server, in place of a URL: through a tunnel, a special proxy, or a pipe
+/// to a server in the same process, as `lockdog-test` does. For
 /// [`ClientBuilder::connector`](crate::ClientBuilder::connector).
 ///
 /// # Examples
@@ -39,25 +39,26 @@ use tokio::io::{AsyncRead, AsyncWrite};
 /// # }
 /// ```
 pub trait Connector: fmt::Debug + Send + Sync + 'static {
-    /// Opens one connection. The client opens several, and new ones for those that break; it limits
-    /// each attempt to its command timeout, and drops the future then. A panic in here, or in a stream,
-    /// is a failed attempt or a broken connection, and nothing more. A call that blocks its thread holds
-    /// up callers on the runtime that it is made on; on the client's own thread it holds up no renewal, and
-    /// one that never returns keeps a thread of its own for good.
+    /// Opens one connection. The client opens several, and replaces those that break. It limits
+    /// each attempt to its command timeout and then drops the future.
+    ///
+    /// A panic in this method, or in a stream, only fails the attempt or breaks the connection. A
+    /// call that blocks its thread delays callers on the same runtime. On the client's own thread
+    /// it does not delay renewals, but a call that never returns occupies an extra thread forever.
     ///
     /// # Errors
     ///
-    /// Any. The client shows its text, so it must hold no secret.
+    /// Any. The client shows the error's text, so it must not contain a secret.
     #[expect(
         clippy::type_complexity,
         reason = "a name for it would be one more to learn"
     )]
     fn connect(&self) -> Pin<Box<dyn Future<Output = io::Result<Box<dyn Transport>>> + Send>>;
 
-    /// What errors and logs call the server; no secret.
+    /// The server's name in errors and logs. It must not contain a secret.
     fn address(&self) -> String;
 
-    /// Which clock the leases of its server run by.
+    /// The clock that the server's leases follow.
     ///
     /// Defaults to the machine's.
     fn time(&self) -> Time {
@@ -65,22 +66,23 @@ pub trait Connector: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// A stream of bytes in both directions. Every type that can be one is one. No method of it may block
-/// its thread: renewals wait for it. The client drops a stream with its connection, whatever it still
-/// waits for.
+/// A stream of bytes in both directions. It is implemented for every type that meets the bounds.
+/// Its methods must not block their thread, because renewals wait for it. The client drops a stream
+/// with its connection, even if reads or writes are pending.
 pub trait Transport: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Transport for T {}
 
-/// A clock, and with it where a client's background work is done.
+/// A clock. It also decides where a client's background work runs.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Time {
-    /// The machine's, which goes on while the machine sleeps. The background has a thread of its own.
+    /// The machine's clock, which also runs while the machine sleeps. The background has its own
+    /// thread.
     #[default]
     Machine,
-    /// tokio's, which tests can pause. The background is a task of the runtime that the client is built
-    /// on, because another runtime has another clock: code that blocks that runtime delays renewals.
-    /// For tests only.
+    /// tokio's clock, which tests can pause. The background is a task on the runtime where the
+    /// client is built, because another runtime has another clock. Code that blocks that runtime
+    /// delays renewals. For tests only.
     Tokio,
 }

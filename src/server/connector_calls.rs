@@ -1,5 +1,5 @@
-//! Calls of a user's connector on further threads. One of them may never return, and keeps its thread
-//! for as long as that is.
+//! Calls of a user's connector on extra threads. A call that never returns occupies its thread
+//! forever.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,20 +9,20 @@ use tokio::time::Instant;
 
 use super::failure::Failure;
 
-/// The calls for one purpose that have not returned. Each purpose has its own, so that none can take
-/// the place of another.
+/// The calls for one purpose that have not returned. Each purpose has its own limit, so that no
+/// purpose can use up the threads of another.
 pub(super) struct ConnectorCalls {
-    /// How many of them are waited for at the same time.
+    /// How many pending calls may be waited for at the same time.
     at_once: usize,
-    /// How long one is waited for, for each that has not returned. After that others begin beside it,
-    /// so that calls that never return end no purpose for good. The more of them there are, the slower
-    /// they add up.
+    /// How long a call counts as pending, multiplied by the number of calls that have not returned.
+    /// After that time new calls may begin beside it, so calls that never return do not block the
+    /// purpose forever. The more of them there are, the more slowly their number grows.
     patience: Duration,
     /// When each of them began.
     began: Mutex<Vec<Instant>>,
 }
 
-/// A call that has not returned; dropped when it has.
+/// A call that has not returned. It is dropped when the call returns.
 pub(super) struct ConnectorCall {
     calls: Arc<ConnectorCalls>,
     began: Instant,
@@ -37,7 +37,7 @@ impl ConnectorCalls {
         })
     }
 
-    /// One more call, unless too many have not returned.
+    /// Begins one more call, unless too many are pending.
     pub(super) fn begin(self: &Arc<Self>) -> Result<ConnectorCall, Failure> {
         let now = Instant::now();
         let mut began = self.began.lock();
@@ -62,15 +62,15 @@ impl ConnectorCalls {
 impl Drop for ConnectorCall {
     fn drop(&mut self) {
         let mut began = self.calls.began.lock();
-        // Those that began at the same moment are alike.
+        // Calls that began at the same moment are interchangeable.
         if let Some(at) = began.iter().position(|began| *began == self.began) {
             began.swap_remove(at);
         }
     }
 }
 
-/// All purposes together stay below the 512 threads that a runtime has for what blocks, which looks up
-/// host names there, too.
+/// All purposes together stay below the 512 threads that a runtime has for blocking work, because
+/// DNS lookups need these threads too.
 const MOST: usize = 100;
 
 #[cfg(test)]
@@ -94,7 +94,7 @@ mod tests {
         tokio::time::sleep(A_SECOND * 1_000_000).await;
         let refused = calls.begin().err().expect("there are too many");
         assert!(refused.words().contains("has not returned for"));
-        // One of them returns after all.
+        // One of them returns late.
         hanging.pop();
         calls.begin().map(drop).expect("there is room for it");
     }

@@ -1,15 +1,15 @@
-//! What all servers of a client have in common.
+//! Settings that all servers of a client share.
 
 use std::time::Duration;
 
 use crate::background::Background;
 use crate::clock::Clock;
 
-/// What all servers of a client have in common.
+/// Settings that all servers of a client share.
 #[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) clock: Clock,
-    /// Where it runs what several callers wait for.
+    /// Runs work that several callers wait for.
     pub(crate) background: Background,
     pub(crate) command_timeout: Duration,
     /// The length of the leases that the watchdog renews.
@@ -17,7 +17,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// With this runtime as its background.
+    /// Uses the current runtime as its background.
     #[cfg(test)]
     pub(crate) fn here(clock: &Clock) -> Self {
         Self {

@@ -1,13 +1,14 @@
-//! What a server's data may lack. It goes with a slot to the slot's next owner (design: invariant 15).
+//! Since when a server's data may be incomplete. The record moves with a slot to the slot's next
+//! owner (design: invariant 15).
 
 use crate::clock::Moment;
 
 /// Since when data may be incomplete.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct DataLoss {
-    /// When this client saw that it may be; `None` if it never did.
+    /// When this client noticed it; `None` if never.
     pub(crate) seen: Option<Moment>,
-    /// When that was by the server's clock, in milliseconds; 0 if it never was.
+    /// The same moment by the server's clock, in milliseconds; 0 if never.
     pub(crate) since: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Where connections for messages come from.
+//! Opens connections for messages.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::subscriber::Subscriber;
 use super::wire::password;
 
 impl Endpoint {
-    /// A connection for messages, where an address is known.
+    /// A connection for messages, if an address is known.
     pub(crate) async fn open_pubsub(&self, limit: Duration) -> Result<PubSub, Failure> {
         let client = self.find_for_messages(limit).await?;
         if let Some(user_connector) = &self.user_connector {
@@ -20,7 +20,8 @@ impl Endpoint {
         opened.map_err(|error| Failure::of_connect(&error, password(client.get_connection_info())))
     }
 
-    /// A connection for messages of a server that has some of the channels only.
+    /// A connection for the messages of one server of a cluster, which has only some of the
+    /// channels.
     pub(super) async fn subscriber(
         &self,
         sharded: bool,
@@ -28,7 +29,7 @@ impl Endpoint {
         limit: Duration,
     ) -> Result<Subscriber, Failure> {
         let client = self.find_for_messages(limit).await?;
-        // Messages come between answers, which the older protocol cannot tell from them.
+        // Messages arrive between answers, and only RESP3 distinguishes the two.
         let info = client.get_connection_info().clone();
         let settings = info.redis_settings().clone();
         let settings = settings.set_protocol(redis::ProtocolVersion::RESP3);
@@ -39,6 +40,6 @@ impl Endpoint {
 
     async fn find_for_messages(&self, limit: Duration) -> Result<redis::Client, Failure> {
         let (client, _) = self.find(limit).await?;
-        client.ok_or_else(|| Failure::Unsent("a pool alone brings no messages".into()))
+        client.ok_or_else(|| Failure::Unsent("messages need a url besides the pool".into()))
     }
 }

@@ -1,4 +1,4 @@
-//! Where connections come from: an address, or a pool that the user brought.
+//! Opens connections: to an address, or from the caller's pool.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,28 +22,28 @@ pub(crate) struct Endpoint {
     pub(super) route: Locator,
     pub(super) pool: Option<deadpool_redis::Pool>,
     pub(super) name: Option<String>,
-    /// Opens connections in place of the route's address.
+    /// Opens connections in place of the address.
     pub(super) user_connector: Option<UserConnector>,
-    /// Who the server is, as its connections learn it.
+    /// The server's identity, which its connections report.
     pub(super) identity: Arc<Identity>,
-    /// Takes the place of all.
+    /// In simulated tests it replaces everything else.
     #[cfg(test)]
     pub(super) simulated: Option<crate::simulation::Wiring>,
 }
 
-/// How a connection finds its server.
+/// How the client finds the server.
 pub(super) enum Locator {
-    /// Only a pool knows.
+    /// Only the pool knows the server.
     Unknown,
     Fixed(Box<redis::Client>),
-    /// A master of a cluster: nobody any more once it is none.
+    /// A master of a cluster. Connecting fails once it is no master any more.
     Member(Box<redis::ConnectionInfo>),
     Sentinel(Arc<Sentinels>),
 }
 
 impl Endpoint {
-    /// At least one of `address` and `pool` is there: callers' commands prefer the pool, everything
-    /// that runs on lockdog's own thread the address.
+    /// At least one of `address` and `pool` is given. Callers' commands prefer the pool. Everything
+    /// on lockdog's own thread prefers the address.
     pub(crate) fn new(
         address: Option<Address>,
         pool: Option<deadpool_redis::Pool>,
@@ -54,7 +54,7 @@ impl Endpoint {
         if address.is_none() && pool.is_none() {
             return Err(Error::invalid(
                 "client",
-                "give a url, sentinels or a pool".to_owned(),
+                "set a url, sentinels or a pool".to_owned(),
             ));
         }
         let shown = address
@@ -70,7 +70,7 @@ impl Endpoint {
                 Locator::Fixed(Box::new(client(info)?))
             }
             Some(Address::Cluster { .. }) => {
-                return Err(Error::invalid("url", "it is that of a cluster".to_owned()));
+                return Err(Error::invalid("url", "this is a cluster URL".to_owned()));
             }
             Some(Address::Sentinel {
                 name,
@@ -97,7 +97,7 @@ impl Endpoint {
         })
     }
 
-    /// One master of a cluster.
+    /// The endpoint of one master of a cluster.
     pub(super) fn member(info: redis::ConnectionInfo, name: Option<String>, clock: &Clock) -> Self {
         let identity = Identity::new(clock.clone(), info.addr().to_string(), true);
         Self {
@@ -124,13 +124,14 @@ impl Endpoint {
         }
     }
 
-    /// How many runtimes may have a connection for callers of their own, beside the one that further
-    /// runtimes share.
+    /// How many runtimes may have their own callers' connection. All further runtimes share one
+    /// more.
     pub(super) fn runtimes(&self) -> usize {
         let Some(pool) = &self.pool else {
             return RUNTIMES;
         };
-        // Without an address the watchdog, and what waits for replicas, take theirs out of it, too.
+        // Without an address, the watchdog and the waiting for replicas also take connections from
+        // the pool.
         let others = match &self.route {
             Locator::Unknown => 3,
             Locator::Fixed(_) | Locator::Member(_) | Locator::Sentinel(_) => 1,
@@ -138,7 +139,7 @@ impl Endpoint {
         pool.status().max_size.saturating_sub(others).min(RUNTIMES)
     }
 
-    /// Where this leads to, where a deployment has several servers.
+    /// The server's address, if the deployment has several servers.
     pub(super) fn server(&self, client: &redis::Client) -> Option<Arc<str>> {
         match &self.route {
             Locator::Member(_) | Locator::Sentinel(_) => {
@@ -148,7 +149,7 @@ impl Endpoint {
         }
     }
 
-    /// Whom to connect to now, and its term; `None` if only a pool knows.
+    /// The server to connect to now, and its term; `None` if only a pool knows it.
     pub(super) async fn find(
         &self,
         limit: Duration,
@@ -160,7 +161,7 @@ impl Endpoint {
                 Ok((Some(client.as_ref().clone()), term))
             }
             Locator::Member(_) if self.identity.term() > 0 => {
-                let cause = "it is no master of the cluster any more";
+                let cause = "the server is no longer a master of the cluster";
                 Err(Failure::Unsent(cause.into()))
             }
             Locator::Member(info) => {
@@ -179,17 +180,19 @@ impl Endpoint {
         &self.identity
     }
 
-    /// It opened this connection.
+    /// Whether it opened this connection.
     pub(super) fn has(&self, connection: &Connection) -> bool {
         connection.is_of(&self.identity)
     }
 
-    /// Host and port, a unix socket's path, a master's name, or "pool"; never a user or password.
+    /// Host and port, the path of a unix socket, a master's name, or "pool". Never a user or
+    /// password.
     pub(super) fn address(&self) -> String {
         self.identity.address().to_owned()
     }
 
-    /// Keeps looking who the master is, this often, where that can change. Never ends.
+    /// Repeatedly checks which server is the master, at this interval, if that can change. Never
+    /// ends.
     pub(crate) async fn watch(&self, every: Duration) {
         match &self.route {
             Locator::Sentinel(sentinels) => sentinels.watch(every).await,
@@ -199,7 +202,8 @@ impl Endpoint {
         }
     }
 
-    /// Sentinels may be asked at once: see [`SingleFlight::retry_now`](super::single_flight::SingleFlight::retry_now).
+    /// Skips the pause before the sentinels are asked: see
+    /// [`SingleFlight::retry_now`](super::single_flight::SingleFlight::retry_now).
     pub(super) fn retry_now(&self) {
         if let Locator::Sentinel(sentinels) = &self.route {
             sentinels.retry_now();
@@ -211,7 +215,8 @@ impl Endpoint {
         matches!(&self.route, Locator::Sentinel(sentinels) if sentinels.is_delayed())
     }
 
-    /// Waits until sentinels named the master that were asked after this moment, or another one.
+    /// Waits until sentinels that were asked after `since` confirmed the master or named another
+    /// one.
     pub(super) async fn confirm(&self, since: Moment) {
         if let Locator::Sentinel(sentinels) = &self.route {
             tokio::select! {
@@ -221,7 +226,7 @@ impl Endpoint {
         }
     }
 
-    /// Hears of each master that comes after the present one.
+    /// Notifies of each new term.
     pub(crate) fn term_changes(&self) -> watch::Receiver<u64> {
         self.identity.term_changes()
     }
@@ -231,12 +236,13 @@ impl Endpoint {
         self.identity.end_term();
     }
 
-    /// Wakes those who wait for the end of a term. A waker is the caller's code: no lock may be held.
+    /// Wakes the waiters for the end of a term. Wakers are callers' code, so no lock may be held
+    /// here.
     pub(crate) fn log_term(&self) {
         self.identity.log_term();
     }
 
-    /// Waits until this is no master of a cluster any more.
+    /// Waits until this server is no master of the cluster any more.
     pub(super) async fn until_left(&self) {
         match &self.route {
             Locator::Member(_) => self.identity.until_over(0).await,
@@ -246,29 +252,29 @@ impl Endpoint {
         }
     }
 
-    /// It took over from another server, and may know less than that one knew.
+    /// The server took over from another one and may lack some of its data.
     pub(super) fn succeed(&self) {
         self.identity.succeed();
     }
 
-    /// It may have been replaced and have taken over again.
+    /// The server may have been replaced and may have taken over again.
     pub(super) fn doubt(&self) {
         self.identity.doubt();
     }
 
-    /// Another server may take this one's place, with less than this one knew.
+    /// Whether another server may take this one's place, with less data.
     pub(crate) fn is_switched(&self) -> bool {
         self.identity.is_elected()
     }
 
-    /// Fails if nobody has said for a lease, or some seconds, that the master in use is the master: one
-    /// of before that comes back must not prolong anything.
+    /// Fails if the current master was not confirmed as master within the last lease, or within the
+    /// last seconds if the lease is shorter. An old master that comes back must not prolong a hold.
     pub(crate) fn vouch(&self, now: Moment, lease: Duration) -> Result<(), Failure> {
         match &self.route {
             Locator::Sentinel(sentinels)
                 if now.since(sentinels.named()) > lease.max(SOME_SECONDS) =>
             {
-                let cause = "no sentinel has named this master for a lease";
+                let cause = "no sentinel has confirmed this master within the lease";
                 Err(Failure::Unsent(cause.into()))
             }
             _ => Ok(()),
@@ -276,7 +282,7 @@ impl Endpoint {
     }
 }
 
-/// Shows where connections go, never with what password.
+/// Shows addresses, never passwords.
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Source")
@@ -286,8 +292,9 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// More than a machine has cores, as a rule: services have a runtime for each of them at most.
+/// Usually more than the number of a machine's cores. A service has at most one runtime for each
+/// core.
 const RUNTIMES: usize = 64;
 
-/// Some questions to the sentinels.
+/// Several questions to the sentinels fit in.
 const SOME_SECONDS: Duration = Duration::from_secs(3);

@@ -1,4 +1,4 @@
-//! What a command can come to other than an answer, and what that means.
+//! The failures of a command, and what they mean.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,35 +12,36 @@ use crate::error::{Error, passes};
 /// How a command failed.
 #[derive(Clone, Debug)]
 pub(crate) enum Failure {
-    /// The connection broke after the command may have left: it may have run, or run later.
+    /// The connection broke after the command may have been sent. The command may have run, or may
+    /// still run.
     Broken(Arc<str>),
-    /// The server answered with an error: the command did nothing.
+    /// The server answered with an error. The command did nothing.
     Refused { code: String, message: String },
-    /// No answer in time: it may have run, or run later.
+    /// No answer in time. The command may have run, or may still run.
     Silent {
         waited: Duration,
-        /// Who was asked, where a deployment has several servers.
+        /// The server that was asked, if the deployment has several servers.
         server: Option<Arc<str>>,
     },
-    /// There was no connection to send it on: it did not run.
+    /// There was no connection to send it on. The command did not run.
     Unsent(Arc<str>),
-    /// The client was shut down before it was sent: it did not run.
+    /// The client was shut down before it was sent. The command did not run.
     Closed,
 }
 
-/// What to do about a failure while there is time.
+/// How to handle a failure while there is time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Remedy {
-    /// Nothing helps.
+    /// A retry is useless.
     GiveUp,
-    /// Take another connection and send it again.
+    /// Retry on another connection.
     Reconnect,
-    /// Send it again a little later.
+    /// Retry a little later.
     Wait,
 }
 
 impl Failure {
-    /// Sorts out what redis-rs says of a command that was handed to a connection.
+    /// Classifies redis-rs's error about a command that was given to a connection.
     pub(crate) fn of_command(error: RedisError, waited: Duration) -> Self {
         if let Some(refused) = Self::refused(&error) {
             return refused;
@@ -51,7 +52,7 @@ impl Failure {
         Self::Broken(without_arguments(&error.to_string()).into())
     }
 
-    /// Sorts out what redis-rs says of an attempt to connect with this password.
+    /// Classifies redis-rs's error about an attempt to connect with this password.
     pub(crate) fn of_connect(error: &RedisError, password: Option<&str>) -> Self {
         let text = error.to_string();
         let unsent = || Self::Unsent(without_arguments(&text).into());
@@ -59,7 +60,7 @@ impl Failure {
         failure.without(password)
     }
 
-    /// What a user's pool says of an attempt to connect, or to take a connection.
+    /// Classifies the error of a user's pool about connecting, or about taking a connection.
     pub(super) fn of_pool(error: &PoolError) -> Self {
         match error {
             // Only the pool knows the password.
@@ -70,11 +71,11 @@ impl Failure {
         }
     }
 
-    /// Withholds the text if the password stands in it: a server may repeat it in words that this
+    /// Removes the text if it contains the password: a server may quote it in a message that this
     /// client does not know.
     fn without(self, password: Option<&str>) -> Self {
         let beginning = |password: &str| -> String {
-            // Servers repeat the beginning of a long argument.
+            // Servers quote only the beginning of a long argument.
             password.chars().take(LONGEST_BEGINNING).collect()
         };
         let Some(secret) = password.map(beginning).filter(|it| !it.is_empty()) else {
@@ -90,7 +91,7 @@ impl Failure {
         }
     }
 
-    /// What the server said, where it is the server that said something.
+    /// The server's error reply, if the server gave one.
     fn refused(error: &RedisError) -> Option<Self> {
         let message = error.detail().unwrap_or_default();
         let code = if error.kind() == redis::ErrorKind::AuthenticationFailed {
@@ -111,8 +112,8 @@ impl Failure {
         Self::Silent { waited, server }
     }
 
-    /// The same, as one that came at this server. For the end of a call: what a server says is read
-    /// as it came before.
+    /// Adds the server's address to the failure. Used at the end of a call, because the parsers of
+    /// server errors expect the original text.
     pub(super) fn at(self, server: &str) -> Self {
         let named = |cause: Arc<str>| format!("{server}: {cause}").into();
         match self {
@@ -130,15 +131,15 @@ impl Failure {
         }
     }
 
-    /// Somebody else has the right to send the command by now.
+    /// Another sender has taken over the right to send the command.
     pub(super) fn taken_over() -> Self {
         Self::Refused {
             code: "TAKENOVER".to_owned(),
-            message: "the call was not polled, and others went on without it".to_owned(),
+            message: "the future was not polled in time, and another call took its turn".to_owned(),
         }
     }
 
-    /// What went wrong, as a person reads it.
+    /// A text for humans.
     pub(crate) fn words(&self) -> String {
         match self {
             Self::Refused { code, message } => format!("{code} {message}"),
@@ -148,7 +149,7 @@ impl Failure {
         }
     }
 
-    /// The command may have run, or may run yet.
+    /// The command may have run, or may still run.
     pub(crate) fn is_ambiguous(&self) -> bool {
         matches!(self, Self::Broken(_) | Self::Silent { .. })
     }
@@ -158,17 +159,17 @@ impl Failure {
         matches!(self, Self::Refused { code, .. } if code == "OOM")
     }
 
-    /// The user may not do it.
+    /// The user lacks the permission.
     pub(crate) fn is_forbidden(&self) -> bool {
         matches!(self, Self::Refused { code, .. } if code == "NOPERM")
     }
 
-    /// The server refused it in a state that passes by itself.
+    /// The server refused it because of a transient state.
     pub(crate) fn passes(&self) -> bool {
         matches!(self, Self::Refused { code, message } if passes(code, message))
     }
 
-    /// What comes with it may be the loss of the server's data, or another server in its place.
+    /// The server may have lost its data, or another server may have taken its place.
     pub(super) fn is_doubtful(&self) -> bool {
         let Self::Refused { code, .. } = self else {
             return false;
@@ -179,8 +180,8 @@ impl Failure {
         )
     }
 
-    /// Where the server sends the command: host (empty if it is its own), port, and whether it is for
-    /// this command only.
+    /// The server's redirection: host (empty if it is the server's own), port, and whether it is valid
+    /// for this command only.
     pub(super) fn redirection(&self) -> Option<(&str, u16, bool)> {
         let Self::Refused { code, message } = self else {
             return None;
@@ -192,7 +193,7 @@ impl Failure {
         };
         let (_slot, address) = message.split_once(' ')?;
         let (host, port) = address.rsplit_once(':')?;
-        // A name that was not set says nothing.
+        // `?` means that the node has no configured host name.
         let port = port.trim().parse().ok()?;
         (host != "?").then_some((host, port, asking))
     }
@@ -207,7 +208,7 @@ impl Failure {
         matches!(self, Self::Refused { code, .. } if code == "CROSSSLOT")
     }
 
-    /// Each of the command's keys may succeed by itself, here or elsewhere.
+    /// Each of the command's keys may succeed in a command of its own, here or on another server.
     pub(crate) fn is_of_place(&self) -> bool {
         let is = |code: &str| matches!(code, "ASK" | "CROSSSLOT" | "MOVED" | "TRYAGAIN");
         matches!(self, Self::Refused { code, .. } if is(code))
@@ -234,9 +235,9 @@ impl From<Failure> for Error {
     }
 }
 
-/// The error inside a script's error. Later servers wrap only a missing permission; those before 7.0
-/// everything, as in `ERR Error running script (call to f_..): @user_script: 18: -OOM no memory`, or
-/// `@user_script: 18: ..` where the script caught it and gave it back.
+/// The error inside a script's error. Servers since 7.0 wrap only a missing permission. Older ones
+/// wrap every error, as in `ERR Error running script (call to f_..): @user_script: 18: -OOM no
+/// memory`, or as `@user_script: 18: ..` if the script caught it and returned it.
 fn unwrapped<'a>(code: &'a str, message: &'a str) -> Option<(&'a str, &'a str)> {
     let inner = if code == SCRIPT {
         message
@@ -254,24 +255,24 @@ fn unwrapped<'a>(code: &'a str, message: &'a str) -> Option<(&'a str, &'a str)> 
     is_code.then_some((code, message))
 }
 
-/// What servers say inside of scripts instead of `NOPERM`: up to 7.0, and since.
+/// What servers say inside scripts instead of `NOPERM`: before 7.0, and since.
 fn is_denial(message: &str) -> bool {
     let starts = |text| message.starts_with(text);
     starts("The user executing the script can't") || starts("ACL failure in script:")
 }
 
-/// A server's words up to where it repeats the arguments of a command that it does not know. A password
-/// is among those of `HELLO` and `AUTH`, and a lock's name among those of a script.
+/// The server's text without the arguments of an unknown command. The arguments of `HELLO` and `AUTH`
+/// contain a password, and those of a script a lock's name.
 fn without_arguments(text: &str) -> &str {
     let end = text.find("with args beginning with");
     end.map_or(text, |end| text[..end].trim_end_matches([',', ' ']))
 }
 
-/// A password is looked for by so many of its first characters.
+/// How many of a password's first characters are searched for.
 const LONGEST_BEGINNING: usize = 12;
-const WITHHELD: &str = "the answer is withheld, because the password stands in it";
+const WITHHELD: &str = "the answer is withheld because it contains the password";
 
-/// How servers before 7.0 name a script.
+/// How servers before 7.0 refer to a script.
 const SCRIPT: &str = "@user_script:";
 
 #[cfg(test)]
@@ -306,7 +307,7 @@ mod tests {
                 "{text}"
             );
         }
-        // In other words, and cut.
+        // In another text, and truncated.
         let long = "hunter2-hunter2-hunter2";
         for error in [
             server("no such option 'hunter2-hunt'"),

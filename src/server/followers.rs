@@ -1,15 +1,15 @@
-//! What a master says of its replicas.
+//! A master's report on its replicas.
 
 use redis::{Cmd, Value};
 
 use super::wire::text;
 
-/// The replicas of a master, by its own `INFO replication`.
+/// The replicas of a master, from its own `INFO replication`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Followers {
-    /// Those that are connected, whatever they do.
+    /// The connected replicas in any state.
     pub(super) connected: u32,
-    /// Those among them that follow, and said so within the last seconds.
+    /// The connected replicas that follow the master and reported within the last seconds.
     pub(super) following: u32,
 }
 
@@ -20,7 +20,7 @@ pub(super) fn question() -> Cmd {
 }
 
 impl Followers {
-    /// `None` if that is no such answer.
+    /// `None` if the answer is not an INFO section.
     pub(super) fn read(info: &Value) -> Option<Self> {
         let text = text(info)?;
         let connected = text
@@ -47,7 +47,7 @@ impl Followers {
     }
 }
 
-/// Replicas tell their masters where they are each second.
+/// Replicas report their offset to the master every second.
 const FRESH: u64 = 2;
 
 #[cfg(test)]

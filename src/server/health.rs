@@ -1,7 +1,8 @@
-//! Whether the server is thought to be silent.
+//! Whether the server is suspected to be silent.
 //!
-//! Who found it silent says so, and asks it nothing more; the client's own thread asks, one question
-//! at a time, until it answers. So nothing piles up at a server that stands still.
+//! A caller that finds the server silent reports it here, and the client stops sending it commands.
+//! The client's own thread sends one probe at a time until the server answers. So no commands pile
+//! up for a frozen server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,10 +13,10 @@ use tokio::sync::Notify;
 use super::failure::Failure;
 
 pub(super) struct Health {
-    /// True while `why` is there: all that is read while nothing is wrong.
+    /// True while `why` is set. On the normal path only this flag is read.
     suspect: AtomicBool,
     why: Mutex<Option<Failure>>,
-    /// Told when it falls under suspicion; the deployment's servers share it.
+    /// Notified when the server becomes suspected. All servers of the deployment share it.
     changed: Arc<Notify>,
 }
 
@@ -28,7 +29,7 @@ impl Health {
         }
     }
 
-    /// The first reason stands: those after it follow from it.
+    /// The first reason stays: later ones are consequences of it.
     pub(super) fn suspect(&self, failure: &Failure) {
         let mut why = self.why.lock();
         if why.is_some() {
@@ -47,7 +48,7 @@ impl Health {
         self.why.lock().clone()
     }
 
-    /// True if it was under suspicion until now.
+    /// True if it was suspected until now.
     pub(super) fn answered(&self) -> bool {
         let mut why = self.why.lock();
         self.suspect.store(false, Ordering::Release);

@@ -1,8 +1,8 @@
-//! Who answers at the server's address, and whether it is still the one that answered before.
+//! The identity of the server at an address, and whether it is still the same server.
 //!
-//! A server that came back may have lost its data. Its `run_id` changes with each start, its
-//! `master_replid` where it took over another server's data or was made a master. Neither changes
-//! with a FLUSHALL: that only the server's own epoch tells (`lua/red_lock/acquire.lua`).
+//! A server that came back may have lost its data. Its `run_id` changes with each start. Its
+//! `master_replid` changes when it takes over another server's data or is promoted. A FLUSHALL
+//! changes neither; only the server's own epoch detects it (`lua/red_lock/acquire.lua`).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -17,47 +17,48 @@ use super::followers::Followers;
 use super::wire::text;
 use crate::clock::{Clock, Moment};
 
-/// What one client knows of its server's identity.
+/// One client's knowledge of its server's identity.
 pub(super) struct Identity {
     clock: Clock,
     /// See [`Identity::address`].
     address: String,
-    /// Nothing until the server told it once.
+    /// `None` until the server reported it once.
     known: Mutex<Option<String>>,
-    /// When the latest change was seen, as a [`Moment`]; [`Moment::NEVER`] if there was none.
+    /// When the latest change was noticed, as a [`Moment`]; [`Moment::NEVER`] if there was none.
     reborn: AtomicU64,
     /// The same by the server's clock, in milliseconds; 0 if there was none.
     reborn_since: AtomicU64,
-    /// How often the server said something that may come with a loss of its data.
+    /// Number of answers after which the server's data may have been lost.
     doubts: AtomicU64,
-    /// So many of the doubts are cleared up.
+    /// The number of these doubts that are resolved.
     cleared: AtomicU64,
-    /// Counts the servers that answered.
+    /// Number of servers that answered at this address.
     met: AtomicU64,
-    /// The set-up of so many was looked at.
+    /// The value of `met` at the last check of the server's configuration.
     checked: AtomicU64,
     /// The replicas that follow the server.
     replicas: Mutex<ReplicaCount>,
-    /// It is in the log that the identity cannot be known.
+    /// Whether the log already says that the identity cannot be known.
     told: AtomicBool,
-    /// Only a master will do: others say who that is, and it may be another one soon.
+    /// Whether the server is used because it is the elected master. Sentinels or other nodes name
+    /// it, and the master can change.
     is_elected: bool,
-    /// Counts the servers that were the master. What belongs to an earlier one is over.
+    /// Number of master changes. Connections and answers of an earlier term do not count.
     term: AtomicU64,
     terms: watch::Sender<u64>,
 }
 
-/// The replicas of a master, as they were last counted.
+/// The replicas of a master at the last count.
 #[derive(Default)]
 struct ReplicaCount {
     following: u32,
-    /// So many were there at once.
+    /// The largest number at one time.
     most: u32,
-    /// Since when there have been so few.
+    /// Since when there have been fewer than that.
     lost: Option<Moment>,
-    /// When that was.
+    /// When they were last counted.
     at: Option<Moment>,
-    /// There is none, and was none when they were last counted, but that is long ago.
+    /// No replica follows, and the previous count is too old to exclude one in between.
     unsure: bool,
 }
 
@@ -75,7 +76,7 @@ impl ReplicaCount {
         self.at = Some(now);
     }
 
-    /// There may have been more a while ago.
+    /// Whether there may have been more replicas recently.
     fn lost(&self, now: Moment) -> bool {
         let since = |at: Option<Moment>| at.map(|at| now.since(at));
         self.unsure
@@ -104,35 +105,35 @@ impl Identity {
         }
     }
 
-    /// Which master is in use. A connection belongs to one.
+    /// The current master's term. Each connection belongs to one term.
     pub(super) fn term(&self) -> u64 {
         self.term.load(Ordering::Acquire)
     }
 
-    /// Another server is the master from now on. Those who wait for that hear of it by
-    /// [`Identity::log_term`].
+    /// Another server is the master from now on. [`Identity::log_term`] wakes the waiters for that.
     pub(super) fn end_term(&self) {
-        // Those were the replicas of the master of before.
+        // The replicas of the previous master.
         *self.replicas.lock() = ReplicaCount::default();
         self.term.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Wakes those who wait for the end of a term. A waker is the caller's code: no lock may be held.
+    /// Wakes the waiters for the end of a term. Wakers are callers' code, so no lock may be held
+    /// here.
     pub(super) fn log_term(&self) {
         self.terms
             .send_modify(|told| *told = self.term().max(*told));
     }
 
-    /// Waits until another server than that of this term is the master.
+    /// Waits until `term` is over.
     pub(super) async fn until_over(&self, term: u64) {
         if !self.is_elected {
             return std::future::pending().await;
         }
-        // The sender is our own. It is told after the term has ended, so it may be behind.
+        // The sender lives in `self`. It is updated after the term has ended, so it may lag behind.
         let _ = self.terms.subscribe().wait_for(|now| *now > term).await;
     }
 
-    /// Where the server is, for logs and errors.
+    /// The server's address, for logs and errors.
     pub(super) fn address(&self) -> &str {
         &self.address
     }
@@ -141,38 +142,38 @@ impl Identity {
         self.is_elected
     }
 
-    /// Hears of each master that comes after the present one.
+    /// Notifies of each new term.
     pub(super) fn term_changes(&self) -> watch::Receiver<u64> {
         self.terms.subscribe()
     }
 
-    /// When the latest change was seen; the first identity is none.
+    /// When the latest change was noticed. The first identity is no change.
     pub(super) fn reborn(&self) -> Option<Moment> {
         let reborn = Moment(self.reborn.load(Ordering::Acquire));
         (reborn != Moment::NEVER).then_some(reborn)
     }
 
-    /// What its data may lack since then.
+    /// Since when its data may be incomplete.
     pub(super) fn loss(&self) -> DataLoss {
-        // Written the other way round: what is seen has its moment by the server's clock.
+        // Written in the opposite order, so that a change that is seen here has its server time.
         let seen = self.reborn();
         let since = self.reborn_since.load(Ordering::Acquire);
         DataLoss { seen, since }
     }
 
-    /// The server took over from another one: it is seen to be another at the next look, before any
+    /// The server took over from another one. The next check detects a new identity, before any
     /// answer of it counts.
     pub(super) fn succeed(&self) {
         self.known.lock().get_or_insert_default().clear();
         self.doubt();
     }
 
-    /// How many replicas followed the server when they were last counted.
+    /// How many replicas followed the server at the last count.
     pub(super) fn replicas(&self) -> u32 {
         self.replicas.lock().following
     }
 
-    /// Counts them, by what the server says in the section `replication`.
+    /// Counts the replicas in the server's section `replication`.
     pub(super) fn count_replicas(&self, replication: &Value) {
         if let Some(followers) = Followers::read(replication) {
             self.count(followers);
@@ -184,12 +185,12 @@ impl Identity {
         self.replicas.lock().count(followers.following, now);
     }
 
-    /// It had more replicas a while ago, or nobody knows: one of them may be the master now.
+    /// Whether replicas were lost recently, or that is unknown. One of them may be the master now.
     pub(super) fn lost_replicas(&self, now: Moment) -> bool {
         self.replicas.lock().lost(now)
     }
 
-    /// Somebody vouches for this identity, and for the data that goes with it.
+    /// The caller marks this identity and its data as complete.
     pub(super) fn trust(&self, who: String) {
         let mut known = self.known.lock();
         *known = Some(who);
@@ -197,24 +198,24 @@ impl Identity {
         self.reborn_since.store(0, Ordering::Release);
     }
 
-    /// An answer came after which the server may be another.
+    /// An answer came after which the server's identity may have changed.
     pub(super) fn doubt(&self) {
         self.doubts.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// The doubts there are, if they are not cleared up: no answer counts before that.
+    /// The number of doubts, if some are unresolved. No answer counts before they are resolved.
     pub(super) fn doubts(&self) -> Option<u64> {
         let doubts = self.doubts.load(Ordering::Acquire);
         (doubts != self.cleared.load(Ordering::Acquire)).then_some(doubts)
     }
 
-    /// So many doubts were there before the identity was looked at.
+    /// Resolves the doubts that existed before the identity was read.
     pub(super) fn clear(&self, doubts: u64) {
         self.cleared.fetch_max(doubts, Ordering::AcqRel);
     }
 
-    /// Takes in what the server says of itself in the sections `server` and `replication`. Fails
-    /// where it will say more when asked again; one that never tells is no failure.
+    /// Processes the server's sections `server` and `replication`. Fails if a later answer will say
+    /// more. A server that never reports its identity is no failure.
     pub(super) fn hear(
         &self,
         server: Result<Value, Failure>,
@@ -241,7 +242,7 @@ impl Identity {
     fn see(&self, server: &Value, replication: &Value) {
         let parts = [part(server, "run_id"), part(replication, "master_replid")];
         if parts == [None, None] {
-            return self.miss(&Failure::Broken("INFO names neither id".into()));
+            return self.miss(&Failure::Broken("INFO contains no server id".into()));
         }
         let who = parts.map(Option::unwrap_or_default).join(":");
         let mut known = self.known.lock();
@@ -259,53 +260,54 @@ impl Identity {
         };
         *known = Some(who);
         self.met.fetch_add(1, Ordering::AcqRel);
-        // The user's subscriber may block, and the client's own thread needs the lock to reconnect.
+        // The user's log subscriber may block, and the client's own thread needs this lock to
+        // reconnect.
         drop(known);
         if is_another {
             tracing::warn!(
                 target: "lockdog::server",
                 server = self.address,
-                "the server is another than before: it may have lost its data"
+                "server identity changed (restart or failover): locks may be lost"
             );
         }
     }
 
-    /// A server answered whose set-up nobody has looked at: how many answered so far.
+    /// If a server answered whose configuration was not checked: the number of servers so far.
     pub(super) fn unchecked(&self) -> Option<u64> {
         let met = self.met.load(Ordering::Acquire);
         (met != self.checked.load(Ordering::Acquire)).then_some(met)
     }
 
-    /// Somebody looked at how the last of so many is set up.
+    /// The configuration of this server and all earlier ones is checked.
     pub(super) fn checked(&self, met: u64) {
         self.checked.store(met, Ordering::Release);
     }
 
-    /// Says once that the identity cannot be known.
+    /// Logs once that the identity cannot be known.
     fn miss(&self, failure: &Failure) {
         if !self.told.swap(true, Ordering::Relaxed) {
             self.met.fetch_add(1, Ordering::AcqRel);
             tracing::debug!(
                 target: "lockdog::server",
-                ?failure, "the server does not tell who it is"
+                ?failure, "the server does not report its identity"
             );
         }
     }
 }
 
-/// The value of one line of INFO.
+/// The value of one field of INFO.
 fn part<'a>(info: &'a Value, name: &str) -> Option<&'a str> {
     let text = text(info)?;
     let mut lines = text.lines();
     let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-    // Forty hexadecimal digits; what is longer is none of it.
+    // An id has forty hexadecimal digits. A longer value is no id.
     (value.len() <= LONGEST_ID).then_some(value)
 }
 
 const LONGEST_ID: usize = 64;
-/// Counts with longer pauses say nothing of what was between them.
+/// Counts that are further apart say nothing about the time between them.
 const RECENT: Duration = Duration::from_secs(3);
-/// Longer than it takes as a rule to give up a master that was cut off.
+/// Usually longer than it takes to replace a master that was cut off.
 const A_MINUTE: Duration = Duration::from_secs(60);
 
 /// Later than any server's clock in milliseconds, and exact in a script.
@@ -356,7 +358,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let until = Mutex::new(until);
-                // It says that it was called, and then blocks until its sender is gone.
+                // It reports that it was called, and then blocks until its sender is dropped.
                 let subscriber = OnEvent(move || {
                     let _ = called.send(());
                     let _sender_gone = until.lock().recv();

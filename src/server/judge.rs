@@ -1,7 +1,7 @@
-//! What an answer means, by what the data of the server that gave it may lack.
+//! Judges an answer by the possible data loss of the server that gave it.
 //!
-//! The server that gave an answer decides what the answer means, not the server that the map names for
-//! the slot (design: invariant 15).
+//! The server that gave an answer decides its meaning, not the server that the map names for the
+//! slot (design: invariant 15).
 
 use super::connection::Connection;
 use super::data_loss::DataLoss;
@@ -12,7 +12,8 @@ use crate::clock::Moment;
 use std::time::Duration;
 
 impl Server {
-    /// What the data behind an answer on this connection may lack, as far as is known at this moment.
+    /// Since when the data behind an answer on this connection may be incomplete, as far as is
+    /// known now.
     pub(crate) fn lost(&self, key: &str, on: &Connection) -> DataLoss {
         let own = on.identity().loss();
         match &self.nodes {
@@ -22,7 +23,8 @@ impl Server {
         }
     }
 
-    /// The same of the server that has this key as far as is known, which may not be asked at all then.
+    /// The same for the server that the map names for this key. That server may not have been
+    /// asked.
     pub(crate) fn lost_at(&self, key: &str) -> DataLoss {
         match &self.nodes {
             Nodes::One { node, .. } => node.loss(),
@@ -30,8 +32,8 @@ impl Server {
         }
     }
 
-    /// As [`Server::lost`], once it is known what is to be known: fails where that takes longer than
-    /// `until`, and where another server has the key by then.
+    /// Like [`Server::lost`], but resolves all doubts first. Fails if that takes longer than
+    /// `until`, or if another server has the key by then.
     pub(crate) async fn judge(
         &self,
         key: &str,
@@ -43,16 +45,17 @@ impl Server {
         };
         if sent.moved || on.identity().doubts().is_some() {
             let limit = until.since(self.context.clock.now());
-            // Boxed: it is rare, and part of every acquire of a quorum's member otherwise.
+            // Boxed: it is rare, and would otherwise enlarge the future of every acquire of a
+            // quorum's member.
             let known = Box::pin(self.know(key, on, sent.moved, limit));
             let known = tokio::time::timeout(limit, known).await;
             known
-                .unwrap_or_else(|_| Err(Failure::Unsent("who answered is not known yet".into())))?;
+                .unwrap_or_else(|_| Err(Failure::Unsent("server identity not known yet".into())))?;
         }
         Ok(self.lost(key, on))
     }
 
-    /// Learns who gave an answer, and whether the key is there.
+    /// Finds out which server gave an answer, and whether it has the key.
     async fn know(
         &self,
         key: &str,
@@ -61,7 +64,7 @@ impl Server {
         limit: Duration,
     ) -> Result<(), Failure> {
         if let (Nodes::Cluster(cluster), true) = (&self.nodes, moved) {
-            // The slot may have been moved with all that is in it, or taken over without.
+            // The slot may have been moved with its data, or taken over without it.
             if !mutant!("judged_by_the_map") {
                 cluster.look_since(self.context.clock.now()).await;
                 cluster.has_key_on(key, on)?;

@@ -1,8 +1,8 @@
-//! Who belongs to the cluster, or to the sentinels of one master, by the ids that they know of each
-//! other.
+//! Decides which nodes belong to the cluster, or which sentinels to the master, by the ids that
+//! they know of each other.
 //!
-//! An address may be another's by the time it is asked: a node of another cluster, or a sentinel of
-//! another master with the same name. Its numbers say nothing here, however large they are.
+//! An address may meanwhile belong to a node of another cluster, or to a sentinel of another master
+//! with the same name. Such a node's epochs mean nothing here, however large they are.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -10,42 +10,43 @@ use std::time::Duration;
 use super::failure::Failure;
 use crate::clock::Moment;
 
-/// What one of them said of who belongs to them.
+/// One node's or sentinel's answer about its group.
 #[cfg_attr(test, derive(Clone))]
 pub(super) struct Witness {
-    /// Its own id, and those of all others that it knows.
+    /// Its own id and all other ids that it knows.
     pub(super) ids: Vec<String>,
-    /// What all agree on that belong together, although they may not know each other yet.
+    /// A name that all members of a group share, although they may not know each other's ids yet.
     pub(super) also: Option<String>,
-    /// It is at an address that the user named.
+    /// It is at an address that the user configured.
     pub(super) is_seed: bool,
-    /// It says something that could be believed.
+    /// Its answer contains a claim that could be believed.
     pub(super) claims: bool,
 }
 
-/// Who belongs together, as far as is known.
+/// The known members of the group.
 #[derive(Default)]
 pub(super) struct Membership {
     known: HashSet<String>,
-    /// Since when only others have answered.
+    /// Since when only strangers have answered.
     strange: Option<Moment>,
-    /// It was said that others answered, too.
+    /// Whether strangers among the answers were already reported.
     told: bool,
 }
 
-/// Who is to be believed of those that answered.
+/// Which of the answers are believed.
 pub(super) struct Consistent {
-    /// For each of them.
+    /// One flag for each answer: it belongs to the group.
     pub(super) is_kin: Vec<bool>,
-    /// Some of them are not, for the first time in a row.
+    /// Some do not belong to it, for the first time in a row.
     pub(super) is_news: bool,
 }
 
 impl Membership {
-    /// Chooses among those that answered. At first most of them are believed; after that those that know
-    /// more than half of who was known before, or else those that remain of who was known. `seeds` is
-    /// how many the user named of those that are asked: where these have been others for long, and
-    /// nobody of ours answered, all was set up anew.
+    /// Chooses which answers to believe. The first time, the largest group is believed. After that
+    /// a witness is believed if it knows more than half of the known members. If there is none,
+    /// those are believed that remain of the known members. `seeds` is the number of asked nodes
+    /// that the user configured. If most seeds have been strangers for long, and no known member
+    /// answered, the deployment was set up again.
     pub(super) fn choose(
         &mut self,
         witnesses: &[Witness],
@@ -84,10 +85,11 @@ impl Membership {
         shared * 2 > self.known.len()
     }
 
-    /// Those that remain where half of who was known, or more, were removed between two looks: most of
-    /// those that they know were known, and they know no less than half of who was. With less than
-    /// that, `is_long` has to be true: none of the majority has answered for long. Where a cluster was
-    /// divided into two, and both answer, none of the two remains more than the other.
+    /// The members that remain after half or more of the known members were removed between two
+    /// looks. Most of the ids that they know must be known members, and together they must know at
+    /// least half of the known members. If they know fewer, `is_long` must be true: the majority
+    /// has not answered for long. If a cluster was divided into two and both parts answer, neither
+    /// part is preferred.
     fn remaining(&self, witnesses: &[Witness], is_long: bool) -> Option<Vec<bool>> {
         let shared =
             |ids: &HashSet<&String>| ids.iter().filter(|id| self.known.contains(**id)).count();
@@ -106,8 +108,8 @@ impl Membership {
     }
 }
 
-/// Whether others than before are to be believed, since they answer at most of the seeds' addresses
-/// and have been alone for long enough.
+/// Whether to believe strangers: they must answer at most of the seeds' addresses, and only
+/// strangers must have answered for long enough.
 fn set_up_anew(witnesses: &[Witness], seeds: usize, is_long: bool) -> Result<Vec<bool>, Failure> {
     if is_long {
         let is_kin = largest(witnesses)?;
@@ -117,11 +119,12 @@ fn set_up_anew(witnesses: &[Witness], seeds: usize, is_long: bool) -> Result<Vec
             return Ok(is_kin);
         }
     }
-    let cause = "those that answer know none of those that were there before";
+    let cause = "the servers that answer do not know enough of the earlier ones";
     Err(Failure::Unsent(cause.into()))
 }
 
-/// Those that know each other, by what they know and their numbers, of those that `counts` names.
+/// Groups of witnesses that know each other, as sets of ids and indexes, of those that `counts`
+/// accepts.
 fn groups(
     witnesses: &[Witness],
     counts: impl Fn(&Witness) -> bool,
@@ -134,7 +137,7 @@ fn groups(
         let ids = witness.ids.iter().chain(&witness.also);
         let mut group: (HashSet<&str>, Vec<usize>) =
             (ids.map(String::as_str).collect(), vec![number]);
-        // Nobody can tell those apart that say nothing.
+        // Witnesses that name no ids cannot be told apart.
         let is_one = |other: &(HashSet<&str>, Vec<usize>)| {
             !other.0.is_disjoint(&group.0) || (other.0.is_empty() && group.0.is_empty())
         };
@@ -149,7 +152,7 @@ fn groups(
     groups
 }
 
-/// The largest group of those that know each other, of those that claim anything.
+/// The largest group among the witnesses that claim anything.
 fn largest(witnesses: &[Witness]) -> Result<Vec<bool>, Failure> {
     let has_claims = witnesses.iter().any(|it| it.claims);
     let groups = groups(witnesses, |it| it.claims || !has_claims);
@@ -162,16 +165,16 @@ fn largest(witnesses: &[Witness]) -> Result<Vec<bool>, Failure> {
         }
         (None, _) => Ok(vec![true; witnesses.len()]),
         (Some(_), Some(_)) => {
-            let cause = "the addresses lead to servers that do not belong together";
+            let cause = "the addresses lead to servers of different deployments";
             Err(Failure::Unsent(cause.into()))
         }
     }
 }
 
-/// For so long nobody of ours has to have answered before others are believed.
+/// Strangers are believed after no known member has answered for this long.
 const DOUBT: Duration = Duration::from_secs(10);
 
-/// How long the others of a cluster, or of a master's sentinels, are waited for once enough have answered.
+/// How long the client waits for the other nodes or sentinels once enough have answered.
 pub(super) const GRACE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
@@ -200,13 +203,13 @@ mod tests {
         assert_eq!(chosen(&["abc"]), Some(vec![true]));
         assert_eq!(chosen(&["abc", "xyz", "ab"]), Some(vec![true, false, true]));
         assert_eq!(chosen(&["abc", "xyz"]), None);
-        // Whoever claims nothing is none of two.
+        // A witness without claims forms no group.
         let mut idle = witness("x");
         idle.claims = false;
         let both = [witness("abc"), idle];
         let chosen = Membership::default().choose(&both, 2, Moment(0));
         assert_eq!(chosen.unwrap().is_kin, [true, false]);
-        // They do not know each other yet, and name the same.
+        // They do not know each other yet, but name the same master.
         let named = |ids| Witness {
             also: Some("m".to_owned()),
             ..witness(ids)
@@ -219,13 +222,13 @@ mod tests {
     fn who_knows_less_than_half_of_those_that_were_known_is_a_stranger() {
         let mut membership = Membership::default();
         assert_eq!(choose(&mut membership, &["abcd"], 0), Some(vec![true]));
-        // One of ours went over to others.
+        // One member joined the other group.
         assert_eq!(
             choose(&mut membership, &["axyz", "bcd", "abcde"], 1),
             Some(vec![false, true, true])
         );
         assert_eq!(choose(&mut membership, &["axyz"], 2), None);
-        // One after the other is replaced.
+        // The members are replaced one after the other.
         for (second, ids) in [(3, "bcde"), (4, "cdef"), (5, "defg"), (6, "efgh")] {
             assert_eq!(
                 choose(&mut membership, &[ids], second),
@@ -243,14 +246,14 @@ mod tests {
         for second in 1..=11 {
             assert_eq!(choose(&mut membership, &["xyz", "xy"], second), None);
         }
-        // One seed is not most of them.
+        // One seed is not a majority of the seeds.
         assert_eq!(choose(&mut membership, &["xyz"], 12), None);
         assert_eq!(
             choose(&mut membership, &["xyz", "xy"], 13),
             Some(vec![true; 2])
         );
         assert_eq!(choose(&mut membership, &["abc"], 14), None);
-        // Anybody of ours ends the while.
+        // An answer of a known member resets the time.
         for second in 15..=24 {
             assert_eq!(choose(&mut membership, &["abc", "ab"], second), None);
         }
@@ -263,7 +266,7 @@ mod tests {
         let mut membership = Membership::default();
         choose(&mut membership, &["abc"], 0);
         choose(&mut membership, &["abcdef"], 1);
-        // All that the user named are gone.
+        // All configured seeds are gone.
         assert_eq!(
             choose(&mut membership, &["def", "def"], 2),
             Some(vec![true; 2])
@@ -272,7 +275,7 @@ mod tests {
             choose(&mut membership, &["def", "abc"], 3),
             Some(vec![true, false])
         );
-        // Two of three are gone: that is believed when none of the others has answered for long.
+        // Two of three are gone. This is believed once neither of them has answered for long.
         for second in 4..=14 {
             assert_eq!(choose(&mut membership, &["d"], second), None, "{second}");
         }
@@ -286,7 +289,7 @@ mod tests {
     fn those_that_went_over_to_others_do_not_remain() {
         let mut membership = Membership::default();
         choose(&mut membership, &["abcdef"], 0);
-        // As many others as ours.
+        // As many strangers as members.
         for second in 1..=20 {
             assert_eq!(choose(&mut membership, &["abcxyz"], second), None);
         }
@@ -298,7 +301,7 @@ mod tests {
             choose(&mut membership, &["a", "bcdef"], 41),
             Some(vec![false, true])
         );
-        // One that was removed claims nothing.
+        // A removed member claims nothing.
         let mut alone = witness("b");
         alone.claims = false;
         let later = Moment(0) + Duration::from_secs(100);

@@ -1,6 +1,6 @@
 //! One deployment of Redis: a standalone server, a master that sentinels watch over, or a cluster.
 //!
-//! Everything above says what to run; only this module knows connections and their failures.
+//! All layers above say what to run. Only this module knows connections and their failures.
 
 mod access;
 mod ack;

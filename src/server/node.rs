@@ -1,4 +1,4 @@
-//! One server of a deployment: the connections to it, and what is known of it.
+//! One server of a deployment: its connections and its state.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,22 +16,22 @@ use super::endpoint::Endpoint;
 use super::failure::Failure;
 use super::health::Health;
 
-/// One server: the one of a standalone deployment, whoever the sentinels' master is, or one master of
-/// a cluster.
+/// One server: that of a standalone deployment, the sentinels' current master, or one master of a
+/// cluster.
 pub(crate) struct Node {
     endpoint: Arc<Endpoint>,
     context: Context,
-    /// What callers share.
+    /// The callers' connections.
     callers: Callers,
-    /// What the watchdog's thread has for itself.
+    /// The watchdog's own connection.
     own: BackgroundConnection,
-    /// What waits for its replicas.
+    /// Waits for its replicas.
     acker: Acker,
     health: Health,
 }
 
 impl Node {
-    /// `suspicions` is told when the server falls silent.
+    /// `suspicions` is notified when the server becomes silent.
     pub(super) fn new(endpoint: Endpoint, context: &Context, suspicions: &Arc<Notify>) -> Self {
         Self {
             callers: Callers::new(context, endpoint.runtimes()),
@@ -51,7 +51,8 @@ impl Node {
         &self.acker
     }
 
-    /// Host and port, a unix socket's path, a master's name, or "pool"; never a user or password.
+    /// Host and port, the path of a unix socket, a master's name, or "pool". Never a user or
+    /// password.
     pub(crate) fn address(&self) -> String {
         self.endpoint.address()
     }
@@ -68,7 +69,7 @@ impl Node {
             return Box::pin(self.own_connection(limit)).await;
         }
         let (endpoint, context) = (&self.endpoint, &self.context);
-        // Boxed: it is rare, and part of every call otherwise.
+        // Boxed: it is rare, and would otherwise enlarge the future of every call.
         let opened = self.callers.connection(&runtime, endpoint, context, limit);
         Box::pin(opened).await
     }
@@ -78,7 +79,7 @@ impl Node {
         self.callers.current()
     }
 
-    /// A connection that is there, whichever runtime drives it.
+    /// An open connection, whichever runtime drives it.
     pub(crate) fn any_connection(&self) -> Option<Connection> {
         let own = || self.own.current();
         self.current().or_else(own).or_else(|| self.callers.any())
@@ -91,35 +92,35 @@ impl Node {
             .await
     }
 
-    /// Gives up a connection that broke or does not answer: the next one who asks opens another.
+    /// Abandons a connection that broke or does not answer. The next use opens another one.
     pub(crate) fn abandon(&self, connection: &Connection) {
         self.callers.remove(connection);
         self.own.abandon(connection);
     }
 
-    /// Asks the server to close a connection that was given up, so that nothing sent on it runs any
-    /// more; true if it is closed. It may not be permitted, and its id may not be known. For the
-    /// watchdog's thread only.
+    /// Asks the server to close an abandoned connection, so that no command sent on it can run any
+    /// more. True if it is closed. The user may lack the permission, or the connection's id may be
+    /// unknown. For the watchdog's thread only.
     pub(crate) async fn kill(&self, old: &Connection, limit: Duration) -> bool {
         self.own
             .kill(&self.endpoint, &self.context, old, limit)
             .await
     }
 
-    /// Closes the callers' connections once nobody waits for an answer on them; those to come are
-    /// opened at once.
+    /// Closes the callers' connections once no answer is awaited on them. The next ones are opened
+    /// at once.
     pub(super) fn disconnect(&self) {
         self.callers.clear();
         self.acker.disconnect();
     }
 
-    /// Says that the server does not answer. Until it does, the client's own thread asks it one
-    /// question at a time, and everybody else had better ask nothing.
+    /// Reports that the server does not answer. Until it does, the client's own thread sends one
+    /// probe at a time, and others should send nothing.
     pub(crate) fn suspect(&self, failure: &Failure) {
         self.health.suspect(failure);
     }
 
-    /// Why the server is thought not to answer, if it is.
+    /// The reason why the server is suspected to be silent, if it is.
     pub(crate) fn suspected(&self) -> Option<Failure> {
         self.health.suspected()
     }
@@ -135,7 +136,7 @@ impl Node {
         }
     }
 
-    /// Whoever waits to connect, or to ask where the server is, waits no longer.
+    /// Ends the pauses before attempts to connect and before questions to the sentinels.
     pub(super) fn retry_now(&self) {
         self.callers.retry_now();
         self.own.retry_now();
@@ -148,13 +149,13 @@ impl Node {
         self.endpoint.until_left().await;
     }
 
-    /// When this client last saw that the server is another than before, and so may have come back
-    /// without its data. Known before an answer of the new one is given.
+    /// When this client last noticed that the server's identity changed, so that its data may be
+    /// lost. It is known before an answer of the new server is returned.
     pub(super) fn loss(&self) -> DataLoss {
         self.endpoint.identity().loss()
     }
 
-    /// Looks who the server is, on the connection of the watchdog's thread. For that thread only.
+    /// Checks the server's identity on the watchdog's connection. For the watchdog's thread only.
     pub(super) async fn look(&self, limit: Duration) -> Result<(), Failure> {
         let look = async {
             let connection = self.own_connection(limit).await?;
@@ -162,7 +163,8 @@ impl Node {
             if !looked.as_ref().is_err_and(Failure::is_ambiguous) {
                 return looked;
             }
-            // The server may have been started anew: opening another connection looks, too.
+            // The server may have been restarted. Opening another connection checks the identity
+            // too.
             self.abandon(&connection);
             self.own_connection(limit).await.map(drop)
         };
@@ -170,17 +172,17 @@ impl Node {
         looked.unwrap_or_else(|_| Err(Failure::silent(limit)))
     }
 
-    /// A server answered here whose set-up nobody has looked at: how many answered so far.
+    /// If a server answered here whose configuration was not checked: the number of servers so far.
     pub(crate) fn unchecked(&self) -> Option<u64> {
         self.endpoint.identity().unchecked()
     }
 
-    /// Somebody looked at how the last of so many is set up.
+    /// The configuration of this server and all earlier ones is checked.
     pub(crate) fn checked(&self, met: u64) {
         self.endpoint.identity().checked(met);
     }
 
-    /// The server is this one, as it says itself, and its data is what it should be.
+    /// The server reports this identity, and the caller marks its data as complete.
     pub(super) fn trust(&self, who: String) {
         self.endpoint.identity().trust(who);
     }
@@ -244,7 +246,7 @@ mod on_servers {
     }
 
     impl Node {
-        /// A connection for the callers on this runtime, as for one who found none.
+        /// A connection for the callers on this runtime, for a caller that found none.
         async fn open(&self) -> Result<Connection, Failure> {
             let (endpoint, context) = (&self.endpoint, &self.context);
             let runtime = Handle::current();
@@ -252,8 +254,8 @@ mod on_servers {
             opened.await
         }
 
-        /// Who would wait before the next attempt: callers, the watchdog's thread, what waits for
-        /// replicas, and the question to the sentinels.
+        /// Which of these would wait before the next attempt: callers, the watchdog's thread, the
+        /// waiting for replicas, and the question to the sentinels.
         fn delayed(&self) -> [bool; 4] {
             [
                 self.callers.is_delayed(),
@@ -264,6 +266,6 @@ mod on_servers {
         }
     }
 
-    /// A safety net for what takes milliseconds on an idle machine.
+    /// A generous limit for work that takes milliseconds on an idle machine.
     const SOON: Duration = Duration::from_secs(30);
 }

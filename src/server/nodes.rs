@@ -1,4 +1,4 @@
-//! The servers of a deployment, and which of them has a key.
+//! The servers of a deployment, and the assignment of keys to them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::slot::slot;
 pub(super) enum Nodes {
     One {
         node: Arc<Node>,
-        /// It refuses commands for keys of several slots: there is a cluster behind it.
+        /// The server refuses commands whose keys are in several slots: it is a proxy of a cluster.
         has_slots: AtomicBool,
     },
     Cluster(Arc<Cluster>),
@@ -38,9 +38,9 @@ pub(crate) struct Server {
     pub(super) context: Context,
     /// What a lock waits for before it counts as granted.
     pub(super) ack: ReplicaAck,
-    /// A server fell silent.
+    /// Notified when a server becomes silent.
     pub(super) suspicions: Arc<Notify>,
-    /// The client is shut down.
+    /// True once the client is shut down.
     pub(super) closed: AtomicBool,
 }
 
@@ -59,7 +59,7 @@ impl Server {
         }
     }
 
-    /// What is at this address, or in this pool: see [`Endpoint::new`].
+    /// The deployment at this address or in this pool: see [`Endpoint::new`].
     pub(crate) fn at(
         address: Option<Address>,
         pool: Option<deadpool_redis::Pool>,
@@ -72,7 +72,7 @@ impl Server {
         };
         let suspicions = Arc::new(Notify::new());
         let Some(info) = seeds.first().cloned() else {
-            let why = "give the URL of one node at least".to_owned();
+            let why = "at least one node URL is required".to_owned();
             return Err(Error::invalid("cluster", why));
         };
         let members = NodeEndpoints {
@@ -98,20 +98,20 @@ impl Server {
         }
     }
 
-    /// As [`Server::node`], for a call that can wait until the cluster is known.
+    /// Like [`Server::node`], but waits until the cluster is known.
     pub(super) async fn find(&self, key: &str, limit: Duration) -> Result<Route, Failure> {
         if let Nodes::Cluster(cluster) = &self.nodes
             && !cluster.is_known()
         {
-            // Boxed: it is rare, and part of every call otherwise.
+            // Boxed: it is rare, and would otherwise enlarge the future of every call.
             Box::pin(cluster.learn(limit)).await?;
         }
         let node = self.node(key)?;
         Ok(Route::plain(node))
     }
 
-    /// Where else a command is to go, as the server says that this connection leads to;
-    /// and has the cluster looked at where it may have changed.
+    /// The route to which the server behind this connection redirected a command. It also triggers
+    /// a look at the cluster if that may have changed.
     pub(crate) fn redirected(&self, failure: &Failure, from: Option<&Connection>) -> Option<Route> {
         let Nodes::Cluster(cluster) = &self.nodes else {
             return None;
@@ -133,13 +133,13 @@ impl Server {
         }
     }
 
-    /// The server that this connection leads to.
+    /// The server to which this connection leads.
     pub(super) fn node_of(&self, connection: &Connection) -> Option<Arc<Node>> {
         let leads_to = |node: &Arc<Node>| node.endpoint().has(connection);
         self.nodes().into_iter().find(leads_to)
     }
 
-    /// Takes a crowd apart so that the keys of each part may be in one command.
+    /// Splits a batch so that the keys of each part may be in one command.
     pub(crate) fn split<T>(&self, crowd: Vec<T>, key: impl Fn(&T) -> &str) -> Vec<Vec<T>> {
         if !self.has_slots() {
             return vec![crowd];
@@ -155,7 +155,7 @@ impl Server {
         parts.into_iter().map(|(_, part)| part).collect()
     }
 
-    /// A command may be for both keys.
+    /// Whether one command may have both keys.
     pub(crate) fn may_share(&self, one: &str, other: &str) -> bool {
         !self.has_slots() || slot(one) == slot(other)
     }
@@ -172,14 +172,14 @@ impl Server {
         }
     }
 
-    /// Notes that a command for several keys was refused because of their slots.
+    /// Records that a command with several keys was refused because of their slots.
     pub(crate) fn note_slots(&self, failure: &Failure) {
         if let (Nodes::One { has_slots, .. }, true) = (&self.nodes, failure.is_of_slots()) {
             has_slots.store(true, Ordering::Relaxed);
         }
     }
 
-    /// The command that tells a lock's waiters.
+    /// The command that publishes a message to a lock's waiters.
     pub(crate) fn publishes(&self) -> &'static str {
         match &self.nodes {
             Nodes::Cluster(cluster) if cluster.is_sharded() => "spublish",
@@ -187,8 +187,8 @@ impl Server {
         }
     }
 
-    /// Host and port, a unix socket's path, a master's name, a cluster's nodes, or "pool"; never a
-    /// user or password.
+    /// Host and port, the path of a unix socket, a master's name, a cluster's nodes, or "pool".
+    /// Never a user or password.
     pub(crate) fn address(&self) -> String {
         match &self.nodes {
             Nodes::One { node, .. } => node.address(),
@@ -196,20 +196,20 @@ impl Server {
         }
     }
 
-    /// The same of the server that has this key, as far as is known.
+    /// The address of the server that has this key, as far as is known.
     pub(crate) fn address_of(&self, key: &str) -> String {
         let node = self.node(key);
         node.map_or_else(|_| self.address(), |node| node.address())
     }
 
-    /// The one server is this one, as it says itself, and its data is what it should be.
+    /// The only server reports this identity, and the caller marks its data as complete.
     pub(crate) fn trust(&self, who: String) {
         if let Nodes::One { node, .. } = &self.nodes {
             node.trust(who);
         }
     }
 
-    /// No attempt to connect, or to ask where servers are, waits any longer before it begins.
+    /// Ends the pauses before attempts to connect and before questions about the deployment.
     pub(crate) fn retry_now(&self) {
         if let Nodes::Cluster(cluster) = &self.nodes {
             cluster.retry_now();
@@ -219,7 +219,7 @@ impl Server {
         }
     }
 
-    /// Connects, so that a wrong address or password shows before the first lock.
+    /// Connects, so that a wrong address or password is detected before the first lock.
     pub(crate) async fn connect(&self) -> Result<(), Failure> {
         let limit = self.command_timeout();
         match &self.nodes {
@@ -228,7 +228,8 @@ impl Server {
         }
     }
 
-    /// Keeps looking who the masters are, this often, where that can change. Never ends.
+    /// Repeatedly checks which servers are masters, at this interval, if that can change. Never
+    /// ends.
     pub(crate) async fn watch(&self, every: Duration) {
         match &self.nodes {
             Nodes::One { node, .. } => node.endpoint().watch(every).await,
@@ -236,7 +237,7 @@ impl Server {
         }
     }
 
-    /// Another server may take a server's place, with less than that one knew.
+    /// Whether another server may take a server's place, with less data.
     pub(crate) fn is_switched(&self) -> bool {
         match &self.nodes {
             Nodes::One { node, .. } => node.endpoint().is_switched(),
@@ -244,7 +245,7 @@ impl Server {
         }
     }
 
-    /// Counts the times that a server took another's place.
+    /// Counts how often a server took another's place.
     pub(crate) fn switches(&self) -> watch::Receiver<u64> {
         match &self.nodes {
             Nodes::One { node, .. } => node.endpoint().term_changes(),
@@ -252,7 +253,7 @@ impl Server {
         }
     }
 
-    /// The server of this key is another than after so many switches.
+    /// Whether the key's server has changed since the switch with this number.
     pub(crate) fn was_switched(&self, key: &str, since: u64) -> bool {
         match &self.nodes {
             Nodes::One { node, .. } => node.endpoint().identity().term() > since,
@@ -260,20 +261,20 @@ impl Server {
         }
     }
 
-    /// Fails if nobody has said for a lease, or some seconds, that the key's server is a master: one
-    /// of before that comes back must not prolong anything.
+    /// Fails if the key's server was not confirmed as a master within the last lease, or within the
+    /// last seconds if the lease is shorter. An old master that comes back must not prolong a hold.
     pub(crate) fn vouch(&self, key: &str, now: Moment, lease: Duration) -> Result<(), Failure> {
         match &self.nodes {
             Nodes::One { node, .. } => node.endpoint().vouch(now, lease),
             Nodes::Cluster(cluster) if now.since(cluster.named(key)) > lease.max(SOME_SECONDS) => {
-                let cause = "no other node of the cluster has named this master for a lease";
+                let cause = "no other cluster node has confirmed this master within the lease";
                 Err(Failure::Unsent(cause.into()))
             }
             Nodes::Cluster(_) => Ok(()),
         }
     }
 
-    /// A connection for messages of a deployment of one server, where an address is known.
+    /// A connection for messages to a deployment of one server, if an address is known.
     pub(crate) fn open_pubsub(
         &self,
         limit: Duration,
@@ -285,12 +286,12 @@ impl Server {
         async move {
             match endpoint {
                 Some(endpoint) => endpoint.open_pubsub(limit).await,
-                None => Err(Failure::Unsent("each server has its own messages".into())),
+                None => Err(Failure::Unsent("each node has its own messages".into())),
             }
         }
     }
 
-    /// The server has slots of the cluster, as far as is known.
+    /// Whether the server has slots of the cluster, as far as is known.
     pub(crate) fn has(&self, node: &Arc<Node>) -> bool {
         match &self.nodes {
             Nodes::One { .. } => true,
@@ -298,7 +299,8 @@ impl Server {
         }
     }
 
-    /// A connection for messages of one server of a cluster; `hears` is told each one's channel.
+    /// A connection for messages of one server of a cluster. `hears` gets the channel of each
+    /// message.
     pub(crate) async fn subscriber(
         &self,
         node: &Node,
@@ -314,23 +316,23 @@ impl Server {
         opened.unwrap_or_else(|_| Err(Failure::Unsent("no connection in time".into())))
     }
 
-    /// Gives up a connection that does not answer: the next call opens another.
+    /// Abandons a connection that does not answer. The next call opens another one.
     pub(crate) fn abandon(&self, connection: &Connection) {
         for node in self.nodes() {
             node.abandon(connection);
         }
     }
 
-    /// Asks the server to close a connection that was given up: see [`Node::kill`].
+    /// Asks the server to close an abandoned connection: see [`Node::kill`].
     pub(crate) async fn kill(&self, old: &Connection, limit: Duration) -> bool {
         match self.node_of(old) {
             Some(node) => node.kill(old, limit).await,
-            // One that is not there any more runs nothing that counts.
+            // A server that has left the deployment runs nothing that counts.
             None => true,
         }
     }
 
-    /// Closes the callers' connections once nobody waits for an answer on them.
+    /// Closes the callers' connections once no answer is awaited on them.
     pub(crate) fn disconnect(&self) {
         for node in self.nodes() {
             node.disconnect();
@@ -338,7 +340,7 @@ impl Server {
     }
 }
 
-/// Shows where connections go, never with what password.
+/// Shows addresses, never passwords.
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.nodes {
@@ -348,7 +350,7 @@ impl fmt::Debug for Server {
     }
 }
 
-/// Some looks at the cluster.
+/// Several looks at the cluster fit in.
 const SOME_SECONDS: Duration = Duration::from_secs(3);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How connections for commands are opened.
+//! Opens connections for commands.
 
 use std::time::Duration;
 
@@ -11,23 +11,22 @@ use super::user_connector::Purpose;
 use super::wire::open;
 
 impl Endpoint {
-    /// A connection for callers' commands, within `limit`. It is driven by the runtime that this is
-    /// called on.
+    /// A connection for callers' commands, within `limit`. The current runtime drives it.
     pub(crate) async fn open(&self, limit: Duration) -> Result<Connection, Failure> {
         in_time(limit, self.open_for_callers(limit)).await
     }
 
-    /// As [`Endpoint::open_own`], within `limit` for certain.
+    /// Like [`Endpoint::open_own`], with a strict `limit`.
     pub(super) async fn open_own_in_time(&self, limit: Duration) -> Result<Connection, Failure> {
         in_time(limit, self.open_own(limit)).await
     }
 
-    /// A connection that nobody else uses; from the pool where no address is known.
+    /// A connection that is not shared. It comes from the pool if no address is known.
     pub(crate) async fn open_own(&self, limit: Duration) -> Result<Connection, Failure> {
         self.open_for(Purpose::Commands, limit).await
     }
 
-    /// As [`Endpoint::open_own`], for the watchdog.
+    /// Like [`Endpoint::open_own`], for the watchdog.
     pub(super) async fn open_for_renewals(&self, limit: Duration) -> Result<Connection, Failure> {
         self.open_for(Purpose::Renewals, limit).await
     }
@@ -38,7 +37,7 @@ impl Endpoint {
         };
         let pooled = pool.get().await.map_err(|error| Failure::of_pool(&error))?;
         let mut multiplexed: MultiplexedConnection = pooled.as_ref().clone();
-        // Every call brings a time limit of its own; the pool's would cut it short.
+        // Every call has its own time limit, which the pool's limit might cut short.
         multiplexed.set_response_timeout(NO_LIMIT);
         let kept = ConnectionParts::Pooled(pooled);
         let connection = Connection::new(multiplexed, &self.identity, None, 0, kept);
@@ -61,7 +60,7 @@ impl Endpoint {
             let (multiplexed, kept) = match &self.user_connector {
                 None => (open(&client, limit).await?, ConnectionParts::Nothing),
                 Some(user_connector) => {
-                    // Boxed: it is rare, and part of every call otherwise.
+                    // Boxed: it is rare, and would otherwise enlarge the future of every call.
                     let (multiplexed, driver) =
                         Box::pin(user_connector.open(&client, purpose)).await?;
                     (multiplexed, ConnectionParts::Driver(driver))
@@ -74,13 +73,13 @@ impl Endpoint {
         };
         let opened = tokio::select! {
             opened = opening => opened,
-            // Others wait for this one, and it would not be of use any more.
+            // Other callers wait for this attempt, and its result would be useless.
             () = self.identity.until_over(term) => {
                 Err(Failure::Unsent("the master was switched".into()))
             }
         };
         match (&self.route, &server) {
-            // Nobody but this knows which server it was.
+            // Only this code knows which server it was.
             (Locator::Sentinel(_), Some(server)) => opened.map_err(|failure| failure.at(server)),
             _ => opened,
         }

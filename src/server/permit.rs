@@ -1,17 +1,17 @@
-//! Whether a command may leave still.
+//! Permits: whether a command may still be sent.
 
 use std::sync::Arc;
 
 use super::Connection;
 
-/// Whoever gives out the right to send commands, to one sender at a time.
+/// Gives the right to send commands to one sender at a time.
 pub(crate) trait Permits: Send + Sync {
-    /// A command leaves on this connection with the right of this number. False if somebody else has
-    /// the right by now: then it may not leave.
+    /// A sender with permit `number` is about to send a command on this connection. False if
+    /// another sender has taken over the right: then the command must not be sent.
     fn leaves(&self, number: u64, on: &Connection) -> bool;
 }
 
-/// One right to send commands, asked for before each sending.
+/// A permit to send commands. It is checked before each sending.
 #[derive(Clone)]
 pub(crate) struct Permit {
     from: Arc<dyn Permits>,

@@ -1,4 +1,4 @@
-//! What one call may take, and what became of its sendings.
+//! The time limit of one call, and the state of its sendings.
 
 use std::sync::Arc;
 
@@ -9,36 +9,37 @@ use super::node::Node;
 use super::permit::Permit;
 use crate::clock::Moment;
 
-/// When a call begins, and when it has to be over.
+/// When a call begins, and when it must end.
 #[derive(Clone, Copy)]
 pub(crate) struct TimeBox {
     pub(crate) now: Moment,
     pub(crate) until: Moment,
 }
 
-/// What became of one call's sendings, kept outside the call so that it survives its cancellation.
+/// The state of one call's sendings. It is kept outside the call, so that it survives the call's
+/// cancellation.
 #[derive(Clone, Default)]
 pub(crate) struct Sent {
     /// The moment before the first sending.
     pub(crate) first: Option<Moment>,
     /// The connection of the last sending.
     pub(crate) on: Option<Connection>,
-    /// A sending is without an answer: it may have run, or may run yet.
+    /// A sending was not answered: it may have run, or may still run.
     pub(crate) unanswered: bool,
-    /// An earlier sending is without an answer, though the last one has one.
+    /// An earlier sending was not answered, but the last one was.
     pub(crate) repeated: bool,
-    /// Another server named the one that the last sending went to (`MOVED`), not the map of slots.
+    /// A redirection (`MOVED`) named the server of the last sending, not the slot map.
     pub(crate) moved: bool,
-    /// The last attempt came as far as a sending, and its failure is one of `on`.
+    /// The last attempt reached a sending, so its failure is one of `on`.
     pub(super) was_sent: bool,
-    /// The server that the call failed at, whether or not something was sent to it.
+    /// The server at which the call failed, even if nothing was sent to it.
     pub(super) failed_at: Option<Arc<Node>>,
-    /// Asked for before each sending.
+    /// Checked before each sending.
     pub(super) permits: SmallVec<[Permit; 1]>,
 }
 
 impl Sent {
-    /// Nothing yet, and nothing without these permits.
+    /// Nothing was sent yet. Each sending needs these permits.
     pub(crate) fn with(permits: impl IntoIterator<Item = Permit>) -> Self {
         Self {
             permits: permits.into_iter().collect(),
@@ -46,13 +47,13 @@ impl Sent {
         }
     }
 
-    /// Each further sending needs this permit, too.
+    /// Adds a permit that each further sending needs.
     pub(crate) fn needs(&mut self, permit: Permit) {
         self.permits.push(permit);
     }
 
-    /// The answer is that of the only sending: what it says is all that happened. A refused
-    /// reconnect says nothing of the sending before it.
+    /// Whether the answer is that of the only sending, so that nothing else can have happened. A
+    /// refused reconnect says nothing about the sending before it.
     pub(crate) fn is_answered(&self) -> bool {
         !self.repeated && !self.unanswered
     }

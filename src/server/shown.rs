@@ -1,4 +1,4 @@
-//! What a client knows of its servers, for somebody who looks into a stall.
+//! A summary of a client's servers, for finding the cause of a stall.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use super::node::Node;
 use super::nodes::Nodes;
 
 impl Server {
-    /// A line for each server that the client knows: where it is, its slots, and why it is thought not
-    /// to answer.
+    /// One line for each known server: its address, its slots, and the reason if it is suspected to
+    /// be silent.
     pub(crate) fn shown(&self) -> Vec<String> {
         let shown = |node: Arc<Node>| {
             let slots = match &self.nodes {

@@ -1,8 +1,8 @@
-//! One attempt at a time, for all who need what it brings.
+//! One attempt at a time, whose result all callers share.
 //!
-//! The attempt is a task of its own: a caller awaits its result, and may stop doing so at any time
-//! without any effect on the others (design: invariant 14). Attempts that follow each other closely
-//! wait before they begin, longer each time, with jitter.
+//! The attempt is its own task. A caller awaits the result and may stop at any time without an
+//! effect on other callers (design: invariant 14). Attempts in quick succession wait before they
+//! begin, with exponential backoff and jitter.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::failure::Failure;
 use crate::clock::Clock;
 
-/// Attempts to get one thing. Dropped, it ends the attempt under way.
+/// Attempts to get one thing. Dropping it ends the current attempt.
 pub(crate) struct SingleFlight<T> {
     shared: Arc<Flight<T>>,
 }
@@ -31,23 +31,24 @@ struct FlightState<T> {
     /// When the last attempt ended.
     ended: Option<Instant>,
     backoff: Duration,
-    /// No attempt begins before.
+    /// No attempt begins before this moment.
     not_before: Option<Instant>,
-    /// Why the last attempt failed, if it did.
+    /// The failure of the last attempt, if it failed.
     failed: Option<Failure>,
 }
 
 struct FlightAttempt<T> {
     result: Arc<FlightResult<T>>,
-    /// Cancelled when it shall wait no longer before it begins, whether it was polled yet or not.
+    /// Cancelled to skip the pause before the attempt, whether the attempt was already polled or
+    /// not.
     hurry: CancellationToken,
     task: AbortHandle,
 }
 
-/// What an attempt came to. Callers are woken in the order in which they came.
+/// The result of an attempt. Callers are woken in the order in which they came.
 struct FlightResult<T> {
     result: OnceLock<Result<T, Failure>>,
-    /// Cancelled when the result is there, or never comes.
+    /// Cancelled when the result is present or will never come.
     ended: CancellationToken,
 }
 
@@ -74,13 +75,13 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         }
     }
 
-    /// The result of the attempt under way, or of one that begins now: `work`, which has a time limit
-    /// of its own, on this runtime. `limit` is the caller's: after it the caller gets the cause of the
+    /// The result of the current attempt, or of a new one that runs `work` on this runtime. `work`
+    /// has its own time limit. `limit` is the caller's: when it has passed, the caller gets the
     /// last failure.
     ///
     /// # Cancel safety
     ///
-    /// The attempt goes on without the caller.
+    /// The attempt continues without the caller.
     pub(crate) async fn get<F>(
         &self,
         runtime: &Handle,
@@ -93,12 +94,12 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         self.get_unless(runtime, limit, || None, work).await
     }
 
-    /// As [`SingleFlight::get`], unless what attempts bring is there: one may have brought it since the
-    /// caller looked.
+    /// Like [`SingleFlight::get`], unless the result is already there: an attempt may have stored
+    /// it since the caller looked.
     ///
     /// # Cancel safety
     ///
-    /// As [`SingleFlight::get`].
+    /// Same as [`SingleFlight::get`].
     pub(crate) async fn get_unless<F>(
         &self,
         runtime: &Handle,
@@ -121,7 +122,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
             return Err(failed.unwrap_or_else(|| Failure::Unsent("no connection in time".into())));
         }
         let result = outcome.result.get().cloned();
-        // Its task was aborted, or panicked, or its runtime has ended.
+        // The attempt's task was aborted or panicked, or its runtime has ended.
         result.unwrap_or_else(|| Err(Failure::Unsent(ABORTED.into())))
     }
 
@@ -135,7 +136,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         F: Future<Output = Result<T, Failure>> + Send + 'static,
     {
         let mut state = self.shared.state.lock();
-        // An attempt puts what it brings in its place before it ends, for which it needs this lock.
+        // An attempt stores its result before it ends, and ending needs this lock.
         if let Some(there) = there() {
             return Joined::There(there);
         }
@@ -161,7 +162,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
             let _tells_that_it_ended = ended;
             if !wait.is_zero() {
                 tokio::select! {
-                    // A simulated run is the same each time.
+                    // A simulated run must be reproducible.
                     biased;
                     () = tokio::time::sleep(wait) => {}
                     () = hurried.cancelled() => {}
@@ -179,15 +180,15 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         Joined::Attempt(result)
     }
 
-    /// Ends the attempt under way.
+    /// Ends the current attempt.
     pub(crate) fn abort(&self) {
         if let Some(attempt) = &self.shared.state.lock().under_way {
             attempt.task.abort();
         }
     }
 
-    /// What made attempts fail is over, or nobody has time to wait: neither the attempt under way nor
-    /// the next one waits for anything.
+    /// The cause of earlier failures is gone, or the caller is in a hurry. The current and the next
+    /// attempt skip their pauses.
     pub(crate) fn retry_now(&self) {
         let mut state = self.shared.state.lock();
         state.ended = None;
@@ -197,7 +198,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         }
     }
 
-    /// The next attempt would wait before it begins.
+    /// Whether the next attempt would wait before it begins.
     #[cfg(test)]
     pub(crate) fn is_delayed(&self) -> bool {
         self.shared.state.lock().not_before.is_some()
@@ -205,7 +206,8 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
 }
 
 impl<T> Flight<T> {
-    /// Whatever it came to: what is opened and breaks at once is as bad as what cannot be opened.
+    /// Counts every outcome: a connection that opens and breaks at once is as bad as one that
+    /// cannot be opened.
     fn end(&self, outcome: &Result<T, Failure>) {
         let now = Instant::now();
         let mut state = self.state.lock();
@@ -231,10 +233,10 @@ impl<T> Drop for SingleFlight<T> {
 
 const ABORTED: &str = "the attempt to connect was aborted: the runtime has ended or has no I/O \
                        (build it with enable_all()), or another server became the master";
-/// Attempts with longer between them do not delay each other.
+/// Attempts that are further apart do not delay each other.
 const CALM: Duration = Duration::from_secs(2);
 const SHORTEST: Duration = Duration::from_millis(5);
-/// A caller that comes when the server is back waits no longer than this.
+/// The longest pause before an attempt, so that callers notice soon when the server is back.
 const LONGEST: Duration = Duration::from_millis(250);
 
 #[cfg(test)]

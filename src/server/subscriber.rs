@@ -1,4 +1,4 @@
-//! A connection that brings the messages of one server of a cluster.
+//! A connection for the messages of one server of a cluster.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,26 +12,26 @@ use tokio_util::sync::CancellationToken;
 use super::failure::Failure;
 use super::wire::{password, text};
 
-/// What such a connection does beside bringing messages.
+/// Controls such a connection's subscriptions.
 pub(crate) struct Subscriber {
     connection: MultiplexedConnection,
-    /// Messages stay within one shard.
+    /// Use sharded channels: messages stay within one shard.
     sharded: bool,
     limit: Duration,
     push: Arc<PushMessage>,
 }
 
-/// What the server says unasked, besides messages.
+/// Push messages of the server other than published messages.
 #[derive(Default)]
 struct PushMessage {
-    /// Channels that it took away.
+    /// Channels whose subscriptions the server ended.
     ended: Mutex<Vec<String>>,
     changed: Notify,
     gone: CancellationToken,
 }
 
 impl Subscriber {
-    /// Connects; `hears` is told the channel of each message.
+    /// Connects. `hears` gets the channel of each message.
     pub(super) async fn open(
         client: &redis::Client,
         sharded: bool,
@@ -59,7 +59,7 @@ impl Subscriber {
         })
     }
 
-    /// Hears this channel from now on.
+    /// Subscribes to this channel.
     pub(crate) async fn subscribe(&self, channel: &str) -> Result<(), Failure> {
         let (word, kind) = match self.sharded {
             true => ("SSUBSCRIBE", PushKind::SSubscribe),
@@ -68,7 +68,7 @@ impl Subscriber {
         self.ask(word, channel, &kind).await
     }
 
-    /// Hears it no more.
+    /// Unsubscribes from this channel.
     pub(crate) async fn unsubscribe(&self, channel: &str) -> Result<(), Failure> {
         let (word, kind) = match self.sharded {
             true => ("SUNSUBSCRIBE", PushKind::SUnsubscribe),
@@ -86,8 +86,8 @@ impl Subscriber {
             {
                 Ok(())
             }
-            // What it says unasked may be taken for an answer by those who count answers.
-            // The channel in it has the lock's name.
+            // redis-rs may mistake a push message for the answer, since it counts answers. The
+            // answer is not shown, because its channel contains the lock's name.
             _ => Err(Failure::Broken(
                 format!("unexpected answer to {word}").into(),
             )),
@@ -104,7 +104,7 @@ impl Subscriber {
         answer.map_err(|error| Failure::of_command(error, self.limit))
     }
 
-    /// Waits until the server has ended subscriptions of its own accord, and says which.
+    /// Waits until the server ended subscriptions on its own, and returns their channels.
     pub(crate) async fn ended(&self) -> Vec<String> {
         loop {
             let changed = self.push.changed.notified();
@@ -116,7 +116,7 @@ impl Subscriber {
         }
     }
 
-    /// Waits until the connection is gone.
+    /// Waits until the connection is closed.
     pub(crate) async fn gone(&self) {
         self.push.gone.cancelled().await;
     }
@@ -127,7 +127,8 @@ impl PushMessage {
         let channel = push.data.first().and_then(text);
         match (&push.kind, channel) {
             (PushKind::Message | PushKind::SMessage, Some(channel)) => hears(channel),
-            // Those that were asked for are among them: nobody listens to them any more.
+            // Requested unsubscribes are among them. That is harmless, because they have no
+            // listener any more.
             (PushKind::Unsubscribe | PushKind::SUnsubscribe, Some(channel)) => {
                 self.ended.lock().push(channel.to_owned());
                 self.changed.notify_one();

@@ -1,4 +1,4 @@
-//! Which servers are thought to be silent: see [`Node::suspect`].
+//! Which servers are suspected to be silent: see [`Node::suspect`].
 
 use std::sync::Arc;
 
@@ -9,33 +9,33 @@ use super::node::Node;
 use super::route::Route;
 use super::{Sent, Server};
 
-/// The server that a question of the watchdog's went to, known while it is under way, too.
+/// The server of a watchdog's command. It is already known while the command is in flight.
 #[derive(Clone, Default)]
 pub(crate) struct Addressee(Arc<Mutex<Option<Arc<Node>>>>);
 
 impl Addressee {
     pub(crate) fn set(&self, place: &Route) {
         let old = self.0.lock().replace(place.node.clone());
-        // Not under the lock.
+        // Dropped after the lock is released.
         drop(old);
     }
 }
 
 impl Server {
-    /// Says that the server of this key does not answer.
+    /// Reports that the server of this key does not answer.
     pub(crate) fn suspect(&self, key: &str, failure: &Failure) {
         if let Ok(node) = self.node(key) {
             node.suspect(failure);
         }
     }
 
-    /// The same of the server that was asked, which may be another than that of the key. One that no
-    /// slot leads to is asked nothing anyway.
+    /// Reports the server that was asked, which may differ from the key's server. A server without
+    /// slots gets no commands anyway.
     pub(crate) fn suspect_asked(&self, sent: &Sent, failure: &Failure) {
         self.suspect_node(sent.failed_at.as_ref(), failure);
     }
 
-    /// The same of a question of the watchdog's; nobody, if it went to nobody yet.
+    /// Reports the server of a watchdog's command, if the command has one yet.
     pub(crate) fn suspect_addressee(&self, addressee: &Addressee, failure: &Failure) {
         let node = addressee.0.lock().clone();
         self.suspect_node(node.as_ref(), failure);
@@ -47,19 +47,19 @@ impl Server {
         }
     }
 
-    /// Why the server of this key is thought not to answer, if it is.
+    /// The reason why the server of this key is suspected to be silent, if it is.
     pub(crate) fn suspected(&self, key: &str) -> Option<Failure> {
         self.node(key).ok()?.suspected()
     }
 
-    /// The servers that are thought not to answer.
+    /// The servers that are suspected to be silent.
     pub(crate) fn suspects(&self) -> Vec<Arc<Node>> {
         let mut nodes = self.nodes();
         nodes.retain(|node| node.suspected().is_some());
         nodes
     }
 
-    /// Ends when another server may be under suspicion. For one caller: the client's own thread.
+    /// Ends when another server may be suspected. For one caller only: the client's own thread.
     pub(crate) async fn suspicion(&self) {
         self.suspicions.notified().await;
     }

@@ -1,4 +1,4 @@
-//! Whom a TLS connection trusts, and how it shows who we are.
+//! The certificates of TLS connections: which ones to trust, and which one to present.
 
 use std::fmt;
 
@@ -6,10 +6,11 @@ use redis::ConnectionInfo;
 
 use crate::error::Error;
 
-/// Certificates for connections by TLS (`rediss://`), for
-/// [`ClientBuilder::tls`](crate::ClientBuilder::tls): whom to trust, and what to show.
+/// Certificates for TLS connections (`rediss://`), for
+/// [`ClientBuilder::tls`](crate::ClientBuilder::tls): which ones to trust, and which one to
+/// present.
 ///
-/// The server's certificate is always verified, with or without these.
+/// The client always verifies the server's certificate, with or without these settings.
 ///
 /// # Examples
 ///
@@ -30,7 +31,7 @@ pub struct TlsSettings {
     own: Option<ClientCertificate>,
 }
 
-/// What we show: both in PEM.
+/// The client's certificate and its key, both in PEM.
 #[derive(Clone)]
 struct ClientCertificate {
     certificate: Vec<u8>,
@@ -38,13 +39,12 @@ struct ClientCertificate {
 }
 
 impl TlsSettings {
-    /// The system's certificates, and none to show: as without settings.
+    /// Trusts the system's certificates and presents none, as without settings.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The certificates of those who may vouch for a server, in PEM, one or several: in place of the
-    /// system's.
+    /// The root certificates to trust, in PEM, one or several. They replace the system's.
     ///
     /// Defaults to the system's. Corresponds to Redisson's `sslTruststore`.
     #[must_use = "it changes nothing by itself"]
@@ -53,9 +53,9 @@ impl TlsSettings {
         self
     }
 
-    /// What this client shows to a server that asks (`tls-auth-clients yes`): its certificate, with
-    /// those between it and the root behind it, and its key (PKCS#8, PKCS#1 or SEC1, not encrypted),
-    /// both in PEM. The key is shown nowhere.
+    /// The certificate that this client presents if the server asks for one (`tls-auth-clients
+    /// yes`), followed by any intermediate certificates, and its key (PKCS#8, PKCS#1 or SEC1, not
+    /// encrypted). Both are in PEM. The key is never shown.
     ///
     /// Defaults to none. Corresponds to Redisson's `sslKeystore`.
     #[must_use = "it changes nothing by itself"]
@@ -71,7 +71,7 @@ impl TlsSettings {
         self
     }
 
-    /// Puts them into what is connected to by TLS. Whatever is wrong with them shows here.
+    /// Applies the settings to a TLS connection. Fails if a certificate or key is invalid.
     #[cfg(feature = "tls")]
     pub(super) fn apply(&self, info: &mut ConnectionInfo) -> Result<(), Error> {
         if !matches!(info.addr(), redis::ConnectionAddr::TcpTls { .. }) {
@@ -98,7 +98,7 @@ impl TlsSettings {
         Err(refuse("lockdog was built without its feature `tls`"))
     }
 
-    /// In words of our own: what the parsers say may quote what they were given.
+    /// Uses its own texts, because the parsers' errors may quote their input.
     #[cfg(feature = "tls")]
     fn check(&self) -> Result<(), Error> {
         use rustls::RootCertStore;
@@ -109,20 +109,19 @@ impl TlsSettings {
         if let Some(pem) = &self.roots {
             for root in certificates(pem, "the root certificates")? {
                 let added = roots.add(root);
-                added
-                    .map_err(|_| refuse("one of the root certificates cannot vouch for others"))?;
+                added.map_err(|_| refuse("a root certificate is not a valid CA certificate"))?;
             }
         }
         let Some(own) = &self.own else { return Ok(()) };
         let chain = certificates(&own.certificate, "the client's certificate")?;
         let key = PrivateKeyDer::from_pem_slice(&own.key).map_err(|_| {
-            refuse("the client's key is no PEM of a private key (PKCS#8, PKCS#1 or SEC1) that is not encrypted")
+            refuse("the client's key must be an unencrypted private key in PEM (PKCS#8, PKCS#1 or SEC1)")
         })?;
         let config = rustls::ClientConfig::builder()
             .with_root_certificates(roots)
             .with_client_auth_cert(chain, key);
         let unfit =
-            |_| refuse("the client's key cannot be used, or is not that of its certificate");
+            |_| refuse("the client's key cannot be used, or does not match its certificate");
         config.map(drop).map_err(unfit)
     }
 }
@@ -147,7 +146,7 @@ fn refuse(why: &str) -> Error {
     Error::invalid("tls", why.to_owned())
 }
 
-/// Shows what there is, not what it is.
+/// Shows which settings are present, not their contents.
 impl fmt::Debug for TlsSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TlsSettings")

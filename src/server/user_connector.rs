@@ -1,8 +1,8 @@
-//! Connections over streams that a connector of the user's opens.
+//! Connections over streams that a user's connector opens.
 //!
-//! The connector and its streams are the user's code. A panic there is a failed attempt or a broken
-//! connection and nothing more. It runs in tasks of its own: nobody waits longer for it than for any
-//! connection (design: invariant 14).
+//! The connector and its streams are the user's code. A panic there only fails the attempt or breaks
+//! the connection. It runs in separate tasks, so callers wait no longer than for any other connection
+//! (design: invariant 14).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,24 +25,24 @@ use crate::panics;
 pub(super) struct UserConnector {
     connector: Arc<dyn Connector>,
     background: Background,
-    /// The calls of the connector on threads of their own.
+    /// The connector's calls on extra threads.
     commands: Arc<ConnectorCalls>,
     renewals: Arc<ConnectorCalls>,
     messages: Arc<ConnectorCalls>,
 }
 
-/// What a connection is for. Calls of the connector for one purpose never delay those for another.
+/// The purpose of a connection. Connector calls for one purpose never delay those for another.
 #[derive(Clone, Copy)]
 pub(super) enum Purpose {
-    /// Callers on many runtimes, and what waits for replicas: one of each at a time.
+    /// Callers on many runtimes, and the waiting for replicas: one of each at a time.
     Commands,
-    /// All that the watchdog does.
+    /// All work of the watchdog.
     Renewals,
     Messages,
 }
 
-/// What moves a connection's bytes. It ends when this is dropped, and the user's stream with it: an
-/// answer that never comes would keep both.
+/// Drives a connection's reads and writes. On drop it ends and drops the user's stream, because an
+/// answer that never comes would keep both alive.
 pub(super) struct Driver(AbortHandle);
 
 impl Drop for Driver {
@@ -53,7 +53,7 @@ impl Drop for Driver {
 
 impl UserConnector {
     pub(super) fn new(connector: Arc<dyn Connector>, context: &Context) -> Self {
-        // No attempt to connect waits for longer.
+        // No attempt to connect waits longer than this.
         let patience = context.command_timeout;
         // Renewals have a lease at most, so the calls that they wait for must not take it up.
         let for_renewals = patience.min(context.watchdog_lease / 6);
@@ -66,12 +66,11 @@ impl UserConnector {
         }
     }
 
-    /// A connection for commands, driven by the runtime that this is called on. Every call brings a time
-    /// limit of its own.
+    /// A connection for commands. The current runtime drives it. Every call has its own time limit.
     ///
     /// # Cancel safety
     ///
-    /// The attempt ends with it.
+    /// Dropping the future ends the attempt.
     pub(super) async fn open(
         &self,
         client: &redis::Client,
@@ -92,11 +91,11 @@ impl UserConnector {
         .await
     }
 
-    /// As [`UserConnector::open`], a connection for messages.
+    /// Like [`UserConnector::open`], for messages.
     ///
     /// # Cancel safety
     ///
-    /// As [`UserConnector::open`].
+    /// Same as [`UserConnector::open`].
     pub(super) async fn open_pubsub(&self, client: &redis::Client) -> Result<PubSub, Failure> {
         let (stream, client) = (self.stream(Purpose::Messages), client.clone());
         apart(async move {
@@ -107,7 +106,7 @@ impl UserConnector {
         .await
     }
 
-    /// Calls the connector: on a thread of its own where the watchdog would stand still with it.
+    /// Calls the connector: on an extra thread if a blocking call would stop the watchdog.
     fn stream(
         &self,
         purpose: Purpose,
@@ -125,7 +124,7 @@ impl UserConnector {
                 return CaughtCall::new(&*connector).await;
             }
             let call = calls.begin()?;
-            // A future that is ready never would keep the thread otherwise.
+            // Without it a future that never completes would occupy the thread.
             let given_up = CancellationToken::new();
             let _gives_up = given_up.clone().drop_guard();
             let connecting = spawn_blocking(move || {
@@ -142,7 +141,7 @@ impl UserConnector {
     }
 }
 
-/// Does this in a task of its own, which ends with the caller's interest in it.
+/// Runs the work in its own task. The task ends when the caller drops this future.
 async fn apart<T: Send + 'static>(
     work: impl Future<Output = Result<T, Failure>> + Send + 'static,
 ) -> Result<T, Failure> {
@@ -164,9 +163,9 @@ fn ended(error: JoinError) -> Failure {
 }
 
 const ABORTED: &str = "the attempt to connect was aborted: its runtime has ended";
-/// An attempt that was given up may still be about to return.
+/// An abandoned attempt may still be about to return.
 const CALLS_AT_ONCE: usize = 3;
-/// Who hears no messages polls, so there is no hurry.
+/// Waiters without messages poll, so there is no hurry.
 const FOR_MESSAGES: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

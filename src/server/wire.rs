@@ -1,4 +1,4 @@
-//! What is the same wherever a connection is opened or an answer read.
+//! Shared code for opening connections and reading answers.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, Value};
 use super::failure::Failure;
 use crate::error::Error;
 
-/// What connects to this address.
+/// The redis-rs client for this address.
 pub(super) fn client(info: ConnectionInfo) -> Result<redis::Client, Error> {
-    // What could be wrong with it was found when it was read.
+    // All errors in it were found when it was parsed.
     redis::Client::open(info).map_err(|_| Error::invalid("url", "it cannot be used".to_owned()))
 }
 
-/// Connects within `limit`. Every call brings a time limit of its own.
+/// Connects within `limit`. Every call has its own time limit.
 pub(super) async fn open(
     client: &redis::Client,
     limit: Duration,
@@ -31,12 +31,12 @@ pub(super) fn config() -> AsyncConnectionConfig {
         .set_pipeline_buffer_size(QUEUED)
 }
 
-/// The password that the server is to be told.
+/// The password that is sent to the server.
 pub(super) fn password(info: &ConnectionInfo) -> Option<&str> {
     info.redis_settings().password()
 }
 
-/// Another host and port that are connected to as this one is: by TLS or not.
+/// The address for another host and port, with the same TLS settings.
 pub(super) fn address_like(info: &ConnectionInfo, host: String, port: u16) -> ConnectionAddr {
     match info.addr() {
         ConnectionAddr::TcpTls {
@@ -53,7 +53,7 @@ pub(super) fn address_like(info: &ConnectionInfo, host: String, port: u16) -> Co
     }
 }
 
-/// An answer that is text.
+/// The text of an answer.
 pub(super) fn text(value: &Value) -> Option<&str> {
     match value {
         Value::BulkString(bytes) => str::from_utf8(bytes).ok(),
@@ -62,7 +62,8 @@ pub(super) fn text(value: &Value) -> Option<&str> {
     }
 }
 
-/// A connection queues so many commands before it makes callers wait for a place. It never comes to
-/// that: a free place goes to the caller that has waited longest, and one whose future is not polled
-/// would keep it from all others (design: invariant 14). Memory is taken as commands come.
+/// How many commands a connection queues before callers have to wait for space. The limit is never
+/// reached. If it were, a free place would go to the caller that waited longest, and a caller whose
+/// future is not polled would block all others (design: invariant 14). Memory is allocated as
+/// needed.
 const QUEUED: usize = 1 << 20;

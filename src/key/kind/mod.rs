@@ -1,6 +1,7 @@
-//! What tells one kind of lock from another.
+//! The kinds of locks.
 //!
-//! Everything above knows kinds by these values only: a new kind is one value more, and no branch.
+//! All code above distinguishes kinds only by these values. A new kind needs one more value and no
+//! branch.
 
 mod non_reentrant;
 mod plain;
@@ -19,50 +20,51 @@ pub(crate) use spin::SPIN;
 /// Every kind.
 pub(super) static ALL: [&Kind; 3] = [&PLAIN, &SPIN, &NON_REENTRANT];
 
-/// What tells the locks of one kind from those of another. There is one value for each kind, which its
-/// [`LockKey`](super::LockKey)s carry, and with them every hold, waiter and job.
+/// The properties of one kind of lock. There is one value for each kind. Each
+/// [`LockKey`](super::LockKey) carries it, so every hold, waiter and job knows its kind.
 pub(crate) struct Kind {
-    /// As logs and errors call it.
+    /// The name in logs and errors.
     pub(crate) name: &'static str,
     pub(crate) scripts: Scripts,
-    /// What stands before the key in the name of the channel on which a release is published. `None`:
-    /// nothing is published, and waiters ask again and again.
+    /// The prefix of the channel on which a release is published. `None`: nothing is published, and
+    /// waiters poll.
     pub(crate) channel: Option<&'static str>,
-    /// An owner may acquire once more what it holds.
+    /// Whether an owner may acquire a lock again while it holds it.
     pub(crate) reentrant: bool,
 }
 
-/// The transitions of a lock. What each takes and answers stands in the plain lock's files.
+/// The scripts of a lock's transitions. The plain lock's files document their arguments and
+/// answers.
 #[derive(Clone, Copy)]
 pub(crate) struct Scripts {
     pub(crate) acquire: &'static LazyScript,
-    /// All of several locks, or none. Kinds with the same script can be in one command.
+    /// Acquires all of several locks, or none. Kinds with the same script can share one command.
     pub(crate) acquire_all: &'static LazyScript,
-    /// As a member of a quorum with a quarantine or fencing.
+    /// Acquires as a member of a quorum with a quarantine or fencing.
     pub(crate) acquire_member: &'static LazyScript,
     pub(crate) unlock: &'static LazyScript,
     pub(crate) settle: &'static LazyScript,
     pub(crate) touch: &'static LazyScript,
-    /// Of many holds. Kinds with the same script can be in one command.
+    /// Renews many holds. Kinds with the same script can share one command.
     pub(crate) renew: &'static LazyScript,
-    /// `None`: locks of this kind are not handed from owner to owner, but set free.
+    /// `None`: a lock of this kind is released instead of handed from owner to owner.
     pub(crate) transfer: Option<&'static LazyScript>,
     pub(crate) force_unlock: &'static LazyScript,
 }
 
-/// Differs from the plain lock in all that tests look at.
+/// Differs from the plain lock in everything that tests check.
 #[cfg(test)]
 pub(crate) static OTHER: Kind = Kind {
     name: "other",
     scripts: Scripts {
-        // It is never sent.
+        // Never sent.
         renew: PLAIN.scripts.touch,
         ..PLAIN.scripts
     },
     ..PLAIN
 };
 
-/// Each kind is one value.
+/// There is one value for each kind, so the address identifies the kind.
 impl PartialEq for Kind {
     fn eq(&self, other: &Self) -> bool {
         ptr::eq(self, other)

@@ -2,7 +2,7 @@
 
 use super::{Kind, PLAIN};
 
-/// As the plain lock, but its owner is refused while it holds it.
+/// Like the plain lock, but refuses an owner that already holds it.
 pub(crate) static NON_REENTRANT: Kind = Kind {
     name: "non-reentrant lock",
     reentrant: false,

@@ -1,4 +1,4 @@
-//! A Lua file as the server knows it.
+//! A Lua file and the digest by which the server knows it.
 
 use std::sync::LazyLock;
 

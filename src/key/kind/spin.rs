@@ -2,7 +2,7 @@
 
 use super::{Kind, PLAIN};
 
-/// As the plain lock, but nothing is published, so that its waiters poll.
+/// Like the plain lock, but publishes nothing, so its waiters poll.
 pub(crate) static SPIN: Kind = Kind {
     name: "spin lock",
     channel: None,

@@ -1,9 +1,9 @@
-//! Waiting until a master's replicas have what it granted.
+//! Waits until a master's replicas have its grants.
 //!
-//! `WAIT` keeps everybody behind it on its connection waiting, so it has one of its own. There it
-//! covers what that connection wrote: a write that changes nothing goes before it, and comes behind
-//! everything that the master executed for others until then. So one `WAIT` serves all whose locks
-//! were granted before it left, and no caller's command stands behind it.
+//! `WAIT` blocks all later commands on its connection, so it has its own connection. There it covers
+//! what that connection wrote. So a write that changes nothing is sent before it; the master executes
+//! that write after everything that it executed for others until then. So one `WAIT` serves all locks
+//! that were granted before it was sent, and it blocks no caller's command.
 
 mod replication_state;
 mod round;
@@ -26,28 +26,28 @@ pub use setting::{ReplicaAck, Replicas};
 
 /// Asks one server for its replicas' acknowledgements.
 pub(super) struct Acker {
-    /// Driven by the background, because callers of all runtimes share the rounds.
+    /// The background drives it, because callers on all runtimes share the rounds.
     pub(super) slot: ConnectionSlot,
     pub(super) context: Context,
     pub(super) rounds: AckRounds,
     pub(super) known: Mutex<ReplicationState>,
 }
 
-/// Why a lock does not count as acknowledged.
+/// The reason why a lock does not count as acknowledged.
 #[derive(Debug)]
 pub(crate) enum Unacknowledged {
-    /// The server does not do it, now or later.
+    /// The server refuses it, now and later.
     Refused(Failure),
     TooFew {
         acknowledged: u32,
         required: u32,
-        /// What else is to be said of it.
+        /// Additional information for the error.
         cause: Option<String>,
     },
 }
 
 impl Unacknowledged {
-    /// Replicas have it, and others are gone: one of these may be the master now.
+    /// Enough replicas have it, but others are missing. One of these may be the master now.
     pub(super) fn unconfirmed() -> Self {
         Self::TooFew {
             acknowledged: 0,
@@ -56,7 +56,7 @@ impl Unacknowledged {
         }
     }
 
-    /// The server is no part of the deployment any more.
+    /// The server has left the deployment.
     pub(super) fn left() -> Self {
         Self::TooFew {
             acknowledged: 0,
@@ -66,15 +66,16 @@ impl Unacknowledged {
     }
 }
 
-/// What is written and has to be acknowledged.
+/// A write that has to be acknowledged.
 pub(crate) struct PendingWrite<'a> {
     pub(super) touch: Arc<Touch>,
-    /// Where it was written.
+    /// The connection on which it was written.
     pub(super) on: &'a Connection,
 }
 
 impl<'a> PendingWrite<'a> {
-    /// On this connection; `touch` writes and changes nothing, and answers 1 if it did write.
+    /// `on` is the connection of the write. `touch` is a write command that changes nothing. It
+    /// answers 1 if it wrote.
     pub(crate) fn new(touch: redis::Cmd, on: &'a Connection) -> Self {
         let asking = on.is_asking();
         let touch = Arc::new(Touch {
@@ -95,7 +96,8 @@ impl Acker {
         }
     }
 
-    /// A connection may be opened at once: see [`SingleFlight::retry_now`](super::single_flight::SingleFlight::retry_now).
+    /// Skips the pause before the next attempt to connect: see
+    /// [`SingleFlight::retry_now`](super::single_flight::SingleFlight::retry_now).
     pub(super) fn retry_now(&self) {
         self.slot.retry_now();
     }
@@ -105,13 +107,13 @@ impl Acker {
         self.slot.is_delayed()
     }
 
-    /// Closes the connection once nobody waits for an answer on it.
+    /// Closes the connection once no answer is awaited on it.
     pub(super) fn disconnect(&self) {
         self.slot.clear();
         self.rounds.clear();
     }
 
-    /// Why it is known that this server acknowledges nothing.
+    /// The reason why this server never acknowledges, if that is known.
     pub(super) fn refusal(&self, of: &Connection) -> Option<Failure> {
         let known = self.known.lock();
         let (on, failure) = known.unknown.as_ref()?;
@@ -119,7 +121,7 @@ impl Acker {
     }
 }
 
-/// A proxy in between, or a server before 7.2 that is asked for its disk.
+/// The case for a proxy, or for `WAITAOF` on a server before 7.2.
 pub(super) fn is_unknown_command(failure: &Failure) -> bool {
     let Failure::Refused { code, message } = failure else {
         return false;
@@ -130,5 +132,5 @@ pub(super) fn is_unknown_command(failure: &Failure) -> bool {
 }
 
 const UNCONFIRMED: &str =
-    "fewer replicas follow than before, and no other server confirms who the master is";
+    "fewer replicas follow than before, and no sentinel or other node confirms the master";
 pub(super) const SWITCHED: &str = "another server has become the master";

@@ -1,4 +1,4 @@
-//! What is known of a master's replicas, so that nobody waits for those who do not acknowledge.
+//! The state of a master's replicas, so that no lock waits for replicas that do not acknowledge.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::server::failure::Failure;
 pub(in crate::server) struct ReplicationState {
     /// When the replicas were last counted.
     pub(in crate::server) counted: Option<Moment>,
-    /// The server does not know the command, and where that was.
+    /// The server does not know the command. Contains the connection on which it said so.
     pub(in crate::server) unknown: Option<(Connection, Failure)>,
     pub(in crate::server) behind: Option<Behind>,
 }
@@ -18,19 +18,19 @@ pub(in crate::server) struct ReplicationState {
 /// Not all replicas acknowledged in time.
 #[derive(Clone, Copy)]
 pub(in crate::server) struct Behind {
-    /// So many did.
+    /// How many acknowledged.
     pub(in crate::server) acknowledged: u32,
-    /// More are not waited for before this.
+    /// Until then the client waits for no more than these.
     pub(in crate::server) until: Moment,
     pub(in crate::server) pause: Duration,
-    /// Because the user may not ask them: that says nothing of them.
+    /// The user has no permission for `WAIT`. That says nothing about the replicas.
     pub(in crate::server) forbidden: bool,
 }
 
-/// Whom a lock that needs no acknowledgement waits for.
+/// The replicas that a lock with [`ReplicaAck::BestEffort`](crate::ReplicaAck::BestEffort) waits for.
 #[derive(Default)]
 pub(in crate::server) struct AwaitedReplicas {
     pub(in crate::server) count: u32,
-    /// There are more, who did not acknowledge the last time, or there were more a while ago.
+    /// There are more replicas that did not acknowledge the last time, or there were more recently.
     pub(in crate::server) others: bool,
 }

@@ -1,8 +1,8 @@
-//! One `WAIT` for all who came before it was sent; those who come meanwhile share the next one.
+//! One `WAIT` for all callers that came before it was sent. Later callers share the next one.
 //!
-//! A round may be begun by a caller whose runtime ends, and go on with another's. So it has no timer
-//! of its own, and one that a connection brings along (those of a user's pool do) is the background's.
-//! Whoever waits for a round limits that.
+//! A round may begin with a caller whose runtime ends, and continue with another caller's. So it has
+//! no timer of its own. A connection from a user's pool has timers; these run on the background. The
+//! callers limit how long they wait for a round.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -22,11 +22,12 @@ use crate::server::connection::Connection;
 use crate::server::failure::Failure;
 use crate::server::followers::{self, Followers};
 
-/// A write that changes nothing; answered with 1 if it did write. Sent as it is, with the text of its
-/// script: one that the server did not know would leave the `WAIT` behind it worth nothing.
+/// A write that changes nothing; it answers 1 if it wrote. It is sent with the script's whole text: if
+/// the server did not know a digest, nothing would be written and the `WAIT` behind it would prove
+/// nothing.
 pub(in crate::server) struct Touch {
     pub(in crate::server) command: Cmd,
-    /// The slot is being moved there.
+    /// The slot is being moved to this server, so `ASKING` is needed.
     pub(in crate::server) asking: bool,
 }
 
@@ -40,25 +41,25 @@ impl Touch {
     }
 }
 
-/// What is waited for.
+/// What a round waits for.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::server) struct AckGoal {
     pub(in crate::server) replicas: Replicas,
-    /// On disk, and the master's own too if that is true.
+    /// Wait for disks; `Some(true)` includes the master's own disk.
     pub(in crate::server) disk: Option<bool>,
     pub(in crate::server) timeout: Duration,
-    /// Who follows is asked, too.
+    /// Ask afterwards which replicas follow.
     pub(in crate::server) followers: bool,
 }
 
-/// Who acknowledged.
+/// The acknowledgements of a round.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::server) struct AckCount {
     pub(in crate::server) acknowledged: u32,
     pub(in crate::server) required: u32,
-    /// The master's own disk was waited for, and has it not.
+    /// The master's own disk was required, but does not have the write.
     pub(in crate::server) is_off_disk: bool,
-    /// Who followed right after that, if it was asked.
+    /// The replicas that followed right after the `WAIT`, if asked.
     pub(in crate::server) followers: Option<Followers>,
 }
 
@@ -70,29 +71,29 @@ impl AckCount {
 
 pub(in crate::server) type AckResult = Result<AckCount, Failure>;
 
-/// The rounds of one server, one under way at a time.
+/// The rounds of one server. One round runs at a time.
 #[derive(Default)]
 pub(in crate::server) struct AckRounds {
     last: Mutex<Option<AckRound>>,
-    /// Since when the latest round waits for its answer. Another one after each
-    /// [`AckRounds::clear`], because rounds of before that may still write theirs.
+    /// When the current round was sent, while it has no answer. [`AckRounds::clear`] replaces the
+    /// cell, because an earlier round may still write to the old one.
     asked: Mutex<AckQuestion>,
 }
 
 type AckQuestion = Arc<Mutex<Option<Moment>>>;
 
-/// A round, as those who wait for it share it.
+/// A round, shared by its callers.
 #[derive(Clone)]
 struct AckRound {
     connection: Connection,
-    /// One of each caller, as long as it waits. `None` once it has begun: what was written after that
-    /// is not covered.
+    /// One entry for each caller while it waits. `None` once the round was sent: it does not cover
+    /// later writes.
     touches: Arc<Mutex<Option<Vec<Weak<Touch>>>>>,
     outcome: Shared<BoxFuture<'static, AckResult>>,
 }
 
 impl AckRounds {
-    /// What becomes of the next round that begins on this connection.
+    /// The result of the next round on this connection that is not yet sent.
     pub(in crate::server) fn join(
         &self,
         connection: &Connection,
@@ -102,15 +103,18 @@ impl AckRounds {
     ) -> impl Future<Output = AckResult> + use<> {
         let mut last = self.last.lock();
         let before = last.as_ref().filter(|it| it.connection.is(connection));
+        // A round that was not sent yet covers this write too.
         if let Some(round) = before
             && let Some(touches) = &mut *round.touches.lock()
         {
+            // The list is full: remove callers that have left before it grows.
             if touches.len() == touches.capacity() {
                 touches.retain(|touch| touch.strong_count() > 0);
             }
             touches.push(Arc::downgrade(touch));
             return round.outcome.clone();
         }
+        // Commands of a sent round do not cover this write, so another round follows it.
         let before = before.map(|round| round.outcome.clone());
         let touches = Arc::new(Mutex::new(Some(vec![Arc::downgrade(touch)])));
         let outcome = {
@@ -118,9 +122,10 @@ impl AckRounds {
             let (asked, clock) = (self.asked.lock().clone(), context.clock.clone());
             async move {
                 if let Some(before) = before {
-                    // Driven by us, if nobody is left who waits for it.
+                    // This future drives the previous round if that one has no other waiter.
                     let _ = before.await;
                 }
+                // From here on no caller can join this round.
                 let touches = touches.lock().take().unwrap_or_default();
                 *asked.lock() = Some(clock.now());
                 let outcome = run(&connection, &touches, goal).await;
@@ -128,6 +133,8 @@ impl AckRounds {
                 outcome
             }
         };
+        // Any caller's runtime may poll the round and end before it, so its timers are the
+        // background's.
         let background = context.background.runtime().clone();
         let outcome = with_timers_of(background, outcome).boxed().shared();
         *last = Some(AckRound {
@@ -138,22 +145,22 @@ impl AckRounds {
         outcome
     }
 
-    /// Whether the round that is under way has had no answer for longer than this.
+    /// Whether the current round has had no answer for longer than `limit`.
     pub(in crate::server) fn is_silent(&self, now: Moment, limit: Duration) -> bool {
         let asked = self.asked.lock().clone();
         let since = *asked.lock();
         since.is_some_and(|since| now.since(since) > limit)
     }
 
-    /// Lets go of the connection. Nothing is asked any more: the next caller that is impatient does
-    /// not end the attempt to connect that comes after this.
+    /// Releases the connection. No round counts as asked any more, so the next impatient caller does
+    /// not end the attempt to connect that follows.
     pub(in crate::server) fn clear(&self) {
         *self.last.lock() = None;
         *self.asked.lock() = AckQuestion::default();
     }
 }
 
-/// Has whatever timer the future makes belong to this runtime, whichever polls it.
+/// Runs the future's timers on this runtime, whichever runtime polls it.
 async fn with_timers_of<F: Future>(runtime: Handle, future: F) -> F::Output {
     let mut future = pin!(future);
     poll_fn(|context| {
@@ -163,14 +170,15 @@ async fn with_timers_of<F: Future>(runtime: Handle, future: F) -> F::Output {
     .await
 }
 
-/// Writes something and waits for what that is worth.
+/// Sends a write, and waits for its acknowledgement.
 async fn run(connection: &Connection, touches: &[Weak<Touch>], goal: AckGoal) -> AckResult {
     let limit = goal.timeout;
-    // Whoever is gone gives its lock back.
+    // A caller that left releases its lock, so its write needs no acknowledgement.
     let mut touches = touches.iter().filter_map(Weak::upgrade);
     let first = touches.next().ok_or_else(gone)?;
-    // In this order: commands of one connection are executed as they were sent.
+    // In this order: a server executes the commands of one connection in the order of sending.
     let (mut touched, required, mut answer) = match goal.replicas {
+        // The number is known, so the write and the `WAIT` share a round trip.
         Replicas::Count(count) => {
             let (touched, answer) = tokio::join!(
                 first.send(connection, limit),
@@ -178,12 +186,14 @@ async fn run(connection: &Connection, touches: &[Weak<Touch>], goal: AckGoal) ->
             );
             (touched, count, Some(answer))
         }
+        // A share depends on how many replicas are connected, so the master is asked first.
         share => {
             let info = followers::question();
             let (touched, info) =
                 tokio::join!(first.send(connection, limit), connection.ask(&info, limit));
             let followers = Followers::read(&info?);
             let connected = followers.map_or(0, |followers| followers.connected);
+            // No replica can acknowledge. Only the master's own disk may still be worth waiting for.
             if connected == 0 && goal.disk != Some(true) {
                 return Ok(AckCount {
                     acknowledged: 0,
@@ -196,9 +206,9 @@ async fn run(connection: &Connection, touches: &[Weak<Touch>], goal: AckGoal) ->
         }
     };
     while !has_written(&touched) {
-        // Its answer is worth nothing.
+        // The `WAIT` covered no write, so its answer proves nothing.
         answer = None;
-        // The server may not have that one's key any more.
+        // This server may not have that caller's key any more, so the next caller's write is used.
         let Some(next) = touches.next() else {
             return Err(touched.err().unwrap_or_else(gone));
         };
@@ -206,6 +216,7 @@ async fn run(connection: &Connection, touches: &[Weak<Touch>], goal: AckGoal) ->
     }
     let (answer, followers) = match answer {
         Some(answer) => answer?,
+        // Not sent yet, or sent without a write before it.
         None => wait_on(connection, required, goal).await?,
     };
     read(&answer, followers, required, goal).ok_or_else(|| {
@@ -222,8 +233,8 @@ fn gone() -> Failure {
     Failure::Unsent("the lock is gone already".into())
 }
 
-/// Waits for so many replicas. The question who follows is sent together with the `WAIT`, and the server
-/// answers it after the `WAIT`: it costs no further round trip.
+/// Waits for this many replicas. The question which replicas follow is sent together with the `WAIT`.
+/// The server answers it after the `WAIT`, so it costs no further round trip.
 async fn wait_on(
     connection: &Connection,
     replicas: u32,
@@ -239,7 +250,7 @@ async fn wait_on(
 }
 
 fn wait(replicas: u32, goal: AckGoal) -> Cmd {
-    // It shall say who acknowledged before its callers are tired of it.
+    // The server should answer before the callers' time limit.
     let margin = (goal.timeout / 4).min(MARGIN);
     let patience = (goal.timeout - margin).as_millis().max(1) as u64;
     let mut wait = match goal.disk {
@@ -265,7 +276,9 @@ fn read(
         _ => None,
     };
     let (local, acknowledged) = match (goal.disk, answer) {
+        // `WAIT` says nothing about disks, so the master's own counts as written.
         (None, answer) => (1, number(answer)?),
+        // `WAITAOF` answers with two counts: the master's own disk, and the replicas.
         (Some(_), Value::Array(both)) => match &both[..] {
             [local, replicas] => (number(local)?, number(replicas)?),
             _ => return None,
@@ -295,7 +308,7 @@ mod tests {
         assert!(rounds.is_silent(later, Duration::from_secs(1)));
         rounds.clear();
         assert!(!rounds.is_silent(later, Duration::from_secs(1)));
-        // A round of before goes on.
+        // An earlier round is still running.
         *before.lock() = Some(Moment(0));
         assert!(!rounds.is_silent(later, Duration::from_secs(1)));
     }

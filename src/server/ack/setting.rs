@@ -1,21 +1,21 @@
-//! How far a lock has to have come before it counts as granted, as a user says it.
+//! The setting for what must acknowledge a lock before it counts as granted.
 
 use std::time::Duration;
 
 use crate::error::Error;
 
-/// What has to have a lock besides the master, before it counts as granted.
+/// Which replicas must acknowledge a lock, besides the master, before it counts as granted.
 ///
-/// A master that fails may be followed by a replica that had not heard of the lock yet, and somebody
-/// else gets it then. A first acquire can wait for the replicas (`WAIT`), which costs it about one
-/// more round trip; a re-entry, a renewal and an unlock never wait. The wait counts for the caller's
-/// deadline, and what it takes is lost from the lease.
+/// If a master fails, the replica that replaces it may not have received the lock yet. Then another
+/// owner can acquire it. A first acquire can wait for the replicas (`WAIT`), which costs it about one
+/// more round trip. A re-entry, a renewal and an unlock never wait. The wait counts towards the
+/// caller's deadline, and the lease runs meanwhile.
 ///
-/// It makes the loss of a lock in a failover less likely, and no more: nobody sees to it that a
-/// replica which acknowledged is the one that is promoted, a replica may be promoted by people or
-/// tools that do not ask who knows the most, and one that acknowledged may lose what it had when it
-/// is started anew. It is no consensus. What has to bear with that takes a
-/// [`RedLock`](crate::RedLock) on independent servers, or compares fencing tokens.
+/// It makes the loss of a lock in a failover less likely, but does not exclude it. Nothing ensures
+/// that a replica which acknowledged is the one that is promoted: people or tools may promote a
+/// replica without asking which one has the most data. A replica that acknowledged may also lose the
+/// lock when it restarts. This is no consensus. If you need to tolerate such a loss, use a
+/// [`RedLock`](crate::RedLock) on independent servers, or compare fencing tokens.
 ///
 /// # Examples
 ///
@@ -39,45 +39,47 @@ use crate::error::Error;
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum ReplicaAck {
-    /// Nothing: what the master granted is granted.
+    /// Nothing: a grant of the master counts at once.
     #[default]
     Off,
-    /// The replicas that follow the master, if they acknowledge in time; the lock is granted
-    /// whether they do or not.
+    /// Waits for the replicas that follow the master, but grants the lock even if they do not
+    /// acknowledge in time.
     ///
-    /// Who does not acknowledge is not waited for again for a second, then two, up to half a minute.
-    /// A master without replicas is asked once a second whether it has some by now, and nothing is
-    /// waited for.
+    /// The client does not wait again for a replica that did not acknowledge for one second, then two,
+    /// up to 30. It asks a master without replicas once a second whether there are some now; locks do
+    /// not wait for any.
     ///
-    /// A master that stood still grants what it reads first, though another may be the master by then.
-    /// So a lock that not all replicas acknowledged at once waits until sentinels or another node of
-    /// the cluster have named its master, too; also where that one was seen to lose replicas within
-    /// the last minute, or was not asked for them for three seconds and has none. That takes up to a
-    /// tenth of a second (a quarter beside one that stands still), and `timeout` where nobody answers:
-    /// then the lock is granted. A lease shorter than that may be over first. Where `WAIT` is unknown
-    /// or not permitted, nobody is asked either. Members of a [`RedLock`](crate::RedLock) do not wait: its other instances are
-    /// there for what this one may lose.
+    /// A frozen master executes the commands in its queue when it continues, although another server
+    /// may be the master by then. So a lock also waits until sentinels or another node of the cluster
+    /// confirm its master, in three cases: not all replicas acknowledged at once; the client saw the
+    /// master lose replicas within the last minute; or the client did not count the replicas for three
+    /// seconds and there are none. This takes up to 0.1 s (0.25 s if one of those asked is frozen), or
+    /// `timeout` if none of them answers. Then the lock is granted. A lease shorter than that may end
+    /// first. If `WAIT` is unknown or not permitted, there is no confirmation either. Members of a
+    /// [`RedLock`](crate::RedLock) do not wait, because its other instances compensate for what one
+    /// instance may lose.
     BestEffort {
         /// How long to wait; at least 1 ms, at most the command timeout.
         timeout: Duration,
     },
-    /// So many replicas, or the acquire fails with [`Error::NotReplicated`](crate::Error::NotReplicated)
-    /// and leaves nothing.
+    /// This many replicas must acknowledge. Otherwise the acquire fails with
+    /// [`Error::NotReplicated`](crate::Error::NotReplicated) and leaves nothing in Redis.
     Require {
-        /// How many.
+        /// How many replicas.
         replicas: Replicas,
         /// How long to wait; at least 1 ms, at most the command timeout.
         timeout: Duration,
     },
-    /// As [`ReplicaAck::Require`], and on disk: in the append-only files (`WAITAOF`, Redis 7.2 or
-    /// Valkey; other servers refuse it, which is an [`Error::Refused`](crate::Error::Refused)).
+    /// Like [`ReplicaAck::Require`], and on disk: in the append-only files. This needs `WAITAOF`
+    /// (Redis 7.2 or Valkey). Other servers refuse it with an
+    /// [`Error::Refused`](crate::Error::Refused).
     ///
-    /// With `appendfsync everysec` that takes up to a second or two. A replica without an
-    /// append-only file never acknowledges; a master without one refuses `local`.
+    /// With `appendfsync everysec` this takes up to two seconds. A replica without an append-only file
+    /// never acknowledges. A master without one refuses `local`.
     RequireAof {
-        /// On the master's own disk, too.
+        /// Whether the master's own disk is required too.
         local: bool,
-        /// On how many replicas' disks; [`Replicas::Count`] of zero is allowed here beside `local`.
+        /// The number of replicas' disks. [`Replicas::Count`] of zero is allowed here with `local`.
         replicas: Replicas,
         /// How long to wait; at least 1 ms, at most the command timeout.
         timeout: Duration,
@@ -88,18 +90,18 @@ pub enum ReplicaAck {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Replicas {
-    /// So many, whoever they are. The only one that a replica which was lost does not make easier.
+    /// Exactly this number. Unlike the others, it does not become smaller when a replica is lost.
     Count(u32),
-    /// All that the master knows as connected at that moment, those that load its data yet among
-    /// them, and one at least: a master without replicas fails it. One that was cut off counts until
-    /// the master gives it up (`repl-timeout`, 60 s by default), and not after that.
+    /// All replicas that are connected to the master at that moment, including those that are still
+    /// loading its data. At least one is required: a master without replicas fails it. A replica that
+    /// was cut off counts until the master drops it (`repl-timeout`, 60 s by default).
     All,
-    /// More than half of those; one at least. The master itself is not counted.
+    /// More than half of those, and at least one. The master itself does not count.
     Majority,
 }
 
 impl ReplicaAck {
-    /// Waits for the replicas that are there by default, where others may take the master's place.
+    /// The default: waits for the existing replicas if another server may replace the master.
     pub(crate) fn default_of(is_switched: bool, command_timeout: Duration) -> Self {
         if is_switched {
             let timeout = Duration::from_secs(1).min(command_timeout);
@@ -128,12 +130,12 @@ impl ReplicaAck {
             ));
         }
         if replicas == Replicas::Count(0) && !is_enough {
-            return refuse("no replica at all is ReplicaAck::Off".to_owned());
+            return refuse("zero replicas are not allowed; use ReplicaAck::Off".to_owned());
         }
         Ok(())
     }
 
-    /// An acquire fails without it.
+    /// Whether an acquire fails without the acknowledgements.
     pub(crate) fn is_required(&self) -> bool {
         matches!(self, Self::Require { .. } | Self::RequireAof { .. })
     }
@@ -144,7 +146,7 @@ impl ReplicaAck {
 }
 
 impl Replicas {
-    /// How many it takes of so many.
+    /// How many acknowledgements are required if this many replicas are connected.
     pub(in crate::server) fn of(self, connected: u32) -> u32 {
         match self {
             Self::Count(count) => count,
@@ -154,7 +156,7 @@ impl Replicas {
     }
 }
 
-/// `WAIT` counts in milliseconds, and none are without end.
+/// `WAIT` counts in milliseconds, and 0 means no limit.
 const SHORTEST: Duration = Duration::from_millis(1);
 
 #[cfg(test)]

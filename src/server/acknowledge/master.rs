@@ -1,4 +1,4 @@
-//! Waiting until a master's replicas have what it granted.
+//! Waits until a master's replicas have its grants.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use crate::server::followers::Followers;
 use crate::server::node::Node;
 
 impl Node {
-    /// Waits until the replicas have what was written, as `ack` says, up to `until`. Answers whether
-    /// all that follow have it; where there have been none for long, too.
+    /// Waits until the replicas have the write, as `ack` requires, at most up to `until`. Returns true
+    /// if all replicas that follow have it, or if there have been no replicas for long.
     ///
     /// # Cancel safety
     ///
-    /// Cancelling it leaves a command that changes nothing.
+    /// If dropped, a command that changes nothing may still run.
     pub(in crate::server) async fn acknowledge(
         &self,
         ack: ReplicaAck,
@@ -70,16 +70,17 @@ impl Node {
             judge(outcome, replicas)?;
             return Ok(!goal.followers || self.has_all(followers, clock.now()));
         }
-        // A caller with less time than that does not know whether they are slow.
+        // A caller with a shorter limit cannot tell whether the replicas are slow.
         if limit >= timeout || !matches!(outcome, Err(Failure::Silent { .. })) {
             self.learn(&outcome, replicas, clock.now());
         }
-        // The round may have been begun by somebody who expected fewer.
+        // Another caller that expected fewer replicas may have begun the round.
         let is_enough = outcome.is_ok_and(|count| count.acknowledged >= expected.count);
         Ok(is_enough && !expected.others)
     }
 
-    /// As many replicas follow as ever did, by what the master said right after they acknowledged.
+    /// Whether as many replicas follow as ever did, by the master's report right after they
+    /// acknowledged.
     fn has_all(&self, followers: Option<Followers>, now: Moment) -> bool {
         let Some(followers) = followers else {
             return false;
@@ -99,7 +100,7 @@ impl Node {
             let outcome = round.await;
             if outcome.as_ref().is_err_and(Failure::is_ambiguous) {
                 acker.slot.remove(&connection);
-                // It may have been closed for having been idle.
+                // The server may have closed the connection because it was idle, so try a new one.
                 if std::mem::replace(&mut is_first, false) {
                     continue;
                 }
@@ -111,7 +112,7 @@ impl Node {
         }
     }
 
-    /// A connection of its own to the server where that was written.
+    /// The separate connection for `WAIT` to the server of the write.
     pub(super) async fn ack_connection(
         &self,
         on: &Connection,
@@ -130,7 +131,7 @@ impl Node {
             } = &acker.context;
             let patience = *patience;
             let open = || async move { endpoint.open_own_in_time(patience).await };
-            // Boxed: it is rare, and part of every acquire otherwise.
+            // Boxed: it is rare, and would otherwise enlarge the future of every acquire.
             let opened = Box::pin(acker.slot.get(background.runtime(), limit, open));
             let connection = opened.await?;
             if connection.leads_where(on) {
@@ -138,7 +139,7 @@ impl Node {
             }
             acker.slot.remove(&connection);
         }
-        // Nobody's lock is written there from now on.
+        // No further lock is written there.
         self.abandon(on);
         Err(Failure::Unsent(SWITCHED.into()))
     }
@@ -155,7 +156,7 @@ fn judge(outcome: AckResult, replicas: Replicas) -> Result<(), Unacknowledged> {
         }) => Err(Unacknowledged::TooFew {
             acknowledged,
             required,
-            cause: is_off_disk.then(|| "the master has it not on disk".to_owned()),
+            cause: is_off_disk.then(|| "the master does not have it on disk".to_owned()),
         }),
         Err(failure @ Failure::Refused { .. }) if !failure.passes() => {
             Err(Unacknowledged::Refused(failure))
@@ -168,5 +169,5 @@ fn judge(outcome: AckResult, replicas: Replicas) -> Result<(), Unacknowledged> {
     }
 }
 
-/// Servers look at the end of a `WAIT` ten times a second.
+/// Servers check for the end of a `WAIT` ten times a second.
 const SLACK: Duration = Duration::from_millis(500);

@@ -1,4 +1,4 @@
-//! What a deployment's locks wait for, and at which of its servers.
+//! What a deployment's locks wait for, and on which of its servers.
 
 mod master;
 mod replicas;
@@ -16,7 +16,7 @@ use super::nodes::{Nodes, Server};
 use crate::clock::Moment;
 
 impl Server {
-    /// With locks that count as granted when replicas have them.
+    /// Sets what a lock waits for before it counts as granted.
     pub(crate) fn acknowledging(mut self, ack: ReplicaAck) -> Self {
         self.ack = ack;
         self
@@ -27,7 +27,8 @@ impl Server {
         self.ack
     }
 
-    /// Why it is known that the server of this key cannot do what is required for its locks.
+    /// The reason why the server of this key cannot acknowledge its locks as required, if that is
+    /// known.
     pub(crate) fn ack_refusal(&self, key: &str) -> Option<Failure> {
         if !self.ack.is_required() {
             return None;
@@ -36,11 +37,12 @@ impl Server {
         node.acker().refusal(&node.current()?)
     }
 
-    /// Waits until the replicas have what was written, as far as that is asked for, up to `until`.
+    /// Waits until the replicas have the write, as far as the setting requires it, at most up to
+    /// `until`.
     ///
     /// # Cancel safety
     ///
-    /// Cancelling it leaves a command that changes nothing.
+    /// If dropped, a command that changes nothing may still run.
     pub(crate) async fn acknowledge(
         &self,
         written: PendingWrite<'_>,
@@ -67,14 +69,15 @@ impl Server {
             self.confirm(&node, answered, limit)
         };
         if is_required {
-            // A replica of a master that was replaced acknowledges until it follows the new one, so
-            // what it says is worth nothing while others are gone.
+            // A replica of a replaced master acknowledges until it follows the new one. So its answer
+            // proves nothing while other replicas are missing.
             return match acknowledged.await? || confirm().await {
                 true => Ok(()),
                 false => Err(Unacknowledged::unconfirmed()),
             };
         }
-        // Boxed: its type is part of every acquire otherwise, and deeper than the compiler looks.
+        // Boxed: its type would otherwise be part of every acquire's, and exceed the compiler's
+        // recursion limit.
         let mut acknowledged = acknowledged.boxed();
         if let Ok(is_shared) = tokio::time::timeout(SOON, &mut acknowledged).await {
             if !is_shared? {
@@ -82,7 +85,7 @@ impl Server {
             }
             return Ok(());
         }
-        // Replicas that are late may take all the time that there is.
+        // The replicas are late. They may use all of the time; the confirmation runs beside them.
         let mut confirmed = pin!(confirm());
         tokio::select! {
             is_shared = &mut acknowledged => if !is_shared? {
@@ -95,9 +98,9 @@ impl Server {
         Ok(())
     }
 
-    /// Waits until others said, asked after this moment, who the master is. One of before that stood
-    /// still grants what it reads first, and its connections are not current once that is known. Answers
-    /// whether they said so in time.
+    /// Waits until others that were asked after `since` confirmed the master. A master that was frozen
+    /// executes its queue when it continues, although it may be replaced; once that is known, its
+    /// connections are not current any more. Returns whether the confirmation came in time.
     async fn confirm(&self, node: &Arc<Node>, since: Moment, limit: Duration) -> bool {
         let confirmed = async {
             match &self.nodes {
@@ -110,12 +113,12 @@ impl Server {
             let server = node.address();
             tracing::debug!(
                 target: "lockdog::server",
-                server, "no other server says who the master is"
+                server, "the master could not be confirmed by sentinels or other nodes"
             );
         }
         is_confirmed
     }
 }
 
-/// Replicas that follow acknowledge sooner than this.
+/// Replicas that keep up acknowledge sooner than this.
 const SOON: Duration = Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! How many replicas are waited for, by what is known of those that acknowledged before.
+//! How many replicas to wait for, by the earlier acknowledgements.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::server::followers;
 use crate::server::node::Node;
 
 impl Node {
-    /// How many replicas may be expected to acknowledge, and whether there are others.
+    /// How many replicas can be expected to acknowledge, and whether there are others.
     pub(super) async fn expected(
         &self,
         written: &PendingWrite<'_>,
@@ -28,7 +28,7 @@ impl Node {
             let mut known = acker.known.lock();
             let is_due = known.counted.is_none_or(|at| now.since(at) >= A_SECOND);
             if is_due {
-                // One looks for all.
+                // One caller counts for all.
                 known.counted = Some(now);
             }
             is_due
@@ -62,21 +62,21 @@ impl Node {
         }
     }
 
-    /// Takes in how many acknowledged, so that those who do not are not waited for each time.
+    /// Records how many acknowledged, so that later locks do not wait for the others each time.
     pub(super) fn learn(&self, outcome: &AckResult, replicas: Replicas, now: Moment) {
         let mut known = self.acker().known.lock();
         let (acknowledged, required) = match outcome {
             Ok(count) => (count.acknowledged, count.required),
-            // That says nothing of the replicas.
+            // This failure says nothing about the replicas.
             Err(failure) if failure.passes() || matches!(failure, Failure::Unsent(_)) => return,
             Err(_) => (0, replicas.of(0)),
         };
         let before = known.behind;
         if acknowledged >= required {
-            // Who was not waited for may be behind as before.
+            // A replica that was not awaited may still be behind.
             if before.is_some_and(|before| required > before.acknowledged) {
                 known.behind = None;
-                // The user's subscriber may block.
+                // The user's log subscriber may block.
                 drop(known);
                 tracing::debug!(
                     target: "lockdog::server",
@@ -87,7 +87,7 @@ impl Node {
             }
             return;
         }
-        // The others of a round learn the same.
+        // The other callers of this round have recorded the same.
         if before.is_some_and(|before| now < before.until && acknowledged >= before.acknowledged) {
             return;
         }
@@ -108,7 +108,7 @@ impl Node {
                 acknowledged,
                 expected = required,
                 ?failure,
-                "replicas do not acknowledge locks in time; locks are granted all the same"
+                "replicas do not acknowledge locks in time; granting locks anyway"
             );
         }
     }
@@ -126,7 +126,7 @@ impl Node {
                 target: "lockdog::server",
                 server = self.address(),
                 ?failure,
-                "the server does not know the command that waits for replicas"
+                "the server does not support WAIT or WAITAOF"
             );
         }
     }

@@ -1,4 +1,4 @@
-//! What an answer of one of the cluster's servers is worth, by what the others say.
+//! Judges an answer of one of the cluster's servers by what the other nodes say.
 
 use std::sync::Arc;
 
@@ -12,8 +12,9 @@ use crate::server::node::Node;
 use crate::slot::slot;
 
 impl Cluster {
-    /// What the data may lack behind an answer for this key on this connection, beside what its own
-    /// server lost: what the slot brought along, and what its owner lost, who may have sent us on.
+    /// The possible data loss behind an answer for this key on this connection, in addition to its own
+    /// server's. It includes the loss that moved here with the slot, and that of the slot's owner,
+    /// which may have redirected the command.
     pub(in crate::server) fn lost(&self, key: &str, on: Option<&Connection>) -> DataLoss {
         let slot = slot(key);
         let map = self.map.read();
@@ -23,37 +24,37 @@ impl Cluster {
         other.map_or(brought, |owner| brought.max(owner.loss()))
     }
 
-    /// Fails if another server has this key, by the last look. One that is asked while the slot is on its
-    /// way has it as well as its owner.
+    /// Fails if another server has this key, by the last look. A server that was asked with `ASKING`
+    /// while the slot is being moved counts like the owner.
     pub(in crate::server) fn has_key_on(&self, key: &str, on: &Connection) -> Result<(), Failure> {
         let map = self.map.read();
         let owner = map.owner(slot(key));
         if on.is_asking() || owner.is_some_and(|owner| owner.endpoint().has(on)) {
             return Ok(());
         }
-        let cause = "the nodes of the cluster do not agree yet who has the slot";
+        let cause = "the nodes of the cluster do not agree yet on the slot's owner";
         Err(Failure::Unsent(cause.into()))
     }
 
-    /// Waits until nodes were asked after this moment, and some answered.
+    /// Waits until nodes were asked after this moment and some of them answered.
     pub(in crate::server) async fn look_since(&self, since: Moment) {
         let mut looks = self.looks.subscribe();
         while *looks.borrow_and_update() < since {
             self.news.notify_one();
-            // The sender is our own.
+            // The sender lives in `self`.
             let _ = looks.changed().await;
         }
     }
 
-    /// Waits until another node said that this one is a master and has not failed, or that it is none
-    /// any more, and was asked after this moment.
+    /// Waits until another node that was asked after this moment said that this server is a master
+    /// that has not failed, or that it is no master any more.
     pub(in crate::server) async fn confirm(&self, node: &Arc<Node>, since: Moment) {
         let mut looks = self.looks.subscribe();
         loop {
             let looked = *looks.borrow_and_update();
             let certainty = self.map.read().certainty(|it| Arc::ptr_eq(it, node));
-            // Where nobody else answers, nobody has taken over whom anybody could reach; one that is
-            // not known has no slots any more, or not yet.
+            // If no other node answers, none that the client could reach has taken over. A node that
+            // is not in the map has no slots, or has none yet.
             let is_enough = match certainty {
                 Some(Certainty { sure, heard }) => sure >= since || heard < looked,
                 None => true,
@@ -62,7 +63,7 @@ impl Cluster {
                 return;
             }
             self.news.notify_one();
-            // The sender is our own.
+            // The sender lives in `self`.
             let _ = looks.changed().await;
         }
     }

@@ -1,4 +1,4 @@
-//! One look at the cluster: some nodes are asked, and those that belong to it are believed.
+//! One look at the cluster: the client asks some nodes and believes those that belong to the cluster.
 
 use std::time::Duration;
 
@@ -14,8 +14,9 @@ use crate::server::failure::Failure;
 use crate::server::membership::{GRACE, Witness};
 
 impl Cluster {
-    /// Asks these nodes, and takes in what those of this cluster say. Those that answer late are not
-    /// waited for once so many others did, nor for longer than that after the first one.
+    /// Asks these nodes and processes the answers of those that belong to this cluster. Once enough
+    /// nodes have answered, or enough time has passed since the first answer, it does not wait for the
+    /// rest.
     pub(super) async fn ask(
         &self,
         links: &mut [NodeLink],
@@ -32,7 +33,7 @@ impl Cluster {
         self.sharded.lock().get_or_insert(sharded);
         let givers = self.map.read().givers(&views, asked);
         let mut looked = Vec::new();
-        // One at a time: there is one, as a rule, and then only.
+        // One after the other: usually there is none or one.
         for giver in givers {
             if giver.look(LOOK).await.is_ok() {
                 looked.push(giver);
@@ -43,7 +44,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Leaves out what nodes of other clusters said, and asks others in their places.
+    /// Drops the answers of other clusters' nodes. Other nodes are asked in their place next time.
     fn of_ours(
         &self,
         told: Vec<NodeAnswer>,
@@ -81,7 +82,7 @@ impl Cluster {
                     target: "lockdog::server",
                     cluster = self.address(),
                     server = told.by.to_string(),
-                    "a node of another cluster answers at a node's address, and is not believed"
+                    "ignoring a node of another cluster at a known node's address"
                 );
             }
         }
@@ -89,7 +90,7 @@ impl Cluster {
     }
 }
 
-/// What nodes answer: all, or those that do so soon after the first ones, one at least.
+/// The answers of the nodes: of all, or of those that answer soon after the first. At least one.
 async fn gather<A>(
     mut answers: FuturesUnordered<A>,
     enough: usize,
@@ -100,7 +101,7 @@ where
     A: Future<Output = Result<NodeAnswer, Failure>>,
 {
     let mut told = Vec::new();
-    let mut failed = Failure::Unsent("the cluster has no node to be asked".into());
+    let mut failed = Failure::Unsent("no node of the cluster is known".into());
     let mut patience = std::pin::pin!(tokio::time::sleep(limit));
     loop {
         tokio::select! {
@@ -117,7 +118,7 @@ where
                         patience.as_mut().reset(soon);
                     }
                 }
-                // A refusal says more than that somebody else is not there.
+                // A refusal is more informative than a failed connection.
                 Some(Err(failure)) => if !matches!(failed, Failure::Refused { .. }) {
                     failed = failure;
                 },
@@ -132,9 +133,9 @@ where
     Ok(told)
 }
 
-/// How long most of the seeds are waited for after the first one.
+/// How long to wait for most of the seeds after the first answer.
 pub(super) const SOON: Duration = Duration::from_millis(500);
-/// How long a master is asked who it is that gives slots away.
+/// How long to wait for the identity of a master that gives slots away.
 const LOOK: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
@@ -144,7 +145,7 @@ mod tests {
     use super::*;
     use crate::server::cluster::{ENOUGH, PATIENCE};
 
-    /// The nearest node to a client may be the master that the others have to name.
+    /// The node nearest to the client may be the very master that the others have to confirm.
     #[tokio::test]
     async fn another_node_is_waited_for_that_is_further_away_than_the_first() {
         let late = PATIENCE / 4;

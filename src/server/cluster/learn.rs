@@ -1,4 +1,4 @@
-//! Learning a cluster that is not known yet.
+//! Learns a cluster that is not known yet.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use super::node_link::NodeLink;
 use crate::server::failure::Failure;
 
 impl Cluster {
-    /// Learns the cluster from its seeds, unless it is known. The background asks them, once for all
-    /// callers who wait for it.
+    /// Asks the seeds about the cluster, unless it is known. The background asks them once for all
+    /// waiting callers.
     pub(in crate::server) async fn learn(self: &Arc<Self>, limit: Duration) -> Result<(), Failure> {
         if self.is_known() {
             return Ok(());
@@ -18,7 +18,8 @@ impl Cluster {
         let own = self.clone();
         let learn = || async move {
             let mut links: Vec<NodeLink> = own.seeds.iter().cloned().map(NodeLink::to).collect();
-            // Most of them, if they answer soon after the first one: one may be another cluster's.
+            // Waits for most of the seeds if they answer soon after the first: one may belong to
+            // another cluster.
             let enough = links.len() / 2 + 1;
             let limit = own.context.command_timeout;
             own.ask(&mut links, enough, SOON.min(limit / 4), limit)
@@ -32,7 +33,7 @@ impl Cluster {
         self.learning.get(background, limit, learn).await
     }
 
-    /// The seeds may be asked at once: see
+    /// Skips the pause before the seeds are asked: see
     /// [`SingleFlight::retry_now`](crate::server::single_flight::SingleFlight::retry_now).
     pub(in crate::server) fn retry_now(&self) {
         self.learning.retry_now();

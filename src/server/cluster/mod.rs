@@ -1,8 +1,8 @@
-//! A cluster: which of its masters has a key, by what its nodes say.
+//! A cluster, and the assignment of its slots to masters by its nodes' answers.
 //!
-//! The client's own thread asks some of the nodes each second, and at once when somebody met with a
-//! sign of a change; where a key is, callers look up. A server that says `MOVED` or `ASK` is believed
-//! for the one command that it says so of.
+//! The client's own thread asks some of the nodes every second, and at once after a sign of a change.
+//! Callers look keys up in the resulting map. A redirection (`MOVED` or `ASK`) is followed for the one
+//! command that it answers.
 
 mod answers;
 mod ask;
@@ -37,31 +37,31 @@ use view::{ClusterView, NodeView};
 
 /// The servers of one cluster.
 pub(super) struct Cluster {
-    /// The nodes that the user named.
+    /// The nodes that the user configured.
     seeds: Vec<ConnectionInfo>,
     members: NodeEndpoints,
     context: Context,
     map: RwLock<SlotMap<Arc<Node>>>,
-    /// Servers that others named, until the next look says what they have.
+    /// Servers that a redirection named, until the next look says which slots they have.
     strangers: Mutex<Vec<(Moment, Arc<Node>)>>,
-    /// Whose views are believed.
+    /// Decides which nodes are believed.
     membership: Mutex<Membership>,
-    /// The addresses of all nodes that live.
+    /// The addresses of all nodes that have not failed.
     known: Mutex<Vec<(String, u16)>>,
-    /// Counts the choices of nodes that are asked, so that others come to it.
+    /// Counts the selections of nodes to ask, so that each selection begins elsewhere.
     chosen: AtomicUsize,
     switches: watch::Sender<u64>,
-    /// Something may have changed, or somebody has to know that it has not.
+    /// Notified when something may have changed, or when a caller needs a current look.
     news: Notify,
-    /// When the nodes were last asked of which some answered.
+    /// When the last look with an answer began.
     looks: watch::Sender<Moment>,
-    /// One look is for all who wait for the first one.
+    /// All callers that wait for the first look share it.
     learning: SingleFlight<()>,
-    /// Messages go to the nodes of one shard only. Nothing until it is known.
+    /// Use sharded channels. `None` until it is known.
     sharded: Mutex<Option<bool>>,
 }
 
-/// How to connect to a node, wherever it is.
+/// How to connect to a node at any address.
 pub(super) struct NodeEndpoints {
     pub(super) info: ConnectionInfo,
     pub(super) name: Option<String>,
@@ -106,7 +106,7 @@ impl Cluster {
         })
     }
 
-    /// It has slots, as far as is known.
+    /// Whether the node has slots, as far as is known.
     pub(super) fn has(&self, node: &Arc<Node>) -> bool {
         self.map
             .read()
@@ -114,12 +114,12 @@ impl Cluster {
             .any(|known| Arc::ptr_eq(known, node))
     }
 
-    /// It was learnt which servers it has.
+    /// Whether the cluster's servers are known.
     pub(super) fn is_known(&self) -> bool {
         !self.map.read().is_empty()
     }
 
-    /// The masters that have slots, and those that others named.
+    /// The masters that have slots, and those that redirections named.
     pub(super) fn nodes(&self) -> Vec<Arc<Node>> {
         let mut nodes: Vec<_> = self.map.read().nodes().cloned().collect();
         let strangers = self.strangers.lock();
@@ -127,7 +127,7 @@ impl Cluster {
         nodes
     }
 
-    /// The server at an address that another one named.
+    /// The server at an address that a redirection named.
     pub(super) fn at(&self, host: &str, port: u16) -> Arc<Node> {
         let map = self.map.read();
         if let Some(node) = map.at(host, port) {
@@ -140,24 +140,24 @@ impl Cluster {
         }
         let node = self.members.node(host, port, &self.context);
         if !map.has_master(host, port) {
-            // It may have taken over from one that failed.
+            // It may have taken over from a failed master.
             node.endpoint().succeed();
         }
         strangers.push((self.context.clock.now(), node.clone()));
         node
     }
 
-    /// Something happened that may come with a change.
+    /// Reports a sign of a possible change.
     pub(super) fn is_news(&self) {
         self.news.notify_one();
     }
 
-    /// Counts the times that slots got other owners.
+    /// Counts how often slots changed their owner.
     pub(super) fn switches(&self) -> watch::Receiver<u64> {
         self.switches.subscribe()
     }
 
-    /// The key's slot got another owner after so many switches.
+    /// Whether the key's slot changed its owner after the switch with this number.
     pub(super) fn was_switched(&self, key: &str, since: u64) -> bool {
         self.map.read().switched(slot(key)) > since
     }
@@ -168,12 +168,12 @@ impl Cluster {
         named.unwrap_or(Moment(0))
     }
 
-    /// Messages go to the nodes of one shard only.
+    /// Whether messages use sharded channels.
     pub(super) fn is_sharded(&self) -> bool {
         self.sharded.lock().unwrap_or_default()
     }
 
-    /// Asks again and again, this often and when there are news. Never ends.
+    /// Asks the nodes repeatedly, at this interval and after signs of a change. Never ends.
     pub(super) async fn watch(&self, every: Duration) {
         let mut links: Vec<NodeLink> = Vec::new();
         loop {
@@ -181,10 +181,10 @@ impl Cluster {
             if let Err(failure) = self.ask(&mut links, ENOUGH, PATIENCE, PATIENCE).await {
                 tracing::debug!(
                     target: "lockdog::server",
-                    ?failure, "no node tells of the cluster"
+                    ?failure, "no cluster node answered CLUSTER NODES"
                 );
             }
-            // Those that did not answer leave their places to others.
+            // Nodes that did not answer make room for others.
             links.retain(|link| link.answered);
             tokio::time::sleep(SHORTEST_PAUSE.min(every)).await;
             tokio::select! {
@@ -194,8 +194,7 @@ impl Cluster {
         }
     }
 
-    /// Fills the list of those who are asked: with nodes that are known, and with seeds while there
-    /// are too few.
+    /// Fills the list of nodes to ask: with known nodes, and with seeds while there are too few.
     fn choose(&self, links: &mut Vec<NodeLink>) {
         let known = self.known.lock().clone();
         let known = known
@@ -243,7 +242,7 @@ impl Cluster {
         };
         let change = map.take_in(views, asked, make, lost);
         drop(strangers);
-        // Before anybody sees the new map.
+        // Done before other threads see the new map.
         for heir in &change.heirs {
             heir.endpoint().succeed();
         }
@@ -258,11 +257,11 @@ impl Cluster {
         self.log_change(&change, switches);
     }
 
-    /// Wakes those who wait for a change, and logs it: wakers and the user's subscriber run where no
-    /// lock is held.
+    /// Wakes the waiters for a change, and logs it. No lock is held, because wakers and log
+    /// subscribers are the user's code.
     fn log_change(&self, change: &Change<Arc<Node>>, switches: u64) {
         if change.is_switch {
-            // The watchdog looks at the holds: before any waker that may take its time.
+            // The watchdog checks the holds. It is woken first, because other wakers may be slow.
             self.switches.send_replace(switches);
         }
         for node in &change.left {
@@ -271,7 +270,7 @@ impl Cluster {
         if change.is_switch {
             tracing::debug!(
                 target: "lockdog::server",
-                cluster = self.address(), "slots have other owners"
+                cluster = self.address(), "slots changed their owners"
             );
         }
         for heir in &change.heirs {
@@ -300,11 +299,12 @@ impl NodeEndpoints {
     }
 }
 
-/// So long a server is known that others named, and that has no slots.
+/// How long a server without slots stays known after a redirection named it.
 const STRANGE: Duration = Duration::from_secs(10);
-/// So many nodes are asked at a time.
+/// How many nodes are asked at a time.
 const ASKED: usize = 5;
-/// So many answers are waited for while there is time: what a master says of itself does not make it one.
+/// How many answers are awaited while there is time. One is not enough: a master cannot confirm
+/// itself.
 const ENOUGH: usize = 2;
 const PATIENCE: Duration = Duration::from_secs(1);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);

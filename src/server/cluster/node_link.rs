@@ -1,4 +1,4 @@
-//! Asking one node what the cluster looks like.
+//! Asks one node about the cluster.
 
 use std::time::Duration;
 
@@ -9,20 +9,20 @@ use super::view::ClusterView;
 use crate::server::failure::Failure;
 use crate::server::wire::{open, password, text};
 
-/// One node that is asked, and the connection to it that is kept for the next question.
+/// One node that is asked, and its connection, which is kept for the next question.
 pub(super) struct NodeLink {
     pub(super) info: ConnectionInfo,
-    /// The last question was answered.
+    /// Whether the last question was answered.
     pub(super) answered: bool,
     kept: Option<MultiplexedConnection>,
 }
 
-/// What a node told.
+/// A node's answer.
 pub(super) struct NodeAnswer {
-    /// Where it was asked.
+    /// The address where it was asked.
     pub(super) by: ConnectionAddr,
     pub(super) view: ClusterView,
-    /// It knows messages that go to one shard only.
+    /// The node supports sharded channels.
     pub(super) sharded: bool,
 }
 
@@ -37,7 +37,8 @@ impl NodeLink {
 
     pub(super) async fn ask(&mut self, limit: Duration) -> Result<NodeAnswer, Failure> {
         self.answered = false;
-        // Boxed: what opens a connection is large, and part of every call otherwise.
+        // Boxed: opening a connection needs a large future, which would otherwise enlarge every
+        // call's.
         let answer = tokio::time::timeout(limit, Box::pin(self.ask_now(limit))).await;
         let answer = answer.unwrap_or_else(|_| Err(Failure::silent(limit)));
         self.answered = answer.is_ok();
@@ -46,7 +47,7 @@ impl NodeLink {
             let server = self.info.addr().to_string();
             tracing::debug!(
                 target: "lockdog::server",
-                server, ?failure, "a node does not tell of the cluster"
+                server, ?failure, "CLUSTER NODES failed"
             );
             match failure {
                 Failure::Silent { .. } => {
@@ -81,7 +82,8 @@ impl NodeLink {
         );
         let nodes = nodes?;
         let nodes = text(&nodes);
-        let nodes = nodes.ok_or_else(|| Failure::Unsent("it tells no nodes".into()))?;
+        let nodes =
+            nodes.ok_or_else(|| Failure::Unsent("CLUSTER NODES returned no text".into()))?;
         let host = match self.info.addr() {
             ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host,
             _ => "",

@@ -1,4 +1,4 @@
-//! A master of a cluster that has slots.
+//! A master that has slots.
 
 use super::view::NodeView;
 use crate::clock::Moment;
@@ -12,11 +12,11 @@ pub(super) struct Shard<N> {
     pub(super) node: N,
 }
 
-/// How far others are sure of a master.
+/// How certain other nodes are that a server is a master.
 #[derive(Clone, Copy)]
 pub(super) struct Certainty {
-    /// When another node last said that it is a master, and has not failed.
+    /// When another node last said that it is a master and has not failed.
     pub(super) sure: Moment,
-    /// When another node last said anything.
+    /// When another node last gave any answer.
     pub(super) heard: Moment,
 }

@@ -1,4 +1,4 @@
-//! What is known of a cluster, for somebody who looks into a stall.
+//! A summary of a cluster, for finding the cause of a stall.
 
 use std::sync::Arc;
 

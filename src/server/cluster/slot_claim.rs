@@ -1,4 +1,4 @@
-//! What nodes claim to have, and which claim is to be believed.
+//! The nodes' claims to slots, and which claim to believe.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use crate::clock::Moment;
 use crate::slot::SLOTS;
 
 impl NodeView {
-    /// Of what is said of one slot, or one node, the largest counts.
+    /// If several views differ about one slot or one node, the largest rank counts.
     fn rank(&self) -> (u64, bool) {
         (self.epoch, self.is_reached)
     }
 
-    /// The same node, at the same address.
+    /// The same node at the same address.
     pub(super) fn is(&self, other: &Self) -> bool {
         self.id == other.id && self.host == other.host && self.port == other.port
     }
@@ -27,21 +27,23 @@ pub(super) struct SlotClaim<'a> {
 }
 
 impl SlotClaim<'_> {
-    /// It is to be believed, and not what was known before.
+    /// Whether this claim replaces the previous owner.
     pub(super) fn ends<N>(&self, before: &Shard<N>, asked: Moment) -> bool {
         if self.seen.id == before.seen.id {
             return !self.seen.is(&before.seen);
         }
-        // Who knows of the one before all that we know, and gives the slot to another, is right.
+        // A view that knows the previous owner's latest epoch, and still gives the slot to another, is
+        // right.
         let knows = self.view.find(&before.seen.id);
         let knows = knows.is_some_and(|it| it.is_master && it.epoch >= before.seen.epoch);
-        // A cluster that was set up anew begins to count anew.
+        // A cluster that was set up again restarts its epochs, so a smaller one is believed after some
+        // time.
         let is_gone = asked.since(before.named) > DOUBT;
         self.seen.epoch > before.seen.epoch || knows || is_gone
     }
 }
 
-/// For each slot the claim with the largest number.
+/// For each slot, the claim with the largest rank.
 pub(super) fn claims(views: &[ClusterView]) -> Vec<Option<SlotClaim<'_>>> {
     let mut claims: Vec<Option<SlotClaim<'_>>> = vec![None; SLOTS.into()];
     for view in views {
@@ -58,24 +60,24 @@ pub(super) fn claims(views: &[ClusterView]) -> Vec<Option<SlotClaim<'_>>> {
     claims
 }
 
-/// The latest that is known of a node.
+/// The latest view of a node.
 pub(super) fn newest<'a>(seen: &'a NodeView, views: &'a [ClusterView]) -> &'a NodeView {
     let same = views.iter().filter_map(|view| view.find(&seen.id));
     let masters = same.filter(|other| other.is_master && other.epoch >= seen.epoch);
     masters.max_by_key(|other| other.rank()).unwrap_or(seen)
 }
 
-/// Somebody says that it is at this address, and reaches it.
+/// Whether some node reaches it at this address.
 pub(super) fn is_reached(seen: &NodeView, views: &[ClusterView]) -> bool {
     let mut found = views.iter().filter_map(|view| view.find(&seen.id));
     found.any(|it| it.is_reached && it.is(seen))
 }
 
-/// Somebody else says that it is a master; nobody has to where there is nobody else.
+/// Whether another node says that it is a master. A view without other nodes is enough.
 pub(super) fn names(view: &ClusterView, shard: &NodeView) -> bool {
     let seen = view.find(&shard.id);
     seen.is_some_and(|seen| seen.is_master && (!seen.is_self || view.nodes.len() == 1))
 }
 
-/// After nobody has named a master for so long, smaller claims are believed.
+/// How long a master must go without a confirmation before smaller epochs are believed.
 const DOUBT: Duration = Duration::from_secs(10);

@@ -1,8 +1,8 @@
-//! Which server has which slot, by what several nodes of the cluster say.
+//! The slot map: which server has which slot, by the answers of several nodes.
 //!
-//! Each claim to slots has a number, the node's `config-epoch`; where two claim a slot, the nodes of
-//! the cluster believe the larger one, and so do we: one that was cut off cannot lead back to a master
-//! of before.
+//! Each claim to slots has a number, the node's `config-epoch`. If two nodes claim a slot, the cluster
+//! and this client believe the larger one. So a node that was cut off cannot lead back to an old
+//! master.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -14,50 +14,50 @@ use crate::clock::Moment;
 use crate::server::data_loss::DataLoss;
 use crate::slot::SLOTS;
 
-/// The slots and their owners. `N` is what is kept of an owner.
+/// The slots and their owners. `N` is the handle of an owner.
 pub(super) struct SlotMap<N> {
     shards: Vec<Shard<N>>,
-    /// For each slot its owner's place among the shards.
+    /// For each slot the index of its owner in `shards`.
     owners: Box<[Option<u16>]>,
     /// For each slot the number of the switch that gave it its owner.
     switched: Box<[u64]>,
     switches: u64,
-    /// What the data of slots may lack that came here with them from other masters. Empty as a rule, and
-    /// an entry for each slot at most.
+    /// The possible data loss that moved with slots from other masters. Usually empty, and at most one
+    /// entry for each slot.
     losses: BTreeMap<u16, DataLoss>,
     /// When the nodes were last asked.
     asked: Option<Moment>,
-    /// The nodes that were masters, with slots or without.
+    /// All masters of the last look, with or without slots.
     masters: Vec<NodeView>,
 }
 
-/// What is known of a master's data.
+/// What is known about a master's data.
 #[derive(Clone, Copy)]
 pub(super) struct MasterData {
     pub(super) loss: DataLoss,
-    /// Somebody has just looked who the server is.
+    /// The server's identity was just checked, so `loss` is current.
     pub(super) looked_at: bool,
 }
 
-/// What a look at the cluster changed.
+/// The changes that one look found.
 pub(super) struct Change<N> {
     /// Slots have other owners now.
     pub(super) is_switch: bool,
-    /// They own nothing any more.
+    /// These own no slots any more.
     pub(super) left: Vec<N>,
-    /// They took over from one that failed, and may know less than that one knew.
+    /// These took over from a failed master and may lack some of its data.
     pub(super) heirs: Vec<N>,
-    /// Their claims have larger numbers than before: they may have been replaced and taken over again.
+    /// These have larger epochs than before: they may have been replaced and have taken over again.
     pub(super) doubtful: Vec<N>,
 }
 
 /// How a slot came from one master to another.
 enum Passage {
-    /// With all that is in it, from a master that is one yet.
+    /// Moved with all its data, from a server that is still a master.
     Moved,
-    /// So too, and it was the last one of a master that became a replica by that.
+    /// Moved likewise, but it was the last slot of a master that became a replica because of it.
     MovedLast,
-    /// Perhaps without what was in it.
+    /// Taken over, possibly without its data.
     Inherited,
 }
 
@@ -105,25 +105,25 @@ impl<N: Clone> SlotMap<N> {
         self.shard(slot).map(|shard| shard.named)
     }
 
-    /// How far others are sure of this owner of slots.
+    /// How certain other nodes are that this owner is a master.
     pub(super) fn certainty(&self, is_it: impl Fn(&N) -> bool) -> Option<Certainty> {
         let mut shards = self.shards.iter();
         let found = shards.find(|shard| is_it(&shard.node));
         found.map(|shard| shard.certainty)
     }
 
-    /// The number of the switch that gave this slot its owner; 0 if it never had another.
+    /// The number of the switch that gave this slot its owner; 0 if the owner never changed.
     pub(super) fn switched(&self, slot: u16) -> u64 {
         self.switched[usize::from(slot)]
     }
 
-    /// What the data of this slot may lack since before it came to its owner.
+    /// Since when the data of this slot may be incomplete, from before it came to its owner.
     pub(super) fn lost(&self, slot: u16) -> DataLoss {
         self.losses.get(&slot).copied().unwrap_or_default()
     }
 
-    /// The masters that give slots to others by what these nodes say. What they may have lost goes with
-    /// the slots, so that it has to be known before they are believed.
+    /// The masters that give slots to others according to these views. Their possible data loss moves
+    /// with the slots, so it must be known before the views are believed.
     pub(super) fn givers(&self, views: &[ClusterView], asked: Moment) -> Vec<N> {
         let mut givers = vec![false; self.shards.len()];
         for (owner, claim) in self.owners.iter().zip(claims(views)) {
@@ -158,14 +158,14 @@ impl<N: Clone> SlotMap<N> {
         Some(&found.node)
     }
 
-    /// A master was at this address, with slots or without.
+    /// Whether a master was at this address, with or without slots.
     pub(super) fn has_master(&self, host: &str, port: u16) -> bool {
         let mut masters = self.masters.iter();
         masters.any(|node| node.host == host && node.port == port)
     }
 
-    /// Takes in what nodes said that were asked at this moment. `make` is for a new owner; `lost` says
-    /// what the data of an owner may lack, if it is known up to now.
+    /// Processes views of nodes that were asked at `asked`. `make` creates the handle of a new owner.
+    /// `lost` returns what is known about the data of an owner.
     pub(super) fn take_in(
         &mut self,
         views: &[ClusterView],
@@ -175,12 +175,15 @@ impl<N: Clone> SlotMap<N> {
     ) -> Change<N> {
         for shard in &mut self.shards {
             let naming = || views.iter().filter(|view| names(view, &shard.seen));
+            // Another node confirms the master, so leases on it may be prolonged.
             if naming().next().is_some() {
                 shard.named = asked;
             }
+            // A master that is marked as failed may be replaced soon, so it is not certain.
             if naming().any(|view| !view.has_failed(&shard.seen.id)) {
                 shard.certainty.sure = asked;
             }
+            // If no other node answers, a missing confirmation proves nothing: see `Cluster::confirm`.
             if views.iter().any(|view| !view.is_of(&shard.seen.id)) {
                 shard.certainty.heard = asked;
             }
@@ -198,16 +201,18 @@ impl<N: Clone> SlotMap<N> {
             heard: asked,
         };
         for (slot, claim) in claims.into_iter().enumerate() {
+            // The owner stays if there is no claim, or if the claim does not replace it.
             let before = self.owners[slot].and_then(|owner| old.get(usize::from(owner)));
             let stays =
                 before.filter(|before| claim.is_none_or(|claim| !claim.ends(before, asked)));
+            // Without an old owner and without a claim, the slot stays without an owner.
             let Some(seen) = stays
                 .map(|shard| &shard.seen)
                 .or_else(|| claim.map(|claim| claim.seen))
             else {
                 continue;
             };
-            // As a rule it is the owner of the slot before.
+            // Usually it is the owner of the previous slot, so `last` is tried first.
             let is_it = |shard: &Shard<N>| shard.seen.id == seen.id;
             let owner = if new.get(last).is_some_and(is_it) {
                 Some(last)
@@ -217,14 +222,19 @@ impl<N: Clone> SlotMap<N> {
             let owner = match owner {
                 Some(owner) => owner,
                 None => {
+                    // This is the owner's first slot here, so its new shard is made.
                     let mut seen = newest(seen, views).clone();
                     let before = old.iter().find(|shard| shard.seen.id == seen.id);
+                    // The handle and its connections are kept if the address is the same or still
+                    // reached by a node.
                     let known =
                         before.filter(|it| it.seen.is(&seen) || is_reached(&it.seen, views));
                     if let Some(known) = known {
-                        // Others may reach it at another address.
+                        // Other nodes may use another address for it.
                         known.seen.host.clone_into(&mut seen.host);
                         seen.port = known.seen.port;
+                        // A larger epoch may mean that it lost its role in between and took over
+                        // again.
                         if seen.epoch > known.seen.epoch {
                             doubtful.push(known.node.clone());
                         }
@@ -239,31 +249,38 @@ impl<N: Clone> SlotMap<N> {
                 }
             };
             last = owner;
+            // This never fails: there are no more owners than slots.
             let Ok(place) = u16::try_from(owner) else {
                 continue;
             };
             owners[slot] = Some(place);
+            // Nothing changed if the slot had no owner, or has the same one at the same address.
             let Some(before) = before.filter(|before| !before.seen.is(&new[owner].seen)) else {
                 continue;
             };
             switched.push(slot);
             let known = lost(&before.node);
             let loss = match self.passage(&before.seen, &new[owner].seen, views, asked) {
+                // The loss is known only if the old owner's identity was just checked.
                 Passage::Moved => known.looked_at.then_some(known.loss),
+                // The old owner was a master at the last look, moments ago, so its loss is known.
                 Passage::MovedLast => Some(known.loss),
                 Passage::Inherited => None,
             };
             match (loss, u16::try_from(slot)) {
+                // The loss moves along. If the slot has an older record, the later of both counts.
                 (Some(loss), Ok(slot)) if loss != DataLoss::default() => {
                     let before = self.losses.entry(slot).or_default();
                     *before = before.max(loss);
                 }
                 (Some(_), _) => {}
+                // Data may be missing since an unknown time, so the new owner counts as a new server.
                 (None, _) => {
                     heirs.insert(place);
                 }
             }
         }
+        // One look is one switch, however many slots it changed.
         if !switched.is_empty() {
             self.switches += 1;
         }
@@ -271,6 +288,7 @@ impl<N: Clone> SlotMap<N> {
             self.switched[*slot] = self.switches;
         }
         self.asked = Some(asked);
+        // Masters without slots count too: a slot that moves to one of them moves with its data.
         self.masters = views
             .iter()
             .flat_map(ClusterView::masters)
@@ -279,6 +297,7 @@ impl<N: Clone> SlotMap<N> {
         self.masters.sort_by(|one, other| one.id.cmp(&other.id));
         self.masters.dedup_by(|one, other| one.is(other));
         self.owners = owners.into();
+        // An owner that now has another address gets a new handle, so its old one leaves.
         let left = old
             .iter()
             .filter(|old| !new.iter().any(|new| new.seen.is(&old.seen)));
@@ -295,8 +314,8 @@ impl<N: Clone> SlotMap<N> {
         change
     }
 
-    /// A slot went from one master to another with all that is in it, if the old one lives, and the new
-    /// one was a master before, so that it is not the replica of one that failed.
+    /// A slot moved with all its data if the old owner lives and the new one was a master before.
+    /// Otherwise the new one may be the replica of a failed master.
     fn passage(
         &self,
         from: &NodeView,
@@ -315,8 +334,8 @@ impl<N: Clone> SlotMap<N> {
         if all(&|seen| seen.is_master) {
             return Passage::Moved;
         }
-        // A replica may have taken over all that it had, and have given it away since. Not within one
-        // pause between two looks, which is too short for all of that.
+        // In a longer time, a replica may have taken over from the old owner and have given the slots
+        // away since. One pause between two looks is too short for that.
         let is_recent = self.asked.is_some_and(|last| asked.since(last) <= RECENT);
         if is_recent && all(&|seen| seen.is_master || seen.follows == to.id) {
             return Passage::MovedLast;
@@ -325,14 +344,14 @@ impl<N: Clone> SlotMap<N> {
     }
 }
 
-/// Looks come each second.
+/// The interval between looks is one second.
 const RECENT: Duration = Duration::from_secs(3);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Each node's handle is the number that it was made with.
+    /// A node's handle is its index in `made`.
     struct Looked {
         map: SlotMap<usize>,
         made: Vec<String>,
@@ -431,7 +450,7 @@ mod tests {
             let change = looked.look(&[view("a", views[0]), view("c", views[1])]);
             assert!(!change.is_switch && change.left.is_empty() && change.heirs.is_empty());
         }
-        // It has moved where nobody reaches it any more.
+        // It has moved to where no node reaches the old address.
         here[1].is_reached = false;
         let change = looked.look(&[view("c", &here), view("b", &there)]);
         assert!(change.is_switch);
@@ -457,7 +476,7 @@ mod tests {
         assert_eq!((looked.made.len(), looked.map.switches()), (2, 0));
         assert_eq!(looked.map.at("h", 98), Some(&1));
         assert_eq!(looked.map.at("h", 99), None);
-        // Nobody has these, and those that nobody speaks of are kept.
+        // These have no owner, and slots that no view mentions keep theirs.
         let mut looked = Looked::new(&[view("a", &[master("a", 1, &[(0, 9)])])]);
         assert_eq!(looked.owner(10), None);
         looked.look(&[view("a", &[master("a", 1, &[])])]);
@@ -484,7 +503,7 @@ mod tests {
         assert!(!looked.look(&[view("c", &after)]).is_switch);
     }
 
-    /// A failover that somebody asked for leaves nobody who failed.
+    /// A failover on request leaves no failed master.
     #[test]
     fn a_planned_failover_has_an_heir_too() {
         let mut looked = Looked::new(&[view("b", &at_first())]);
@@ -507,7 +526,7 @@ mod tests {
             master("c", 3, &[(0, 99)]),
         ];
         looked.look(&[view("b", &after)]);
-        // The smaller number, alone and beside the larger one.
+        // The smaller epoch, alone and beside the larger one.
         for views in [
             vec![view("a", &at_first())],
             vec![view("a", &at_first()), view("b", &after)],
@@ -516,7 +535,7 @@ mod tests {
             assert!(!looked.look(&views).is_switch);
             assert_eq!(looked.owner(0), Some("c"));
         }
-        // A cluster that was set up anew says nothing else for long enough.
+        // The cluster was set up again and says nothing else for long enough.
         for _ in 0..10 {
             assert!(!looked.look(&[view("a", &at_first())]).is_switch);
         }
@@ -542,7 +561,7 @@ mod tests {
             [49, 50, 100].map(|slot| looked.map.switched(slot)),
             [0, 1, 0]
         );
-        // Back again by who knows of both, with a number that is no larger.
+        // Returned, according to a node that knows both, with an epoch that is no larger.
         let back = [
             master("a", 1, &[(0, 59)]),
             master("b", 3, &[(60, SLOTS - 1)]),
@@ -553,7 +572,7 @@ mod tests {
             [59, 60].map(|slot| looked.owner(slot)),
             [Some("a"), Some("b")]
         );
-        // All of it: the one that is left without becomes a replica by itself.
+        // All slots moved: the master without slots becomes a replica on its own.
         let mut last = replica("a", 4);
         last.follows = "b".to_owned();
         let all = [last, master("b", 4, &[(0, SLOTS - 1)])];
@@ -563,8 +582,8 @@ mod tests {
         assert_eq!(looked.owner(0), Some("b"));
     }
 
-    /// What the giver's data may lack goes with the slot, again and again, and what the taker's may lack
-    /// is the taker's own.
+    /// The giver's possible data loss moves with the slot, each time. The taker's own loss is not
+    /// recorded for the slot.
     #[test]
     fn what_a_slots_data_may_lack_goes_with_the_slot() {
         let mut looked = Looked::new(&[view("a", &at_first())]);
@@ -586,7 +605,7 @@ mod tests {
         let lost = |looked: &Looked| [49, 50, 99, 100].map(|slot| looked.map.lost(slot));
         let none = DataLoss::default();
         assert_eq!(lost(&looked), [none, loss(5), loss(5), none]);
-        // Back and on again: the later of both counts.
+        // Moved back and on again: the later loss counts.
         looked.losses.insert(1, loss(4));
         looked.look(&moved(&[(0, 50)], &[(51, SLOTS - 1)], 4));
         assert_eq!(lost(&looked), [none, loss(5), loss(5), none]);
@@ -595,7 +614,7 @@ mod tests {
         assert_eq!(lost(&looked), [none, loss(5), loss(7), loss(7)]);
     }
 
-    /// It may have lost something since anybody looked.
+    /// The master may have lost data since the last check.
     #[test]
     fn a_slot_of_a_master_that_could_not_be_asked_who_it_is_has_an_heir() {
         let mut looked = Looked::new(&[view("a", &at_first())]);
@@ -613,7 +632,7 @@ mod tests {
         assert!(looked.map.givers(&views, looked.now).is_empty());
     }
 
-    /// Another one may have taken over and have given the slots away.
+    /// Another server may have taken over and have given the slots away.
     #[test]
     fn slots_of_a_master_that_became_somebody_elses_replica_have_an_heir() {
         let mut nodes = at_first();
@@ -636,7 +655,7 @@ mod tests {
         let mut heirs = looked.names(&change.heirs);
         heirs.sort_unstable();
         assert_eq!(heirs, ["c", "d"]);
-        // A replica of the one that has them, but nobody has looked for long.
+        // A replica of the slots' new owner, but the last look was long ago.
         let mut looked = Looked::new(&[view("b", &nodes)]);
         let mut old = replica("a", 5);
         old.follows = "d".to_owned();
@@ -661,7 +680,7 @@ mod tests {
         assert!(change.doubtful.is_empty());
     }
 
-    /// Its slots were given to another master while it was down: with them went what it knew.
+    /// Its slots were given to another master while it was down, and its data with them.
     #[test]
     fn slots_of_a_failed_master_that_are_given_to_another_one_make_it_an_heir() {
         let mut looked = Looked::new(&[view("b", &at_first())]);
@@ -694,7 +713,7 @@ mod tests {
         assert_eq!(named(&looked), [first, looked.now]);
         looked.look(&[view("c", &at_first())]);
         assert_eq!(named(&looked), [looked.now, looked.now]);
-        // There is nobody else.
+        // There is no other node.
         let alone = [view("a", &[master("a", 1, &[(0, 9)])])];
         let mut looked = Looked::new(&alone);
         looked.look(&alone);

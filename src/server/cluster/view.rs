@@ -1,4 +1,4 @@
-//! What one node of a cluster says of the cluster.
+//! One node's view of the cluster.
 
 use redis::Value;
 
@@ -11,7 +11,7 @@ pub(super) struct ClusterView {
     pub(super) nodes: Vec<NodeView>,
 }
 
-/// A node as another one sees it, or as it sees itself.
+/// A node as another node, or it itself, sees it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct NodeView {
     pub(super) id: String,
@@ -19,21 +19,21 @@ pub(super) struct NodeView {
     pub(super) port: u16,
     pub(super) is_self: bool,
     pub(super) is_master: bool,
-    /// Most masters think so.
+    /// Most masters think that it has failed.
     pub(super) has_failed: bool,
-    /// The id of the master that it follows; `-` if it is one.
+    /// The id of its master; `-` if it is a master.
     pub(super) follows: String,
-    /// Whoever says this hears from it, or is it.
+    /// The viewing node has a connection to it, or is it.
     pub(super) is_reached: bool,
-    /// The number of its claim to its slots. The larger one is right.
+    /// The config epoch of its claim to its slots. The larger one is right.
     pub(super) epoch: u64,
-    /// First and last of each range.
+    /// First and last slot of each range.
     pub(super) slots: Vec<(u16, u16)>,
 }
 
 impl ClusterView {
-    /// Puts the answers to `CLUSTER NODES` and `CLUSTER SLOTS` together. The second has the addresses
-    /// that clients shall use; `asked` is the host that said so, for nodes that do not know their own.
+    /// Combines the answers to `CLUSTER NODES` and `CLUSTER SLOTS`. The second has the addresses that
+    /// clients should use. `asked` is the host that answered, for nodes that do not know their own.
     pub(super) fn new(nodes: &str, slots: Option<&Value>, asked: &str) -> Self {
         let mut nodes: Vec<NodeView> = nodes.lines().filter_map(seen).collect();
         let preferred = slots.map(addresses).unwrap_or_default();
@@ -56,23 +56,23 @@ impl ClusterView {
         self.nodes.iter().find(|node| node.id == id)
     }
 
-    /// Most masters think so.
+    /// Whether most masters think that this node has failed.
     pub(super) fn has_failed(&self, id: &str) -> bool {
         self.find(id).is_some_and(|node| node.has_failed)
     }
 
-    /// It is what this node says.
+    /// Whether this node gave the view.
     pub(super) fn is_of(&self, id: &str) -> bool {
         self.find(id).is_some_and(|node| node.is_self)
     }
 
-    /// The claim of a master to a slot.
+    /// The masters, with or without slots.
     pub(super) fn masters(&self) -> impl Iterator<Item = &NodeView> {
         self.nodes.iter().filter(|node| node.is_master)
     }
 }
 
-/// One line of `CLUSTER NODES`.
+/// Parses one line of `CLUSTER NODES`.
 fn seen(link: &str) -> Option<NodeView> {
     let mut words = link.split(' ');
     let id = words.next().filter(|id| !id.is_empty())?;
@@ -91,7 +91,8 @@ fn seen(link: &str) -> Option<NodeView> {
     ];
     let address = address.split(['@', ',']).next()?;
     let (host, port) = address.rsplit_once(':')?;
-    // What is being moved stands in brackets, and is its owner's until it is all moved.
+    // A slot that is being moved is in brackets. It belongs to its old owner until the move is
+    // complete.
     let range = |word: &str| {
         let (first, last) = word.split_once('-').unwrap_or((word, word));
         let (first, last) = (first.parse().ok()?, last.parse().ok()?);
@@ -111,8 +112,8 @@ fn seen(link: &str) -> Option<NodeView> {
     })
 }
 
-/// Id, host and port of every node in an answer to `CLUSTER SLOTS`; the host is empty where it is that
-/// of whoever answered, and `None` where it should be a name that was not set.
+/// Id, host and port of every node in an answer to `CLUSTER SLOTS`. The host is empty if it is the
+/// answering node's own, and `None` if it should be a name but none is configured.
 fn addresses(slots: &Value) -> Vec<(String, Option<String>, u16)> {
     let Value::Array(ranges) = slots else {
         return Vec::new();

@@ -1,8 +1,8 @@
-//! A master that sentinels watch over: who it is now, by what they say.
+//! A master that sentinels monitor: which server it is now, by their answers.
 //!
-//! A sentinel that was cut off still names the master of before. Each switch has a number of its own,
-//! the sentinels' `config-epoch`, so the one with the largest number knows best, and what was heard
-//! once is not forgotten for less.
+//! A sentinel that was cut off still names the old master. Each switch has a number, the sentinels'
+//! `config-epoch`. The sentinel with the largest number is right, and a smaller one does not replace
+//! what the client already knows.
 
 mod sentinel_link;
 
@@ -27,32 +27,32 @@ use sentinel_link::{NamedMaster, SentinelAnswer, SentinelLink};
 
 /// The sentinels of one master.
 pub(crate) struct Sentinels {
-    /// What they call the master.
+    /// The sentinels' name for the master.
     name: String,
     clients: Vec<redis::Client>,
-    /// How to connect to the master, wherever it is.
+    /// How to connect to the master at any address.
     master: ConnectionInfo,
     context: Context,
     identity: Arc<Identity>,
-    /// Which of them are believed.
+    /// Decides which sentinels are believed.
     membership: Mutex<Membership>,
     known: Mutex<LastElection>,
-    /// The last time that the master was named, as a [`Moment`].
+    /// When the master was last named, as a [`Moment`].
     named: AtomicU64,
-    /// The last time that it was so by those who think that it is well, as a [`Moment`].
+    /// When it was last named by sentinels that consider it healthy, as a [`Moment`].
     sure: AtomicU64,
-    /// Somebody said that the master was switched, or has to know that it was not.
+    /// Notified when a sentinel reports a switch, or when a caller needs a current answer.
     news: Notify,
-    /// Told each time that the sentinels were asked.
+    /// Notified after each question to the sentinels.
     looks: watch::Sender<()>,
-    /// One question is for all calls that want to know.
+    /// All calls that want to know the master share one question.
     asking: SingleFlight<()>,
 }
 
 #[derive(Default)]
 struct LastElection {
     master: Option<NamedMaster>,
-    /// Who it is by what a majority says without a larger number, and since when it says so.
+    /// The master that a majority names without a larger epoch, and since when.
     doubted: Option<(NamedMaster, Moment)>,
 }
 
@@ -80,7 +80,7 @@ impl Sentinels {
         }
     }
 
-    /// Asks who the master is: how to connect to it, and its term.
+    /// Returns how to connect to the current master, and its term.
     pub(super) async fn master(
         self: &Arc<Self>,
         limit: Duration,
@@ -91,7 +91,7 @@ impl Sentinels {
             let named = known.master.clone();
             let named =
                 named.ok_or_else(|| Failure::Unsent("no sentinel names a master".into()))?;
-            // A term ends under this lock.
+            // Terms end under this lock, so the two belong together.
             (named, self.identity.term())
         };
         let address = address_like(&self.master, host, port);
@@ -100,7 +100,7 @@ impl Sentinels {
         Ok((client, term))
     }
 
-    /// Asks, or waits for the answer to the question that is under way.
+    /// Asks the sentinels, or waits for the question that is under way.
     async fn ask_for_all(self: &Arc<Self>, limit: Duration) -> Result<(), Failure> {
         let own = self.clone();
         let ask = || async move {
@@ -111,7 +111,7 @@ impl Sentinels {
         self.asking.get(background, limit, ask).await
     }
 
-    /// They may be asked at once: see [`SingleFlight::retry_now`].
+    /// Skips the pause before the sentinels are asked: see [`SingleFlight::retry_now`].
     pub(super) fn retry_now(&self) {
         self.asking.retry_now();
     }
@@ -126,18 +126,17 @@ impl Sentinels {
         Moment(self.named.load(Ordering::Acquire))
     }
 
-    /// Waits until they named the master that were asked after this moment, and think that it is well.
+    /// Waits until sentinels that were asked after `since` confirmed the master as healthy.
     pub(super) async fn confirm(&self, since: Moment) {
         let mut looks = self.looks.subscribe();
         while self.sure.load(Ordering::Acquire) < since.0 {
             self.news.notify_one();
-            // The sender is our own.
+            // The sender lives in `self`.
             let _ = looks.changed().await;
         }
     }
 
-    /// Asks again and again, this often and whenever a sentinel says that it switched the master.
-    /// Never ends.
+    /// Asks the sentinels at this interval and whenever one announces a switch. Never ends.
     pub(super) async fn watch(&self, every: Duration) {
         let hearing: FuturesUnordered<_> = self.clients.iter().map(|it| self.hear(it)).collect();
         let asking = async {
@@ -160,7 +159,7 @@ impl Sentinels {
         tokio::join!(hearing.collect::<()>(), asking);
     }
 
-    /// Hears one sentinel's news for as long as it lives. Never ends.
+    /// Subscribes to one sentinel's switch messages, and reconnects. Never ends.
     async fn hear(&self, client: &redis::Client) {
         let mut pause = SHORTEST_PAUSE;
         loop {
@@ -170,9 +169,9 @@ impl Sentinels {
                 RedisResult::Ok(connection.into_on_message())
             };
             if let Ok(Ok(mut messages)) = tokio::time::timeout(PATIENCE, hearing).await {
-                // What it said before is not heard again.
+                // Messages from before the subscription are missed, so ask now.
                 self.news.notify_one();
-                // One that is half open would be silent for ever.
+                // A half-open connection would otherwise stay silent forever.
                 while let Ok(Some(message)) = tokio::time::timeout(A_MINUTE, messages.next()).await
                 {
                     pause = SHORTEST_PAUSE;
@@ -191,8 +190,8 @@ impl Sentinels {
         self.clients.iter().map(SentinelLink::to).collect()
     }
 
-    /// Asks all, and takes in what more than half of them say, if these agree. One that answers late
-    /// is not waited for once another one did.
+    /// Asks all sentinels and processes the answers of a majority if these agree. Otherwise it waits a
+    /// short time for the rest.
     async fn ask(&self, links: &mut [SentinelLink<'_>], limit: Duration) -> Result<(), Failure> {
         let began = self.context.clock.now();
         let enough = links.len() / 2 + 1;
@@ -239,7 +238,7 @@ impl Sentinels {
         Ok(())
     }
 
-    /// Leaves out what sentinels of other masters said that have the same name.
+    /// Drops the answers of sentinels that monitor another master with the same name.
     fn of_ours(
         &self,
         told: Vec<SentinelAnswer>,
@@ -260,7 +259,7 @@ impl Sentinels {
             tracing::warn!(
                 target: "lockdog::server",
                 master = self.name,
-                "a sentinel of another master with this name answers, and is not believed"
+                "ignoring a sentinel of another master with the same name"
             );
         }
         let told = told.into_iter().zip(believed.is_kin);
@@ -269,12 +268,12 @@ impl Sentinels {
             .collect())
     }
 
-    /// `is_well` if most of them think so of the master.
+    /// `is_well`: most of the sentinels consider the master healthy.
     fn take_in(&self, heard: &[NamedMaster], is_well: bool, asked: Moment) {
         let Some((before, now)) = self.believe(heard, is_well, asked) else {
             return;
         };
-        // Wakers and the user's subscriber run where no lock is held.
+        // No lock is held, because wakers and log subscribers are the user's code.
         self.identity.log_term();
         tracing::warn!(
             target: "lockdog::server",
@@ -284,7 +283,7 @@ impl Sentinels {
         );
     }
 
-    /// The masters of before and of now, if that was a switch.
+    /// The old and the new master, if this was a switch.
     fn believe(
         &self,
         heard: &[NamedMaster],
@@ -302,7 +301,7 @@ impl Sentinels {
             return None;
         };
         let mut switch = None;
-        // The same server with a larger number was replaced meanwhile, and took over again.
+        // The same server with a larger epoch was replaced in between and took over again.
         let is_newer = best.epoch > master.epoch;
         if is_newer || (*best != master && self.is_sure(&mut known, best, heard, asked)) {
             known.doubted = None;
@@ -326,8 +325,8 @@ impl Sentinels {
         }
     }
 
-    /// Sentinels that were set up anew begin to count anew. So a smaller number is believed when a
-    /// majority has said nothing else for long enough to hear of a switch.
+    /// Sentinels that were set up again restart their epochs. So a smaller epoch is believed when a
+    /// majority has said nothing else for long enough to learn of a switch.
     fn is_sure(
         &self,
         known: &mut LastElection,
@@ -350,7 +349,7 @@ impl Sentinels {
     }
 }
 
-/// For how long a majority has to name another master, with no larger number, to be believed.
+/// How long a majority must name another master without a larger epoch before it is believed.
 const DOUBT: Duration = Duration::from_secs(10);
 const A_MINUTE: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -393,7 +392,7 @@ mod tests {
         let sentinels = three();
         sentinels.take_in(&[named(1, 5)], true, at(1));
         assert_eq!((sentinels.identity.term(), sentinels.named()), (0, at(1)));
-        // The latest switch counts, however few know of it.
+        // The latest switch counts, even if only one sentinel knows of it.
         sentinels.take_in(&[named(1, 5), named(2, 6)], true, at(2));
         assert_eq!(
             (master(&sentinels), sentinels.identity.term()),
@@ -429,7 +428,7 @@ mod tests {
         sentinels.take_in(&[named(1, 5)], true, at(1));
         let anew = [named(2, 0), named(2, 0)];
         sentinels.take_in(&anew, true, at(2));
-        // One that agrees with nobody ends the while.
+        // A sentinel that agrees with no other restarts the time.
         sentinels.take_in(&anew[..1], true, at(8));
         sentinels.take_in(&anew, true, at(9));
         sentinels.take_in(&anew, true, at(19));

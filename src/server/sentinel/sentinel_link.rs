@@ -1,4 +1,4 @@
-//! Asking one sentinel who the master is.
+//! Asks one sentinel for the master.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use redis::aio::MultiplexedConnection;
 use crate::server::failure::Failure;
 use crate::server::wire::open;
 
-/// A master, as one sentinel names it.
+/// A master as one sentinel names it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct NamedMaster {
     pub(super) host: String,
@@ -23,16 +23,16 @@ impl NamedMaster {
     }
 }
 
-/// What a sentinel told.
+/// A sentinel's answer.
 pub(super) struct SentinelAnswer {
     pub(super) named: NamedMaster,
-    /// It thinks that one well: neither down nor being replaced.
+    /// It considers the master healthy: neither down nor being replaced.
     pub(super) is_well: bool,
-    /// Its own id, and those of the other sentinels of this master that it knows.
+    /// Its own id and those of the other sentinels of this master that it knows.
     pub(super) ids: Vec<String>,
 }
 
-/// One sentinel, and the connection to it that is kept for the next question.
+/// One sentinel, and its connection, which is kept for the next question.
 pub(super) struct SentinelLink<'a> {
     client: &'a redis::Client,
     kept: Option<MultiplexedConnection>,
@@ -44,7 +44,7 @@ impl<'a> SentinelLink<'a> {
         Self { client, kept }
     }
 
-    /// Whom it names, what it thinks of that one, and which sentinels it knows.
+    /// Asks for the master, the sentinel's view of its health, and the ids of all sentinels.
     pub(super) async fn ask(
         &mut self,
         name: &str,
@@ -59,7 +59,8 @@ impl<'a> SentinelLink<'a> {
                 target: "lockdog::server",
                 server = address, ?failure, "a sentinel does not answer"
             );
-            // Nothing that it says is said by the server that keeps the locks.
+            // The refusal is a sentinel's, so it must not look like one of the server that keeps the
+            // locks.
             Failure::Unsent(format!("sentinel {address}: {}", failure.words()).into())
         })
     }
@@ -69,8 +70,8 @@ impl<'a> SentinelLink<'a> {
             Some(kept) => kept.clone(),
             None => self.kept.insert(open(self.client, limit).await?).clone(),
         };
-        // The number before the address: read the other way round, an old master could go with a new
-        // number. A sentinel that is just switching names the new one in the second answer only.
+        // The epoch before the address: in the other order an old master could get a new epoch. A
+        // sentinel during a switch names the new master only in the second answer.
         let words = [
             &["MASTER", name][..],
             &["GET-MASTER-ADDR-BY-NAME", name],
@@ -87,7 +88,7 @@ impl<'a> SentinelLink<'a> {
         let address: Option<(String, u16)> = address?;
         let named = address.and_then(|(host, port)| read(&fields, host, port));
         let (named, is_well) = named.ok_or_else(|| Failure::Unsent("it names no master".into()))?;
-        // Where these are refused, nobody can tell whose sentinel it is.
+        // If these are refused, the client cannot tell which master's sentinel it is.
         let own: Option<String> = own.ok();
         let others: Vec<HashMap<String, String>> = others.unwrap_or_default();
         let others = others.into_iter().filter_map(|mut it| it.remove("runid"));
@@ -99,11 +100,11 @@ impl<'a> SentinelLink<'a> {
     }
 }
 
-/// The master at this address, by what a sentinel says of it; and whether it thinks it well.
+/// The master at this address by a sentinel's answer, and whether the sentinel considers it healthy.
 fn read(fields: &HashMap<String, String>, host: String, port: u16) -> Option<(NamedMaster, bool)> {
     let field = |name| fields.get(name).map(String::as_str).unwrap_or_default();
     let epoch = field("config-epoch").parse().ok()?;
-    // All that is said is said of the old one until the replicas follow the new one.
+    // Until the replicas follow the new master, all fields describe the old one.
     let is_its = field("ip") == host && field("port") == port.to_string();
     let mut flags = field("flags").split(',');
     let is_well = !is_its || !flags.any(|it| DOUBTFUL.contains(&it));
@@ -121,7 +122,7 @@ async fn question<T: FromRedisValue>(
     answer.map_err(|error| Failure::of_command(error, limit))
 }
 
-/// What a sentinel says of a master that another may be about to replace.
+/// Flags of a master that may be replaced soon.
 const DOUBTFUL: [&str; 4] = ["s_down", "o_down", "failover_in_progress", "disconnected"];
 
 #[cfg(test)]
@@ -145,7 +146,7 @@ mod tests {
             ("s_down,master", 1, false),
             ("s_down,o_down,master,disconnected", 1, false),
             ("master,failover_in_progress,force_failover", 1, false),
-            // That is said of the one of before.
+            // These flags describe the previous master.
             ("s_down,o_down,master,failover_in_progress", 2, true),
         ] {
             let (named, is_well) = read(&said(flags), "h".to_owned(), port).unwrap();

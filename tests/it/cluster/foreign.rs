@@ -65,7 +65,7 @@ async fn of_seeds_of_two_clusters_most_are_believed_and_half_are_an_error() {
     );
     let error = Client::connect(both).await.unwrap_err();
     assert!(
-        error.to_string().contains("do not belong together"),
+        error.to_string().contains("of different deployments"),
         "{error}"
     );
 }

@@ -90,22 +90,22 @@ async fn what_is_no_certificate_is_refused_at_once_and_shown_nowhere() {
         (
             "no key",
             shows(&own.certificate, ""),
-            "no PEM of a private key",
+            "must be an unencrypted private key",
         ),
         (
             "half a key",
             shows(&own.certificate, &cut),
-            "no PEM of a private key",
+            "must be an unencrypted private key",
         ),
         (
             "an encrypted key",
             shows(&own.certificate, &encrypted),
-            "no PEM of a private key",
+            "must be an unencrypted private key",
         ),
         (
             "another's key",
             shows(&own.certificate, &other.key),
-            "is not that of its certificate",
+            "does not match its certificate",
         ),
         (
             "swapped",

@@ -189,7 +189,7 @@ impl Subscriber for StandsStill {
         let mut is_repetition = false;
         event.record(
             &mut |_: &tracing::field::Field, value: &dyn std::fmt::Debug| {
-                is_repetition |= format!("{value:?}").contains("sending again");
+                is_repetition |= format!("{value:?}").contains("retrying a command");
             },
         );
         if is_repetition {
