@@ -1,7 +1,6 @@
-//! What `benches/micro.rs` measures: the parts of lockdog that no server takes part in, without one.
+//! The measurements of `benches/micro.rs`: the parts of lockdog that need no server.
 //!
-//! Only there when built with `--cfg lockdog_bench`, as `make micro` does; no part of the crate's
-//! interface.
+//! Built with `--cfg lockdog_bench` only, as `make micro` does. Not part of the crate's interface.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,7 +20,7 @@ use crate::server::{Address, Context, Endpoint, Server};
 use crate::session::{Claim, Core, Job, Reentry, Session, Settings};
 use crate::wait::{WaitRequest, WaiterGuard, Waiters, Wake};
 
-/// What one client holds, under its watchdog.
+/// The holds of one client, under its watchdog.
 pub struct Watched {
     holds: Holds,
     clock: Clock,
@@ -30,7 +29,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// Holds `locks` locks, whose renewals are spread evenly over the period.
+    /// Acquires `locks` locks, whose renewals are spread evenly over the period.
     pub fn new(locks: u64) -> Self {
         let ahead = Arc::new(AtomicU64::new(0));
         let clock = Clock::shifted(ahead.clone());
@@ -47,14 +46,14 @@ impl Watched {
         watched
     }
 
-    /// Acquires one more and gives it back.
+    /// Acquires one more lock and releases it.
     pub fn pair(&self) {
         let hold = self.acquire(&key(self.locks));
         self.holds.change(&hold, HoldState::end);
         self.holds.remove(&hold);
     }
 
-    /// Renews the hundred locks that are due next; how many they were.
+    /// Renews the hundred locks that are due next. Returns how many they were.
     pub fn renew(&self) -> usize {
         self.pass(100);
         let batch = self.holds.due(LEASE, 100, Moment(0), Duration::ZERO).renew;
@@ -74,7 +73,7 @@ impl Watched {
         hold
     }
 
-    /// Lets as much time pass as brings this many renewals.
+    /// Advances the clock until this many renewals are due.
     fn pass(&self, renewals: u64) {
         let period = LEASE.as_nanos() as u64 / 3;
         self.ahead
@@ -82,7 +81,7 @@ impl Watched {
     }
 }
 
-/// One acquisition of a lock on many instances.
+/// One acquire of a lock on many instances.
 pub struct Rounds {
     rules: Rules,
     clock: Clock,
@@ -103,7 +102,7 @@ impl Rounds {
         Self { rules, clock }
     }
 
-    /// Every instance grants, and every one is to be given back.
+    /// Every instance grants, and then every grant is released.
     pub fn pair(&self) -> usize {
         let now = self.clock.now();
         let (mut quorum, asked) = Quorum::begin(self.rules.clone(), now);
@@ -137,7 +136,7 @@ impl Default for Idle {
             command_timeout: Duration::from_secs(3),
             watchdog_lease: LEASE,
         };
-        // Nothing is sent, so nobody connects.
+        // No command is sent, so no connection is opened.
         let endpoint = Endpoint::new(
             Some(Address::parse("redis://localhost").expect("it is a URL")),
             None,
@@ -171,7 +170,7 @@ impl Default for Idle {
 }
 
 impl Idle {
-    /// The guard of a lock of its own; what the last one left to the background is forgotten.
+    /// A guard of a new lock. The jobs of the previous guard are discarded.
     pub fn guard(&mut self) -> Guard {
         while self.jobs.try_recv().is_ok() {}
         self.locks += 1;
@@ -198,7 +197,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// This many wait.
+    /// A queue with this many waiters.
     pub fn new(waiting: usize) -> Self {
         let cap = Duration::from_secs(1);
         let clock = Clock::default();
@@ -214,7 +213,7 @@ impl Queue {
         queue
     }
 
-    /// The first one leaves, the next one has its role, and the one that left waits again.
+    /// The first waiter leaves, the next one gets the role, and the first one joins at the end.
     pub fn hand_over(&mut self) {
         drop(self.places.pop_front());
         let now = self.clock.now();

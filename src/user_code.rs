@@ -1,4 +1,4 @@
-//! What stands for code of the user's in unit tests: wakers and log subscribers.
+//! Stands for user code in unit tests: wakers and log subscribers.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use parking_lot::Mutex;
 use tracing::{Event, Metadata, Subscriber, span};
 
-/// A waker or a subscriber that sees whether locks are free when it is called.
+/// A waker or a log subscriber that checks at each call whether mutexes are free.
 pub(crate) struct FreeAtEachCall {
     seen: Arc<Seen>,
 }
@@ -26,19 +26,19 @@ impl FreeAtEachCall {
         }
     }
 
-    /// Polls with a waker that looks.
+    /// Polls with a waker that checks.
     pub(crate) fn poll<T>(&self, future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
         let waker = Waker::from(self.seen.clone());
         future.poll(&mut Context::from_waker(&waker))
     }
 
-    /// Looks at each call.
+    /// A function that checks at each call.
     pub(crate) fn check(&self) -> impl Fn() + Send + Sync + use<> {
         let seen = self.seen.clone();
         move || seen.call()
     }
 
-    /// What each call since the last look saw.
+    /// The results of the calls since this was last called.
     pub(crate) fn calls(&self) -> Vec<bool> {
         std::mem::take(&mut *self.seen.calls.lock())
     }
@@ -57,7 +57,7 @@ impl Wake for Seen {
     }
 }
 
-/// A log subscriber that calls a test at each event.
+/// A log subscriber that calls a function of the test at each event.
 pub(crate) struct OnEvent<F>(pub(crate) F);
 
 impl<F: Fn() + Send + Sync + 'static> Subscriber for OnEvent<F> {

@@ -1,4 +1,4 @@
-//! What follows from an answer, or from none.
+//! What the wait loop does after an answer, or after an attempt without one.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::wait::HandedOver;
 
 impl<C: Contender> Contest<C> {
-    /// Takes in what another owner of this client handed over.
+    /// Completes a hand-over from another owner of this client.
     pub(super) async fn take_in(&mut self, handed: HandedOver) -> Result<Step<C::Won>> {
         let Some(place) = &self.place else {
             return Ok(Step::Again);
@@ -18,7 +18,7 @@ impl<C: Contender> Contest<C> {
         self.follow(tried, true).await
     }
 
-    /// What follows from an attempt. `listening` if messages were heard during it.
+    /// The next step after an attempt. `listening`: the client received the lock's messages during it.
     pub(super) async fn follow(
         &mut self,
         tried: Attempted<C::Won>,
@@ -26,29 +26,36 @@ impl<C: Contender> Contest<C> {
     ) -> Result<Step<C::Won>> {
         match tried {
             Attempted::Won(won) => return Ok(self.won(won)),
+            // No command was sent, so nothing is known about the server: no outage is cleared.
             Attempted::Unasked => return Ok(Step::Again),
             Attempted::NotYet(until) => return Ok(Step::Wait(until)),
+            // The server did not answer, or refused.
             Attempted::Failed(failed) => return self.failed(failed),
-            // The others are answers.
+            // Every other result is an answer of the server.
             _ => self.answered(),
         }
         match tried {
+            // Another holder has it: subscribe, or wait for its TTL.
             Attempted::Busy { at, ttl } => self.next_look(at, ttl, listening).await,
+            // Another call acquires the same locks in another order. Leave the queue, so that this
+            // client's next waiter is not delayed by the pause.
             Attempted::Collided(pause) => {
                 self.leave();
                 Ok(Step::Wait(self.now() + pause))
             }
+            // Another holder has it, and the contender itself learns of the release.
             Attempted::Taken { again } => {
                 self.is_busy = true;
                 Ok(again.map_or(Step::Again, Step::Wait))
             }
-            // Asked for ever, a server that is slower than the lease would be asked for ever.
+            // Without a deadline this would retry forever if the server is slower than the lease.
             Attempted::TooLate(error) if self.deadline().is_none() => Err(error),
+            // `Again`, or `TooLate` with a deadline: the deadline bounds the retries.
             _ => Ok(Step::Again),
         }
     }
 
-    /// A server answered: there is no outage for those in the queue.
+    /// A server answered, so the waiters of this queue are not in an outage.
     fn answered(&mut self) {
         self.outage = None;
         if let Some(place) = &self.place {
@@ -63,39 +70,47 @@ impl<C: Contender> Contest<C> {
         Step::Won(won)
     }
 
-    /// What follows from an attempt that failed. A caller with time left goes on trying in an outage; one
-    /// without a deadline returns the error, and so do the others of its kind.
+    /// The next step after a failed attempt. During an outage, a call with time left retries. A call
+    /// without a deadline returns the error, and so do the other calls without a deadline in its queue.
     fn failed(&mut self, failed: Failed) -> Result<Step<C::Won>> {
         self.has_looked = true;
         let Failed { error, named, .. } = failed;
+        // A retry cannot help.
         if !error.is_retriable() {
             return Err(named);
         }
         if self.is_busy && failed.cut_off_after.is_some_and(|took| took < SILENCE) {
-            // The end of the wait came between the question and its answer: what was known before is
-            // the last that is known.
+            // The deadline cut the attempt off before the server could answer. The last known state
+            // still counts: others have the lock.
             return Ok(Step::Again);
         }
         match &self.place {
-            // Nobody has to wait behind it for another server.
+            // This queue is about another server than the one that failed: its other waiters must not
+            // wait for this call.
             _ if failed.is_elsewhere => self.leave(),
+            // The server had a full command timeout: end the waits without a deadline now.
             Some(place) if failed.was_patient => place.waiter.note_outage(Some(&error)),
-            // Those behind it have more patience, and find out for themselves.
+            // This attempt was too short to prove an outage. The other waiters have more time and check
+            // for themselves.
             Some(place) => place.waiter.remember_outage(Some(&error)),
             None => {}
         }
+        // The contender chose the time of its retry.
         if let Some(again) = failed.again {
             return Ok(Step::Wait(again));
         }
         let (now, deadline) = (self.now(), self.deadline());
+        // Without a deadline the call would retry forever.
         let Some(deadline) = deadline else {
             return Err(named);
         };
         self.outage = Some(named);
+        // `look` gives up at the deadline, and reports the outage.
         if now >= deadline {
             return Ok(Step::Again);
         }
-        // A last attempt without time for its answer would only hide what this one met.
+        // Too little time is left for an answer. One more attempt would only replace this error by a
+        // timeout.
         let in_time = deadline.since(now) > AFTER_AN_OUTAGE * 2;
         Ok(Step::Wait(if in_time {
             now + AFTER_AN_OUTAGE
@@ -113,6 +128,7 @@ impl<C: Contender> Contest<C> {
     ) -> Result<Step<C::Won>> {
         self.is_busy = true;
         let has_moved = self.move_to(at)?;
+        // This client polls and does not subscribe.
         if let Some(backoff) = self.backoff() {
             let core = self.core();
             let pause = backoff.pause(self.attempts).min(core.settings.poll_cap);
@@ -120,19 +136,21 @@ impl<C: Contender> Contest<C> {
             self.attempts = self.attempts.saturating_add(1);
             return Ok(Step::Wait(until));
         }
-        // A TTL of n ms is over when n + 1 ms have passed for certain.
+        // A TTL of n ms has certainly passed after n + 1 ms.
         let ttl = ttl.map_or(Duration::MAX, |ttl| ttl + Duration::from_millis(1));
         let now = self.now();
         let look_again = now + ttl.min(self.core().clock.sooner(self.core().settings.poll_cap));
         let hears = listening && !has_moved;
+        // A release will wake this call by a message; or no message can come and the timer must do.
         if hears || self.place.as_ref().is_none_or(|place| place.is_deaf) {
             return Ok(Step::Wait(look_again));
         }
+        // The waiter was woken before the subscription was settled: the lock may be handed to it.
         if self.listen(self.bounded(look_again)).await? {
             return Ok(Step::Again);
         }
-        // What was published before the subscription stood was not heard: look once more. Where it
-        // cannot be had, timers have to do.
+        // Messages that were published before the subscription began were missed, so try once more. If
+        // the client cannot subscribe, wait for the timer.
         let Some(place) = &mut self.place else {
             return Ok(Step::Again);
         };
@@ -144,8 +162,9 @@ impl<C: Contender> Contest<C> {
         })
     }
 
-    /// Waits until the messages of its queue are heard, or it is known that they cannot be, or until then.
-    /// True if it was told to look before: the lock may have been handed to it.
+    /// Waits until the client is subscribed to the messages of its queue, until the subscription fails,
+    /// or until `until`. Returns true if the waiter was woken before `until`: the lock may have been
+    /// handed to it.
     pub(super) async fn listen(&self, until: Moment) -> Result<bool> {
         let Some(place) = &self.place else {
             return Ok(false);

@@ -1,4 +1,4 @@
-//! The loop of a wait.
+//! The wait loop.
 
 use super::beside::Beside;
 use super::{Contender, LocalState, OwnerHas, QueuePlace, SHORTEST_ATTEMPT, SILENCE, TimedOut};
@@ -7,8 +7,8 @@ use crate::error::{Error, Result};
 use crate::session::Core;
 use crate::wait::{Backoff, Found, QueueView};
 
-/// Waits until the contender has what it wants; `None` if others had it up to the deadline. It begins in
-/// the queue `at`, if in any.
+/// Waits until the contender has what it waits for. Returns `None` if others had it until the deadline.
+/// The call starts in the queue `at`, if there is one.
 pub(crate) async fn contend<C: Contender>(
     contender: C,
     at: Option<usize>,
@@ -31,31 +31,31 @@ pub(crate) async fn contend<C: Contender>(
     contest.run(now).await
 }
 
-/// One call that waits, and what it remembers from one look to the next.
+/// One call that waits, and its state between two iterations of the loop.
 pub(super) struct Contest<C: Contender> {
-    // What the contender keeps to ask again is dropped before its place in the queue.
+    // What the contender keeps for its next attempt is dropped before the place in the queue.
     pub(super) contender: C,
     pub(super) place: Option<QueuePlace>,
     pub(super) began: Moment,
-    /// It has had its look, however short its wait is.
+    /// The call has made its first check. Every call makes one, however short its wait is.
     pub(super) has_looked: bool,
-    /// When this call last knew, others had what it wants or were before it in the queue.
+    /// The last known state: others had the lock, or were ahead of this call in the queue.
     pub(super) is_busy: bool,
-    /// Looks without messages.
+    /// Number of polls so far, for the backoff.
     pub(super) attempts: u32,
-    /// Since when a release by this client itself is waited for.
+    /// Since when this call waits for a release by its own client.
     release_awaited: Option<Moment>,
     pub(super) beside: Beside,
-    /// What it met itself when it asked last.
+    /// The outage that this call's last attempt met.
     pub(super) outage: Option<Error>,
 }
 
-/// What a look came to.
+/// The result of one iteration.
 pub(super) enum Step<W> {
     Won(W),
     GaveUp,
     Again,
-    /// Look again at this moment, or when told.
+    /// Check again at this moment, or when woken.
     Wait(Moment),
 }
 
@@ -72,15 +72,15 @@ impl<C: Contender> Contest<C> {
         }
     }
 
-    /// One look at what it waits for.
+    /// One iteration: checks what is known locally, and asks the server if it is this call's turn.
     async fn look(&mut self, mut now: Moment) -> Result<Step<C::Won>> {
         self.contender.ensure_open()?;
         let found = self.place.as_ref().map(|place| place.waiter.found(now));
         let expected = match found {
-            // A grant, most likely. It is taken in also at the deadline: nobody else can use it.
+            // Usually a grant. Accept it even at the deadline: no other waiter can use it.
             Some(Found::Here(handed)) => return self.take_in(handed).await,
-            // The owner that hands over stands still. What it may have got for this one is undone, and
-            // this one asks for itself.
+            // The owner that hands over is frozen. Undo what it may have acquired for this waiter, and
+            // let this waiter ask for itself.
             Some(Found::Overdue(hold)) => {
                 if let Some(hold) = hold {
                     self.core().clock.gap().await;
@@ -88,21 +88,26 @@ impl<C: Contender> Contest<C> {
                 }
                 None
             }
+            // The command of a hand-over is in flight. `expected` is used below, after the owner's own
+            // holds.
             Some(Found::Expected(until)) => Some(until),
             Some(Found::Nothing) | None => None,
         };
-        // Before its turn: what its owner has, nobody else of this client can want to have before it.
+        // This comes before the queue order is checked: no other waiter of this client can claim what
+        // this owner already has.
         let has_part = match self.contender.own(self.place.as_ref(), &mut now).await? {
             OwnerHas::Has(won) => return Ok(Step::Won(won)),
             OwnerHas::Part => true,
             OwnerHas::Nothing => false,
         };
         let deadline = self.deadline();
-        // A hand-over that is under way is not waited for either: what it grants is undone.
+        // The deadline passed, and the first check was made. A hand-over in flight is not awaited
+        // either: if it is granted, the grant is undone.
         if self.has_looked && deadline.is_some_and(|deadline| now >= deadline) {
             return self.give_up(now);
         }
         self.has_looked = true;
+        // Do not compete with a hand-over to this very waiter.
         if let Some(until) = expected {
             return Ok(Step::Wait(until));
         }
@@ -110,27 +115,33 @@ impl<C: Contender> Contest<C> {
             Some(place) => place.waiter.look(now),
             None => QueueView::default(),
         };
+        // Three kinds of calls may ask: one whose owner already has a part, one that is in no queue,
+        // and the contender.
         let is_in_turn = has_part || self.place.is_none() || view.is_contender;
         if !is_in_turn && !self.take_over(now).await {
             self.is_busy = true;
             return self.stand_by(now).await;
         }
+        // Almost no time is left. The answer would come after the deadline, and a grant would have to
+        // be undone.
         if self.is_busy
             && let Some(deadline) = deadline
             && deadline.since(now) < SHORTEST_ATTEMPT
         {
             return Ok(Step::Wait(deadline));
         }
+        // Do not ask the server while this client itself has the lock or is releasing it.
         if let Some(step) = self.defer_to_own_client(now)? {
             return Ok(step);
         }
-        // The client had it for a while and leaves it to others. A waiter whose time is over before asks
-        // all the same: nobody else may want it.
+        // This client had the lock for a while and now leaves it to others. If the deadline comes
+        // before the end of that pause, the waiter asks nevertheless: maybe no other client wants the
+        // lock.
         if !has_part
             && let Some(retreat) = view.retreat
             && deadline.is_none_or(|deadline| deadline > retreat.until)
         {
-            // The releases of those who are known to wait end it before.
+            // Releases by the other clients end the pause early. This needs a subscription.
             let listens = self.backoff().is_none() && retreat.releases > 0;
             if listens && !view.is_listening && self.listen(retreat.until).await? {
                 return Ok(Step::Again);
@@ -141,8 +152,8 @@ impl<C: Contender> Contest<C> {
         self.follow(tried, view.is_listening).await
     }
 
-    /// Takes the role from a contender that is not polled, and undoes what that one has under way. False
-    /// if it keeps the role.
+    /// Takes the role from a contender that is not polled, and undoes its command in flight. Returns
+    /// false if that contender keeps the role.
     async fn take_over(&self, now: Moment) -> bool {
         let abandoned = self.place.as_ref().map(|place| place.waiter.take_over(now));
         let Some(Some(abandoned)) = abandoned else {
@@ -155,24 +166,27 @@ impl<C: Contender> Contest<C> {
         true
     }
 
-    /// While this client itself keeps it, its waiters send nothing; nor while it gives it back, unless
-    /// that takes long.
+    /// Stops the waiters of this client from sending anything while the client itself has the lock, or
+    /// is releasing it. A release that takes too long is not awaited further.
     fn defer_to_own_client(&mut self, now: Moment) -> Result<Option<Step<C::Won>>> {
-        // A release that takes long is not waited for twice in a row, whichever it is: two that nobody
-        // finishes would be waited for in turns, without end.
+        // Do not wait for two slow releases in a row, even of different locks. If no task finishes
+        // either of them, the call would alternate between the two forever.
         let has_waited = self.release_awaited.take().is_some();
         let (at, patience, is_release) = match self.contender.kept(now, has_waited) {
+            // Not held by this client: ask the server.
             LocalState::Nothing => return Ok(None),
             LocalState::Again => {
                 self.is_busy = true;
                 return Ok(Some(Step::Again));
             }
+            // Held by this client: its release wakes this waiter, `left` is the fallback.
             LocalState::For { at, left } => (at, left, false),
+            // Being released: wait at most `patience`, then ask the server.
             LocalState::Releasing { at, patience } => (at, patience, true),
         };
         self.is_busy = true;
         if self.move_to(at)? {
-            // What ended before it entered has to be looked at again.
+            // The hold may have ended before this call entered the queue: check again.
             return Ok(Some(Step::Again));
         }
         if is_release {
@@ -182,7 +196,7 @@ impl<C: Contender> Contest<C> {
         Ok(Some(Step::Wait(until)))
     }
 
-    /// Waits until then, or until it is told to look.
+    /// Waits until `until`, or until the waiter is woken.
     async fn park(&mut self, until: Moment) -> Result<()> {
         let until = self.bounded(until);
         let Some(place) = &self.place else {
@@ -192,7 +206,8 @@ impl<C: Contender> Contest<C> {
         let at = place.at;
         match self.contender.park(place, until).await {
             Err(Error::Closed) => {
-                // The client of its queue was shut down. It goes on in that of another, if there is one.
+                // The client of this queue was shut down. The call continues in another client's queue,
+                // if there is one; `enter` fails otherwise.
                 self.leave_queue();
                 let now = self.now();
                 self.enter(at, now)
@@ -222,20 +237,20 @@ impl<C: Contender> Contest<C> {
         Ok(())
     }
 
-    /// Takes a place in this queue. False if it had it already: then it was told of all that happened
-    /// since.
+    /// Moves to this queue. Returns false if the call is already in it: then the waiter was woken by
+    /// each event since.
     pub(super) fn move_to(&mut self, at: usize) -> Result<bool> {
         if self.place.as_ref().is_some_and(|place| place.at == at) {
             return Ok(false);
         }
-        // It leaves before it comes, so that one wait counts as one.
+        // Leave first, so that one call counts as one waiter.
         self.leave_queue();
         let now = self.contender.core(Some(at)).clock.now();
         self.enter(at, now)?;
         Ok(true)
     }
 
-    /// Leaves the queue: what was known there says nothing any more.
+    /// Leaves the queue, and forgets the state that was known from it.
     pub(super) fn leave(&mut self) {
         self.leave_queue();
         self.is_busy = false;
@@ -246,7 +261,7 @@ impl<C: Contender> Contest<C> {
         self.place = None;
     }
 
-    /// Gives back what is being handed to it.
+    /// Gives back what is being handed to this waiter.
     fn decline(&self) {
         if let Some(place) = &self.place
             && let Some(handed) = place.waiter.decline()
@@ -271,13 +286,13 @@ impl<C: Contender> Contest<C> {
         self.contender.deadline(self.at())
     }
 
-    /// Then, or at the deadline if that is before.
+    /// The earlier of this moment and the deadline.
     pub(super) fn bounded(&self, until: Moment) -> Moment {
         self.deadline()
             .map_or(until, |deadline| deadline.min(until))
     }
 
-    /// When it looks again at the latest, whatever it is told.
+    /// The latest moment of the next check.
     pub(super) fn poll_again(&self, now: Moment) -> Moment {
         let core = self.core();
         now + core.clock.sooner(core.settings.poll_cap)

@@ -1,9 +1,9 @@
-//! The wait for what others have, written once: try, subscribe, try again, then wait for a message, a
-//! hand-over or a timer.
+//! The wait loop, written once for everything that can be waited for: try, subscribe, try again, then
+//! wait for a message, a hand-over or a timer.
 //!
-//! What is waited for is a [`Contender`]: a lock, all of several locks, a quorum of instances. The loop
-//! keeps the invariants 8, 9 and 10 of the design for each of them: every wait has a timer, one contender
-//! of a client asks for all, and one deadline bounds the whole call.
+//! A [`Contender`] says what a call waits for: a lock, all of several locks, or a quorum of instances.
+//! The loop keeps invariants 8, 9 and 10 of the design for each of them: every wait has a timer, one
+//! contender of a client asks for all its waiters, and one deadline bounds the whole call.
 
 mod answer;
 mod beside;
@@ -23,50 +23,50 @@ pub(crate) use contest::contend;
 
 /// What a call waits for, and how it asks for that.
 ///
-/// A contender may stand in one of several queues, one at a time; `at` says which. The clients of these
-/// queues may have clocks of their own, so each moment here is one of the client where the contender
-/// stands, or of `core(None)` while it stands nowhere.
+/// A contender may be in one of several queues, one at a time; `at` is the number of the queue. The
+/// clients of these queues may have different clocks. So each moment here is from the clock of the
+/// client in whose queue the contender is, or of `core(None)` while it is in no queue.
 pub(crate) trait Contender: Send {
-    /// What a call that waited has in the end.
+    /// The result of a successful wait.
     type Won: Send;
 
-    /// Whether a waiter asks the server itself, just before its deadline, if the contender of its client
-    /// has no answer and is not polled. Right where one command is enough to ask.
+    /// Whether a waiter asks the server itself, just before its deadline, if its client's contender has
+    /// no answer and is not polled. Suitable if one command is enough to ask.
     const ASKS_BESIDE: bool = false;
 
-    /// An error if a client that it needs was shut down.
+    /// Returns an error if a client that the call needs was shut down.
     fn ensure_open(&self) -> Result<()>;
 
-    /// The client in whose queue it stands.
+    /// The client in whose queue the call is.
     fn core(&self, at: Option<usize>) -> &Arc<Core>;
 
-    /// When the call has to be over; `None` if it may wait for ever.
+    /// The call's deadline; `None` if it may wait forever.
     fn deadline(&self, at: Option<usize>) -> Option<Moment>;
 
-    /// The pauses after which it asks again; `None` if messages wake it.
+    /// The pauses between polls; `None` if messages wake the call.
     fn backoff(&self, at: usize) -> Option<Backoff>;
 
-    /// Takes the last place in a queue.
+    /// Joins a queue at its end.
     fn enter(&mut self, at: usize, now: Moment) -> Result<WaiterGuard>;
 
-    /// What its owner has already. Sets `now` again if that took time.
+    /// What the owner already has. Updates `now` if this took time.
     fn own(
         &mut self,
         place: Option<&QueuePlace>,
         now: &mut Moment,
     ) -> impl Future<Output = Result<OwnerHas<Self::Won>>> + Send;
 
-    /// Why it is of no use to ask the server now: its own client keeps what it wants, or is about to
-    /// release it. `has_waited` if it has just waited for a release.
+    /// Why there is no point in asking the server now: the call's own client has the lock, or is about
+    /// to release it. `has_waited`: the call has just waited for a release.
     fn kept(&mut self, now: Moment, has_waited: bool) -> LocalState;
 
-    /// Asks for it. Before the first command leaves, its place is told what is under way, or up to when
-    /// something is ([`WaiterGuard::attempting`], [`WaiterGuard::promise`]), so that others can take over from a
-    /// future that is not polled.
+    /// Asks for it. Before the first command is sent, it tells the waiter what is in flight, or until
+    /// when something is ([`WaiterGuard::attempting`], [`WaiterGuard::promise`]). So others can take
+    /// over from a future that is not polled.
     ///
     /// # Cancel safety
     ///
-    /// What was asked for is undone in the background.
+    /// The command is undone in the background.
     fn attempt(
         &mut self,
         place: Option<&QueuePlace>,
@@ -81,8 +81,8 @@ pub(crate) trait Contender: Send {
         async { Ok(Attempted::Unasked) }
     }
 
-    /// Takes in what another owner of this client handed to it. Nothing is handed to a waiter whose wish
-    /// has no terms.
+    /// Completes a hand-over from another owner of this client. A waiter whose request has no terms
+    /// gets no hand-over.
     fn take_in(
         &mut self,
         _seat: &QueuePlace,
@@ -91,15 +91,15 @@ pub(crate) trait Contender: Send {
         async { Ok(Attempted::Unasked) }
     }
 
-    /// Undoes what was handed to a waiter that leaves.
+    /// Undoes a hand-over to a waiter that leaves.
     fn decline(&self, _handed: HandedOver) {}
 
-    /// It leaves with what it waited for.
+    /// Called when the waiter leaves with what it waited for.
     fn leave_with(&self, waiter: &WaiterGuard) {
         waiter.has_lock();
     }
 
-    /// Waits in its place until there is something to look at, but not beyond `until`.
+    /// Waits in the queue until there is something to check, at most until `until`.
     fn park(
         &mut self,
         place: &QueuePlace,
@@ -108,129 +108,132 @@ pub(crate) trait Contender: Send {
         place.waiter.wait(until)
     }
 
-    /// Says of an error of its queue's server where that was, if the caller has to be told.
+    /// Adds to an error of the queue's server where it occurred, if the caller has to know.
     fn about(&self, _at: usize, error: Error) -> Error {
         error
     }
 
-    /// The time is over: an error if it is not known that others have what it wants.
+    /// Called at the deadline. Returns an error if it is not known that others have what the call waits
+    /// for.
     fn give_up(&self, end: TimedOut<'_>) -> Result<()>;
 }
 
 /// A contender's place in a queue.
 pub(crate) struct QueuePlace {
-    /// Which of its queues.
+    /// The number of the queue.
     pub(crate) at: usize,
     pub(crate) waiter: WaiterGuard,
-    /// The messages of this queue cannot be had.
+    /// The client could not subscribe to the messages of this queue.
     is_deaf: bool,
 }
 
-/// What an owner has already of what it waits for.
+/// What an owner already has of what it waits for.
 pub(crate) enum OwnerHas<W> {
-    /// All of it: it is acquired once more.
+    /// All of it: the hold is acquired once more.
     Has(W),
-    /// What it stands in the queue for. It need not wait for its turn to ask for the rest.
+    /// What it is in the queue for. It can ask for the rest without the contender's role.
     Part,
     Nothing,
 }
 
-/// What a client itself does with what one of its callers waits for.
+/// What the client itself does with the lock that one of its callers waits for.
 pub(crate) enum LocalState {
     Nothing,
-    /// It has it for so long, unless it is released before.
+    /// The client has the lock for this long, unless it releases it earlier.
     For {
         at: usize,
         left: Duration,
     },
-    /// It is releasing it. It is asked for all the same if that takes longer than `patience`.
+    /// The client is releasing the lock. If that takes longer than `patience`, the waiter asks
+    /// nevertheless.
     Releasing {
         at: usize,
         patience: Duration,
     },
-    /// Something has to be looked at from the beginning.
+    /// Something changed: check from the beginning.
     Again,
 }
 
-/// What came of asking.
+/// The result of an attempt.
 pub(crate) enum Attempted<W> {
     Won(W),
-    /// Others have it; the TTL of what they have, if it has one. It is waited for in this queue.
+    /// Others have it. `ttl` is the TTL of their hold, if it has one. The call waits in the queue `at`.
     Busy {
         at: usize,
         ttl: Option<Duration>,
     },
-    /// Others want the same things in another order. It gets out of their way for this long, in no queue.
+    /// Others acquire the same locks in another order. The call backs off for this long, in no queue.
     Collided(Duration),
-    /// Others have it. The contender hears of that itself, and looks again at this moment, or at once.
+    /// Others have it. The contender itself learns of the release. It checks again at this moment, or
+    /// at once.
     Taken {
         again: Option<Moment>,
     },
-    /// It is of no use to ask before this moment.
+    /// There is no point in asking before this moment.
     NotYet(Moment),
-    /// It was granted, and answered after its own deadline: this is no grant. The error is for a caller
-    /// that would ask for ever.
+    /// Granted, but answered after the grant's own deadline, so it does not count. The error is for a
+    /// caller without a deadline, which would retry forever.
     TooLate(Error),
-    /// It was answered and has nothing: as if it had not asked yet.
+    /// Answered, but without a result: start again.
     Again,
-    /// There was no reason to ask, or somebody else has asked.
+    /// There was no reason to ask, or another waiter has asked.
     Unasked,
     Failed(Failed),
 }
 
 /// Why a server did not answer, or refused.
 pub(crate) struct Failed {
-    /// For the others in its queue.
+    /// For the other waiters in the queue.
     pub(crate) error: Error,
-    /// The same for its caller, with the names of what it is about.
+    /// The same error for the caller, with the names of the locks.
     pub(crate) named: Error,
-    /// The server had a whole command timeout. One that had less says that the caller had no more time,
-    /// not that the server does not answer.
+    /// The server had a full command timeout. A shorter timeout only shows that the caller had no more
+    /// time, not that the server does not answer.
     pub(crate) was_patient: bool,
-    /// The end of the wait cut the attempt off, which had taken so long by then.
+    /// How long the attempt had taken when the deadline of the call cut it off.
     pub(crate) cut_off_after: Option<Duration>,
-    /// It is about another server than that of its queue.
+    /// The error is about another server than the queue's.
     pub(crate) is_elsewhere: bool,
-    /// When the contender itself will ask again, with or without a deadline. `None`: after a moment, if
-    /// it has a deadline; else its caller has the error.
+    /// When the contender itself retries, with or without a deadline. If `None`, a call with a deadline
+    /// retries after a short pause, and a call without one returns the error.
     pub(crate) again: Option<Moment>,
 }
 
-/// What a waiter knows when its time is over.
+/// What a waiter knows at its deadline.
 pub(crate) struct TimedOut<'a> {
     pub(crate) place: Option<&'a QueuePlace>,
     pub(crate) now: Moment,
-    /// The server has told this waiter itself, beside its contender, that others have it.
+    /// The server told this waiter itself, not its contender, that others have it.
     pub(crate) is_told_busy: bool,
-    /// Its own client has been releasing it for longer than a busy server takes.
+    /// The client has been releasing the lock for longer than a busy server takes to answer.
     pub(crate) is_unreleased: bool,
-    /// What this waiter itself met when it asked last.
+    /// The outage that this waiter's own last attempt met.
     pub(crate) outage: Option<Error>,
 }
 
 impl TimedOut<'_> {
-    /// The hold that the contender of its client asks for, if that has had no answer for most of the
-    /// time that this call has `waited`.
+    /// The hold that the client's contender is asking for, if the contender has had no answer for most
+    /// of the time that this call has `waited`.
     pub(crate) fn silent(&self, waited: Duration) -> Option<Arc<Hold>> {
         silent_contender(self.place?, self.now, waited)
     }
 }
 
-/// The hold that the contender of this queue asks for, if by `then` that will have had no answer for more
-/// than half of a wait. A question that is younger may still be answered.
+/// The hold that the contender of this queue is asking for, if by `then` it will have waited for an
+/// answer for more than half of `wait`. A younger command may still be answered.
 fn silent_contender(place: &QueuePlace, then: Moment, wait: Duration) -> Option<Arc<Hold>> {
     let (silence, hold) = place.waiter.silent_contender(then)?;
     (silence >= SILENCE.max(wait / 2)).then_some(hold)
 }
 
-/// A question without an answer for this long is more than a busy server.
+/// A server that is merely busy answers within this time.
 const SILENCE: Duration = Duration::from_millis(50);
 
-/// With less time than this left, a waiter that knows that others have it asks no more: the answer would
-/// come too late, and what it grants would have to be undone.
+/// A waiter that knows that others have the lock asks no more if less time than this is left: the
+/// answer would come too late, and a grant would have to be undone.
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(1);
 
-/// The pause after a server that did not answer, or refused.
+/// The pause after a server did not answer, or refused.
 const AFTER_AN_OUTAGE: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
@@ -250,8 +253,7 @@ mod tests {
     use crate::session::disconnected;
     use crate::wait::WaitRequest;
 
-    /// A counter of permits, as a semaphore has it: whoever takes one has no hold, and anybody may give
-    /// it back.
+    /// A counter of permits, like a semaphore: a permit is no hold, and any task may give it back.
     struct Counter {
         core: Arc<Core>,
         key: Arc<LockKey>,
@@ -399,7 +401,7 @@ mod tests {
         assert_eq!(counter.questions(), 1);
         waiters[0].abort();
         tokio::time::sleep(Duration::from_secs(1)).await;
-        // The next in line looks, because the one before may have been told something.
+        // The next waiter checks, because the aborted one may have been woken.
         assert_eq!(counter.questions(), 2);
         for (taken, waiter) in waiters.into_iter().skip(1).enumerate() {
             counter.give();

@@ -1,5 +1,5 @@
-//! What a waiter does before its deadline where the contender of its client has no answer: the server may
-//! be silent, or that contender's future stands still with the answer in its socket.
+//! What a waiter does shortly before its deadline if its client's contender has no answer. Either the
+//! server is silent, or the contender's future is not polled and the answer is unread in its socket.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use crate::clock::Moment;
 use crate::error::Result;
 
 impl<C: Contender> Contest<C> {
-    /// Leaves the question to the contender, which is another waiter. At the deadline the server would be
-    /// blamed for a contender without an answer: the waiter wakes that one before, and asks the server
-    /// itself if it is not polled then.
+    /// Leaves it to the contender, which is another waiter, to ask the server. If the contender has no
+    /// answer at this waiter's deadline, the waiter would blame the server. So the waiter wakes the
+    /// contender earlier, and asks the server itself if the contender is still not polled.
     pub(super) async fn stand_by(&mut self, now: Moment) -> Result<Step<C::Won>> {
         let later = self.poll_again(now);
         let (Some(deadline), Some(place)) = (self.deadline(), &self.place) else {
@@ -22,8 +22,8 @@ impl<C: Contender> Contest<C> {
             return Ok(Step::Wait(later));
         }
         let wait = deadline.since(self.began);
-        // The last quarter of the wait is for this: one half of it for the contender to be polled, the
-        // other for the server to answer.
+        // This uses the last quarter of the wait: one half for the contender to be polled, the other
+        // half for the server to answer.
         let part = (wait / 8).min(LONGEST_PART);
         let stages = [deadline.minus(part * 2), deadline.minus(part), deadline];
         let next = stages.into_iter().find(|stage| *stage > now);
@@ -41,16 +41,17 @@ impl<C: Contender> Contest<C> {
                 }
             }
             Beside::Woken(woken, turn) if now >= stages[1] && !woken.gave_a_sign(*turn) => {
-                // Boxed: it is large and rare, and part of every acquire otherwise.
+                // Boxed because it is large and rare; unboxed it would be part of every acquire.
                 return Box::pin(self.ask_beside(now)).await;
             }
-            // A contender that was polled waits for a silent server, and one question is enough for all.
+            // A contender that was polled waits for a silent server. And one command of this waiter is
+            // enough.
             Beside::Woken(..) | Beside::Asked { .. } => {}
         }
         Ok(step)
     }
 
-    /// Asks the server within the waiter's own time.
+    /// Asks the server, bounded by the waiter's own deadline.
     async fn ask_beside(&mut self, now: Moment) -> Result<Step<C::Won>> {
         self.beside = Beside::Asked { is_busy: false };
         match self.contender.ask_beside(now).await? {
@@ -59,7 +60,7 @@ impl<C: Contender> Contest<C> {
                 self.beside = Beside::Asked { is_busy: true };
                 Ok(Step::Again)
             }
-            // The waiter has no answer either, which says nothing about the contender's question.
+            // The waiter has no answer either. That says nothing about the contender's command.
             Attempted::Failed(failed) if failed.error.is_retriable() => Ok(Step::Again),
             Attempted::Failed(failed) => Err(failed.named),
             _ => Ok(Step::Again),
@@ -67,5 +68,5 @@ impl<C: Contender> Contest<C> {
     }
 }
 
-/// How long a contender that was woken has until it is polled, and then the server until it answers.
+/// The time for a woken contender to be polled, and then for the server to answer.
 const LONGEST_PART: Duration = Duration::from_millis(500);

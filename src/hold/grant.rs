@@ -1,11 +1,11 @@
-//! Taking in a grant, and the time that there is for it.
+//! Accepting a grant, and the time limit for that.
 
 use super::{HoldPhase, HoldState, Terms};
 use crate::clock::Moment;
 use crate::lease;
 
 impl HoldState {
-    /// Whoever is granted it has until then to take it in.
+    /// The caller has until then to accept a grant.
     pub(crate) fn await_taking_in(&mut self, until: Moment) {
         if self.phase == HoldPhase::Pending {
             self.awaited = true;
@@ -13,18 +13,19 @@ impl HoldState {
         }
     }
 
-    /// The deadline is that of a grant to be taken in.
+    /// The deadline is the time limit for accepting a grant.
     pub(crate) fn is_awaited(&self) -> bool {
         self.awaited && self.phase == HoldPhase::Pending
     }
 
-    /// Its grant, if there is one, is not taken in: whoever asked for it does not go on.
+    /// The time limit has passed: its caller did not accept the grant, if there was one.
     pub(crate) fn is_untaken(&self, now: Moment) -> bool {
         self.is_awaited() && now >= self.deadline
     }
 
-    /// Takes in a grant: the answer to an acquire first sent at `sent`. False if it is none: it
-    /// came after its own deadline, or the hold was given up meanwhile (design: invariant 2).
+    /// Accepts a grant: the answer to an acquire that was first sent at `sent`. Returns false if the
+    /// grant does not count: it came after its own deadline, or the hold ended meanwhile (design:
+    /// invariant 2).
     pub(crate) fn grant(&mut self, sent: Moment, terms: &Terms, now: Moment) -> bool {
         let deadline = lease::deadline(sent, terms.lease);
         let first = match self.phase {
@@ -47,7 +48,7 @@ impl HoldState {
             self.acquired = sent;
             self.granted = true;
             self.phase = HoldPhase::Held;
-            // The answer is here, so the server did it before now.
+            // The answer is here, so the server executed the command before `now`.
             self.remains_until = now + terms.lease;
         }
         self.count += 1;
@@ -60,7 +61,8 @@ impl HoldState {
         true
     }
 
-    /// Ends a hold whose acquire was not taken in; false if it was, or the hold ended before.
+    /// Ends a hold whose grant was not accepted. Returns false if it was accepted, or the hold ended
+    /// before.
     pub(crate) fn end_pending(&mut self) -> bool {
         let pending = self.phase == HoldPhase::Pending;
         if pending {

@@ -1,4 +1,4 @@
-//! The holds on one lock: one as a rule, and thousands where a crowd tries at the same time.
+//! The holds on one lock: usually one, and thousands if a crowd tries at the same time.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use smallvec::SmallVec;
 use super::{Hold, HoldPhase};
 use crate::owner::Owner;
 
-/// The holds on one lock. Each look and each change costs O(log n).
+/// The holds on one lock. Each query and each change costs O(log n).
 ///
-/// A few are looked at one by one. More are also kept by what has become of them, so that whoever
-/// changes a phase has to tell of it.
+/// A few holds are scanned one by one. More are also indexed by phase, so each change of a phase has to
+/// be reported with [`HoldsOfKey::moved`].
 pub(super) enum HoldsOfKey {
-    /// In the order in which they were entered.
+    /// In the order of entry.
     Few(SmallVec<[Arc<Hold>; 1]>),
     Many(Box<Index>),
 }
@@ -21,15 +21,15 @@ pub(super) enum HoldsOfKey {
 /// Many holds on one lock.
 #[derive(Default)]
 pub(super) struct Index {
-    /// By their numbers, which grow with each that is entered.
+    /// By number; numbers increase with each entry.
     holds: BTreeMap<u64, (HoldGroup, Arc<Hold>)>,
     /// The numbers of each group.
     groups: BTreeSet<(HoldGroup, u64)>,
-    /// The numbers of each owner's that are not given up; those that were granted come last.
+    /// The numbers of each owner's holds that have not ended; granted ones come last.
     by_owner: HashMap<Owner, BTreeSet<(bool, u64)>>,
 }
 
-/// What has become of a hold, as far as a look at its lock asks for it.
+/// The phase of a hold, as coarse as the queries need it.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum HoldGroup {
     Pending,
@@ -75,7 +75,8 @@ impl HoldsOfKey {
             Self::Few(holds) => holds.retain(|other| !Arc::ptr_eq(other, hold)),
             Self::Many(index) => {
                 index.remove(hold);
-                // Far fewer, so that a crowd of about so many does not move at each step.
+                // Far fewer than `FEW`, so that a crowd of about that size does not switch the
+                // representation at each step.
                 if index.holds.len() <= FEW / 2 {
                     let few = std::mem::take(&mut index.holds).into_values();
                     *self = Self::Few(few.map(|(_, hold)| hold).collect());
@@ -84,7 +85,7 @@ impl HoldsOfKey {
         }
     }
 
-    /// A hold's phase has become this one. It may be one that is not listed any more.
+    /// Notes that a hold's phase has become this one. The hold may be removed already.
     pub(super) fn moved(&mut self, hold: &Hold, phase: HoldPhase) {
         if let Self::Many(index) = self {
             index.moved(hold, phase.into());
@@ -101,7 +102,7 @@ impl HoldsOfKey {
         self.few().iter().chain(many)
     }
 
-    /// Those of this group, the newest first.
+    /// The holds of this group, the newest first.
     pub(super) fn of(&self, group: HoldGroup) -> impl Iterator<Item = &Arc<Hold>> {
         let is_of = move |hold: &&Arc<Hold>| HoldGroup::from(hold.state().phase) == group;
         let many = self.index().into_iter();
@@ -116,8 +117,7 @@ impl HoldsOfKey {
         }
     }
 
-    /// The newest hold of `owner` that is not given up; one that is being acquired only if there is no
-    /// other.
+    /// The newest hold of `owner` that has not ended. A pending one only if there is no other.
     pub(super) fn of_owner(&self, owner: Owner) -> Option<&Arc<Hold>> {
         match self {
             Self::Few(holds) => {
@@ -173,7 +173,7 @@ impl Index {
         }
     }
 
-    /// Puts it where a hold of this group is found.
+    /// Adds it to the index of this group.
     fn file(&mut self, hold: &Hold, group: HoldGroup) {
         self.groups.insert((group, hold.number()));
         if group != HoldGroup::Ended {
@@ -198,5 +198,5 @@ impl Index {
     }
 }
 
-/// So many holds are looked at one by one.
+/// Up to this many holds are scanned one by one.
 const FEW: usize = 16;

@@ -1,4 +1,4 @@
-//! How a lock stands with one client, as far as that client knows.
+//! The state of a lock on one client, as far as that client knows.
 
 use std::sync::Arc;
 
@@ -9,32 +9,33 @@ use crate::error::{Lost, LostReason};
 use crate::key::LockKey;
 use crate::owner::Owner;
 
-/// How an owner stands with a lock.
+/// An owner's relation to a lock.
 pub(crate) enum OwnerState {
-    /// An acquire of this owner is under way.
+    /// An acquire of this owner is in flight.
     Acquiring,
     /// It holds the lock: a further acquire is a re-entry.
     Holding(Arc<Hold>),
-    /// It held the lock, a living guard still stands for that, and the lock is gone.
+    /// It held the lock and has a living guard for it, but the lock is gone.
     Lost(Lost),
-    /// It held the lock, which is gone, and nobody is left to be told: to be reported.
+    /// It held the lock, but the lock is gone and only forgotten claims are left. The loss has to be
+    /// reported.
     Forgotten(Arc<Hold>),
     Nothing,
 }
 
-/// What a client itself has to do with a lock.
+/// What this client has on a lock.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct LocalHolds {
-    /// There are holds on it, whatever became of them.
+    /// This client has holds on the lock, in any state.
     pub(crate) has_holds: bool,
-    /// Up to when the client keeps it, as far as it knows.
+    /// Until when this client keeps the lock, as far as it knows.
     pub(crate) kept_until: Option<Moment>,
-    /// A hold was given up to set it free, and Redis has not answered yet.
+    /// A hold was ended to release the lock, and Redis has not answered yet.
     pub(crate) releasing: bool,
 }
 
 impl Holds {
-    /// How `owner` stands with the lock.
+    /// The relation of `owner` to the lock.
     pub(crate) fn standing(&self, key: &LockKey, owner: Owner) -> OwnerState {
         let now = self.clock.now();
         let Some(hold) = self.of_owner(key, owner) else {
@@ -44,7 +45,7 @@ impl Holds {
         if valid {
             return OwnerState::Holding(hold);
         }
-        // In one step: a re-entry may be granted beside this.
+        // Under one mutex, because a re-entry may be granted at the same time.
         let (phase, forgotten) = self.change(&hold, |state| {
             state.expire(now);
             (state.phase, state.is_only_forgotten())
@@ -58,19 +59,19 @@ impl Holds {
         }
     }
 
-    /// The newest hold of `owner` that is not given up.
+    /// The newest hold of `owner` that has not ended.
     pub(crate) fn of_owner(&self, key: &LockKey, owner: Owner) -> Option<Arc<Hold>> {
         let table = self.table.lock();
         table.by_key.get(key)?.of_owner(owner).cloned()
     }
 
-    /// The hold with this field's number, if it is still listed.
+    /// The hold with this number, the one in its field, if it is still listed.
     pub(crate) fn numbered(&self, key: &LockKey, number: u64) -> Option<Arc<Hold>> {
         let table = self.table.lock();
         table.by_key.get(key)?.numbered(number).cloned()
     }
 
-    /// What this client itself has to do with the lock.
+    /// What this client has on the lock.
     pub(crate) fn local_holds(&self, key: &LockKey) -> LocalHolds {
         let table = self.table.lock();
         let Some(holds) = table.by_key.get(key) else {
@@ -90,8 +91,8 @@ impl Holds {
         }
     }
 
-    /// Up to when others than `owner` keep the lock, as far as this client knows; `None` if nobody does,
-    /// or `owner` has it.
+    /// Until when other owners of this client keep the lock, as far as the client knows; `None` if none
+    /// does, or if `owner` has it.
     pub(crate) fn kept_from(&self, key: &LockKey, owner: Owner) -> Option<Moment> {
         let table = self.table.lock();
         let now = self.clock.now();
@@ -108,15 +109,15 @@ impl Holds {
         kept
     }
 
-    /// The newest hold on the lock that has been given up to set it free, without an answer yet.
+    /// The newest hold that was ended to release the lock and has no answer yet.
     pub(crate) fn releasing(&self, key: &LockKey) -> Option<Arc<Hold>> {
         let table = self.table.lock();
         let mut ended = table.by_key.get(key)?.of(HoldGroup::Ended);
         ended.find(|hold| hold.state().is_releasing()).cloned()
     }
 
-    /// Redis granted the lock to `granted`, so every other hold that this client believes in is
-    /// gone. Returns those, told but not reported.
+    /// Redis granted the lock to `granted`, so every other hold on it that this client considers valid
+    /// is lost. Returns those holds. Their guards are notified, but the losses are not logged yet.
     pub(crate) fn supersede(&self, granted: &Arc<Hold>) -> Vec<Arc<Hold>> {
         let mut others: Vec<_> = {
             let table = self.table.lock();
@@ -170,8 +171,8 @@ mod tests {
         assert!(holds.supersede(&new).is_empty());
     }
 
-    /// How long it takes until so many owners have tried to get one lock at the same time, and the
-    /// one that got it has given it back.
+    /// How long it takes until this many owners have tried to acquire one lock at the same time, and
+    /// the one that got it has released it.
     #[cfg(target_os = "linux")]
     fn trying(owners: usize) -> Duration {
         let holds = Holds::new(Clock::default(), false);
@@ -208,17 +209,17 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn a_crowd_that_tries_takes_as_long_as_it_is_large_and_no_longer() {
-        // The quickest of three: the first one pays for the memory.
+        // The fastest of three runs: the first run pays for allocating the memory.
         let quickest = |owners| (0..3).map(|_| trying(owners)).min().unwrap();
         let [few, many] = [500, 5_000].map(quickest);
         println!("500 tried in {few:?}, 5,000 in {many:?}");
-        // Ten times as many take ten times as long, and a little for the trees' depth; it was a
-        // hundred times when each look went through all that tried.
+        // Ten times as many owners take ten times as long, and a little more for the depth of the
+        // trees. When each query went through all owners, it was a hundred times.
         assert!(many < few * 35, "{few:?} and {many:?}");
     }
 
-    /// What the table has to say of a lock, found by going through all of its holds, which are given
-    /// in the order of their numbers.
+    /// The expected answers of the table for a lock, found by a scan of all its holds, in the order of
+    /// their numbers.
     struct Walked<'a>(&'a [Arc<Hold>], Moment);
 
     impl Walked<'_> {
@@ -304,7 +305,7 @@ mod tests {
                         assert!(others.into_iter().all(|it| !it.state().is_living()));
                     }
                     (16, Some(_)) if !removed.is_empty() => {
-                        // Whoever removed it may change it still.
+                        // The caller that removed it may still change it.
                         holds.change(&removed[which % removed.len()], HoldState::end);
                     }
                     (_, Some(hold)) => {

@@ -32,10 +32,10 @@ pub(crate) use table::Holds;
 pub(crate) use turn::TurnSnapshot;
 pub(crate) use turn_guard::{PATIENCE, SLOW_UNLOCK, TurnGuard};
 
-/// One owner's claim on one lock, from its first acquire to its last unlock.
+/// One owner's ownership of one lock, from its first acquire to its last unlock.
 ///
-/// What stands in Redis for it is a field of its own that is never used again, so that no late or
-/// repeated command can touch a later hold (design: invariant 7).
+/// In Redis it is one hash field that is never reused, so no late or repeated command can affect a
+/// later hold (design: invariant 7).
 pub(crate) struct Hold {
     key: Arc<LockKey>,
     owner: Owner,
@@ -43,23 +43,23 @@ pub(crate) struct Hold {
     state: Mutex<HoldState>,
     slot: schedule_entry::ScheduleEntry,
     turns: turn::Turns,
-    /// Made when somebody first wants to hear of its loss.
+    /// Created when the first party registers for its loss.
     audience: Mutex<Option<Box<Audience>>>,
 }
 
-/// Those who hear of a hold's loss.
+/// The parties that are notified of a hold's loss.
 #[derive(Default)]
 struct Audience {
     token: CancellationToken,
     dependants: Vec<Weak<dyn Dependant>>,
 }
 
-/// Something that is lost with any of several holds.
+/// An object that is lost when any of several holds is lost.
 pub(crate) trait Dependant: Send + Sync {
-    /// One of its holds was lost. Called without any lock, by whoever noticed.
+    /// One of its holds was lost. Called by the party that noticed the loss, without any mutex held.
     fn hold_lost(&self);
 
-    /// It has its holds renewed itself, beside the watchdog. Called without any lock.
+    /// It renews its holds itself, in addition to the watchdog. Called without any mutex held.
     fn renews(&self) -> bool;
 }
 
@@ -84,7 +84,7 @@ impl Hold {
         self.owner
     }
 
-    /// Tells this hold from every other one of the client.
+    /// Unique among the holds of the client.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
@@ -93,14 +93,14 @@ impl Hold {
         self.state.lock()
     }
 
-    /// Cancelled when the hold is lost; already so if it is lost now.
+    /// Cancelled when the hold is lost, immediately if it is lost already.
     pub(crate) fn lost_token(&self) -> CancellationToken {
         let token = self.audience.lock().get_or_insert_default().token.clone();
         self.announce_if_lost();
         token
     }
 
-    /// Tells `dependant` when the hold is lost; now if it is lost already.
+    /// Notifies `dependant` when the hold is lost, immediately if it is lost already.
     pub(crate) fn add_dependant(&self, dependant: Weak<dyn Dependant>) {
         let mut audience = self.audience.lock();
         audience.get_or_insert_default().dependants.push(dependant);
@@ -108,7 +108,7 @@ impl Hold {
         self.announce_if_lost();
     }
 
-    /// Does not tell `dependant` any more, known by its address.
+    /// Stops the notification of `dependant`, which is identified by its address.
     pub(crate) fn remove_dependant(&self, dependant: *const ()) {
         if let Some(audience) = &mut *self.audience.lock() {
             let others = |other: &Weak<dyn Dependant>| !ptr::addr_eq(other.as_ptr(), dependant);
@@ -116,7 +116,7 @@ impl Hold {
         }
     }
 
-    /// The watchdog renews it, or a lock of several of which it is a part.
+    /// The watchdog renews it, or a composite lock that it is a part of does.
     pub(crate) fn is_renewed(&self) -> bool {
         if self.state().is_renewed() {
             return true;
@@ -129,15 +129,15 @@ impl Hold {
         dependants.any(|dependant| dependant.renews())
     }
 
-    /// For those who came after it was announced: looked at once they can be seen, so that no loss
-    /// falls between.
+    /// Checks again after a registration, so that a loss between the check and the registration is not
+    /// missed.
     fn announce_if_lost(&self) {
         if matches!(self.state().phase, HoldPhase::Lost(_)) {
             self.announce_lost();
         }
     }
 
-    /// Tells whoever listens. To be called after the phase became Lost, and without the state.
+    /// Notifies all registered parties. Call it after the phase became Lost, without the state locked.
     pub(crate) fn announce_lost(&self) {
         let (token, dependants) = match &mut *self.audience.lock() {
             Some(audience) => (audience.token.clone(), mem::take(&mut audience.dependants)),
@@ -151,7 +151,7 @@ impl Hold {
         }
     }
 
-    /// How the hold was lost, told as of `now`; `None` while it is valid.
+    /// How the hold was lost, as of `now`; `None` while it is valid.
     pub(crate) fn loss(&self, now: Moment) -> Option<Lost> {
         let reason = {
             let state = self.state();
@@ -166,7 +166,7 @@ impl Hold {
         Some(self.lost_as(reason, now))
     }
 
-    /// The hold as lost for this reason, told as of `now`.
+    /// The facts of a loss with this reason, as of `now`.
     pub(crate) fn lost_as(&self, reason: LostReason, now: Moment) -> Lost {
         let state = self.state();
         Lost::new(LostFacts {
@@ -179,13 +179,13 @@ impl Hold {
         })
     }
 
-    /// Its owner asked for the lock once more, which is not reentrant.
+    /// The error for an owner that acquired the lock once more although it is not reentrant.
     pub(crate) fn already_held(&self, now: Moment) -> AlreadyHeld {
         let held = now.since(self.state().acquired);
         AlreadyHeld::new(self.key.name(), &self.owner.to_string(), held)
     }
 
-    /// The time left to act on it; zero if it is not valid.
+    /// How long it may still be acted on; zero if it is not valid.
     pub(crate) fn remaining(&self, now: Moment) -> Duration {
         let state = self.state();
         if state.is_living() {

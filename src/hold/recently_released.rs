@@ -1,4 +1,4 @@
-//! The holds that ended a moment ago, for a server that may not have heard of it.
+//! The recently released holds, for a server that may not have received their releases.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::Hold;
 use crate::clock::Moment;
 
-/// Holds that were removed, the oldest first, and when.
+/// Removed holds with the moment of removal, the oldest first.
 #[derive(Default)]
 pub(super) struct RecentlyReleased(Mutex<VecDeque<(Moment, Arc<Hold>)>>);
 
@@ -30,7 +30,7 @@ impl RecentlyReleased {
         }
     }
 
-    /// Those of these that are remembered, and forgets them.
+    /// Removes and returns the remembered holds that match `these`.
     pub(super) fn take(&self, now: Moment, these: impl Fn(&Hold) -> bool) -> Vec<Arc<Hold>> {
         let mut holds = self.0.lock();
         let all = holds.drain(..);
@@ -43,8 +43,8 @@ impl RecentlyReleased {
     }
 }
 
-/// Longer than a master goes on that another one has taken over from, and a busy client takes to hear of
-/// that.
+/// Longer than an old master continues after a failover, and longer than a busy client needs to learn
+/// of the failover.
 const REMEMBERED: Duration = Duration::from_secs(30);
 const MOST: usize = 10_000;
 

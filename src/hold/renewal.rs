@@ -1,4 +1,4 @@
-//! What the watchdog asks of a hold, and what the answers mean for it.
+//! What the watchdog does for a hold, and how the answers change the hold.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use crate::clock::Moment;
 use crate::lease;
 
 impl HoldState {
-    /// The watchdog has to renew it some time, or to look for it.
+    /// The watchdog has to renew it, or to check whether the server knows it.
     pub(crate) fn is_renewed(&self) -> bool {
         self.is_living() && (self.watched > 0 || self.doubted)
     }
 
-    /// The server may be one that does not know it. A grant that is not taken in yet may be one of the
-    /// server of before.
+    /// The current server may not know it. This includes a grant that is not accepted yet: it may come
+    /// from the previous server.
     pub(crate) fn suspect(&mut self, now: Moment) {
         if self.is_living() || self.phase == HoldPhase::Pending {
             self.doubted = true;
@@ -21,11 +21,11 @@ impl HoldState {
         }
     }
 
-    /// Begins a renewal, to be sent now: the lease that it asks for. `None` if it would reach no
-    /// further than what is had already.
+    /// Starts a renewal that is sent now, and returns its lease. `None` if the renewal would not move
+    /// the deadline.
     pub(crate) fn renewal(&mut self, now: Moment, lease: Duration) -> Option<Duration> {
         if self.is_living() && self.doubted {
-            // One without a watchdog is not prolonged by that.
+            // The check must not extend a hold without a watchdog.
             let until = if self.watched > 0 {
                 (now + lease).min(self.max_until)
             } else {
@@ -41,7 +41,7 @@ impl HoldState {
         let is_longer = lease::deadline(now, asked) > self.deadline;
         if self.is_renewed() && is_longer && !(is_bounded && self.is_as_far_as_allowed(now)) {
             self.sending(now, asked);
-            // Once more before long, should this one not be answered.
+            // Due again soon, in case this renewal gets no answer.
             self.renew_at = now + lease / 6;
             return Some(asked);
         }
@@ -53,7 +53,7 @@ impl HoldState {
         None
     }
 
-    /// Takes in a good renewal that was sent at `sent`. A late one does not revive a lost hold.
+    /// Applies a successful renewal that was sent at `sent`. A late one does not revive a lost hold.
     pub(crate) fn renew(&mut self, sent: Moment, lease: Duration, now: Moment) {
         self.expire(now);
         let revives = mutant!("late_renewal_revives") && matches!(self.phase, HoldPhase::Lost(_));

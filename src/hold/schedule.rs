@@ -1,4 +1,4 @@
-//! When the watchdog has to look at which hold.
+//! When the watchdog has to check which hold.
 
 use std::cmp::Ordering as Order;
 use std::collections::BTreeSet;
@@ -9,26 +9,27 @@ use super::{Hold, HoldPhase, HoldState};
 use crate::clock::Moment;
 use crate::lease::TOLD_EARLY;
 
-/// Holds in the order of their next moments. A hold that ends leaves at once, so that quick cycles
-/// of lock and unlock leave nothing behind.
+/// Holds ordered by their next moments. A hold that ends is removed at once, so fast lock-unlock cycles
+/// leave nothing behind.
 #[derive(Default)]
 pub(super) struct Schedule {
     /// Holds that are renewed.
     renewals: Timeline,
-    /// Every hold: no renewal that is due, late or under way keeps it from being told.
+    /// All holds with a deadline. A renewal that is due, late or in flight does not delay the
+    /// notification of a loss.
     expiries: Timeline,
 }
 
 /// Holds by their moments.
 type Timeline = BTreeSet<TimelineKey>;
 
-/// A hold's place in a line: by its moment, and among equals by its number.
+/// A hold's position in a timeline: by its moment, then by its number.
 struct TimelineKey {
     at: Moment,
     hold: Arc<Hold>,
 }
 
-/// When the watchdog has to do something about a hold; never, where that is `None`.
+/// When the watchdog has to do something about a hold; `None` means never.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct NextMoments {
     pub(super) expire: Option<Moment>,
@@ -36,7 +37,7 @@ pub(super) struct NextMoments {
 }
 
 impl NextMoments {
-    /// What is to be done about a hold in this state.
+    /// What the watchdog has to do about a hold in this state.
     pub(super) fn of(state: &HoldState) -> Self {
         let expire = match state.phase {
             HoldPhase::Held | HoldPhase::Jeopardy => state.deadline,
@@ -57,7 +58,7 @@ impl NextMoments {
 }
 
 impl Schedule {
-    /// Puts `hold` where it belongs, or takes it out.
+    /// Moves `hold` to its position in both timelines, or removes it.
     pub(super) fn set(&mut self, hold: &Arc<Hold>, next: NextMoments) {
         place(&mut self.expiries, &hold.slot.expire, hold, next.expire);
         place(&mut self.renewals, &hold.slot.renew, hold, next.renew);

@@ -1,8 +1,8 @@
-//! Where a hold stands in the schedule.
+//! A hold's position in the schedule.
 
 use std::sync::atomic::AtomicU64;
 
-/// Where a hold stands in each line; at zero if it does not. Changed under the table's lock only.
+/// A hold's moment in each timeline; zero if it is not in it. Changed only while the table is locked.
 #[derive(Default)]
 pub(super) struct ScheduleEntry {
     pub(super) expire: AtomicU64,

@@ -1,5 +1,5 @@
-//! What is known of one hold, and how that changes. No clock, no task and no socket in here: every
-//! decision takes the time it needs as an argument.
+//! The state of one hold, and its transitions. There is no clock, task or socket in here: every
+//! decision takes the time as an argument.
 
 use std::time::Duration;
 
@@ -8,19 +8,18 @@ use crate::clock::Moment;
 use crate::error::LostReason;
 use crate::lease;
 
-/// The life of a hold (design: invariant 5).
+/// The life cycle of a hold (design: invariant 5).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum HoldPhase {
-    /// Its acquire is under way. Left to Held by a grant in time, to Ended by anything else.
+    /// Its acquire is in flight. Becomes Held by a grant in time, else Ended.
     Pending,
-    /// Redis granted it. Left to Jeopardy by a failing renewal, to Lost, or to Ended by its last
-    /// claim.
+    /// Redis granted it. Becomes Jeopardy when a renewal fails, Lost, or Ended with its last claim.
     Held,
-    /// Renewals fail. Left to Held by a good one, else as Held.
+    /// Renewals fail. Becomes Held by a successful one, else as Held.
     Jeopardy,
-    /// Gone, and its claims are told. Left when the last claim is dropped.
+    /// The lock is gone and its claims are notified. Becomes Ended when the last claim is dropped.
     Lost(LostReason),
-    /// Given up by its owner: what stands in Redis is to be deleted. Never left.
+    /// Ended by its owner: its field in Redis has to be deleted. This is final.
     Ended,
 }
 
@@ -31,75 +30,75 @@ pub(crate) struct Terms {
     pub(crate) lease: Duration,
     /// The watchdog renews it.
     pub(crate) watched: bool,
-    /// The watchdog may keep it this long.
+    /// How long the watchdog may keep it.
     pub(crate) max_hold: Option<Duration>,
-    /// Redis need not count it, where the hold is there and needs no lengthening.
+    /// The claim may be counted locally if the hold exists and does not need a longer lease.
     pub(crate) local: bool,
 }
 
 /// What one claim adds to the counts of its hold.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct ClaimFlags {
-    /// It was taken without a lease.
+    /// It was acquired without a lease.
     pub(crate) watched: bool,
-    /// It is counted here only.
+    /// It is counted locally only.
     pub(crate) local: bool,
-    /// It belongs to a lock of many parts, which tells of its loss itself.
+    /// It belongs to a composite lock, which reports its loss itself.
     pub(crate) part: bool,
 }
 
-/// What is known of one hold.
+/// The state of one hold.
 #[derive(Debug)]
 pub(crate) struct HoldState {
     pub(crate) phase: HoldPhase,
     /// Living claims: guards and forgotten ones.
     pub(crate) count: u32,
-    /// The claims among them that Redis does not count; never all, as it deletes what counts
-    /// nothing. When the last other one ends, one of these takes its place.
+    /// The claims among them that Redis does not count. Never all of them, because Redis deletes a
+    /// field with the count zero. When the last counted claim ends, a local one takes its place.
     pub(crate) local: u32,
-    /// The claims among them that were taken without a lease.
+    /// The claims among them that were acquired without a lease.
     pub(crate) watched: u32,
-    /// The claims among them that belong to locks of many parts.
+    /// The claims among them that belong to composite locks.
     pub(crate) parts: u32,
     /// The claims among them whose guards were forgotten.
     pub(crate) forgotten: Vec<ClaimFlags>,
-    /// Up to when the hold may be believed in.
+    /// Until when the hold counts as held.
     pub(crate) deadline: Moment,
-    /// Up to when something of it may be left in Redis.
+    /// Until when Redis may still have something of it.
     pub(crate) remains_until: Moment,
     /// When the watchdog should renew it next.
     pub(crate) renew_at: Moment,
     /// The watchdog may not keep it beyond this.
     pub(crate) max_until: Moment,
     pub(crate) acquired: Moment,
-    /// When the last good grant or renewal was sent.
+    /// When the last successful grant or renewal was sent.
     pub(crate) renewed: Moment,
     /// The command that ends it hands the lock to another owner of this client.
     pub(crate) handing_on: bool,
-    /// Its unlock is under way: when somebody else is to see to it at the latest.
+    /// Its unlock is in flight: the latest moment at which the background checks on it.
     pub(crate) hasten_at: Moment,
-    /// The server was asked to settle it, and did not: it may stay so for as long as the lease.
+    /// A settlement was sent and failed, so its field may remain for as long as the lease.
     pub(crate) unsettled: bool,
-    /// The server may be one that does not know it: to be looked for, renewed or not.
+    /// The current server may not know it: the watchdog has to check, even without a watched claim.
     pub(crate) doubted: bool,
-    /// Redis granted it once, or may have, so that something of it may stand at a server.
+    /// Redis granted it, or may have, so a server may have something of it.
     pub(crate) granted: bool,
-    /// After so many switches of its server it was released once more.
+    /// The number of server switches at which it was last released again.
     pub(crate) released_after: u64,
-    /// Redis may have granted it, or has: whoever asked has until the deadline to take it in.
+    /// Redis granted it or may have; its caller has until the deadline to accept the grant.
     pub(crate) awaited: bool,
-    /// The hand-overs by which it came about; few holds do.
+    /// The hand-overs that led to this hold; few holds have any.
     pub(crate) streak: Option<Box<Streak>>,
 }
 
-/// What dropping a claim asks for.
+/// What has to be done after a claim was dropped.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Dropped {
-    /// Redis has to be told.
+    /// Send a settlement to Redis.
     Settle,
-    /// The hold ended with it, and nothing of it can be left in Redis.
+    /// The hold ended with the claim, and Redis can have nothing of it.
     Forget,
-    /// The hold goes on, or somebody else saw to its end.
+    /// Nothing: the hold continues, or another party ends it.
     Nothing,
 }
 
@@ -129,43 +128,44 @@ impl HoldState {
         }
     }
 
-    /// Redis granted it and nobody gave it up, whatever the clock says.
+    /// Redis granted it and its owner did not end it, whatever the clock says.
     pub(crate) fn is_living(&self) -> bool {
         matches!(self.phase, HoldPhase::Held | HoldPhase::Jeopardy)
     }
 
-    /// It may be acted on now. Exact, whether or not anybody has noticed a passed deadline yet.
+    /// It may be acted on now. Exact, even if no party has noticed a passed deadline yet.
     pub(crate) fn is_valid(&self, now: Moment) -> bool {
         self.is_living() && now < self.deadline
     }
 
-    /// The acquires that are not unlocked yet.
+    /// The number of acquires that are not unlocked yet.
     pub(crate) fn claims(&self) -> u32 {
         if self.is_living() { self.count } else { 0 }
     }
 
-    /// The count that Redis should show.
+    /// The count that Redis should have.
     pub(crate) fn target(&self) -> u32 {
         self.claims().saturating_sub(self.local)
     }
 
-    /// It takes long to set the lock free: the unlock may stand still.
+    /// The release takes too long: the unlock may be frozen.
     pub(crate) fn is_slow(&self, now: Moment) -> bool {
         self.phase == HoldPhase::Ended && now >= self.hasten_at
     }
 
-    /// It was given up to set the lock free. One that hands it on leaves it to the next owner.
+    /// It was ended to release the lock. A hold that hands the lock over leaves it to the next owner
+    /// instead.
     pub(crate) fn is_releasing(&self) -> bool {
         self.phase == HoldPhase::Ended && !self.handing_on
     }
 
-    /// Every claim left is a forgotten one.
+    /// Only forgotten claims are left.
     pub(crate) fn is_only_forgotten(&self) -> bool {
         self.count as usize == self.forgotten.len()
     }
 
-    /// Adds a claim that Redis does not count. False if Redis has to be asked: the hold is not
-    /// valid, not renewed as the claim needs it, or ends before the claim's lease.
+    /// Adds a claim that Redis does not count. Returns false if Redis has to be asked: the hold is not
+    /// valid, is not renewed as the claim requires, or ends before the claim's lease.
     pub(crate) fn count_locally(&mut self, terms: &Terms, now: Moment) -> bool {
         let is_enough = if terms.watched {
             self.watched > 0
@@ -181,8 +181,8 @@ impl HoldState {
         counts
     }
 
-    /// Makes a claim one for good that was taken without a watchdog, as long as others had to be
-    /// taken, too. `bound` is the end of its `max_hold`.
+    /// Completes a claim that was acquired without a watchdog, because other locks had to be acquired
+    /// first. `bound` is the end of its `max_hold`.
     pub(crate) fn confirm(&mut self, terms: &Terms, bound: Moment) {
         if terms.watched {
             self.watched += 1;
@@ -192,12 +192,12 @@ impl HoldState {
         self.deadline = self.deadline.min(self.max_until);
     }
 
-    /// A command that may lengthen what stands in Redis leaves now.
+    /// Notes that a command is sent now that may extend the field's lease in Redis.
     pub(crate) fn sending(&mut self, now: Moment, lease: Duration) {
         self.remains_until = self.remains_until.max(now + lease + SLOW_ARRIVAL);
     }
 
-    /// Ends the hold against its owner's will. False if there was nothing to lose.
+    /// Ends the hold against its owner's will. Returns false if there was nothing to lose.
     pub(crate) fn lose(&mut self, reason: LostReason) -> bool {
         let living = self.is_living();
         if living {
@@ -206,12 +206,12 @@ impl HoldState {
         living
     }
 
-    /// Loses the hold if its deadline has come.
+    /// Loses the hold if its deadline has passed.
     pub(crate) fn expire(&mut self, now: Moment) -> bool {
         now >= self.deadline && self.lose(self.deadline_reason())
     }
 
-    /// What it means when the deadline passes.
+    /// The reason of the loss when the deadline passes.
     pub(crate) fn deadline_reason(&self) -> LostReason {
         if self.is_as_far_as_allowed(self.renewed) {
             LostReason::MaxHold
@@ -220,7 +220,7 @@ impl HoldState {
         }
     }
 
-    /// Ends a lost hold that only forgotten claims stand for. `None` if there are others.
+    /// Ends a lost hold that has only forgotten claims. Returns `None` if it has others.
     pub(crate) fn end_forgotten(&mut self, now: Moment) -> Option<Dropped> {
         let HoldPhase::Lost(reason) = self.phase else {
             return None;
@@ -228,7 +228,7 @@ impl HoldState {
         if !self.is_only_forgotten() {
             return None;
         }
-        // An unanswered renewal may have prolonged it. A lease of its own ends by itself.
+        // An unanswered renewal may have extended its lease. A fixed lease ends by itself.
         let may_be_left = self.watched > 0 && now < self.remains_until;
         let gone = matches!(reason, LostReason::NotOurs | LostReason::Forced);
         self.end();
@@ -239,14 +239,14 @@ impl HoldState {
         })
     }
 
-    /// A renewal sent at `sent` could not move the deadline on by more than the clocks' drift,
-    /// because of `max_hold`.
+    /// Because of `max_hold`, a renewal sent at `sent` could not move the deadline by more than the
+    /// clock drift.
     pub(super) fn is_as_far_as_allowed(&self, sent: Moment) -> bool {
         let allowed = lease::whole(self.max_until.since(sent));
         lease::deadline(sent, allowed) <= self.deadline + lease::drift(allowed)
     }
 
-    /// Gives the hold up: what stands in Redis is to be deleted.
+    /// Ends the hold: its field in Redis has to be deleted.
     pub(crate) fn end(&mut self) {
         self.phase = HoldPhase::Ended;
         self.count = 0;
@@ -256,7 +256,7 @@ impl HoldState {
         self.forgotten.clear();
     }
 
-    /// Takes a claim back for good if that changes nothing in Redis: how many are left then.
+    /// Ends a claim if that changes nothing in Redis. Returns the number of claims left.
     pub(crate) fn drop_locally(&mut self, flags: ClaimFlags, now: Moment) -> Option<u32> {
         let replaced = self.local > 0 && (flags.local || self.target() == 1);
         if !replaced || !self.is_valid(now) {
@@ -266,11 +266,10 @@ impl HoldState {
         Some(self.count)
     }
 
-    /// Takes a claim back for good. At the last one of a living hold the hold ends here and now
-    /// (design: invariant 6).
+    /// Ends a claim. With the last claim, a living hold ends immediately (design: invariant 6).
     pub(crate) fn drop_claim(&mut self, flags: ClaimFlags, now: Moment) -> Dropped {
         let lost = match self.phase {
-            // Whoever ended it sees to what is left of it.
+            // The party that ended the hold cleans up.
             HoldPhase::Ended => return Dropped::Nothing,
             HoldPhase::Lost(_) => true,
             HoldPhase::Pending | HoldPhase::Held | HoldPhase::Jeopardy => false,
@@ -282,7 +281,7 @@ impl HoldState {
         let local = self.local.saturating_sub(u32::from(flags.local));
         self.local = local.min(self.count.saturating_sub(1));
         if self.count == 0 || (lost && self.is_only_forgotten()) {
-            // Nobody is left to be told of a loss.
+            // Only forgotten claims are left, so no guard has to be notified.
             self.end();
         } else if lost || self.target() == shown {
             return Dropped::Nothing;
@@ -294,7 +293,7 @@ impl HoldState {
     }
 
     /// Leaves a claim to a later unlock by its owner. The owner of a lost hold has nothing to unlock
-    /// later, so that such a claim ends here.
+    /// later, so a claim on a lost hold ends here.
     pub(crate) fn forget_claim(&mut self, flags: ClaimFlags, now: Moment) -> Dropped {
         if matches!(self.phase, HoldPhase::Lost(_)) {
             return self.drop_claim(flags, now);
@@ -304,7 +303,7 @@ impl HoldState {
     }
 }
 
-/// How long a command may be under way and still lengthen what stands in Redis.
+/// How long a command may be in flight and still extend the lease in Redis.
 const SLOW_ARRIVAL: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

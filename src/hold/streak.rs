@@ -1,48 +1,50 @@
-//! Hand-overs in a row, and how long they may go on before other clients get their turn.
+//! Consecutive hand-overs, and how long they may continue before other clients get the lock.
 
 use std::time::Duration;
 
 use crate::clock::Moment;
 
-/// How long one client may hand a lock from owner to owner while others wait for it.
+/// How long one client may hand a lock from owner to owner while other clients wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HandOverLimits {
-    /// So many hand-overs in a row; zero for none at all.
+    /// The maximum number of consecutive hand-overs; zero disables them.
     pub(crate) hand_overs: u32,
-    /// And for so long.
+    /// The maximum duration of a streak.
     pub(crate) time: Duration,
 }
 
-/// The hand-overs, without a release between them, by which a hold came about.
+/// The consecutive hand-overs, without a release between them, that led to a hold.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Streak {
     /// When the first one was done.
     began: Option<Moment>,
     hand_overs: u32,
-    /// How many other clients listened on the lock's channel at the last one, if that is known.
+    /// How many other clients were subscribed to the lock's channel at the last hand-over, if known.
     others: Option<u32>,
 }
 
-/// What a holder does with a lock that others of its client wait for.
+/// What a holder does at its final unlock if other owners of its client wait for the lock.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum StreakEnd {
-    /// It hands the lock on.
+    /// It hands the lock over.
     HandOver,
-    /// It sets the lock free: nobody was kept out.
+    /// It releases the lock; the client kept no other client waiting.
     Release,
-    /// It sets the lock free and leaves it to others; to so many who listen, if that is known.
+    /// It releases the lock and leaves it to other clients; to the number of clients that are
+    /// subscribed, if known.
     Yield(Option<u32>),
 }
 
 impl Streak {
-    /// One hand-over more was done by `now`.
+    /// Counts one more hand-over, which was done by `now`.
     pub(crate) fn lengthen(&mut self, others: Option<u32>, now: Moment) {
         self.began.get_or_insert(now);
         self.hand_overs = self.hand_overs.saturating_add(1);
         self.others = others;
     }
 
-    /// What comes next after this row. The first hand-over tells whether others wait.
+    /// What comes next after this streak. The answer to the first hand-over says whether other clients
+    /// wait.
     pub(crate) fn next(&self, bounds: HandOverLimits, now: Moment) -> StreakEnd {
         if bounds.hand_overs == 0 {
             return StreakEnd::Release;
@@ -63,7 +65,7 @@ impl Streak {
     }
 }
 
-/// Waiters that poll, or listen elsewhere, are not counted: they get their chance this often.
+/// Waiters that poll, or that are subscribed elsewhere, are not counted. They get a chance this often.
 const UNSEEN: Duration = Duration::from_millis(250);
 
 #[cfg(test)]

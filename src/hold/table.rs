@@ -1,4 +1,4 @@
-//! Every hold of one client, by lock and in the order of what the watchdog has to do next.
+//! All holds of one client, by lock and by the next moment for the watchdog.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,47 +16,47 @@ use crate::key::{ByKey, LockKey};
 use crate::lease::TOLD_EARLY;
 use crate::owner::Owner;
 
-/// Every hold of one client.
+/// All holds of one client.
 ///
-/// Lock order: the table before a hold's state; never the other way round.
+/// Lock order: the table before a hold's state, never the reverse.
 pub(crate) struct Holds {
     pub(super) clock: Clock,
     next_number: AtomicU64,
     pub(super) table: Mutex<Table>,
-    /// When the watchdog means to look next, so that only an earlier moment has to wake it.
+    /// When the watchdog will check next. Only an earlier moment has to wake it.
     looks_at: AtomicU64,
     earlier: Notify,
-    /// Those that were removed a moment ago, and when, where that is of interest.
+    /// Holds that were removed recently, if the client remembers them.
     gone: Option<RecentlyReleased>,
 }
 
 #[derive(Default)]
 pub(super) struct Table {
-    /// Ended holds stay until Redis has been told, or their lease is over.
+    /// Ended holds stay until Redis has answered, or their lease is over.
     pub(super) by_key: ByKey<HoldsOfKey>,
     schedule: Schedule,
 }
 
 /// What the watchdog has to do next.
 pub(crate) struct Due {
-    /// Holds to renew now, and the lease for each.
+    /// Holds to renew now, with the lease for each.
     pub(crate) renew: Vec<(Arc<Hold>, Duration)>,
-    /// Holds that were just lost to their deadlines.
+    /// Holds that were just lost at their deadlines.
     pub(crate) lost: Vec<Arc<Hold>>,
-    /// Holds whose grants, if there are any, nobody takes in.
+    /// Holds whose callers did not accept their grants, if there were any, in time.
     pub(crate) untaken: Vec<Arc<Hold>>,
-    /// Holds whose unlocks take long.
+    /// Holds whose unlocks take too long.
     pub(crate) slow: Vec<Arc<Hold>>,
     /// More renewals are due than were asked for.
     pub(crate) behind: bool,
-    /// How many holds are renewed in all.
+    /// How many holds are renewed in total.
     pub(crate) renewed: usize,
-    /// When to look again at the latest.
+    /// The latest moment for the next check.
     pub(crate) next: Moment,
 }
 
 impl Holds {
-    /// With `remembers`, those that were removed a moment ago can be asked for.
+    /// With `remembers`, [`Holds::gone`] returns recently removed holds.
     pub(crate) fn new(clock: Clock, remembers: bool) -> Self {
         Self {
             clock,
@@ -68,7 +68,7 @@ impl Holds {
         }
     }
 
-    /// Enters a new hold, before its acquire leaves.
+    /// Adds a new hold, before its acquire is sent.
     pub(crate) fn enter(&self, key: &Arc<LockKey>, owner: Owner) -> Arc<Hold> {
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         let hold = Arc::new(Hold::new(key.clone(), owner, number, self.clock.now()));
@@ -81,7 +81,7 @@ impl Holds {
         hold
     }
 
-    /// Takes a hold out, when nothing of it can be left in Redis.
+    /// Removes a hold when Redis can have nothing of it any more.
     pub(crate) fn remove(&self, hold: &Arc<Hold>) {
         let mut table = self.table.lock();
         table.schedule.set(hold, NextMoments::default());
@@ -92,9 +92,9 @@ impl Holds {
             }
         }
         drop(table);
-        // The list's lock comes before a hold's state.
+        // Lock order: the table comes before a hold's state.
         let mut state = hold.state();
-        // A later change shall not list it for the watchdog again.
+        // Cleared, so that a later change does not schedule it for the watchdog again.
         state.hasten_at = Moment::NEVER;
         let granted = state.granted;
         drop(state);
@@ -103,14 +103,14 @@ impl Holds {
         }
     }
 
-    /// Forgets those whose moment is over.
+    /// Forgets the holds that were removed too long ago.
     pub(crate) fn forget_gone(&self) {
         if let Some(gone) = &self.gone {
             gone.forget(self.clock.now());
         }
     }
 
-    /// Those of these that were removed a moment ago; nobody is told of them twice.
+    /// The recently removed holds that match `these`; each is returned once only.
     pub(crate) fn gone(&self, these: impl Fn(&Hold) -> bool) -> Vec<Arc<Hold>> {
         let now = self.clock.now();
         self.gone
@@ -118,7 +118,7 @@ impl Holds {
             .map_or_else(Vec::new, |gone| gone.take(now, these))
     }
 
-    /// Changes a hold's state and what the watchdog has to do about it.
+    /// Changes a hold's state and reschedules it for the watchdog.
     pub(crate) fn change<T>(
         &self,
         hold: &Arc<Hold>,
@@ -147,10 +147,10 @@ impl Holds {
             .collect()
     }
 
-    /// What the watchdog has to do now: what expires, and at most `batch` renewals of `lease`, none
-    /// of them before `not_before`, or none at all if `batch` is zero; those to come within `early`
-    /// count as due. A batch that is not full is filled with the renewals that would come next, so
-    /// that the holds of one batch stay together and the batches full.
+    /// What the watchdog has to do now: all expiries, and at most `batch` renewals of `lease`. No
+    /// renewal is due before `not_before`, and none at all if `batch` is zero. Renewals within `early`
+    /// count as due. A batch that is not full is filled with the next renewals, so that the holds of
+    /// one batch stay together and batches are full.
     pub(crate) fn due(
         &self,
         lease: Duration,
@@ -212,14 +212,14 @@ impl Holds {
         due
     }
 
-    /// Ends when there may be something to do before the moment that [`Holds::due`] told.
+    /// Completes when something may be due before the moment that [`Holds::due`] returned.
     pub(crate) async fn earlier(&self) {
         self.earlier.notified().await;
     }
 }
 
 impl Table {
-    /// Changes a hold's state, and puts the hold where it then belongs.
+    /// Changes a hold's state, and updates its positions in the schedule and the index.
     fn change<T>(
         &mut self,
         hold: &Arc<Hold>,
@@ -241,16 +241,16 @@ impl Table {
     }
 }
 
-/// What a change of a hold asks for.
+/// The effects of a change on a hold.
 struct Changed {
-    /// When the watchdog has to look at it next.
+    /// When the watchdog has to check it next.
     next: NextMoments,
-    /// It was lost just now, which is to be told.
+    /// The change lost the hold, and its guards have to be notified.
     lost: bool,
 }
 
-/// A sleeping machine stops the runtime's timers: while there are holds, no look at the clock is
-/// further away than this.
+/// The runtime's timers stop while the machine sleeps. While there are holds, the watchdog reads the
+/// clock at least this often.
 const TICK: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Whose turn it is to send a command for a hold.
+//! Which party may send a command for a hold.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -17,10 +17,10 @@ pub(super) struct Turns {
 
 #[derive(Default)]
 pub(super) struct Turn {
-    /// How many there were: tells the present one from those that were taken over.
+    /// The number of turns so far. It tells the current turn from those that were taken over.
     pub(super) number: u64,
     pub(super) bearer: TurnHolder,
-    /// Which of a deployment's servers was asked last.
+    /// The server of the deployment that was asked last.
     pub(super) server: Option<Arc<str>>,
 }
 
@@ -28,27 +28,28 @@ pub(super) struct Turn {
 pub(super) enum TurnHolder {
     #[default]
     Nobody,
-    /// It is driven by somebody else than this client. In a box, because nobody has the turn of most holds
-    /// for most of their time, and a client may have 100,000.
+    /// The future of a caller has the turn. Boxed, because most holds have no turn most of the time,
+    /// and a client may have 100,000 holds.
     Caller(Box<TurnCaller>),
-    /// The client's own thread, which never stands still.
+    /// The client's background thread has the turn. It never freezes.
     Background,
 }
 
 #[derive(Default)]
 pub(super) struct TurnCaller {
-    /// Where a command without an answer was sent.
+    /// The connection of a command without an answer.
     pub(super) on: Option<Connection>,
     /// Wakes the future that waits for the answer.
     pub(super) waker: Option<Waker>,
     /// How often the future was polled.
     pub(super) polls: u32,
-    /// What was seen of it when [`Hold::was_not_polled`](super::Hold::was_not_polled) last asked for a sign of life.
+    /// The snapshot when [`Hold::was_not_polled`](super::Hold::was_not_polled) last asked for a sign of
+    /// life.
     pub(super) asked: Option<TurnSnapshot>,
 }
 
-/// A caller's turn as it was when somebody asked for a sign of life. Others may ask at the same time, so
-/// each compares with what it saw.
+/// A caller's turn at the moment when a party asked for a sign of life. Several parties may ask at the
+/// same time, so each compares the turn with its own snapshot.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub(crate) struct TurnSnapshot {
     pub(super) number: u64,
@@ -56,7 +57,7 @@ pub(crate) struct TurnSnapshot {
 }
 
 impl Turn {
-    /// What is to be seen of it now; `None` if it is no caller's.
+    /// A snapshot of the turn; `None` if no caller has it.
     pub(super) fn seen(&self) -> Option<TurnSnapshot> {
         let (number, polls) = (self.number, self.caller()?.polls);
         Some(TurnSnapshot { number, polls })

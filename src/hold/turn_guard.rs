@@ -1,7 +1,8 @@
 //! The right to send a command for a hold, and how a turn ends whose holder is not polled.
 //!
-//! A caller's future may be polled once and left. Others who need a turn ask for a sign of life then:
-//! they wake the future, and one that is not polled for a moment loses its turn (design: invariant 14).
+//! A caller's future may be polled once and abandoned. A party that needs the turn then asks for a sign
+//! of life: it wakes the future, and a future that is not polled within a short time loses its turn
+//! (design: invariant 14).
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -14,14 +15,14 @@ use super::turn::{Turn, TurnHolder, TurnSnapshot};
 use crate::error::Error;
 use crate::server::{Connection, Permit, Permits};
 
-/// The right to send a command for one hold; given back when dropped.
+/// The right to send a command for one hold; returned on drop.
 pub(crate) struct TurnGuard {
     hold: Arc<Hold>,
     number: u64,
 }
 
 impl Hold {
-    /// The right to send a command, if nobody has it.
+    /// Takes the right to send a command, if it is free.
     pub(crate) fn try_command(self: &Arc<Self>) -> Option<TurnGuard> {
         let mut turn = self.turns.turn.lock();
         if !matches!(turn.bearer, TurnHolder::Nobody) {
@@ -30,15 +31,15 @@ impl Hold {
         Some(self.give(&mut turn))
     }
 
-    /// The right to send a command for this hold, when nobody else has it. A caller whose future
-    /// stands still loses it to this one: then with the connection on which that one's command was
-    /// sent, if one is without an answer. That command is to be settled.
+    /// Waits for the right to send a command for this hold. A caller's frozen future loses its turn to
+    /// this call. If that future's command has no answer yet, its connection is returned too, and the
+    /// command has to be settled.
     ///
-    /// May take as long as a lease where the command under way is settled in an outage.
+    /// May take as long as a lease if the command in flight is settled during an outage.
     pub(crate) async fn command(self: &Arc<Self>) -> (TurnGuard, Option<Connection>) {
         loop {
             let mut freed = pin!(self.turns.freed.notified());
-            // From here on no end of a turn is missed.
+            // Registered before the check, so that no end of a turn is missed.
             freed.as_mut().enable();
             if let Some(command) = self.try_command() {
                 return (command, None);
@@ -54,23 +55,23 @@ impl Hold {
         }
     }
 
-    /// The client's own thread asks on this connection.
+    /// Notes that the client's background thread sends a command on this connection.
     pub(crate) fn asks_on(&self, connection: &Connection) {
         self.turns.turn.lock().server = connection.server().cloned();
     }
 
-    /// Which of a deployment's servers was asked last for this hold. One without an answer is the one
-    /// that is waited for.
+    /// The server of the deployment that was asked last for this hold. If a command has no answer, it
+    /// is the server that is waited for.
     fn asked_server(&self) -> Option<Arc<str>> {
         self.turns.turn.lock().server.clone()
     }
 
-    /// The error of a caller who waited so long for an answer for this hold.
+    /// The error for a caller that waited this long for an answer for this hold.
     pub(crate) fn unanswered(&self, waited: Duration) -> Error {
         Error::timeout(waited).at(self.asked_server().as_deref())
     }
 
-    /// A caller's future has the right to send its commands, and may stand still.
+    /// A caller's future has the turn, and may be frozen.
     pub(crate) fn is_with_caller(&self) -> bool {
         matches!(self.turns.turn.lock().bearer, TurnHolder::Caller(_))
     }
@@ -84,13 +85,13 @@ impl Hold {
         }
     }
 
-    /// Wakes the future whose turn it is, to see whether it is polled; `None` if it is no future of a
-    /// caller's.
+    /// Wakes the future that has the turn, to see whether it is polled. Returns `None` if no caller's
+    /// future has it.
     pub(crate) fn ask_for_a_sign(&self) -> Option<TurnSnapshot> {
         let (seen, waker) = {
             let mut turn = self.turns.turn.lock();
-            // Taken and not cloned, because a clone is the caller's code. The future leaves another waker
-            // at its next poll, and needs no second wake before.
+            // Taken and not cloned, because a clone runs the caller's code. The future leaves a new
+            // waker at its next poll, and needs no second wake-up before that.
             (turn.seen()?, turn.caller_mut()?.waker.take())
         };
         if let Some(waker) = waker {
@@ -99,13 +100,13 @@ impl Hold {
         Some(seen)
     }
 
-    /// The future was polled since, or its turn is over.
+    /// The future was polled since then, or its turn is over.
     pub(crate) fn gave_a_sign(&self, since: TurnSnapshot) -> bool {
         self.turns.turn.lock().seen() != Some(since)
     }
 
-    /// Whether the future whose turn it is gave no sign of life since this was last asked; `None` if it is
-    /// no caller's turn. For those who hasten its release, again and again.
+    /// Whether the future that has the turn gave no sign of life since the last call of this function;
+    /// `None` if no caller's future has it. Called repeatedly by the watchdog for a slow release.
     pub(crate) fn was_not_polled(&self) -> Option<bool> {
         let asked = self.turns.turn.lock().caller_mut()?.asked.take();
         if asked.is_some_and(|seen| !self.gave_a_sign(seen)) {
@@ -116,7 +117,7 @@ impl Hold {
         Some(false)
     }
 
-    /// Takes the turn from a future that has given no sign of life since.
+    /// Takes the turn from a future that has given no sign of life since then.
     fn take_over(self: &Arc<Self>, since: TurnSnapshot) -> Option<(TurnGuard, Option<Connection>)> {
         let mut turn = self.turns.turn.lock();
         if turn.seen() != Some(since) {
@@ -124,7 +125,7 @@ impl Hold {
         }
         let bearer = std::mem::take(&mut turn.bearer);
         let command = self.give(&mut turn);
-        // What is left of the bearer has a waker, and to drop that is the caller's code.
+        // The old holder contains a waker, and dropping a waker runs the caller's code.
         drop(turn);
         match bearer {
             TurnHolder::Caller(caller) => Some((command, caller.on)),
@@ -134,12 +135,12 @@ impl Hold {
 }
 
 impl TurnGuard {
-    /// It was not taken over.
+    /// The turn was not taken over.
     pub(crate) fn is_valid(&self) -> bool {
         self.hold.turns.turn.lock().number == self.number
     }
 
-    /// Lets a command be sent while it is valid, and no longer. An attempt begins with it, which has asked
+    /// Allows a command to be sent only while this turn is valid. Starts a new attempt, which has asked
     /// no server yet.
     pub(crate) fn permit(&self) -> Permit {
         let mut turn = self.hold.turns.turn.lock();
@@ -150,19 +151,19 @@ impl TurnGuard {
         Permit::new(self.hold.clone(), self.number)
     }
 
-    /// From now on the client's own thread drives what it is for.
+    /// The client's background thread drives the command from now on.
     pub(crate) fn into_background(self) -> Self {
         let mut turn = self.hold.turns.turn.lock();
         let is_valid = turn.number == self.number;
         let old = is_valid.then(|| std::mem::replace(&mut turn.bearer, TurnHolder::Background));
         drop(turn);
-        // Not under the lock: its waker is the caller's code.
+        // Not under the mutex: dropping the waker runs the caller's code.
         drop(old);
         self
     }
 
-    /// Drives the sending of a command to its answer; `None` if one of the turns that it is sent in was
-    /// taken over.
+    /// Drives the sending of a command until its answer. Returns `None` if one of its turns was taken
+    /// over.
     pub(crate) async fn attend<F: Future>(
         turns: &[&Self],
         mut sending: Pin<&mut F>,
@@ -174,12 +175,12 @@ impl TurnGuard {
             sending.as_mut().poll(context).map(Some)
         })
         .await?;
-        // Each of them: nothing is under way any more.
+        // Evaluated for every turn: no command is in flight any more.
         let taken_over = turns.iter().filter(|turn| !turn.is_answered()).count();
         (taken_over == 0).then_some(answer)
     }
 
-    /// Notes a sign of life. False if it came too late.
+    /// Notes a sign of life. Returns false if the turn was taken over before.
     fn is_polled(&self, by: &Waker) -> bool {
         let mut turn = self.hold.turns.turn.lock();
         let is_known = turn.caller().is_none_or(|caller| {
@@ -188,13 +189,13 @@ impl TurnGuard {
         });
         let mut new = None;
         if !is_known {
-            // To clone or drop a waker is the caller's code: no lock is held.
+            // Cloning or dropping a waker runs the caller's code, so the mutex is not held.
             drop(turn);
             new = Some(by.clone());
             turn = self.hold.turns.turn.lock();
         }
         if turn.number != self.number {
-            // Before the waker that was not needed.
+            // Unlock before the unused waker is dropped.
             drop(turn);
             return false;
         }
@@ -210,7 +211,7 @@ impl TurnGuard {
         true
     }
 
-    /// Notes that no command is under way. False if it was taken over.
+    /// Notes that no command is in flight. Returns false if the turn was taken over.
     fn is_answered(&self) -> bool {
         let mut turn = self.hold.turns.turn.lock();
         if turn.number != self.number {
@@ -248,18 +249,19 @@ impl Drop for TurnGuard {
         }
         let bearer = std::mem::take(&mut turn.bearer);
         drop(turn);
-        // Not under the lock: the connection may be the last handle.
+        // Not under the mutex: this may drop the last handle of the connection.
         drop(bearer);
         turns.freed.notify_waiters();
     }
 }
 
-/// A future that was woken is polled within this time, unless nobody drives it or its runtime is
-/// blocked. One that is taken over all the same asks again: it costs a command.
+/// A future that was woken is polled within this time, unless it is abandoned or its runtime is
+/// blocked. A future that is taken over by mistake sends its command again: that costs one command.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(50);
 
-/// An unlock that takes so long is looked after by the background, which does it if its future is not
-/// polled for as long again: another client may wait for the lock, which this one cannot know.
+/// The background checks on an unlock that takes this long, and does it itself if its future is not
+/// polled for the same time again. Another client may be waiting for the lock, which this client cannot
+/// know.
 pub(crate) const SLOW_UNLOCK: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -278,7 +280,7 @@ mod tests {
         let turn = hold.try_command().expect("nobody else has it");
         let first = hold.ask_for_a_sign().expect("it is a caller's");
         assert!(turn.is_polled(Waker::noop()));
-        // Somebody else asks, who has seen no sign yet.
+        // A second party asks, which has seen no sign yet.
         let second = hold.ask_for_a_sign().expect("it is a caller's");
         assert!(hold.gave_a_sign(first));
         assert!(hold.take_over(first).is_none());
@@ -306,12 +308,12 @@ mod tests {
         let turn = turn.into_background();
         assert_eq!(hold.was_not_polled(), None);
         drop(turn);
-        // Another turn is another future's.
+        // Another turn belongs to another future.
         let _turn = hold.try_command().expect("nobody else has it");
         assert_eq!(hold.was_not_polled(), Some(false));
     }
 
-    /// The caller's code, called when the last handle of its waker goes.
+    /// The caller's code, which runs when the last handle of its waker is dropped.
     struct OnLastDrop {
         hold: Arc<Hold>,
         seen: Arc<Mutex<Vec<bool>>>,
@@ -340,14 +342,14 @@ mod tests {
         let _second = turn.permit();
         assert_eq!(server(), None);
         asked("new:6379");
-        // One whose turn is over knows nothing of the attempts of others.
+        // A future whose turn is over does not change what later attempts asked.
         let sign = hold.ask_for_a_sign().expect("it is a caller's");
         let _taken = hold.take_over(sign).expect("it gave no sign");
         let _late = turn.permit();
         assert_eq!(server().as_deref(), Some("new:6379"));
     }
 
-    /// Counts the handles of a waker when it is called.
+    /// Counts the handles of a waker when it is woken.
     struct Handles(Mutex<Vec<usize>>);
 
     impl std::task::Wake for Handles {
@@ -364,10 +366,10 @@ mod tests {
         for _ in 0..2 {
             assert!(turn.is_polled(&Waker::from(handles.clone())));
             hold.ask_for_a_sign().expect("it is a caller's");
-            // It was woken, and was not polled since.
+            // It was woken, and not polled since.
             hold.ask_for_a_sign().expect("it is a caller's");
         }
-        // Its own handle and this one: the one that it was polled with.
+        // The poll's own handle and the woken one.
         assert_eq!(*handles.0.lock(), [2; 2]);
     }
 

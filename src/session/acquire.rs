@@ -1,4 +1,4 @@
-//! One attempt to acquire: a command, its answer, and what is owed if nobody waits for the answer.
+//! One acquire: its command, its answer, and what is undone if it is dropped before the answer.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -16,46 +16,46 @@ use crate::script::{self, AcquireReply};
 use crate::server::{Failure, Sent, TimeBox};
 use crate::wait::HandedOver;
 
-/// An acquire under way. Dropped before it came to an end, it is undone in the background
-/// (design: invariant 6).
+/// An acquire in flight. If it is dropped before it is complete, the background undoes it (design:
+/// invariant 6).
 pub(crate) struct PendingAcquire {
     pub(super) session: Arc<Session>,
     pub(super) hold: Arc<Hold>,
     pub(super) command: Option<TurnGuard>,
-    /// It is what the hold begins with: without a grant there is no hold.
+    /// The hold begins with this acquire: without a grant there is no hold.
     pub(super) first: bool,
     pub(super) sent: Sent,
-    /// It was granted, and a claim stands for it now; or somebody else sees to it.
+    /// It was granted and a claim exists for it, or another party has taken it over.
     pub(super) granted: bool,
-    /// The server said no, to the only sending there was: nothing is owed.
+    /// It was sent once and the server refused it: there is nothing to undo.
     pub(super) refused: bool,
 }
 
-/// What one attempt came to.
+/// The result of one attempt.
 pub(crate) enum AttemptOutcome {
     Granted(Claim),
-    /// Somebody else has the lock; its TTL, if it has one.
+    /// Another owner has the lock; its TTL, if it has one.
     Busy(Option<Duration>),
-    /// The hold that was to be re-entered was lost.
+    /// The hold to be re-entered was lost.
     Lost(Lost),
-    /// The hold was given up while the command was under way, or its master is none any more: this is
-    /// no grant.
+    /// The hold ended while the command was in flight, or its server is no longer the master: the grant
+    /// does not count.
     Ended,
-    /// It was granted, and answered after its own deadline: this is no grant.
+    /// Granted, but answered after the grant's own deadline, so it does not count.
     TooLate,
 }
 
 impl PendingAcquire {
-    /// A first acquire. Known to the watchdog before it leaves.
+    /// A first acquire. Its hold is registered with the watchdog before the command is sent.
     pub(crate) fn first(session: &Arc<Session>, key: &Arc<LockKey>, owner: Owner) -> Self {
         let hold = session.core().holds.enter(key, owner);
-        // Nobody else knows the hold yet.
+        // No other party knows the hold yet, so its turn is free.
         let command = hold.try_command();
         Self::new(session, hold, command, true)
     }
 
-    /// A further acquire of a hold; waits for its command that is under way. An error for a lock that is
-    /// not reentrant.
+    /// A further acquire of a hold. Waits for the hold's command in flight. Returns an error if the
+    /// lock is not reentrant.
     pub(crate) async fn again(
         session: &Arc<Session>,
         hold: Arc<Hold>,
@@ -94,7 +94,7 @@ impl PendingAcquire {
         }
     }
 
-    /// An acquire that a hand-over did: to be taken in.
+    /// An acquire that a hand-over made; its receiver has to accept the grant.
     pub(crate) fn handed(session: &Arc<Session>, handed: HandedOver) -> Self {
         let mut acquiring = Self::new(session, handed.hold, handed.command, true);
         acquiring.sent = handed.sent;
@@ -105,25 +105,25 @@ impl PendingAcquire {
         &self.hold
     }
 
-    /// It asks for what its owner does not hold.
+    /// Whether it acquires a lock that its owner does not hold yet.
     pub(crate) fn is_first(&self) -> bool {
         self.first
     }
 
-    /// Where the last attempt was sent, and what may have run of it.
+    /// Where the last attempt was sent, and which of its sendings may have run.
     pub(crate) fn sent(&self) -> &Sent {
         &self.sent
     }
 
-    /// A command for this hold and others was sent so; with a clear no as its answer if `refused`.
+    /// Notes how a command for this hold and others was sent. `refused`: its answer was a definite no.
     pub(super) fn note(&mut self, sent: &Sent, refused: bool) {
         self.sent = sent.clone();
         self.refused = refused;
     }
 
-    /// A hand-over asked for this hold and got it: for its owner to take in.
+    /// The hand-over acquired this hold for its receiver, which has to accept the grant.
     pub(super) fn hand_on(&mut self, sent: &Sent) -> HandedOver {
-        // Nothing of it is this one's any more.
+        // The receiver has everything now, so the drop must undo nothing.
         self.granted = true;
         HandedOver {
             hold: self.hold.clone(),
@@ -132,13 +132,13 @@ impl PendingAcquire {
         }
     }
 
-    /// Sends the command, from `now` on, and again while there is time and reason to.
+    /// Sends the command, first at `now`, and retries while there is time and a reason to.
     ///
-    /// After `Busy` this may be called again; after anything else it is over.
+    /// After `Busy` this may be called again; after any other result the acquire is complete.
     ///
     /// # Cancel safety
     ///
-    /// Whatever the command does is undone in the background.
+    /// The effect of the command is undone in the background.
     pub(crate) async fn attempt(
         &mut self,
         terms: &Terms,
@@ -182,8 +182,8 @@ impl PendingAcquire {
         self.answered(acquired, terms)
     }
 
-    /// Gets ready to send the command, from `now` on and up to `until`: the count that it is to ask for;
-    /// `None` if the hold was given up.
+    /// Prepares the command, which is sent between `now` and `until`. Returns the count that it asks
+    /// for; `None` if the hold has ended.
     pub(super) fn prepare(
         &mut self,
         lease: Duration,
@@ -191,7 +191,8 @@ impl PendingAcquire {
         until: Moment,
     ) -> Result<Option<u32>, Error> {
         let core = self.session.core();
-        // Looked at after the hold was entered: the end of the client misses neither.
+        // Checked after the hold was registered, so that a shutdown either sees the hold or is seen
+        // here.
         core.ensure_open()?;
         core.can_be_acknowledged(self.hold.key().key())?;
         self.is_vouched_for(lease, now)?;
@@ -203,7 +204,7 @@ impl PendingAcquire {
         Ok(self.command.is_some().then_some(target))
     }
 
-    /// Takes in what the server answered.
+    /// Processes the server's answer.
     pub(super) fn answered(
         &mut self,
         acquired: Result<AcquireReply, Failure>,
@@ -225,11 +226,11 @@ impl PendingAcquire {
         }
     }
 
-    /// The count that a command between `now` and `until` is to ask for, which is about to leave;
-    /// `None` if the hold was given up.
+    /// The count that a command asks for which is sent between `now` and `until`; `None` if the hold
+    /// has ended.
     pub(super) fn target(&self, lease: Duration, now: Moment, until: Moment) -> Option<u32> {
         let core = self.session.core();
-        // The longest that the command may still be sent.
+        // The latest moment at which the command may still be sent.
         let patience = now + core.server.command_timeout();
         core.holds.change(&self.hold, |state| {
             if !matches!(
@@ -240,14 +241,15 @@ impl PendingAcquire {
             }
             state.sending(until.min(patience), lease);
             if !mutant!("left_grant_stays") {
-                // A call that comes late has some time from now on, too.
+                // A call that was polled late gets its time from now on.
                 state.await_taking_in(core.left_after(until.max(now)));
             }
             Some(state.target() + 1)
         })
     }
 
-    /// It is kept, to ask again. After a clear no there is nothing to be taken in meanwhile.
+    /// Called when the acquire is kept for a later attempt. After a definite no there is no grant to
+    /// accept meanwhile.
     pub(crate) fn rest(&self) {
         if self.refused {
             let core = self.session.core();
@@ -255,12 +257,13 @@ impl PendingAcquire {
         }
     }
 
-    /// A repeated command's answer says nothing of its earlier sendings: the hold is spent.
+    /// Whether it cannot be used again: the answer to a repeated command says nothing about the earlier
+    /// sendings.
     pub(crate) fn is_spent(&self) -> bool {
         !self.refused || self.hold.state().phase != HoldPhase::Pending
     }
 
-    /// Takes in a grant.
+    /// Accepts a grant.
     pub(crate) fn take_in(&mut self, terms: &Terms) -> Result<AttemptOutcome, Error> {
         let core = self.session.core();
         let now = core.clock.now();
@@ -273,12 +276,12 @@ impl PendingAcquire {
         let was_first = self.hold.state().phase == HoldPhase::Pending;
         let on = self.sent.on.as_ref();
         if on.is_some_and(|on| !on.is_current()) {
-            // While replicas, or its owner, were waited for, another server has become the master. That
-            // one may know neither the lock nor, of a re-entry, the longer lease.
+            // While the call waited for replicas or for its owner, another server became the master. It
+            // may not know the lock or, for a re-entry, the longer lease.
             return Ok(AttemptOutcome::Ended);
         }
-        // Looked at under the hold's lock: whoever takes the turn over reads the count after that, and
-        // finds this claim or ends without it.
+        // Checked under the hold's mutex. A party that takes the turn over later reads the count after
+        // this; it either sees this claim, or ends the hold without it.
         let granted = core.holds.change(&self.hold, |state| {
             !self.is_taken_over() && state.grant(sent, terms, now)
         });
@@ -297,8 +300,8 @@ impl PendingAcquire {
             part: false,
         };
         let claim = Claim::new(self.session.clone(), self.hold.clone(), flags);
-        // Looked at after the hold can be seen, so that a shutdown has either seen it or is seen
-        // here: nobody would watch over it any more.
+        // Checked after the hold is visible, so that a shutdown either saw the hold or is seen here.
+        // Without this, the hold could remain without a watchdog.
         core.ensure_open()?;
         if was_first {
             for other in core.holds.supersede(&self.hold) {
@@ -308,13 +311,13 @@ impl PendingAcquire {
         Ok(AttemptOutcome::Granted(claim))
     }
 
-    /// The turn to send is somebody else's by now, who sees to what was sent.
+    /// Another party took the turn over, and handles what was sent.
     fn is_taken_over(&self) -> bool {
         let command = self.command.as_ref();
         command.is_some_and(|command| !command.is_valid())
     }
 
-    /// The right to send, for a command that acquires several holds.
+    /// The turn, for a command that acquires several holds.
     pub(super) fn command(&self) -> Option<&TurnGuard> {
         self.command.as_ref()
     }
@@ -343,8 +346,8 @@ impl Drop for PendingAcquire {
             let job = Job::after(self.hold.clone(), self.command.take(), self.sent.on.take());
             core.settle_in_background(job);
         } else if self.first {
-            // Redis has nothing of it, so no waiter waits for its end: none is to be woken, and none
-            // may see it as a release under way.
+            // Redis has nothing of it, so no waiter waits for its end. Do not wake one, and do not let
+            // one see a release in flight.
             core.holds.remove(&self.hold);
             core.holds.change(&self.hold, HoldState::end);
         }

@@ -1,4 +1,4 @@
-//! Acquiring several locks of one client by one command: all of them, or none.
+//! Acquires several locks of one client by one command: all of them, or none.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,32 +13,32 @@ use crate::hold::{Terms, TurnGuard};
 use crate::script::{self, AcquireItem, BatchReply};
 use crate::server::{Failure, Sent, TimeBox};
 
-/// Acquires under way that succeed or fail as one. Dropped before they came to an end, they are
-/// undone in the background (design: invariant 6).
+/// Acquires in flight that succeed or fail together. If they are dropped before they are complete, the
+/// background undoes them (design: invariant 6).
 pub(crate) struct BatchAcquire {
     session: Arc<Session>,
     parts: Vec<PendingAcquire>,
     sent: Sent,
-    /// The parts know what was sent, and what it came to.
+    /// The parts have been told what was sent and what the answer was.
     noted: bool,
 }
 
-/// What one attempt at all of them came to. Locks are named by their places among the acquires.
+/// The result of one attempt at all of them. An index is the position among the acquires.
 pub(crate) enum BatchAttempt {
     /// One claim for each, in their order.
     Granted(Vec<Claim>),
-    /// Somebody else has this one; its TTL, if it has one.
+    /// Another owner has this one; its TTL, if it has one.
     Busy(usize, Option<Duration>),
-    /// A hold that was to be re-entered was lost.
+    /// A hold to be re-entered was lost.
     Lost(Lost),
-    /// One of the holds was given up while the command was under way: this is no grant.
+    /// One of the holds ended while the command was in flight: the grant does not count.
     Ended,
-    /// It was granted, and answered after the deadline of one of them: this is no grant.
+    /// Granted, but answered after the deadline of one of them: the grant does not count.
     TooLate,
 }
 
 impl BatchAcquire {
-    /// What these acquires, all of this client, do as one.
+    /// Combines these acquires, which are all of this client.
     pub(crate) fn new(session: &Arc<Session>, parts: Vec<PendingAcquire>) -> Self {
         Self {
             session: session.clone(),
@@ -48,14 +48,14 @@ impl BatchAcquire {
         }
     }
 
-    /// Sends the command, from `now` on, and again while there is time and reason to. The claims
-    /// that it gives have neither a watchdog nor a bound: they are to be confirmed.
+    /// Sends the command, first at `now`, and retries while there is time and a reason to. The claims
+    /// that it returns have neither a watchdog nor a bound: they have to be confirmed.
     ///
-    /// An error comes with the acquire that it is about, if it is about one.
+    /// An error comes with the index of the acquire that it is about, if there is one.
     ///
     /// # Cancel safety
     ///
-    /// Whatever the command does is undone in the background.
+    /// The effect of the command is undone in the background.
     pub(crate) async fn attempt(
         mut self,
         lease: Duration,
@@ -64,7 +64,7 @@ impl BatchAcquire {
     ) -> Result<BatchAttempt, (Option<usize>, Error)> {
         let session = self.session.clone();
         let core = session.core();
-        // Looked at after the holds were entered: the end of the client misses neither.
+        // Checked after the holds were registered, so that a shutdown either sees them or is seen here.
         core.ensure_open().map_err(|error| (None, error))?;
         for part in &self.parts {
             let possible = core.can_be_acknowledged(part.hold().key().key());
@@ -103,13 +103,13 @@ impl BatchAcquire {
         }
     }
 
-    /// Waits for the replicas behind the grant of all of them.
+    /// Waits until the replicas acknowledge the grant of all of them.
     async fn acknowledged(&mut self, until: Moment) -> Result<(), Error> {
         if self.session.core().server.ack().is_off() {
             return Ok(());
         }
         let mut parts: Vec<&mut PendingAcquire> = self.parts.iter_mut().collect();
-        // Boxed: it is large, and part of every acquire otherwise.
+        // Boxed because it is large; unboxed it would be part of every acquire.
         Box::pin(acknowledge(&mut parts, until)).await
     }
 
@@ -147,7 +147,7 @@ impl BatchAcquire {
         }
     }
 
-    /// Takes in what was granted. If one of them is no grant, the others are given back.
+    /// Accepts the grants. If one of them does not count, the others are undone.
     fn take_in(&mut self, lease: Duration) -> Result<BatchAttempt, Error> {
         let terms = Terms {
             lease,
@@ -171,7 +171,7 @@ impl BatchAcquire {
 impl Drop for BatchAcquire {
     fn drop(&mut self) {
         if !self.noted {
-            // Nobody saw an answer, so that each of them has to be undone.
+            // The answer is unknown, so each of them has to be undone.
             self.note(false);
         }
     }

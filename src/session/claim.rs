@@ -1,4 +1,4 @@
-//! A claim on a hold: what each acquire has of it.
+//! A claim on a hold; each acquire has one.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use crate::hold::{ClaimFlags, Hold, HoldState, Terms};
 use crate::key::LockKey;
 use crate::owner::Owner;
 
-/// One acquire's share in a hold. Dropping it gives it back: the hold's count falls here and now,
-/// only the command for it goes to the background (design: invariant 6).
+/// One acquire's claim on a hold. Dropping it lowers the hold's count immediately; only the command for
+/// it goes to the background (design: invariant 6).
 pub(crate) struct Claim {
     pub(super) session: Arc<Session>,
     pub(super) hold: Arc<Hold>,
     pub(super) flags: ClaimFlags,
     pub(super) ended: bool,
-    /// That it ends elsewhere was said.
+    /// The warning about a release by another owner was logged.
     warned: bool,
 }
 
@@ -39,17 +39,17 @@ impl Claim {
         &self.hold
     }
 
-    /// Makes it a part of a lock of many parts, which tells of its loss itself.
+    /// Makes it a part of a composite lock, which reports its loss itself.
     pub(crate) fn into_part(mut self) -> Self {
         self.flags.part = true;
         self.hold.state().parts += 1;
         self
     }
 
-    /// Makes it a claim for good, on these terms, that was taken without a watchdog or a bound.
+    /// Completes a claim that was acquired without a watchdog or a bound, on these terms.
     pub(crate) fn confirm(&mut self, terms: &Terms, bound: Moment) {
         if self.flags.local {
-            // Nothing was left out for it.
+            // A local claim was complete from the start.
             return;
         }
         self.flags.watched = terms.watched;
@@ -57,7 +57,7 @@ impl Claim {
         self.session.core().holds.change(&self.hold, confirm);
     }
 
-    /// Gives the claim back on behalf of its owner, wherever this is called.
+    /// Ends the claim on behalf of its owner, in whatever task this is called.
     pub(crate) fn give_back(mut self) {
         self.warned = true;
     }
@@ -74,11 +74,11 @@ impl Claim {
         core.after_drop(&self.hold, dropped);
     }
 
-    /// A claim that ends in another task than it began has left its owner behind there: whatever
-    /// that task does next would re-enter the lock.
+    /// Warns if the claim ends in a different task than it began. The first task still counts as the
+    /// owner, and would re-enter the lock with its next acquire.
     pub(super) fn warn_elsewhere(&mut self) {
         let owner = self.hold.owner();
-        // Parts are ended wherever it suits the whole.
+        // A composite lock may end its parts in any task.
         if !self.flags.part && owner.is_left_behind() && !std::mem::replace(&mut self.warned, true)
         {
             warn_elsewhere(self.hold.key(), owner);
@@ -106,7 +106,7 @@ impl Drop for Claim {
     }
 }
 
-/// Says that a guard of this owner is ended by another.
+/// Logs that a different owner releases a guard of this owner.
 pub(crate) fn warn_elsewhere(key: &LockKey, owner: Owner) {
     tracing::warn!(
         target: "lockdog::lock",
@@ -115,7 +115,7 @@ pub(crate) fn warn_elsewhere(key: &LockKey, owner: Owner) {
             %owner,
             here = %Owner::current(),
         },
-        "a guard is ended in another task than it was taken in; take it with an owner of its own: \
+        "guard released by a different task than the one that acquired it; pass an explicit owner: \
          .owner(&Owner::new())"
     );
 }

@@ -10,14 +10,15 @@ use crate::hold::{Terms, TurnGuard};
 use crate::script::{self, AcquireReply, InstanceChecks, RegisterState};
 use crate::server::TimeBox;
 
-/// What one attempt for a member of a quorum came to.
+/// The result of one attempt for a member of a quorum.
 pub(crate) struct MemberAttempt {
     /// `Busy` in quarantine.
     pub(crate) attempt: AttemptOutcome,
-    /// The server may have lost its data, and grants nothing for so long.
+    /// The server may have lost its data, and grants nothing for this long.
     pub(crate) quarantined: Option<Duration>,
     pub(crate) register: Option<RegisterState>,
-    /// Since when its data may have been lost, as the server was told, by its clock in milliseconds.
+    /// Since when its data may have been lost, as the server was told; in milliseconds of its own
+    /// clock.
     pub(crate) asked_since: u64,
 }
 
@@ -33,7 +34,8 @@ impl From<AttemptOutcome> for MemberAttempt {
 }
 
 impl PendingAcquire {
-    /// As [`PendingAcquire::attempt`], for a member of a quorum: what it found beside the lock goes along.
+    /// As [`PendingAcquire::attempt`], for a member of a quorum. The result includes what the command
+    /// found besides the lock.
     ///
     /// # Cancel safety
     ///

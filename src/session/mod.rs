@@ -43,7 +43,7 @@ pub use release::Unlocked;
 pub(crate) use settle::{Job, JobOutcome, Unsettled, settle};
 pub(crate) use upkeep::{BackgroundTask, ExtendRequest, Timed, TimerKey, Upkeep};
 
-/// One client's settings, checked.
+/// One client's settings, validated.
 pub(crate) struct Settings {
     pub(crate) watchdog_lease: Duration,
     pub(crate) poll_cap: Duration,
@@ -51,23 +51,23 @@ pub(crate) struct Settings {
     pub(crate) wake: Wake,
     pub(crate) hand_overs: HandOverLimits,
     pub(crate) reentry: Reentry,
-    /// A server remembers that it lost its data.
+    /// Servers remember that they lost their data.
     pub(crate) quarantine_on_server: bool,
-    /// What a server has to be fit for; `None` if nobody is to look.
+    /// What a server has to support; `None` if servers are not to be checked.
     pub(crate) expected: Option<ClientProfile>,
     pub(crate) name_mapper: Option<NameMapper>,
 }
 
-/// What a client, its locks and its guards hold on to. The background work ends with the last one.
+/// What a client, its locks and its guards keep alive. The background work ends when the last of them
+/// is dropped.
 pub(crate) struct Session {
     core: Arc<Core>,
 }
 
-/// What a client knows and works with. The watchdog's thread shares it, without keeping the client
-/// alive by it.
+/// A client's state. The watchdog's thread shares it without keeping the client alive.
 pub(crate) struct Core {
     pub(crate) id: Uuid,
-    /// The id as it stands in front of every field, written once.
+    /// The id with its separator, as it begins every field. Formatted once.
     prefix: String,
     pub(crate) clock: Clock,
     pub(crate) settings: Settings,
@@ -75,13 +75,13 @@ pub(crate) struct Core {
     pub(crate) holds: Holds,
     pub(crate) waiters: Arc<Waiters>,
     pub(crate) upkeep: Upkeep,
-    /// Bounded by what it serves: each job is owed by one guard or request, which took more room. The
-    /// watchdog gives a task to some hundreds of them at a time.
+    /// Unbounded channel: there is at most one job per live guard or request. The watchdog runs a few
+    /// hundred jobs at a time.
     jobs: mpsc::UnboundedSender<Job>,
     closed: AtomicBool,
     /// How many releases were given up because the server refused them.
     unreleased: AtomicUsize,
-    /// Nobody holds on to the session any more: finish what is owed and end.
+    /// Cancelled when the session is dropped: finish the pending jobs and end.
     pub(crate) ending: CancellationToken,
 }
 
@@ -129,11 +129,11 @@ impl Core {
         (core, owed)
     }
 
-    /// The field that stands in Redis for a hold.
+    /// A hold's field in Redis.
     pub(crate) fn field(&self, hold: &Hold) -> String {
         let mut field = String::with_capacity(self.prefix.len() + 24);
         field.push_str(&self.prefix);
-        // A string takes whatever is written to it.
+        // Writing to a string cannot fail.
         let _ = write!(field, "{}", hold.owner());
         if !mutant!("fixed_field") {
             let _ = write!(field, ".{}", hold.number());
@@ -141,13 +141,13 @@ impl Core {
         field
     }
 
-    /// Takes apart a field that [`Core::field`] made; `None` for everybody else's.
+    /// The hold's number in a field of [`Core::field`]; `None` for other clients' fields.
     pub(crate) fn number_of(&self, field: &str) -> Option<u64> {
         let task = field.strip_prefix(&self.prefix)?;
         task.rsplit_once('.')?.1.parse().ok()
     }
 
-    /// The pauses after which a waiter of this lock asks again; `None` if messages wake it.
+    /// The pauses between polls of a waiter of this lock; `None` if messages wake it.
     pub(crate) fn backoff(&self, key: &LockKey) -> Option<Backoff> {
         match self.settings.wake {
             Wake::Poll(backoff) => Some(backoff),
@@ -155,7 +155,7 @@ impl Core {
         }
     }
 
-    /// Refuses what is asked from now on; ends every wait.
+    /// Rejects further requests and ends every wait.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.server.close();
@@ -173,36 +173,38 @@ impl Core {
         Ok(())
     }
 
-    /// Takes a hold whose release Redis has answered, or need not answer any more, off the list,
-    /// and lets the next waiter try.
+    /// Removes a hold whose release Redis has answered, or need not answer any more, and wakes the next
+    /// waiter.
     pub(crate) fn forget(&self, hold: &Arc<Hold>) {
         self.holds.remove(hold);
         self.waiters.wake(hold.key());
     }
 
-    /// Ends a hold against its owner's will, and tells.
+    /// Ends a hold against its owner's will, notifies its guards and logs the loss.
     pub(crate) fn lose(&self, hold: &Arc<Hold>, reason: LostReason) {
         if self.lose_quietly(hold, reason) {
             self.report_lost(hold);
         }
     }
 
-    /// Notes that this client freed the lock from a hold. A grant that nobody has read yet is none.
+    /// Notes that this client force-unlocked a hold. A grant whose answer is still unread does not
+    /// count.
     pub(crate) fn forced(&self, hold: &Arc<Hold>) {
         if self.holds.change(hold, HoldState::end_pending) {
-            // Its call may be polled no more, and others wait for the end of what it gave up.
+            // The hold's call may never be polled again, and waiters wait for the end of this hold.
             let (job, _) = Job::if_listed(hold.clone());
             self.settle_in_background(job);
         }
         self.lose(hold, LostReason::Forced);
     }
 
-    /// Ends a hold against its owner's will, and tells its guards only. False if it was no hold.
+    /// Ends a hold against its owner's will and notifies its guards, without a log message. Returns
+    /// false if it was not held.
     pub(crate) fn lose_quietly(&self, hold: &Arc<Hold>, reason: LostReason) -> bool {
         self.holds.change(hold, |state| state.lose(reason))
     }
 
-    /// Says in the log that a hold was lost, and drops it if nobody is left to be told.
+    /// Logs the loss of a hold, and ends the hold if only forgotten claims are left.
     pub(crate) fn report_lost(&self, hold: &Arc<Hold>) {
         let now = self.clock.now();
         let is_part = {
@@ -210,10 +212,10 @@ impl Core {
             state.parts > 0 && state.parts == state.count
         };
         if is_part {
-            // The lock that it belongs to may be held all the same.
+            // The lock that it is a part of may still be held.
             tracing::debug!(
                 target: "lockdog::quorum",
-                { lock.hash = %hold.key().fingerprint() }, "a part was lost"
+                { lock.hash = %hold.key().fingerprint() }, "one instance of a RedLock was lost"
             );
         } else if let Some(lost) = hold.loss(now) {
             tracing::warn!(
@@ -236,9 +238,9 @@ impl Core {
         }
     }
 
-    /// Hands a job to the background, where it is done even if its runtime is about to end.
+    /// Hands a job to the background, which completes it even if the caller's runtime ends.
     pub(crate) fn settle_in_background(&self, job: Job) {
-        // The receiver lives as long as the watchdog's thread; after that nothing is owed.
+        // The receiver lives as long as the watchdog's thread. After that, no job is pending.
         let _ = self.jobs.send(job);
     }
 }

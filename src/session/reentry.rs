@@ -1,7 +1,7 @@
-//! Counting a re-entry here instead of in Redis.
+//! Counts a re-entry locally instead of in Redis.
 //!
-//! What Redis should show of a hold changes under its command lock, or is settled afterwards
-//! (design: invariant 3). A claim that is counted here never changes it, so it waits for no command.
+//! The count of a hold in Redis changes only under its command lock, or is settled afterwards (design:
+//! invariant 3). A claim that is counted locally never changes it, so it waits for no command.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::key::LockKey;
 use crate::owner::Owner;
 use crate::server::Failure;
 
-/// Who counts an owner's further acquires of a lock that it holds.
+/// Where an owner's further acquires of a lock that it holds are counted.
 ///
 /// # Examples
 ///
@@ -34,21 +34,21 @@ use crate::server::Failure;
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Reentry {
-    /// Redis, as for Redisson: an acquire and an unlock are a command each.
+    /// In Redis, as with Redisson: an acquire and an unlock send one command each.
     #[default]
     Counted,
-    /// This client, where the hold is as good without a command: it is valid, and either it is
-    /// renewed already and the acquire has no lease, or the acquire has a lease that ends before the
-    /// hold does. Acquire and unlock send nothing then.
+    /// In this client, if the hold is valid and needs no longer lease. That is so if the watchdog
+    /// renews the hold and the acquire has no lease, or if the acquire has a lease that ends before the
+    /// hold does. Then acquire and unlock send nothing.
     ///
-    /// Everything else is counted by Redis all the same: the first acquire, one that would make the
-    /// hold last longer, and one with a `max_hold`. Guards end in any order; Redis keeps the lock
-    /// until the last one does.
+    /// Redis still counts all other acquires: the first one, one that would extend the hold, and one
+    /// with a `max_hold`. Guards may end in any order; Redis keeps the lock until the last one ends.
     ///
-    /// The price: others see the outer hold only, and so do [`Lock::hold_count`] and Redisson's
-    /// `getHoldCount()`; [`Guard::hold_count`] counts all. And as Redis is not asked, that the lock is
-    /// gone (its key deleted, or freed by force elsewhere) is not noticed here, but as without a
-    /// re-entry: at the next renewal, at the unlock of the last guard or at the deadline.
+    /// The cost: other clients see the outer hold only, and so do [`Lock::hold_count`] and Redisson's
+    /// `getHoldCount()`; [`Guard::hold_count`] counts all. And since the re-entry does not ask Redis,
+    /// it does not notice that the lock is gone (its key deleted, or force-unlocked by another client).
+    /// As without the re-entry, the client notices that at the next renewal, at the unlock of the last
+    /// guard, or at the deadline.
     ///
     /// [`Lock::hold_count`]: crate::Lock::hold_count
     /// [`Guard::hold_count`]: crate::Guard::hold_count
@@ -56,7 +56,7 @@ pub enum Reentry {
 }
 
 impl Claim {
-    /// One more claim on what `owner` holds. `None` where Redis has to count it.
+    /// Adds a claim to the hold of `owner`. Returns `None` if Redis has to count it.
     pub(crate) fn again(
         session: &Arc<Session>,
         key: &LockKey,
@@ -69,7 +69,7 @@ impl Claim {
         }
         let hold = core.holds.of_owner(key, owner)?;
         let now = core.clock.now();
-        // The watchdog has nothing else to do for it.
+        // The schedule of the watchdog does not change.
         let is_counted = hold.state().count_locally(terms, now);
         let flags = ClaimFlags {
             watched: terms.watched,
@@ -79,7 +79,7 @@ impl Claim {
         is_counted.then(|| Self::new(session.clone(), hold, flags))
     }
 
-    /// Ends the claim if Redis need not be told: how many are left then.
+    /// Ends the claim if no command is needed. Returns the number of claims left.
     pub(super) fn end_locally(&mut self) -> Option<u32> {
         let hold = self.hold();
         if hold.state().local == 0 {
@@ -96,8 +96,8 @@ impl Claim {
 }
 
 impl PendingAcquire {
-    /// Refuses a re-entry that lengthens its hold at a server that others have not named as the master
-    /// for a lease: the master in its place may not know the longer lease.
+    /// Refuses a re-entry that extends its hold, if for a whole lease no other server confirmed that
+    /// the server is the master: a new master may not know the longer lease.
     pub(super) fn is_vouched_for(&self, lease: Duration, now: Moment) -> Result<(), Failure> {
         if self.first || self.hold.remaining(now) >= lease {
             return Ok(());

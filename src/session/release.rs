@@ -11,7 +11,7 @@ use crate::hold::{HoldPhase, SLOW_UNLOCK, TurnGuard};
 use crate::script::{self, TransferReply, UnlockReply as Answer};
 use crate::server::{Failure, Sent};
 
-/// What an unlock came to.
+/// The result of an unlock.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Unlocked {
@@ -25,11 +25,11 @@ pub enum Unlocked {
 }
 
 impl Claim {
-    /// Ends the claim and waits for Redis to say so.
+    /// Ends the claim and waits until Redis confirms it.
     ///
     /// # Cancel safety
     ///
-    /// The claim is ended all the same, in the background.
+    /// The background still ends the claim.
     pub(crate) async fn unlock(mut self) -> Result<Unlocked, Error> {
         self.warn_elsewhere();
         if let Some(count) = self.end_locally() {
@@ -42,7 +42,7 @@ impl Claim {
             };
             match PendingUnlock::begin(self, command)? {
                 Ok(ending) => return ending.finish().await,
-                // Somebody took its turn over before: this thread stood still.
+                // Another party took the turn over before: this thread was frozen.
                 Err(claim) => self = claim,
             }
         }
@@ -50,19 +50,19 @@ impl Claim {
 
     /// Waits for the end of an earlier command of the hold.
     async fn acquire_turn(&self) -> Result<TurnGuard, Error> {
-        // Its settling takes one command timeout to find out that it is needed.
+        // A settlement needs one command timeout to detect that it is necessary.
         let waited = self.session.core().server.command_timeout() * 2;
         let turn = self.session.core().acquire_turn(&self.hold);
         let command = tokio::time::timeout(waited, turn).await;
         command.map_err(|_| {
-            // The drop puts this unlock behind it.
+            // Dropping the claim queues this unlock behind that command.
             let cause = Some(self.hold.unanswered(waited));
             UnlockUnconfirmed::new(self.hold.key().name(), cause).into()
         })
     }
 }
 
-/// An unlock under way: the claim is ended, and Redis is to be told.
+/// An unlock in flight: the claim has ended, and Redis has to be told.
 struct PendingUnlock {
     claim: Claim,
     command: Option<TurnGuard>,
@@ -71,7 +71,7 @@ struct PendingUnlock {
     target: u32,
     /// The claims that are left.
     left: u32,
-    /// The hand-over that ends it, where somebody of this client waits.
+    /// The hand-over in place of the unlock, if a waiter of this client can take the lock.
     transfer: Option<Transfer>,
     answered: bool,
     handed_on: bool,
@@ -133,7 +133,7 @@ impl PendingUnlock {
             Ok(Answer::Released) => Ok(Unlocked::Released),
             Ok(Answer::Kept) => Ok(kept),
             Ok(Answer::Missing) => self.found_nothing(),
-            // Counted here; the final unlock deletes the field whatever its count is.
+            // Counted locally; the final unlock deletes the field whatever its count is.
             Err(failure) if failure.is_out_of_memory() && self.target > 0 => Ok(kept),
             Err(failure) => {
                 let waited = self.claim.session.core().clock.now().since(self.began);
@@ -143,7 +143,7 @@ impl PendingUnlock {
         }
     }
 
-    /// Sends the unlock, or the hand-over in its place. `None` if its turn was taken over.
+    /// Sends the unlock, or the hand-over in its place. Returns `None` if its turn was taken over.
     async fn send(&mut self) -> Option<Result<Answer, Failure>> {
         let turn = self.command.as_ref()?;
         let Claim { session, hold, .. } = &self.claim;
@@ -176,7 +176,7 @@ impl PendingUnlock {
         }))
     }
 
-    /// This call stood still, and others went on without it: they tell Redis of the count that is left.
+    /// This call was frozen and its turn was taken over: the other party sends the new count to Redis.
     fn taken_over(&self) -> Result<Unlocked, Error> {
         let hold = &self.claim.hold;
         let core = self.claim.session.core();
@@ -194,7 +194,7 @@ impl PendingUnlock {
         }
     }
 
-    /// The field was not there: lost, unless an earlier sending of this unlock deleted it.
+    /// The field was missing: lost, unless an earlier sending of this unlock deleted it.
     fn found_nothing(&self) -> Result<Unlocked, Error> {
         let core = self.claim.session.core();
         let now = core.clock.now();
@@ -225,7 +225,7 @@ impl Drop for PendingUnlock {
             transfer.abandon(&self.claim.hold, &self.sent);
         }
         if self.command.as_ref().is_some_and(|turn| !turn.is_valid()) {
-            // Whoever took the turn over sees to it.
+            // The party that took the turn over completes the unlock.
             return;
         }
         if !self.answered {
@@ -236,7 +236,7 @@ impl Drop for PendingUnlock {
             );
             core.settle_in_background(job);
         } else if self.handed_on {
-            // The lock is somebody's already: nobody has to look whether it is free.
+            // The next owner has the lock already, so no waiter has to check.
             core.holds.remove(&self.claim.hold);
         } else if self.target == 0 {
             core.forget(&self.claim.hold);

@@ -1,4 +1,4 @@
-//! Waiting for replicas behind a grant, and undoing one that they do not have in time.
+//! Waits until replicas acknowledge a grant, and undoes a grant that they do not acknowledge in time.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::script;
 use crate::server::Unacknowledged;
 
 impl Core {
-    /// Refuses an acquire of which it is known that nobody could acknowledge it.
+    /// Refuses an acquire if it is already known that it cannot be acknowledged.
     pub(super) fn can_be_acknowledged(&self, key: &str) -> Result<(), Error> {
         match self.server.ack_refusal(key) {
             Some(failure) => Err(failure.into()),
@@ -20,8 +20,8 @@ impl Core {
         }
     }
 
-    /// Up to when the answer to an acquire may be had that is given up by `until`; later than that
-    /// only where replicas are waited for, and the grant is to be undone then.
+    /// The latest moment of an answer to an acquire that is given up by `until`. It is later than
+    /// `until` only if replicas have to acknowledge, because an unacknowledged grant is undone.
     pub(crate) fn answered_by(&self, until: Moment) -> Option<Moment> {
         let waits = !self.server.ack().is_off();
         waits.then(|| until + TO_UNDO)
@@ -29,10 +29,10 @@ impl Core {
 }
 
 impl PendingAcquire {
-    /// Waits for the replicas behind a grant, up to `until`. What they do not have in time, where it is
-    /// required, is undone before the error is told, or in the background. A re-entry waits for
-    /// nothing, and neither does a quorum's member where nothing is required: the other members are
-    /// there for what this one may lose.
+    /// Waits until the replicas acknowledge a grant, at most until `until`. If an acknowledgement is
+    /// required but missing, the grant is undone, before the error is returned or in the background. A
+    /// re-entry does not wait. Neither does a member of a quorum unless acknowledgement is required:
+    /// the other members cover the loss of this one.
     ///
     /// # Cancel safety
     ///
@@ -46,7 +46,7 @@ impl PendingAcquire {
         if ack.is_off() || !self.first || (is_member && !ack.is_required()) {
             return Ok(());
         }
-        // Boxed: it is large, and part of every acquire otherwise.
+        // Boxed because it is large; unboxed it would be part of every acquire.
         Box::pin(acknowledge(&mut [self], until)).await
     }
 
@@ -55,7 +55,7 @@ impl PendingAcquire {
         self.acknowledged(until, false).await
     }
 
-    /// Leaves what was granted to the background, which tells when it is undone.
+    /// Leaves the grant to the background. The receiver is notified when it is undone.
     fn give_up(&mut self) -> tokio::sync::oneshot::Receiver<JobOutcome> {
         let core = self.session.core();
         if self.first {
@@ -63,14 +63,14 @@ impl PendingAcquire {
         }
         let (command, on) = (self.command.take(), self.sent.on.take());
         let (job, answered) = Job::answering_after(self.hold.clone(), command, on);
-        // Nothing is left to do at the drop.
+        // The drop must undo nothing.
         self.granted = true;
         core.settle_in_background(job);
         answered
     }
 }
 
-/// Waits for the replicas behind a command that granted all of these.
+/// Waits until the replicas acknowledge the command that granted all of these.
 pub(super) async fn acknowledge(
     granted: &mut [&mut PendingAcquire],
     until: Moment,
@@ -83,7 +83,7 @@ pub(super) async fn acknowledge(
         return Ok(());
     };
     for acquiring in &*granted {
-        // Whoever looks for grants that nobody takes in shall wait as long.
+        // The watchdog must not take these for abandoned grants while this call waits.
         core.holds.change(&acquiring.hold, |state| {
             if state.is_awaited() {
                 state.deadline = state.deadline.max(until + TO_UNDO);
@@ -113,5 +113,5 @@ pub(super) async fn acknowledge(
     })
 }
 
-/// An acquire that is not acknowledged at the end of its time takes this much longer to be undone.
+/// How much longer an acquire may take to undo an unacknowledged grant.
 const TO_UNDO: Duration = Duration::from_millis(100);

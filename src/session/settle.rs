@@ -1,4 +1,4 @@
-//! Making the count in Redis what it is here, when nobody waits for it or nobody saw the answer.
+//! Sets the count in Redis to the local count, after a drop or after an unknown outcome.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -15,39 +15,40 @@ use crate::hold::{Hold, HoldPhase, HoldState, TurnGuard};
 use crate::script::{self, SettleReply};
 use crate::server::{Connection, Failure, Route};
 
-/// A hold whose count in Redis is not, or may not be, what it is here.
+/// A hold whose count in Redis differs, or may differ, from the local count.
 pub(crate) struct Job {
     hold: Arc<Hold>,
     turn: JobTurn,
-    /// Where a command without an answer was sent: settling there comes after it for certain.
+    /// The connection of a command without an answer. A settlement on it certainly runs after that
+    /// command.
     on: Option<Connection>,
-    /// Told what it came to.
+    /// Receives the outcome.
     answer: Option<oneshot::Sender<JobOutcome>>,
-    /// There is nothing to do once the hold is listed no more.
+    /// The job is obsolete once the hold is no longer listed.
     only_if_listed: bool,
-    /// Where the server sent the last try.
+    /// Where the server redirected the last attempt.
     sent_to: Option<Route>,
-    /// How many tries failed.
+    /// How many attempts failed.
     failed: u32,
-    /// Since when the server refuses it at the end of the client.
+    /// Since when the server refuses the job while the client shuts down.
     refused_since: Option<Moment>,
 }
 
-/// A job that one try did not end.
+/// A job that needs another attempt.
 pub(crate) struct Unsettled {
     pub(crate) job: Job,
-    /// How long to wait before the next try.
+    /// How long to wait before the next attempt.
     pub(crate) pause: Duration,
-    /// The try went on a connection that does not answer, and that was given up.
+    /// The attempt used a connection that does not answer, and that was abandoned.
     pub(crate) gave_up: bool,
 }
 
-/// What a job came to.
+/// The result of a job.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum JobOutcome {
-    /// Redis had the hold, and has made its count what it is here.
+    /// Redis had the hold, and its count is now the local one.
     Done,
-    /// Redis has nothing of it.
+    /// Redis has nothing of the hold.
     Nothing,
     /// Redis did not answer.
     Unanswered,
@@ -59,13 +60,13 @@ impl JobOutcome {
     }
 }
 
-/// Whose turn it is to send a command for the hold.
+/// The job's turn to send a command for the hold.
 enum JobTurn {
     /// To be waited for.
     Later,
-    /// This job's, handed over by whoever sent the last one.
+    /// The job has the turn, from the sender of the last command.
     Mine(#[expect(dead_code, reason = "held until the job is done")] TurnGuard),
-    /// Nobody's: the hold was given up, and the one who sent the last command may never look again.
+    /// No turn needed: the hold has ended, and the sender of the last command may never check again.
     Regardless,
 }
 
@@ -83,14 +84,14 @@ impl Job {
         }
     }
 
-    /// A job for a hold that its sender may end meanwhile, and whose end may be waited for.
+    /// A job for a hold whose sender may end it meanwhile. The caller can wait for the outcome.
     pub(crate) fn if_listed(hold: Arc<Hold>) -> (Self, oneshot::Receiver<JobOutcome>) {
         let (mut job, answered) = Self::answering(hold);
         job.only_if_listed = true;
         (job, answered)
     }
 
-    /// A job whose end is waited for.
+    /// A job whose outcome the caller waits for.
     pub(crate) fn answering(hold: Arc<Hold>) -> (Self, oneshot::Receiver<JobOutcome>) {
         let (answer, answered) = oneshot::channel();
         let job = Self {
@@ -100,7 +101,7 @@ impl Job {
         (job, answered)
     }
 
-    /// Takes its turn if no other command for the hold is under way. False if there is one.
+    /// Takes the turn if no other command for the hold is in flight. Returns false if one is.
     pub(crate) fn try_turn(&mut self) -> bool {
         if matches!(self.turn, JobTurn::Later) {
             match self.hold.try_command() {
@@ -111,7 +112,7 @@ impl Job {
         true
     }
 
-    /// Where its next try goes.
+    /// Where its next attempt goes.
     pub(crate) fn lane(&self, core: &Core) -> Lane {
         if let Some(on) = &self.on {
             return Lane::Connection(on.number());
@@ -126,13 +127,13 @@ impl Job {
         route.map_or(Lane::Nowhere, Lane::Server)
     }
 
-    /// The connection of its last command was given up.
+    /// The connection of its last command was abandoned.
     pub(crate) fn leave_connection(&mut self) {
         self.on = None;
     }
 
-    /// Waits until no other command for the hold is under way, or takes the turn of one whose sender
-    /// stands still: what that one sent is settled behind it.
+    /// Waits until no other command for the hold is in flight, or takes the turn of a frozen sender.
+    /// That sender's command is then settled on the same connection.
     pub(crate) async fn acquire_turn(&mut self) {
         if matches!(self.turn, JobTurn::Later) {
             let (command, on) = self.hold.command().await;
@@ -141,7 +142,7 @@ impl Job {
         }
     }
 
-    /// For a hold that was given up by somebody other than the sender of its last command.
+    /// For a hold that was ended by another party than the sender of its last command.
     pub(crate) fn without_turn(hold: Arc<Hold>) -> Self {
         Self {
             turn: JobTurn::Regardless,
@@ -149,7 +150,7 @@ impl Job {
         }
     }
 
-    /// After a command that is to be undone, and whose end is waited for.
+    /// For a command that has to be undone; the caller waits for the outcome.
     pub(super) fn answering_after(
         hold: Arc<Hold>,
         command: Option<TurnGuard>,
@@ -163,7 +164,7 @@ impl Job {
         (job, answered)
     }
 
-    /// After a command whose answer nobody saw.
+    /// For a command whose answer is unknown.
     pub(crate) fn after(
         hold: Arc<Hold>,
         command: Option<TurnGuard>,
@@ -177,9 +178,9 @@ impl Job {
     }
 }
 
-/// Tries once to do a job, on the background's own connection or where the job's last command went.
-/// Every error is tried again until the hold's lease is over (design: invariant 6); until then a job has
-/// no task, so that jobs which wait for an outage to end keep nothing else waiting.
+/// Tries once to do a job: on the connection of the job's last command, or else on the background's
+/// own. Every error is retried until the hold's lease is over (design: invariant 6). Between attempts a
+/// job has no task, so that jobs which wait for the end of an outage delay nothing else.
 pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
     let hold = job.hold.clone();
     if job.only_if_listed && core.holds.numbered(hold.key(), hold.number()).is_none() {
@@ -218,7 +219,7 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
     };
     let failure = match settled {
         Ok(settled) => {
-            // The last command may come yet, and what it does is for whoever sent it to undo.
+            // An earlier command may still arrive. Its sender has to undo it.
             let is_last = !matches!(job.turn, JobTurn::Regardless);
             core.settled(&hold, target, &settled, is_last);
             job.end(
@@ -231,8 +232,8 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
             );
             return None;
         }
-        // A server out of memory lowers no count; the final unlock deletes the field whatever its
-        // count is, and must not wait for this.
+        // A server that is out of memory lowers no count. The final unlock deletes the field whatever
+        // its count is, and must not wait for this.
         Err(Failure::Refused { code, .. }) if code == "OOM" && target > 0 => {
             job.end(core, false, JobOutcome::Done);
             return None;
@@ -245,8 +246,8 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
         return None;
     }
     if core.is_closed() && matches!(failure, Failure::Refused { .. }) {
-        // The server answers, and does not do it: a client that ends waits for a moment only, in which
-        // a state that passes may pass.
+        // The server answers but refuses. A client that shuts down waits briefly, because the server's
+        // state may be transient.
         let since = *job.refused_since.get_or_insert(now);
         if !failure.passes() || now.since(since) >= A_SECOND {
             core.give_up_release(&hold);
@@ -256,21 +257,21 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
     }
     hold.state().unsettled = true;
     let hash = hold.key().fingerprint();
-    tracing::debug!(target: "lockdog::lock", { lock.hash = %hash, ?failure }, "settling again");
+    tracing::debug!(target: "lockdog::lock", { lock.hash = %hash, ?failure }, "settlement failed");
     job.sent_to = core.server.redirected(&failure, connection.as_ref().ok());
     let mut gave_up = false;
     if job.sent_to.is_some() {
-        // The server runs nothing more for this key.
+        // The server runs no further command for this key.
         job.on = None;
     } else if let Some(old) = job.on.take() {
-        // It does not answer, so what was sent on it may run at any later time.
+        // It does not answer, so the command sent on it may still run at any time.
         core.server.abandon(&old);
         core.server.kill(&old, limit).await;
         gave_up = true;
     } else if let (Ok(connection), true) = (&connection, failure.is_ambiguous()) {
         core.server.abandon(connection);
     }
-    // Doubled until it is longer than the longest.
+    // Doubled up to the longest pause.
     let pause = SHORTEST_PAUSE * (1 << job.failed.min(MOST_DOUBLINGS));
     job.failed = job.failed.saturating_add(1);
     Some(Unsettled {
@@ -280,8 +281,9 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
     })
 }
 
-/// Waits for the answer on a connection that may be driven by nobody any more. A client that ends has it
-/// closed after a moment, where that is permitted: what is queued in it then never runs.
+/// Waits for the answer on a connection that may not be driven any more. After a short time a client
+/// that shuts down kills the connection if that is permitted: then the commands that are queued in it
+/// never run.
 async fn settle_or_close(
     core: &Core,
     on: &Connection,
@@ -294,35 +296,36 @@ async fn settle_or_close(
     if core.server.kill(on, core.server.command_timeout()).await {
         return Err(Failure::silent(LAST_PATIENCE));
     }
-    // It comes after what is queued there, whenever that is sent.
+    // It runs after the commands that are queued there, whenever those are sent.
     sending.await
 }
 
 impl Job {
-    /// Takes a hold off the list of which nothing is left, and tells whoever waits what it came to.
+    /// Removes a hold if Redis has nothing of it any more, and sends the outcome to the caller that
+    /// waits.
     fn end(self, core: &Core, nothing_is_left: bool, outcome: JobOutcome) {
         let hold = &self.hold;
         if mutant!("late_drop") && hold.state().target() == 0 {
             core.holds.change(hold, HoldState::end);
         }
-        // One that ended after the count was sent is still there: the job of its end follows.
+        // If the hold ended after the count was sent, it stays listed: another job for its end follows.
         if nothing_is_left && hold.state().phase == HoldPhase::Ended {
-            // The master that answered may have been replaced already by one that has the field: an
+            // The master that answered may already have been replaced by one that has the field: an
             // unanswered acquire can be replicated before its settlement is lost.
             hold.state().granted = true;
             core.forget(hold);
         }
         if let Some(answer) = self.answer {
-            // Whoever asked may have lost patience.
+            // The receiver may be gone.
             let _ = answer.send(outcome);
         }
     }
 }
 
 impl Core {
-    /// Nobody asks the server again: the end of the lease releases it.
+    /// Stops the attempts: the lock is released when its lease ends.
     fn give_up_release(&self, hold: &Hold) {
-        // Whoever lost it waits for the answer, and counts it then.
+        // A lost hold is not counted: the caller that waits for the answer counts it.
         if hold.state().phase == HoldPhase::Ended {
             self.unreleased.fetch_add(1, Ordering::AcqRel);
         }
@@ -333,7 +336,7 @@ impl Core {
         self.unreleased.load(Ordering::Acquire)
     }
 
-    /// `is_last` if no earlier command for the hold is on its way.
+    /// `is_last`: no earlier command for the hold is in flight.
     fn settled(&self, hold: &Arc<Hold>, target: u32, settled: &SettleReply, is_last: bool) {
         if target == 0 {
             let now = self.clock.now();

@@ -1,7 +1,7 @@
-//! Handing a lock to the next owner of the same client, in one command.
+//! Hands a lock to the next owner of the same client, in one command.
 //!
-//! The unlock that ends one hold begins the next, and its answer is the next one's grant: the lock
-//! is never free between them, and the next owner starts when Redis has said so, not before
+//! One command ends one hold and begins the next, and its answer is the next owner's grant. So the lock
+//! is never free in between, and the next owner starts only after Redis has confirmed the grant
 //! (design: invariant 1).
 
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::script::{self, TransferReply};
 use crate::server::{Failure, Sent, TimeBox};
 use crate::wait::{Receiver, WaitRequest};
 
-/// A hand-over under way. Dropped before it came to an end, what it did for the receiver is undone
-/// in the background, and the receiver contends for itself.
+/// A hand-over in flight. If it is dropped before it is complete, the background undoes its effect for
+/// the receiver, and the receiver contends for itself.
 pub(super) struct Transfer {
     receiver: Receiver,
     script: &'static Script,
@@ -26,8 +26,9 @@ pub(super) struct Transfer {
 }
 
 impl Transfer {
-    /// Begins one, if locks of its kind are handed on, somebody of this client waits for what `hold` is
-    /// about to release, and it is this client's turn. Else other clients are let in.
+    /// Starts a hand-over if three conditions hold: locks of this kind are handed over, a waiter of
+    /// this client can take what `hold` is about to release, and the streak may continue. If the streak
+    /// has ended, other clients get the lock.
     pub(super) fn begin(
         session: &Arc<Session>,
         hold: &Hold,
@@ -50,7 +51,7 @@ impl Transfer {
         let next = PendingAcquire::first(session, hold.key(), owner);
         core.holds.change(next.hold(), |state| {
             state.sending(until, lease);
-            // The unlock may be left with the hand-over under way.
+            // The unlock may be abandoned with the hand-over in flight.
             state.await_taking_in(core.left_after(until));
         });
         if !receiver.announce(next.hold()) {
@@ -70,7 +71,7 @@ impl Transfer {
     ///
     /// # Cancel safety
     ///
-    /// `sent` tells what may have run; [`Transfer::abandon`] has to be told.
+    /// `sent` says what may have run. [`Transfer::abandon`] has to be called then.
     pub(super) async fn send(
         &self,
         core: &Core,
@@ -94,7 +95,7 @@ impl Transfer {
         .await
     }
 
-    /// Tells the receiver what came of it. True if the lock is the receiver's.
+    /// Informs the receiver of the answer. Returns true if the receiver got the lock.
     pub(super) fn finish(
         &mut self,
         session: &Arc<Session>,
@@ -113,7 +114,7 @@ impl Transfer {
         let now = core.clock.now();
         let own = u32::from(core.waiters.is_listening(hold.key()));
         let others = listening.map(|listening| listening.saturating_sub(own));
-        // The one that ends needs its row no more.
+        // The hold that ends passes its streak on.
         let mut streak = hold.state().streak.take().unwrap_or_default();
         streak.lengthen(others, now);
         core.holds.change(self.next.hold(), |state| {
@@ -127,13 +128,13 @@ impl Transfer {
         if let Some(declined) = self.receiver.deliver(handed, now)
             && !mutant!("declined_grant_stays")
         {
-            // Its drop undoes it, and lets the next in line try.
+            // Dropping it undoes the grant and wakes the next waiter.
             drop(PendingAcquire::handed(session, declined));
         }
         true
     }
 
-    /// Nobody saw the answer, if it was not finished.
+    /// Notes that the answer is unknown, unless the hand-over is complete.
     pub(super) fn abandon(&mut self, hold: &Hold, sent: &Sent) {
         if !self.finished {
             self.next.note(sent, false);

@@ -1,5 +1,5 @@
-//! What a client's thread does for locks of many instances: it looks after them in time, extends the
-//! leases of their parts when it is asked to, and does whatever else is to be asked of its own server.
+//! What a client's background thread does for composite locks: it runs their timers, extends the leases
+//! of their parts on request, and runs other tasks that need its server.
 
 use std::any::Any;
 use std::collections::hash_map::Entry;
@@ -20,16 +20,16 @@ use crate::owner::Owner;
 use crate::script::RenewReply;
 use crate::server::{Addressee, Failure};
 
-/// Something that has to be looked at in time.
+/// An object with a timer.
 pub(crate) trait Timed: Send + Sync {
-    /// It is time. False if there is nothing to do about it.
+    /// Called when the timer is due. Returns false if there is nothing to do.
     fn look(self: Arc<Self>) -> bool;
 
-    /// The client where it had this turn looks after it no more.
+    /// Called when the client with this timer stops running it.
     fn leave(self: Arc<Self>, turn: TimerKey);
 }
 
-/// What is to be looked at, and what is to be extended.
+/// Timers, tasks and requests for the background thread, and the registry of what owners hold.
 #[derive(Default)]
 pub(crate) struct Upkeep {
     list: Mutex<List>,
@@ -41,31 +41,31 @@ struct List {
     kept: BTreeMap<TimerKey, Arc<dyn Timed>>,
     extensions: Vec<ExtendRequest>,
     work: Vec<BackgroundTask>,
-    /// What owners hold, or are acquiring, of locks of many instances, by the lock's id.
+    /// What owners hold or are acquiring of composite locks, by the lock's id.
     known: HashMap<(Owner, Arc<str>), Weak<dyn Any + Send + Sync>>,
     next_id: u64,
-    /// When the thread means to look next, so that only an earlier moment has to wake it.
+    /// When the thread will check next. Only an earlier moment has to wake it.
     looks_at: Option<Moment>,
     closed: bool,
 }
 
-/// Something that a client's thread is to do.
+/// A task for a client's background thread.
 pub(crate) type BackgroundTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Where something stands in the list.
+/// A timer's position in the list.
 pub(crate) type TimerKey = (Moment, u64);
 
-/// A lease that is to be extended.
+/// A request to extend a lease.
 pub(crate) struct ExtendRequest {
     pub(crate) hold: Arc<Hold>,
     pub(crate) lease: Duration,
     pub(crate) addressee: Addressee,
-    /// Dropped, it counts as unanswered.
+    /// If dropped, the request counts as unanswered.
     pub(crate) answer: oneshot::Sender<Result<RenewReply, Failure>>,
 }
 
 impl Upkeep {
-    /// Has something looked at from then on, instead of where it stood. False if this client's thread
+    /// Sets the timer to `at`, in place of its previous moment. Returns false if this client's thread
     /// has ended.
     pub(crate) fn set(
         &self,
@@ -97,21 +97,21 @@ impl Upkeep {
         true
     }
 
-    /// Looks at it no more.
+    /// Removes the timer.
     pub(crate) fn remove(&self, turn: &mut Option<TimerKey>) {
         if let Some(turn) = turn.take() {
             self.list.lock().kept.remove(&turn);
         }
     }
 
-    /// What this owner holds, or is acquiring, of the lock with this id.
+    /// What this owner holds or is acquiring of the lock with this id.
     pub(crate) fn get(&self, owner: Owner, id: &Arc<str>) -> Option<Arc<dyn Any + Send + Sync>> {
         let list = self.list.lock();
         list.known.get(&(owner, id.clone()))?.upgrade()
     }
 
-    /// From now on this owner holds this of it, or is acquiring it; unless something else is known of
-    /// it already, which is the answer then.
+    /// Registers what this owner holds or is acquiring of the lock. If something is registered already,
+    /// it stays, and is returned.
     pub(crate) fn insert(
         &self,
         owner: Owner,
@@ -134,7 +134,7 @@ impl Upkeep {
         }
     }
 
-    /// The owner does not hold this any more, or did not acquire it.
+    /// Unregisters what the owner no longer holds, or did not acquire.
     pub(crate) fn forget(&self, owner: Owner, id: &Arc<str>, hold: &Arc<dyn Any + Send + Sync>) {
         let mut list = self.list.lock();
         let key = (owner, id.clone());
@@ -144,14 +144,14 @@ impl Upkeep {
         }
     }
 
-    /// What is due now. It stays in the list, a little later, until it says itself when it is due next.
+    /// The timers that are due now. Each stays in the list until its object sets a new moment.
     pub(crate) fn due(&self, now: Moment) -> Vec<Arc<dyn Timed>> {
         let list = self.list.lock();
         let due = list.kept.range(..=(now, u64::MAX));
         due.map(|(_, kept)| kept.clone()).collect()
     }
 
-    /// When something is due next; from now on, what is due before wakes the thread.
+    /// The moment of the next timer. From now on, an earlier one wakes the thread.
     pub(crate) fn next(&self) -> Moment {
         let mut list = self.list.lock();
         let next = list.kept.first_key_value();
@@ -160,12 +160,12 @@ impl Upkeep {
         next
     }
 
-    /// What is to be extended.
+    /// Takes the pending requests.
     pub(crate) fn extensions(&self) -> Vec<ExtendRequest> {
         take(&mut self.list.lock().extensions)
     }
 
-    /// Has the thread do this; given back if it has ended.
+    /// Runs a task on the thread. Returns the task if the thread has ended.
     pub(crate) fn run(&self, work: BackgroundTask) -> Result<(), BackgroundTask> {
         let mut list = self.list.lock();
         if list.closed {
@@ -177,17 +177,17 @@ impl Upkeep {
         Ok(())
     }
 
-    /// What the thread is to do.
+    /// Takes the pending tasks.
     pub(crate) fn work(&self) -> Vec<BackgroundTask> {
         take(&mut self.list.lock().work)
     }
 
-    /// Ends when there may be something to do before the moment that [`Upkeep::next`] told.
+    /// Completes when something may be due before the moment that [`Upkeep::next`] returned.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// The thread ends: everything is somebody else's to look after.
+    /// Called when the thread ends: other threads have to run the timers.
     pub(crate) fn close(&self) {
         let (kept, extensions, work) = {
             let mut list = self.list.lock();
@@ -200,7 +200,7 @@ impl Upkeep {
             } = &mut *list;
             (take(kept), take(extensions), take(work))
         };
-        // Told so, not under the list's lock.
+        // Dropping and notifying run other code, so the list is not locked.
         drop((extensions, work));
         for (turn, kept) in kept {
             kept.leave(turn);
@@ -209,7 +209,8 @@ impl Upkeep {
 }
 
 impl Core {
-    /// Has the client's thread extend the lease of one hold, and say whom it asks for that.
+    /// Asks the client's thread to extend the lease of one hold. `addressee` receives which server is
+    /// asked.
     pub(crate) async fn extend(
         &self,
         hold: &Arc<Hold>,
@@ -232,6 +233,6 @@ impl Core {
         self.upkeep.changed.notify_one();
         answered
             .await
-            .unwrap_or_else(|_| Err(Failure::Unsent("the client ends".into())))
+            .unwrap_or_else(|_| Err(Failure::Unsent("the client is shutting down".into())))
     }
 }

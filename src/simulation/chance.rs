@@ -1,11 +1,11 @@
-//! Seeded chance, the same on every machine.
+//! Seeded random numbers, the same on every machine.
 
 /// SplitMix64.
 #[derive(Clone, Debug)]
 pub(crate) struct Chance(u64);
 
 impl Chance {
-    /// A stream of its own for each purpose, so that one may change and leave the others alone.
+    /// A separate stream for each purpose, so that a change of one leaves the others unchanged.
     pub(crate) fn new(seed: u64, purpose: u64) -> Self {
         let mut mixed = Self(seed ^ purpose.wrapping_mul(0xd134_2543_de82_ef95));
         mixed.next();

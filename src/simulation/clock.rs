@@ -11,9 +11,9 @@ use crate::clock::Moment;
 #[derive(Clone, Debug)]
 pub(crate) struct VirtualClock {
     start: tokio::time::Instant,
-    /// Parts per million of the server's rate.
+    /// In parts per million of the server's rate.
     rate: u64,
-    /// What it showed at the start.
+    /// Its time at the start.
     offset: u64,
     chance: Arc<AtomicU64>,
 }
@@ -38,7 +38,7 @@ impl VirtualClock {
         Chance::new(seed, 0).next()
     }
 
-    /// Others go first, now and then.
+    /// Lets other tasks run first, now and then.
     pub(crate) async fn gap(&self) {
         let drawn = self.chance();
         if !drawn.is_multiple_of(4) {

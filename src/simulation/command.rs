@@ -1,15 +1,16 @@
-//! What a command on the wire is about.
+//! The meaning of a command on the wire.
 
-/// A command of ours, told apart by its arguments only, so that a changed script changes nothing.
+/// One of lockdog's commands. It is recognised by its arguments only, so that a changed script changes
+/// nothing here.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum SimulatedCommand<'a> {
-    /// An acquire, unlock or settle: it makes the count of a hold something.
+    /// An acquire, unlock or settle: it sets the count of a hold.
     Count {
         field: &'a str,
         target: u32,
         acquires: bool,
     },
-    /// It ends one hold and begins the next.
+    /// Ends one hold and begins the next.
     Transfer {
         from: &'a str,
         to: &'a str,
@@ -60,7 +61,7 @@ impl<'a> SimulatedCommand<'a> {
         }
     }
 
-    /// The holds that it is about.
+    /// The holds that it concerns.
     pub(super) fn fields(&self) -> Vec<&'a str> {
         match self {
             Self::Count { field, .. } | Self::Force { field } => vec![field],

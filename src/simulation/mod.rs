@@ -1,12 +1,11 @@
-//! A randomized test of the whole engine: virtual time, a network of faults, the real scripts.
+//! A randomized test of the whole engine: virtual time, a network with faults, the real scripts.
 //!
-//! Everything above the connection is the real thing: locks, guards, sessions, holds, waiters, the
-//! watchdog. Every command is delivered once or twice, late and out of order over several
-//! connections, replies and connections are lost, callers are cancelled, clocks run at different
-//! rates, and an observer that sees both sides at once checks invariants 1 to 7 of the design after
-//! every event.
+//! Everything above the connection is the product code: locks, guards, sessions, holds, waiters, the
+//! watchdog. Every command is delivered once or twice, late and out of order over several connections.
+//! Replies and connections are lost, callers are cancelled, and clocks run at different rates. An
+//! observer that sees both sides at once checks invariants 1 to 7 of the design after every event.
 //!
-//! `LOCKDOG_SEEDS=n` runs n seeds, `LOCKDOG_SEED=n` replays one and shows what happened.
+//! `LOCKDOG_SEEDS=n` runs n seeds, `LOCKDOG_SEED=n` replays one and prints what happened.
 
 mod chance;
 mod clock;
@@ -30,7 +29,7 @@ use run::run;
 
 const SEEDS: u64 = 5000;
 
-/// Tells all about a failing seed and ends the test.
+/// Prints everything about a failing seed and ends the test.
 fn fail(seed: u64) -> ! {
     let mut redis = Some(Redis::new());
     let mut outcome_of = |plan: &Plan, traced| {
@@ -71,7 +70,7 @@ fn no_seed_violates_an_invariant() {
     }
     let seen = total.into_inner();
     println!("{seeds} seeds: {seen:?}");
-    // A run that never comes by a fault would prove nothing.
+    // A run that never meets a fault would prove nothing.
     let rates = [
         seen.executed / 10,
         seen.copies,

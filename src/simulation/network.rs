@@ -15,7 +15,7 @@ use super::command::SimulatedCommand;
 use super::redis::error_answer;
 use crate::server::Failure;
 
-/// How often what goes wrong, in percent, and how late late is.
+/// How often each fault occurs, in percent, and how long delays are.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Faults {
     pub(super) slow: u64,
@@ -26,7 +26,7 @@ pub(super) struct Faults {
     pub(super) refused: u64,
     pub(super) unreachable: u64,
     pub(super) flushed: u64,
-    /// Connections that were given up may be killed.
+    /// Abandoned connections may be killed.
     pub(super) kill: bool,
 }
 
@@ -42,14 +42,14 @@ struct Wires {
     events: BTreeMap<(u64, u64), NetworkEvent>,
     connections: Vec<SimulatedLine>,
     serial: u64,
-    /// The last command about each hold's count that was sent.
+    /// The number of the last command that was sent about each hold's count.
     last_sent: HashMap<String, u64>,
 }
 
 /// One connection.
 struct SimulatedLine {
     open: bool,
-    /// Its replies do not arrive any more.
+    /// Its replies no longer arrive.
     deaf: bool,
     last_delivery: u64,
     last_reply: u64,
@@ -73,10 +73,10 @@ pub(super) struct Delivery {
     pub(super) connection: usize,
     pub(super) serial: u64,
     pub(super) args: Vec<String>,
-    /// A further delivery of a command, on a way of its own.
+    /// A further delivery of a command, with a delay of its own.
     pub(super) copy: bool,
     answered: bool,
-    /// What the server answers instead of executing it.
+    /// The server's error, if it does not execute the command.
     pub(super) refusal: Option<&'static str>,
 }
 
@@ -100,7 +100,7 @@ impl Network {
         self.start.elapsed().as_nanos() as u64
     }
 
-    /// From now on nothing goes wrong any more, except on connections that are deaf already.
+    /// No more faults from now on, except on connections that are already deaf.
     pub(super) fn calm(&self) {
         let mut wires = self.wires.lock();
         let kill = wires.faults.kill;
@@ -110,7 +110,7 @@ impl Network {
         };
     }
 
-    /// Everything sent has arrived, and every reply that will.
+    /// Whether all commands have arrived, and all replies that can arrive.
     pub(super) fn is_idle(&self) -> bool {
         self.wires.lock().events.is_empty()
     }
@@ -119,7 +119,7 @@ impl Network {
         self.wires.lock().last_sent.get(field).copied()
     }
 
-    /// The next event, when its time has come.
+    /// Waits for the time of the next event and returns it.
     pub(super) async fn next(&self) -> NetworkEvent {
         loop {
             let at = {
@@ -175,17 +175,17 @@ impl Network {
     pub(super) fn hand_over(&self, connection: usize, serial: u64, value: Value) {
         let line = &mut self.wires.lock().connections[connection];
         if let Some(waiting) = line.waiting.remove(&serial) {
-            // Whoever asked may have gone.
+            // The receiver may be gone.
             let _ = waiting.send(Ok(value));
         }
     }
 
-    /// Ends a connection; what is on its way to the server still arrives.
+    /// Ends a connection from the client's side. Commands in flight still arrive.
     pub(super) fn end(&self, connection: usize) {
         self.wires.lock().end(connection);
     }
 
-    /// Ends a connection from the server's side: nothing that it carries arrives any more.
+    /// Ends a connection from the server's side. Nothing that it carries arrives any more.
     pub(super) fn kill(&self, client_id: &str) -> Value {
         let mut wires = self.wires.lock();
         if !wires.faults.kill {
@@ -240,7 +240,7 @@ impl Network {
         let refusals = ["LOADING loading", "BUSY busy", "OOM command not allowed"];
         let refusal = wires.chance.one_of(&refusals);
         let refusal = wires.chance.percent(faults.refused).then_some(refusal);
-        // What answers a repeated command is its last delivery, so a no is no to all of them.
+        // A repeated command is answered by its last delivery, so a refusal has to refuse all of them.
         let twice = wires.chance.percent(faults.twice) && refusal.is_none();
         if wires.chance.percent(faults.flushed) {
             wires.add(now, NetworkEvent::FlushScripts);
@@ -283,7 +283,7 @@ impl Wires {
         self.events.insert((at, self.serial), event);
     }
 
-    /// In nanoseconds: a few milliseconds as a rule.
+    /// In nanoseconds: usually a few milliseconds.
     fn delay(&mut self) -> u64 {
         let faults = self.faults;
         if self.chance.percent(faults.slow) {
@@ -303,7 +303,7 @@ impl Wires {
         let mut waiting: Vec<_> = line.waiting.drain().collect();
         waiting.sort_by_key(|(serial, _)| *serial);
         for (_, waiting) in waiting {
-            // Whoever asked may have gone.
+            // The receiver may be gone.
             let _ = waiting.send(Err(broken()));
         }
     }

@@ -1,4 +1,4 @@
-//! Who sees both sides at once, and what must be true there (design: invariants 1 to 7).
+//! Sees both sides at once and checks what must be true (design: invariants 1 to 7).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(super) struct Observer {
     pub(super) redis: Redis,
     network: Arc<Network>,
     clients: Vec<(Arc<Core>, VirtualClock)>,
-    /// Fields that were deleted by force; their holders learn of it late.
+    /// Fields that were deleted by a force unlock; their holders learn of it late.
     forced: HashSet<String>,
     lost: HashSet<(usize, u64)>,
     /// The last executed command about each hold's count.
@@ -29,7 +29,8 @@ pub(super) struct Observer {
     trace: Option<Vec<String>>,
 }
 
-/// How often the run came by what it is there to try: a simulation without faults proves nothing.
+/// How often the run met the cases that it is meant to test: a simulation without faults proves
+/// nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Observed {
     pub(super) executed: u64,
@@ -42,7 +43,7 @@ pub(super) struct Observed {
     pub(super) forced: u64,
     pub(super) killed: u64,
     pub(super) transfers: u64,
-    /// Looks at holds with claims that Redis does not count.
+    /// Checks of holds with claims that Redis does not count.
     pub(super) local: u64,
 }
 
@@ -110,7 +111,7 @@ impl Observer {
         }
     }
 
-    /// Executes a command and looks at what it did.
+    /// Executes a command and checks its effect.
     pub(super) fn execute(&mut self, delivery: &Delivery) -> Value {
         let now_ms = self.now_ms();
         let command = SimulatedCommand::of(&delivery.args);
@@ -189,7 +190,7 @@ impl Observer {
         }
     }
 
-    /// No command touches a hold other than its own, nor shortens the life of one.
+    /// A command must not change a hold other than its own, nor shorten a hold's TTL.
     fn compare(
         &mut self,
         command: &SimulatedCommand<'_>,
@@ -210,8 +211,9 @@ impl Observer {
         }
     }
 
-    /// What holds at every moment: whoever believes in a hold has it in Redis, for longer than he
-    /// believes. As a hash is one holder's, two holders cannot both be believed in.
+    /// Must be true at every moment: a hold that its client considers valid exists in Redis, for longer
+    /// than the client considers it valid. A hash has one holder, so two holds cannot be considered
+    /// valid at once.
     pub(super) fn look(&mut self) {
         let hash = self.redis.hash(KEY, self.now_ms());
         if hash.as_ref().is_some_and(|hash| hash.counts.len() > 1) {
@@ -269,7 +271,7 @@ impl Observer {
         }
     }
 
-    /// What holds when nothing is on its way and nothing is owed any more.
+    /// Must be true when no command is in flight and no job is pending.
     pub(super) fn look_at_rest(&mut self) {
         let hash = self.redis.hash(KEY, self.now_ms());
         let mut listed = HashSet::new();
@@ -299,7 +301,7 @@ impl Observer {
         }
     }
 
-    /// What holds when every call that is still there was left for long: it keeps the lock from nobody.
+    /// Must be true when every remaining call was abandoned long ago: no such call keeps the lock.
     pub(super) fn look_at_left(&mut self) {
         let hash = self.redis.hash(KEY, self.now_ms());
         for client in 0..self.clients.len() {
@@ -320,7 +322,7 @@ impl Observer {
             .any(|hold| hold.state().phase == HoldPhase::Ended)
     }
 
-    /// The holds that the watchdog must be able to keep while nothing goes wrong.
+    /// The holds that the watchdog must be able to keep while there are no faults.
     pub(super) fn watched(&self) -> Vec<(String, Arc<Hold>)> {
         let mut watched = Vec::new();
         for (core, _) in &self.clients {
@@ -345,7 +347,7 @@ impl Observer {
         });
     }
 
-    /// What holds when every lease is over.
+    /// Must be true when every lease has ended.
     pub(super) fn look_at_the_end(&mut self) {
         let hash = self.redis.hash(KEY, self.now_ms());
         self.claim(hash.is_none(), || {
@@ -363,7 +365,7 @@ impl Observer {
         self.deleted.contains(field)
     }
 
-    /// No command about the hold's count was overtaken by a later one.
+    /// Whether no command about the hold's count was overtaken by a later one.
     fn in_order(&self, field: &str) -> bool {
         self.executed.get(field).copied() == self.network.last_sent(field)
     }

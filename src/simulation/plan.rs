@@ -1,4 +1,4 @@
-//! What happens in one run: drawn from its seed, and cut shorter to find the shortest failing one.
+//! The steps of one run: derived from its seed, and shortened to find the shortest failing plan.
 
 use super::chance::Chance;
 use super::network::Faults;
@@ -10,9 +10,9 @@ pub(super) struct Plan {
     pub(super) watchdog_lease_ms: u64,
     pub(super) command_timeout_ms: u64,
     pub(super) poll_cap_ms: u64,
-    /// Of each client's clock, in parts per million of the server's.
+    /// The rate of each client's clock, in parts per million of the server's.
     pub(super) rates: [u64; 2],
-    /// When each client's watchdog stands still, and for how long.
+    /// When each client's watchdog is frozen, and for how long.
     pub(super) pauses: Vec<Pause>,
     pub(super) tasks: Vec<Task>,
 }
@@ -33,24 +33,24 @@ pub(super) struct Task {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum PlanStep {
-    /// First or inner, as it comes.
+    /// A first acquire or a re-entry, depending on what the owner holds.
     Acquire {
         wait_ms: Option<u64>,
         lease_ms: Option<u64>,
-        /// Counted here, if it can be.
+        /// Counted locally if possible.
         local: bool,
         cancel: Cancel,
     },
-    /// The newest guard.
+    /// Unlocks the newest guard.
     Unlock(Cancel),
-    /// The oldest guard: guards end in any order.
+    /// Drops the oldest guard, because guards may end in any order.
     Drop,
     Forget,
     EndForgotten(Cancel),
     Force(Cancel),
-    /// Goes on with the oldest call that was left.
+    /// Resumes the oldest abandoned call.
     Resume,
-    /// A holder that pauses, or an owner between two holds.
+    /// A pause of a holder, or of an owner between two holds.
     Rest(u64),
 }
 
@@ -59,7 +59,7 @@ pub(super) enum Cancel {
     Never,
     AtPoll(u64),
     After(u64),
-    /// Polled so often and then left, but not dropped.
+    /// Polled this often and then abandoned, but not dropped.
     Left(u64),
 }
 
@@ -70,12 +70,12 @@ impl Plan {
         let faults = faults(&mut chance, watchdog_lease_ms);
         let mut tasks = Vec::new();
         let count = chance.within(2, 5);
-        // The fourth task is a second one of the third owner.
+        // The fourth task shares the third owner.
         let owners = [0, 1, 2, 2, 3];
         for owner in owners.into_iter().take(count as usize) {
             let steps = chance.within(3, 9);
             tasks.push(Task {
-                // Three owners of one client hand the lock on among them.
+                // Three owners of one client hand the lock over among themselves.
                 client: usize::from(owner == 1),
                 owner,
                 steps: (0..steps)
@@ -112,13 +112,13 @@ impl Plan {
         plan
     }
 
-    /// When the last watchdog that stands still goes on.
+    /// When the last frozen watchdog resumes.
     pub(super) fn pauses_end_ms(&self) -> u64 {
         let ends = self.pauses.iter().map(|it| it.at_ms + it.length_ms);
         ends.max().unwrap_or(0)
     }
 
-    /// How long anything of the run can be left in Redis after the last command.
+    /// How long Redis may have anything of the run after the last command.
     pub(super) fn longest_lease_ms(&self) -> u64 {
         let steps = self.tasks.iter().flat_map(|task| &task.steps);
         let leases = steps.filter_map(|step| match step {
@@ -128,7 +128,7 @@ impl Plan {
         leases.fold(self.watchdog_lease_ms, u64::max)
     }
 
-    /// Every plan that is a little less than this one.
+    /// Every plan that is a little shorter than this one.
     pub(super) fn smaller(&self) -> Vec<Self> {
         let mut plans = Vec::new();
         let mut add = |change: &dyn Fn(&mut Self)| {
@@ -160,7 +160,7 @@ impl Plan {
     }
 }
 
-/// A free lock is asked for by a call that is left, for longer than the run looks at that.
+/// An abandoned call acquires a free lock, with a lease longer than the run observes.
 fn left_acquire(chance: &mut Chance) -> Task {
     let acquire = PlanStep::Acquire {
         wait_ms: chance.percent(50).then_some(3000),
@@ -175,7 +175,7 @@ fn left_acquire(chance: &mut Chance) -> Task {
     }
 }
 
-/// The lock is handed to a waiter that was left, and goes on about when it has had its time.
+/// The lock is handed to an abandoned waiter, which resumes at about the end of its time limit.
 fn late_receiver(chance: &mut Chance, poll_cap_ms: u64) -> Vec<Task> {
     let acquire = |cancel| PlanStep::Acquire {
         wait_ms: Some(3000),
@@ -203,7 +203,7 @@ fn late_receiver(chance: &mut Chance, poll_cap_ms: u64) -> Vec<Task> {
         task(
             2,
             vec![
-                // The other one asks first.
+                // The other task asks first.
                 PlanStep::Rest(10),
                 acquire(Cancel::Left(chance.within(1, 3))),
                 PlanStep::Rest(late_ms - 10),

@@ -17,11 +17,11 @@ pub(super) struct Keys {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hash {
     pub(super) counts: BTreeMap<String, i64>,
-    /// The last millisecond in which the key is there.
+    /// The last millisecond in which the key exists.
     pub(super) until_ms: Option<u64>,
 }
 
-/// A Redis server without a network: one for each thread, because scripts are compiled once.
+/// A Redis server without a network. One for each thread, because its scripts are compiled only once.
 pub(super) struct Redis {
     lua: Lua,
     keys: Rc<RefCell<Keys>>,
@@ -42,7 +42,7 @@ impl Redis {
         }
     }
 
-    /// Forgets every key and every script, as a new server would.
+    /// Forgets every key and every script, like a new server.
     pub(super) fn reset(&mut self) {
         *self.keys.borrow_mut() = Keys::default();
         self.known.clear();
@@ -52,7 +52,7 @@ impl Redis {
         self.known.clear();
     }
 
-    /// The hash under a key, as of this millisecond.
+    /// The hash under a key, at this millisecond.
     pub(super) fn hash(&self, key: &str, now_ms: u64) -> Option<Hash> {
         let mut keys = self.keys.borrow_mut();
         keys.now_ms = now_ms;
@@ -96,13 +96,13 @@ impl Redis {
     }
 }
 
-/// An error as the server would write it.
+/// An error in the server's format.
 pub(super) fn error_answer(line: &str) -> Value {
     let line: String = line.lines().take(1).collect();
     redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).expect("an error line is a reply")
 }
 
-/// What a command answers.
+/// The reply to a command.
 enum Reply {
     Int(i64),
     Nil,
@@ -211,7 +211,7 @@ impl Keys {
                 Some(hash) => Reply::Int(hash.until_ms.map_or(-1, |until| (until - now) as i64)),
             },
             "publish" => Reply::Int(0),
-            // Now and then somebody else listens, so that rows of hand-overs end.
+            // Now and then another client is subscribed, so that streaks of hand-overs end.
             "pubsub" => Reply::Listeners(arg(2)?.clone(), i64::from(now.is_multiple_of(4))),
             "info" => Reply::Bulk("run_id:1\r\nmaster_replid:1\r\n".to_owned()),
             "client" | "ping" => Reply::Ok,
@@ -245,7 +245,7 @@ fn install(lua: &Lua, keys: &Rc<RefCell<Keys>>) -> mlua::Result<()> {
     lua.globals().set("redis", redis)
 }
 
-/// As Redis does it: strings as they are, numbers with 17 digits, nothing else.
+/// As in Redis: strings unchanged, numbers with 17 digits, nothing else.
 fn argument(value: &LuaValue) -> Option<String> {
     match value {
         LuaValue::String(text) => Some(text.to_string_lossy()),

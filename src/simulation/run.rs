@@ -1,4 +1,4 @@
-//! One run: the real engine on virtual time, a plan's tasks, and the observer between them.
+//! One run: the real engine on virtual time, the tasks of a plan, and the observer between them.
 
 use std::cell::RefCell;
 use std::pin::pin;
@@ -27,14 +27,14 @@ use crate::session::{Core, Reentry, Session, Settings};
 use crate::wait::{Backoff, Wake};
 use crate::watchdog;
 
-/// What a run came to.
+/// The result of a run.
 pub(super) struct RunOutcome {
     pub(super) violation: Option<String>,
     pub(super) seen: Observed,
     pub(super) trace: Vec<String>,
 }
 
-/// Runs a plan on a server that forgets everything first; gives it back for the next run.
+/// Runs a plan on a server that is reset first. Returns the server for the next run.
 pub(super) fn run(plan: &Plan, mut redis: Redis, traced: bool) -> (RunOutcome, Redis) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -78,7 +78,7 @@ async fn simulate(plan: &Plan, redis: Redis, traced: bool) -> (RunOutcome, Redis
                     break;
                 }
             }
-            // Whoever the event woke acts on it before anybody looks.
+            // The tasks that the event woke run before the observer checks.
             for _ in 0..3 {
                 tokio::task::yield_now().await;
             }
@@ -122,7 +122,7 @@ fn happen(network: &Network, observer: &RefCell<Observer>, event: NetworkEvent) 
     }
 }
 
-/// The tasks' steps under faults, then a calm network and what must come of it.
+/// The tasks' steps with faults, then a calm network and the checks of its result.
 async fn story(
     plan: &Plan,
     network: &Arc<Network>,
@@ -164,11 +164,11 @@ async fn story(
     }
     network.calm();
     observer.borrow_mut().note(|| "calm".to_owned());
-    // What they began to release is for somebody to hasten who waits for it; here nobody does.
+    // A pending release is completed when another caller waits for it; here no caller does.
     calls.retain(|call| matches!(call, Left::Acquire(_)));
     if !calls.is_empty() {
         let pauses = plan.pauses_end_ms() + LEFT_MS;
-        // What was freed by force under a left call stays listed until that goes on.
+        // A force-unlocked hold of an abandoned call stays listed until the call is resumed.
         tokio::time::sleep(Duration::from_millis(pauses)).await;
         observer.borrow_mut().look_at_left();
     }
@@ -192,7 +192,7 @@ async fn story(
     for task in &plan.tasks {
         let owner = Owner::from_id(task.owner);
         let lock = &clients[task.client].lock;
-        // As often as anybody could have forgotten a guard.
+        // As often as the task could have forgotten a guard.
         for _ in 0..task.steps.len() {
             let _ = lock.unlock().owner(&owner).await;
         }
@@ -200,7 +200,7 @@ async fn story(
     rest(plan, network, observer).await;
     observer.borrow_mut().look_at_rest();
     let lease = plan.longest_lease_ms();
-    // What expires on the server is noticed on a slower clock a little later.
+    // A slower clock notices a little later what expired on the server.
     tokio::time::sleep(Duration::from_millis(lease + lease / 50 + 10)).await;
     observer.borrow_mut().look_at_the_end();
 
@@ -219,7 +219,7 @@ async fn story(
     }
 }
 
-/// Until all has arrived that was sent, every retry had its turn, and every release its answer.
+/// Waits until all commands have arrived, every retry is done, and every release is answered.
 async fn rest(plan: &Plan, network: &Network, observer: &RefCell<Observer>) {
     let retries = 3 * plan.command_timeout_ms + 1200;
     tokio::time::sleep(Duration::from_millis(retries)).await;
@@ -270,7 +270,7 @@ fn client(
     (SimulatedClient { lock, watchdog }, core)
 }
 
-/// Does not poll `work` while its client pauses.
+/// Does not poll `work` while its client is frozen.
 async fn with_pauses(work: impl Future<Output = ()>, client: usize, pauses: &[Pause]) {
     let start = Instant::now();
     let mut work = pin!(work);
@@ -287,7 +287,7 @@ async fn with_pauses(work: impl Future<Output = ()>, client: usize, pauses: &[Pa
     work.await;
 }
 
-/// After the end of its own time, a call that is not polled counts as left by then.
+/// A call that is not polled counts as abandoned this long after the end of its own time.
 const LEFT_MS: u64 = 5000;
 
 /// In virtual time; much longer than any plan.

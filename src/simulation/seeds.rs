@@ -1,4 +1,4 @@
-//! Runs seed after seed on every core, and finds the shortest way to fail.
+//! Runs seeds on every core, and finds the shortest failing plan.
 
 use std::env;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,14 +6,14 @@ use std::thread;
 
 use parking_lot::Mutex;
 
-/// A number that the environment names, if it does.
+/// The number in this environment variable, if it is set.
 pub(crate) fn number(name: &str) -> Option<u64> {
     let text = env::var(name).ok()?;
     Some(text.parse().expect("a seed is a number"))
 }
 
-/// Runs seeds from 0 on until one fails: that one, if it came to it. Each thread hands what `new` made
-/// for it from run to run.
+/// Runs seeds from 0 on until one fails, and returns that seed, if any. Each thread passes the value of
+/// `new` from run to run.
 pub(crate) fn first_failure<S>(
     seeds: u64,
     new: impl Fn() -> S + Sync,
@@ -43,7 +43,7 @@ pub(crate) fn first_failure<S>(
     failed.into_inner()
 }
 
-/// As short a failing plan as taking things away one by one leads to.
+/// The shortest failing plan that removing one thing at a time leads to.
 pub(crate) fn shrink<P>(
     mut plan: P,
     smaller: impl Fn(&P) -> Vec<P>,

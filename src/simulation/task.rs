@@ -13,15 +13,15 @@ use crate::lock::Lock;
 use crate::owner::Owner;
 use crate::session::{Reentry, Unlocked};
 
-/// What a task tells the observer.
+/// What a task reports to the observer.
 pub(super) enum Report {
     Says(String),
     Wrong(String),
-    /// An unlock said that this field is gone from Redis.
+    /// An unlock returned that this field is deleted in Redis.
     Released(String),
 }
 
-/// A call that was polled a few times and left, to be gone on with or dropped later.
+/// A call that was polled a few times and abandoned, to be resumed or dropped later.
 pub(super) enum Left {
     Acquire(Pin<Box<dyn Future<Output = Result<Option<Guard>, Error>> + Send>>),
     Unlock(
@@ -30,8 +30,8 @@ pub(super) enum Left {
     ),
 }
 
-/// Takes every step, and returns the guards and the calls that are left. `alone` if no other task has
-/// its owner; `calm` if nothing goes wrong, so that no unlock may fail.
+/// Runs every step, and returns the remaining guards and the abandoned calls. `alone`: no other task
+/// has this owner. `calm`: there are no faults, so no unlock may fail.
 pub(super) async fn run(
     task: Task,
     [alone, calm]: [bool; 2],
@@ -117,7 +117,7 @@ impl Runner {
                             self.acquired(result);
                         }
                         Left::Unlock(field, call) => {
-                            // It may have stood still for longer than it had time.
+                            // The call may have been frozen for longer than its time limit.
                             if let Ok(Unlocked::Released) = call.await {
                                 self.tell(Report::Released(field));
                             }
@@ -145,7 +145,7 @@ impl Runner {
             }
             PlanStep::EndForgotten(cancel) => {
                 let request = self.lock.unlock().owner(&self.owner);
-                // Its outcome is looked at where everybody's is: in Redis, at rest.
+                // The observer checks its effect in Redis, when the run is at rest.
                 let _ = cancelled(request.into_future(), cancel).await;
             }
             PlanStep::Force(cancel) => {
@@ -174,7 +174,7 @@ impl Runner {
         }
     }
 
-    /// Only a guard's own end, or a loss, ends what it stands for.
+    /// A claim ends only with its guard or with a loss.
     fn look_at_guards(&self) {
         for guard in &self.guards {
             if guard.verdict() == Verdict::Lost(LostReason::Released) {
@@ -189,12 +189,12 @@ impl Runner {
     }
 
     fn tell(&self, report: Report) {
-        // A run that found something wrong listens no more.
+        // A run that found a violation receives no more reports.
         let _ = self.reports.send(report);
     }
 }
 
-/// Stops polling `call` where the plan says so; `None` if that came before its end.
+/// Stops polling `call` when the plan says so. Returns `None` if that was before its end.
 async fn cancelled<F: Future>(call: F, cancel: Cancel) -> Option<F::Output> {
     match cancel {
         Cancel::Never => Some(call.await),
@@ -205,7 +205,7 @@ async fn cancelled<F: Future>(call: F, cancel: Cancel) -> Option<F::Output> {
     }
 }
 
-/// Polls a future at most `polls` times; `None` if that was not enough.
+/// Polls a future at most `polls` times. Returns `None` if it is not ready then.
 async fn polled<F: Future>(future: F, polls: u64) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut left = polls;

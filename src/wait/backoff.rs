@@ -6,12 +6,12 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub enum Wake {
-    /// By the message that every release publishes; timers bound every wait all the same.
+    /// By the message that every release publishes. A timer bounds every wait as well.
     #[default]
     PubSub,
-    /// By asking again and again, with these pauses. No subscription is made, so other clients cannot
-    /// see that this one waits: beside one that hands a lock from owner to owner
-    /// (`ClientBuilder::max_hand_overs`) it may wait for seconds.
+    /// By polling with these pauses. The client does not subscribe, so other clients cannot see that it
+    /// waits. Next to a client that hands a lock from owner to owner (`ClientBuilder::max_hand_overs`),
+    /// it may wait for seconds.
     Poll(Backoff),
 }
 
@@ -43,8 +43,8 @@ impl Backoff {
         Self::exponential(pause, pause, 1)
     }
 
-    /// `first`, then each time `factor` times the last, but never more than `longest`. Corresponds
-    /// to Redisson's `ExponentialBackoff`.
+    /// Starts with `first`. Each further pause is `factor` times the previous one, at most `longest`.
+    /// Corresponds to Redisson's `ExponentialBackoff`.
     pub fn exponential(first: Duration, longest: Duration, factor: u32) -> Self {
         Self {
             first,
@@ -53,8 +53,8 @@ impl Backoff {
         }
     }
 
-    /// The pause after the attempt with this number, counted from 0. Waiters add a little at
-    /// random, so that they do not meet again.
+    /// The pause after the attempt with this number, counted from 0. Waiters add a small random jitter,
+    /// so that they do not retry together.
     pub fn pause(&self, attempt: u32) -> Duration {
         let factor = self.factor.checked_pow(attempt).unwrap_or(u32::MAX);
         self.first.saturating_mul(factor).min(self.longest)

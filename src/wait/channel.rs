@@ -1,4 +1,4 @@
-//! One channel that waiters want to hear.
+//! One channel to which waiters subscribe.
 
 use std::sync::Arc;
 
@@ -8,26 +8,26 @@ use tokio::sync::watch;
 
 use crate::key::LockKey;
 
-/// The channel of a lock, wanted while its queue has waiters. Locks of several kinds under one key may
-/// have one channel.
+/// The channel of a lock. The client is subscribed to it while the lock's queue has waiters. Locks of
+/// several kinds under one key may share a channel.
 pub(crate) struct Channel {
-    /// The lock that it was first wanted for: all are under the same key.
+    /// The lock that subscribed first. All locks of a channel have the same key.
     key: Arc<LockKey>,
-    /// A lock for each time that it is wanted now.
+    /// One entry for each current subscription, with its lock.
     wanted: Mutex<WantedChannels>,
     pub(super) heard: watch::Sender<Heard>,
 }
 
 type WantedChannels = SmallVec<[Arc<LockKey>; 1]>;
 
-/// What has become of a wish to hear a channel.
+/// The state of a subscription.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Heard {
     /// The server has not acknowledged it yet.
     Asked,
-    /// The server acknowledged it: every later message will come.
+    /// The server acknowledged it: the client receives every later message.
     Listening,
-    /// It cannot be had for now; timers alone will do.
+    /// It failed for now. Waiters use timers only.
     Deaf,
 }
 
@@ -40,12 +40,12 @@ impl Channel {
         }
     }
 
-    /// The key in Redis of all its locks.
+    /// The Redis key of all its locks.
     pub(crate) fn key(&self) -> &str {
         self.key.key()
     }
 
-    /// The locks that it is wanted for, each once.
+    /// The locks that subscribe to it, each once.
     pub(crate) fn locks(&self) -> impl Iterator<Item = Arc<LockKey>> + use<> {
         let mut locks = WantedChannels::new();
         for key in &*self.wanted.lock() {
@@ -60,7 +60,7 @@ impl Channel {
         self.wanted.lock().push(key.clone());
     }
 
-    /// It is not wanted so often any more. True if it was the last time.
+    /// Removes one subscription of this lock. Returns true if it was the last one of the channel.
     pub(super) fn unsubscribe(&self, key: &LockKey) -> bool {
         let mut wanted = self.wanted.lock();
         if let Some(place) = wanted.iter().position(|one| **one == *key) {
@@ -69,7 +69,7 @@ impl Channel {
         wanted.is_empty()
     }
 
-    /// What was known of it before.
+    /// Sets the state and returns the previous one.
     pub(crate) fn set(&self, heard: Heard) -> Heard {
         self.heard.send_replace(heard)
     }

@@ -1,7 +1,7 @@
-//! A list of channels that remembers which of its names changed since its consumer looked.
+//! A list of channels that remembers which names changed since its consumer last checked.
 //!
-//! The watchdog's thread renews leases too. A change of one channel must cost it the work for one
-//! channel, however many there are.
+//! The watchdog's thread is the consumer, and it renews leases too. So a change of one channel must
+//! cost it the work for one channel, however long the list is.
 
 use std::collections::{HashMap, HashSet};
 use std::mem;
@@ -15,17 +15,17 @@ use tokio::sync::Notify;
 use super::channel::{Channel, Heard};
 use crate::key::LockKey;
 
-/// Channels by their names, for one consumer.
+/// Channels by name, for one consumer.
 #[derive(Default)]
 pub(crate) struct ChannelList {
     listed: Mutex<ListedChannel>,
     changed: Notify,
-    /// So many names the consumer was given to look at.
+    /// How many names the consumer has checked so far.
     #[cfg(test)]
     looked_at: AtomicUsize,
 }
 
-/// Names, and the channel that is listed under each now; `None` where none is.
+/// Names, each with the channel that is listed under it now; `None` if there is none.
 pub(crate) type Look = Vec<(String, Option<Arc<Channel>>)>;
 
 #[derive(Default)]
@@ -34,10 +34,10 @@ struct ListedChannel {
     changes: Changes,
 }
 
-/// What changed since the last look.
+/// What changed since the consumer last checked.
 enum Changes {
     Names(HashSet<String>),
-    /// Any name may have.
+    /// Any name may have changed.
     All,
 }
 
@@ -53,7 +53,7 @@ impl ChannelList {
         self.changed.notify_one();
     }
 
-    /// The channel of this name, wanted for this lock from now on, too.
+    /// Adds a subscription of this lock to the channel of this name, and returns the channel.
     pub(super) fn want(&self, name: &str, key: &Arc<LockKey>) -> Arc<Channel> {
         let mut listed = self.listed.lock();
         if let Some(channel) = listed.channels.get(name) {
@@ -68,10 +68,10 @@ impl ChannelList {
         channel
     }
 
-    /// Undoes one [`ChannelList::want`]; the last one removes the channel.
+    /// Undoes one [`ChannelList::want`]. The last call for a channel removes it.
     pub(super) fn leave(&self, name: &str, channel: &Arc<Channel>, key: &LockKey) {
         let mut listed = self.listed.lock();
-        // Looked at with the list locked: nobody comes to want it meanwhile.
+        // Checked while the list is locked, so that no lock subscribes meanwhile.
         if channel.unsubscribe(key) {
             listed.remove_this(name, channel);
             drop(listed);
@@ -102,7 +102,7 @@ impl ChannelList {
         self.listed.lock().channels.get(name).cloned()
     }
 
-    /// This channel is listed under the name.
+    /// Whether this channel is listed under the name.
     pub(crate) fn has(&self, name: &str, channel: &Arc<Channel>) -> bool {
         self.listed.lock().has(name, channel)
     }
@@ -115,8 +115,8 @@ impl ChannelList {
         self.listed.lock().channels.keys().cloned().collect()
     }
 
-    /// What changed since the last look. Where any name may have: all that are listed, and those of
-    /// the consumer's `known` names that are not.
+    /// What changed since the last check. If any name may have changed: all listed names, and those of
+    /// the consumer's `known` names that are not listed any more.
     pub(crate) fn look(&self, known: impl FnOnce() -> Vec<String>) -> Look {
         let mut listed = self.listed.lock();
         let look = match mem::take(&mut listed.changes) {
@@ -134,7 +134,7 @@ impl ChannelList {
         look
     }
 
-    /// Every name, as for a consumer that knows none.
+    /// Every listed name, as for a consumer that knows none.
     pub(crate) fn look_at_all(&self) -> Look {
         self.note_all();
         self.look(Vec::new)
@@ -147,20 +147,20 @@ impl ChannelList {
         look
     }
 
-    /// Makes the next look one at every name.
+    /// Makes the next check return every name.
     pub(crate) fn note_all(&self) {
         self.listed.lock().changes = Changes::All;
     }
 
-    /// Ends when the list may have changed since the last look.
+    /// Completes when the list may have changed since the last check.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// Notes what became of every wish at once.
+    /// Sets the state of every channel.
     pub(crate) fn set_all(&self, heard: Heard) {
         let channels: Vec<_> = self.listed.lock().channels.values().cloned().collect();
-        // This wakes those who wait for it: no lock is held then.
+        // This wakes the tasks that wait for the state, so the list must not be locked.
         for channel in channels {
             channel.set(heard);
         }
@@ -203,8 +203,8 @@ impl ListedChannel {
         names.into_iter().map(found).collect()
     }
 
-    /// Without a connection nobody looks. A look at everything is not dearer than one at as many
-    /// changes as there are channels, so no more are remembered.
+    /// Without a connection there is no consumer, and changes pile up. A check of everything costs no
+    /// more than a check of as many changes as there are channels, so at most that many are remembered.
     fn note(&mut self, name: String) {
         if let Changes::Names(names) = &mut self.changes {
             names.insert(name);
@@ -274,7 +274,7 @@ mod tests {
         assert_eq!(heard(), ["lock", "other"]);
         drop(first);
         assert_eq!(heard(), ["other"]);
-        // A newer queue of the same lock comes before the older one is gone.
+        // A newer queue of the same lock subscribes before the older one is gone.
         let third = subscribe(&other);
         drop(second);
         assert_eq!(heard(), ["other"]);

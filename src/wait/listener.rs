@@ -1,4 +1,4 @@
-//! Hearing of a lock without a place in its queue.
+//! Notifications about a lock without a place in its queue.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,8 +11,9 @@ use crate::key::LockKey;
 use crate::owner::Owner;
 use crate::server::Server;
 
-/// Hears when a lock may be free, and waits for it in nobody's way: for those who want it together with
-/// others only, which may be long after it is free. Gone when dropped.
+/// Is woken when a lock may be free, without a place in the lock's queue. For calls that acquire
+/// several locks together: such a call may acquire this lock long after it became free, and must not
+/// delay other waiters. Unregistered on drop.
 pub(crate) struct Listener {
     waiters: Arc<Waiters>,
     key: Arc<LockKey>,
@@ -20,7 +21,7 @@ pub(crate) struct Listener {
 }
 
 impl Waiters {
-    /// Hears of the lock from now on.
+    /// Registers a listener for the lock.
     pub(crate) fn add_listener(
         self: &Arc<Self>,
         key: &Arc<LockKey>,
@@ -44,14 +45,15 @@ impl Waiters {
         })
     }
 
-    /// See [`Place::subscribed`](super::WaiterGuard::subscribed).
+    /// See [`WaiterGuard::subscribed`](super::WaiterGuard::subscribed).
     pub(super) async fn subscribed(self: &Arc<Self>, key: &Arc<LockKey>, server: &Server) {
         let Some(channel) = key.channel() else {
             return;
         };
-        // Before the wish can be seen: who sees it and finds nobody at it opens a connection.
+        // Before the subscription is listed: if the watchdog sees a subscription that no waiter opens a
+        // connection for, it opens one itself.
         let opening = if server.is_cluster() {
-            // The client's own thread has a connection to each of its servers.
+            // On a cluster the client's background thread has a connection to each server.
             None
         } else {
             self.messages.begin(self)
@@ -71,17 +73,17 @@ impl Waiters {
 }
 
 impl Listener {
-    /// Waits until the lock may be free, but not beyond `until`; at least a millisecond. The error is
-    /// the client's end.
+    /// Waits until the lock may be free: at most until `until`, and at least a millisecond. It fails if
+    /// the client is shut down.
     pub(crate) async fn wait(&self, until: Moment) -> Result<(), Error> {
         self.waiter.wait(&self.waiters.clock, until).await
     }
 
-    /// See [`Place::subscribed`](super::WaiterGuard::subscribed).
+    /// See [`WaiterGuard::subscribed`](super::WaiterGuard::subscribed).
     ///
     /// # Cancel safety
     ///
-    /// The subscription stays, and a connection that is being opened is opened all the same.
+    /// The subscription stays, and a connection attempt in flight continues.
     pub(crate) async fn subscribed(&self, server: &Server) {
         self.waiters.subscribed(&self.key, server).await;
     }

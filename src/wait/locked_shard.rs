@@ -1,4 +1,4 @@
-//! A part of a client's queues, locked.
+//! A shard of a client's queues, locked.
 
 use std::ops::{Deref, DerefMut};
 
@@ -8,9 +8,9 @@ use super::queue::WaitQueue;
 use super::wake_ups::WakeUps;
 use crate::key::{ByKey, LockKey};
 
-/// The queues of one shard, locked; whom that calls is told after they are unlocked.
+/// The queues of one shard, locked. Waiters are woken after the shard is unlocked.
 pub(super) struct LockedShard<'a> {
-    // Dropped in this order.
+    // Fields are dropped in this order.
     queues: MutexGuard<'a, ByKey<WaitQueue>>,
     calls: WakeUps,
 }
@@ -23,13 +23,13 @@ impl<'a> LockedShard<'a> {
         }
     }
 
-    /// The lock's queue, and where it notes whom it calls.
+    /// The lock's queue, and the list of waiters to wake.
     pub(super) fn queue(&mut self, key: &LockKey) -> Option<(&mut WaitQueue, &mut WakeUps)> {
         let queue = self.queues.get_mut(key)?;
         Some((queue, &mut self.calls))
     }
 
-    /// Does this to every queue.
+    /// Calls `what` for every queue.
     pub(super) fn each(&mut self, mut what: impl FnMut(&WaitQueue, &mut WakeUps)) {
         for queue in self.queues.values() {
             what(queue, &mut self.calls);

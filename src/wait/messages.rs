@@ -1,10 +1,12 @@
-//! The connection that brings the locks' messages: who opens it, and where it is read.
+//! The connection for the locks' messages: which task opens it, and where it is read.
 //!
-//! A message has to wake a waiter. Read on the waiter's own runtime, it does so without a hop from
-//! one thread to another, which is a fifth of the way from an unlock to the next acquire. So a
-//! waiter has the connection opened where it runs, by a task, so that no other waiter depends on its
-//! future (design: invariant 14). The watchdog's thread takes it over: it keeps the list of channels,
-//! and opens a connection itself where no waiter does. A runtime of one thread is left alone: it may be driven now and then only, and would keep messages from everybody else.
+//! A message has to wake a waiter. If the waiter's own runtime reads the message, it need not pass from
+//! one thread to another, which would take a fifth of the time from an unlock to the next acquire. So a
+//! waiter opens the connection on its own runtime, in a task, so that no other waiter depends on the
+//! waiter's future (design: invariant 14). The watchdog's thread then takes the connection over: it
+//! keeps the list of channels, and opens a connection itself if no waiter does. A waiter on a
+//! single-threaded runtime does not open one: such a runtime may be driven only now and then, and would
+//! delay the messages of all waiters.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +21,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::Waiters;
 use crate::server::Server;
 
-/// What becomes of the one connection for messages.
+/// The state of the one connection for messages.
 #[derive(Default)]
 pub(crate) struct Messages {
     stage: Mutex<Stage>,
@@ -28,35 +30,35 @@ pub(crate) struct Messages {
 
 #[derive(Default)]
 enum Stage {
-    /// There is none.
+    /// There is no connection.
     #[default]
     Nothing,
-    /// A waiter's task opens it, and stops when this is dropped.
+    /// A waiter's task is opening it, and stops when this is dropped.
     Opening { _stops: DropGuard },
-    /// A waiter opened it; the watchdog's thread is to take it.
+    /// A waiter opened it, and the watchdog's thread has not taken it yet.
     Open(MessageConnection),
-    /// The watchdog's thread has it, or opens it.
+    /// The watchdog's thread has it, or is opening it.
     Kept,
 }
 
 /// A connection for messages that is being read.
 pub(crate) struct MessageConnection {
     pub(crate) sink: PubSubSink,
-    /// Cancelled when nobody reads it any more.
+    /// Cancelled when the reader has ended.
     pub(crate) ended: CancellationToken,
     _stops_reading: DropGuard,
 }
 
-/// A waiter's right to open the connection. Dropped unused, somebody else has to.
+/// A waiter's right to open the connection. If it is dropped unused, another party has to open one.
 pub(super) struct SubscriberOpening {
     waiters: Arc<Waiters>,
-    /// Cancelled once the stage is another.
+    /// Cancelled when the stage has changed.
     stop: CancellationToken,
 }
 
 impl Messages {
-    /// Waits for the connection that a waiter is opening, `limit` at most; `None` if no waiter does:
-    /// then it is for the caller to open one.
+    /// Waits for the connection that a waiter is opening, at most for `limit`. Returns `None` if no
+    /// waiter is opening one: then the caller has to open it.
     pub(crate) async fn take(&self, limit: Duration) -> Option<MessageConnection> {
         let opened = async {
             while self.is_opening() {
@@ -82,12 +84,13 @@ impl Messages {
         *self.stage.lock() = Stage::Nothing;
     }
 
-    /// Ends what was opened and not taken, and leaves the rest to the watchdog's thread.
+    /// Closes a connection that was opened but not taken, and leaves the rest to the watchdog's thread.
     pub(super) fn close(&self) {
         *self.stage.lock() = Stage::Kept;
     }
 
-    /// For a waiter that wants to hear something: its right to open the connection, if there is none.
+    /// Returns the right to open the connection to a waiter that needs messages, if there is no
+    /// connection.
     pub(super) fn begin(&self, waiters: &Arc<Waiters>) -> Option<SubscriberOpening> {
         let runtime = Handle::current();
         let has_threads = runtime.runtime_flavor() == RuntimeFlavor::MultiThread
@@ -111,8 +114,8 @@ impl Messages {
 }
 
 impl SubscriberOpening {
-    /// Has the connection opened and read, on the runtime that this is called on, whatever becomes of
-    /// the caller.
+    /// Opens and reads the connection in a task on the current runtime. The task continues if the
+    /// caller is dropped.
     pub(super) fn begin(self, server: &Server) {
         let open = open(server, server.command_timeout());
         let stop = self.stop.clone();
@@ -138,7 +141,7 @@ impl SubscriberOpening {
             _stops_reading: stop.clone().drop_guard(),
         };
         let waiters = self.waiters.clone();
-        // Ends with the line, which the watchdog's thread owns, or with this runtime.
+        // Ends with the connection, which the watchdog's thread owns, or with this runtime.
         let tells = ended.drop_guard();
         #[expect(clippy::disallowed_methods, reason = "the line stops it")]
         tokio::spawn(async move {
@@ -164,7 +167,7 @@ impl Drop for SubscriberOpening {
     }
 }
 
-/// Opens a connection for messages; `None` if there is none within `limit`.
+/// Opens a connection for messages; `None` if that fails or takes longer than `limit`.
 pub(crate) fn open(
     server: &Server,
     limit: Duration,
@@ -187,8 +190,8 @@ pub(crate) fn open(
 }
 
 impl Waiters {
-    /// Lets the contenders of a channel's locks try at each of its messages, whatever the message says.
-    /// Ends with the connection.
+    /// Wakes the contenders of a channel's locks at each message of that channel, whatever the message
+    /// says. Ends with the connection.
     pub(crate) async fn hand_on(&self, mut stream: PubSubStream) {
         while let Some(message) = stream.next().await {
             for key in self.subscriptions.heard_on(message.get_channel_name()) {

@@ -1,8 +1,7 @@
-//! This client's waiters: one queue for each lock, first in, first out.
+//! This client's waiters: one FIFO queue for each lock.
 //!
-//! Only the contender, as a rule the head, talks to Redis (design: invariant 9). The others wait
-//! for the role, which is passed on when its bearer leaves, for whatever reason, or does not look
-//! after it.
+//! Only the contender, usually the head of the queue, talks to Redis (design: invariant 9). The others
+//! wait for that role. It passes on when the contender leaves for any reason, or misses its check-in.
 
 mod backoff;
 mod channel;
@@ -39,17 +38,17 @@ pub(crate) use subscriptions::{Subscription, Subscriptions};
 use waiter::Waiter;
 pub(crate) use waiter::{Found, HandedOver, Receiver, WaitRequest};
 
-/// Every waiter of one client.
+/// All waiters of one client.
 pub(crate) struct Waiters {
     clock: Clock,
     poll_cap: Duration,
     limit: usize,
     next_id: AtomicU64,
-    /// Waiters of different locks share no lock, or rarely.
+    /// Sharded, so that waiters of different locks rarely contend for one mutex.
     shards: [Mutex<ByKey<WaitQueue>>; SHARDS],
     waiting: AtomicUsize,
-    /// Set once, by the client's shutdown, before it looks at each shard: whoever enters one sees it,
-    /// or is seen there.
+    /// Set once, by the client's shutdown, before the shutdown goes through the shards. So a waiter
+    /// that enters a shard either sees this flag or is found there.
     closed: AtomicBool,
     subscriptions: Arc<Subscriptions>,
     messages: Messages,
@@ -78,7 +77,7 @@ impl Waiters {
         &self.subscriptions
     }
 
-    /// Takes the last place in the lock's queue.
+    /// Joins the lock's queue at its end.
     pub(crate) fn enter(
         self: &Arc<Self>,
         key: &Arc<LockKey>,
@@ -90,7 +89,7 @@ impl Waiters {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
             return Err(Error::TooManyWaiters { limit: self.limit });
         }
-        // Counted with the shard locked, so that the ids of one queue grow.
+        // Counted while the shard is locked, so that the ids of one queue are increasing.
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let waiter = Arc::new(Waiter::new(id, request, now));
         queues.entry(key.clone()).or_default().push(waiter.clone());
@@ -103,12 +102,12 @@ impl Waiters {
         })
     }
 
-    /// The queues that this lock's is among.
+    /// Locks the shard with this lock's queue.
     fn shard(&self, key: &LockKey) -> LockedShard<'_> {
         LockedShard::new(self.shards[key.part_of(SHARDS)].lock())
     }
 
-    /// As [`Waiters::shard`], for somebody who enters the queue.
+    /// As [`Waiters::shard`], for a caller that enters the queue.
     fn queues_of(&self, key: &LockKey) -> Result<LockedShard<'_>, Error> {
         let queues = self.shard(key);
         if self.closed.load(Ordering::Acquire) {
@@ -117,34 +116,34 @@ impl Waiters {
         Ok(queues)
     }
 
-    /// Whether anybody of this client waits for the lock.
+    /// Whether a waiter of this client waits for the lock.
     pub(crate) fn is_awaited(&self, key: &LockKey) -> bool {
         self.shard(key).get(key).is_some_and(WaitQueue::is_awaited)
     }
 
-    /// Lets the lock's contender try: it may have become free.
+    /// Wakes the lock's contender: the lock may be free.
     pub(crate) fn wake(&self, key: &LockKey) {
         if let Some((queue, calls)) = self.shard(key).queue(key) {
             queue.wake_contender(calls);
         }
     }
 
-    /// Lets the contender of every lock try.
+    /// Wakes the contender of every lock.
     pub(crate) fn wake_all(&self) {
         for shard in &self.shards {
             LockedShard::new(shard.lock()).each(WaitQueue::wake_contender);
         }
     }
 
-    /// Lets the lock's contender try, unless this message is one that it leaves to other clients.
+    /// Wakes the lock's contender, unless the client leaves this release to other clients.
     pub(crate) fn hear(&self, key: &LockKey) {
         if let Some((queue, calls)) = self.shard(key).queue(key) {
             queue.hear(self.clock.now(), calls);
         }
     }
 
-    /// Picks the waiter to hand the lock to, and lets it expect that. None if nobody waits who can
-    /// take it.
+    /// Picks the waiter to hand the lock to, and makes it expect the hand-over. `None` if no waiter can
+    /// take the lock.
     pub(crate) fn receiver(&self, key: &LockKey, now: Moment) -> Option<Receiver> {
         let overdue = now.minus(self.poll_cap);
         let mut queues = self.shard(key);
@@ -153,34 +152,35 @@ impl Waiters {
         Some(Receiver::new(waiter))
     }
 
-    /// Leaves a lock that is about to be released to other clients, so many if their number is known:
-    /// until they had it, or for a moment.
+    /// Leaves a lock that is about to be released to other clients: until `others` of them had it, if
+    /// their number is known, or for a moment.
     pub(crate) fn back_off(&self, key: &LockKey, others: Option<u32>, now: Moment) {
         if let Some(queue) = self.shard(key).get_mut(key) {
             queue.back_off(others, now + LONGEST_RETREAT);
         }
     }
 
-    /// Whether this client hears the lock's messages.
+    /// Whether this client is subscribed to the lock's messages.
     pub(crate) fn is_listening(&self, key: &LockKey) -> bool {
         self.shard(key)
             .get(key)
             .is_some_and(WaitQueue::is_listening)
     }
 
-    /// An answer may take this long before an acquire counts as left.
+    /// An acquire counts as abandoned if its answer takes longer than this.
     pub(crate) fn answer_time(&self) -> Duration {
         self.poll_cap.max(SLOW_ANSWER)
     }
 
-    /// Lets all waiters of `owner` look: it holds the lock now, so they re-enter.
+    /// Wakes all waiters of `owner`: it holds the lock now, so they re-enter.
     pub(crate) fn wake_owner(&self, key: &LockKey, owner: Owner) {
         if let Some((queue, calls)) = self.shard(key).queue(key) {
             queue.wake_owner(owner, calls);
         }
     }
 
-    /// A line for each queue, up to a hundred: the hash of its lock's name, and how its contender is.
+    /// One line for each queue, up to a hundred: the hash of the lock's name, and the state of its
+    /// contender.
     pub(crate) fn shown(&self) -> Vec<String> {
         let now = self.clock.now();
         let mut shown = Vec::new();
@@ -208,15 +208,15 @@ impl Waiters {
 /// What a waiter sees of its queue.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct QueueView {
-    /// It is the one that may talk to Redis.
+    /// This waiter is the one that may talk to Redis.
     pub(crate) is_contender: bool,
-    /// Every message of the lock is heard.
+    /// The client is subscribed to the lock's messages.
     pub(crate) is_listening: bool,
     /// This client leaves the lock to others.
     pub(crate) retreat: Option<Retreat>,
 }
 
-/// A waiter's place in the queue; left when dropped, and then passed on.
+/// A waiter's place in the queue. Dropping it leaves the queue and passes the role on.
 pub(crate) struct WaiterGuard {
     waiters: Arc<Waiters>,
     key: Arc<LockKey>,
@@ -225,7 +225,7 @@ pub(crate) struct WaiterGuard {
 }
 
 impl WaiterGuard {
-    /// Looks at the queue, which counts as a sign of life.
+    /// Checks the queue, which marks the waiter as alive.
     pub(crate) fn look(&self, now: Moment) -> QueueView {
         let mut queues = self.waiters.shard(&self.key);
         let Some(queue) = queues.get_mut(&*self.key) else {
@@ -238,34 +238,34 @@ impl WaiterGuard {
         }
     }
 
-    /// Waits until it is told to look, but not beyond `until`; at least a millisecond. The error
-    /// is one that ends the wait.
+    /// Waits until it is woken: at most until `until`, and at least a millisecond. It fails if the wait
+    /// was ended with an error.
     pub(crate) async fn wait(&self, until: Moment) -> Result<(), Error> {
         self.waiter.wait(&self.waiters.clock, until).await
     }
 
-    /// It looks again by then, whatever it does until then.
+    /// The waiter checks in again by this moment, and maybe not before.
     pub(crate) fn promise(&self, until: Moment) {
         self.waiter.promise(until);
     }
 
-    /// What has come of a hand-over to this waiter.
+    /// The state of a hand-over to this waiter.
     pub(crate) fn found(&self, now: Moment) -> Found {
         self.waiter.look(now, self.waiters.answer_time())
     }
 
-    /// Expects no hand-over any more. What was handed over already is for the caller to undo.
+    /// Refuses further hand-overs. If one was delivered already, the caller has to undo it.
     pub(crate) fn decline(&self) -> Option<HandedOver> {
         self.waiter.decline()
     }
 
-    /// It got the lock: when it leaves, the next in line has nothing to look at.
+    /// The waiter got the lock: when it leaves, the next waiter need not check.
     pub(crate) fn has_lock(&self) {
         self.has_lock.store(true, Ordering::Relaxed);
     }
 
-    /// Takes the role from a contender that promised to look and has not for a poll cap: its future
-    /// was polled once and left. Returns that one's acquire, if one is under way.
+    /// Takes the role from a contender that missed its check-in by a poll cap: its future was polled
+    /// once and abandoned. Returns that contender's acquire, if one is in flight.
     pub(crate) fn take_over(&self, now: Moment) -> Option<Option<Arc<Hold>>> {
         let overdue = now.minus(self.waiters.poll_cap);
         let mut queues = self.waiters.shard(&self.key);
@@ -273,8 +273,8 @@ impl WaiterGuard {
         queue.take_over(&self.waiter, overdue)
     }
 
-    /// Tells whoever may take over that this acquire is under way. False if it is not needed: the
-    /// lock is being handed to this waiter.
+    /// Notes the acquire in flight, so that another waiter can take over. Returns false if the acquire
+    /// is not needed: the lock is being handed to this waiter.
     pub(crate) fn attempting(&self, hold: &Arc<Hold>, now: Moment) -> bool {
         let until = now + self.waiters.answer_time();
         self.waiter.attempting(hold, now, until)
@@ -285,14 +285,14 @@ impl WaiterGuard {
         self.waiter.attempted();
     }
 
-    /// The contender's hold, and how long its question will have had no answer by `then`.
+    /// The contender's hold, and how long its acquire will have had no answer by `then`.
     pub(crate) fn silent_contender(&self, then: Moment) -> Option<(Duration, Arc<Hold>)> {
         let queues = self.waiters.shard(&self.key);
         queues.get(&*self.key)?.silent_contender(then)
     }
 
-    /// Tells the queue what became of the contender's question: an outage ends the waits without a
-    /// deadline, so that they are not told one after another, each after an outage of its own.
+    /// Notes the outage that the contender met, if any. An outage ends all waits without a deadline at
+    /// once. Otherwise each of them would have to meet an outage of its own, one after another.
     pub(crate) fn note_outage(&self, outage: Option<&Error>) {
         let mut shard = self.waiters.shard(&self.key);
         if let Some((queue, calls)) = shard.queue(&self.key) {
@@ -308,23 +308,23 @@ impl WaiterGuard {
         }
     }
 
-    /// What kept the contender from asking when it last tried.
+    /// The outage that the contender's last attempt met.
     pub(crate) fn outage(&self) -> Option<Error> {
         let queues = self.waiters.shard(&self.key);
         queues.get(&*self.key)?.outage()
     }
 
-    /// Whether every message of the lock is heard.
+    /// Whether the client is subscribed to the lock's messages.
     pub(crate) fn is_listening(&self) -> bool {
         self.waiters.is_listening(&self.key)
     }
 
-    /// Subscribes to the lock's messages, which its waiters share, and waits until the server has
-    /// acknowledged that or it is known that it does not.
+    /// Subscribes to the lock's messages, a subscription that its waiters share. Waits until the server
+    /// acknowledges it or the subscription fails.
     ///
     /// # Cancel safety
     ///
-    /// The subscription stays, and a connection that is being opened is opened all the same.
+    /// The subscription stays, and a connection attempt in flight continues.
     pub(crate) async fn subscribed(&self, server: &Server) {
         self.waiters.subscribed(&self.key, server).await;
     }
@@ -344,16 +344,17 @@ impl Drop for WaiterGuard {
     }
 }
 
-/// Far more than threads that could meet at one.
+/// Far more than the threads that could contend for one shard.
 const SHARDS: usize = 64;
 
-/// An answer may take this long before an acquire counts as left: with a poll cap below the round
-/// trip, waiters would take each other's acquires away and none would ever get the lock.
+/// An acquire counts as abandoned if its answer takes longer than this. With a poll cap below the
+/// round-trip time, waiters would otherwise take each other's acquires over and no waiter would get the
+/// lock.
 const SLOW_ANSWER: Duration = Duration::from_secs(1);
 
 const MOST_SHOWN: usize = 100;
 
-/// Others have got what they wait for by then, or they do not wait.
+/// By then the other waiting clients have had time to acquire, or there are none.
 const LONGEST_RETREAT: Duration = Duration::from_millis(5);
 
 #[cfg(test)]
@@ -389,14 +390,15 @@ mod tests {
     fn a_waiter_that_is_leaving_is_picked_for_no_hand_over() {
         let (waiters, key, place) = waiting();
         let now = waiters.clock.now();
-        // Between its last look and the end of its place in the queue, on another thread.
+        // Called on another thread, between the waiter's last check and the end of its place in the
+        // queue.
         assert!(place.decline().is_none());
         assert!(waiters.receiver(&key, now).is_none());
         drop(place);
     }
 
     #[cfg(target_os = "linux")]
-    /// How long it takes until so many waiters of one lock have left, the last one first.
+    /// How long it takes until this many waiters of one lock have left, the last one first.
     fn leaving(waiting: usize) -> Duration {
         let clock = Clock::default();
         let waiters = Waiters::new(clock.clone(), Duration::from_secs(60), waiting);
@@ -419,16 +421,16 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn a_crowd_that_leaves_takes_as_long_as_it_is_large_and_no_longer() {
-        // The quickest of three: the first one pays for the memory.
+        // The fastest of three runs: the first run pays for allocating the memory.
         let quickest = |waiting| (0..3).map(|_| leaving(waiting)).min().unwrap();
         let [few, many] = [2_000, 20_000].map(quickest);
         println!("2,000 left in {few:?}, 20,000 in {many:?}");
-        // Ten times as many take ten times as long; it was a hundred times when each leave went
-        // through all that waited.
+        // Ten times as many waiters take ten times as long. When each leave went through all waiters,
+        // it was a hundred times.
         assert!(many < few * 35, "{few:?} and {many:?}");
     }
 
-    /// What the wakers of two waiters and an ear see of the shards while this is done.
+    /// What the wakers of two waiters and a listener see of the shards while `what` runs.
     fn seen_while(what: impl FnOnce(&Waiters, &LockKey, &mut Option<WaiterGuard>)) -> Vec<bool> {
         let (waiters, key, first) = waiting();
         let owner = first.waiter.request.owner;

@@ -1,4 +1,4 @@
-//! One lock's queue, and who in it has the contender's role.
+//! One lock's queue, and which waiter has the contender's role.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,36 +12,38 @@ use crate::error::Error;
 use crate::hold::Hold;
 use crate::owner::Owner;
 
-/// The waiters of one lock, in the order of their arrival.
+/// The waiters of one lock, in the order of arrival.
 ///
-/// Each arrival and each leave costs O(log n), so that a crowd whose time is over together is told
-/// together.
+/// Each arrival and each leave costs O(log n), so a crowd of waiters with one deadline can leave
+/// together quickly.
 #[derive(Default)]
 pub(super) struct WaitQueue {
-    /// By their ids, which grow with each arrival. Without those who are absent.
+    /// By id; ids increase with each arrival. Without the absent waiters.
     waiting: BTreeMap<u64, Arc<Waiter>>,
-    /// Those who broke a promise to look and have not looked since.
+    /// Waiters that missed a check-in and have not checked in since.
     absent: BTreeMap<u64, Arc<Waiter>>,
-    /// The ids of each owner's waiters, once there are too many waiters to look at all of them.
+    /// The ids of each owner's waiters. Kept once there are too many waiters to scan.
     by_owner: Option<HashMap<Owner, BTreeSet<u64>>>,
-    /// Those who hear of the lock without waiting for it.
+    /// Listeners: woken without waiting in the queue.
     listening_in: BTreeMap<u64, Arc<Waiter>>,
-    /// The one that may talk to Redis.
+    /// The waiter that may talk to Redis.
     contender: Option<Arc<Waiter>>,
     subscription: Option<Subscription>,
-    /// What kept the contender from asking when it last tried.
+    /// The outage that the contender's last attempt met.
     outage: Option<Error>,
     retreat: Option<Retreat>,
 }
 
-/// This client had the lock for a while and stays out, so that others get it. Without that pause they
-/// get next to nothing: they hear of a release later than whoever did it.
+/// This client had the lock for a while and pauses, so that other clients get it. Without the pause
+/// they rarely get it: they learn of a release later than the client that made it.
 #[derive(Clone, Copy)]
 pub(crate) struct Retreat {
     pub(crate) until: Moment,
-    /// So many releases by others end it before; zero if nobody is known to wait.
+    /// This many releases by other clients end the pause early. Zero if no other client is known to
+    /// wait.
     pub(crate) releases: u32,
-    /// The message of the release that began it will be heard, and is none of theirs.
+    /// The client will receive the message of the release that began the pause. That message does not
+    /// count.
     own: bool,
 }
 
@@ -69,7 +71,7 @@ impl WaitQueue {
         by_owner
     }
 
-    /// Everybody who waits, absent or not.
+    /// All waiters, absent or not.
     fn all(&self) -> impl Iterator<Item = &Arc<Waiter>> {
         self.waiting.values().chain(self.absent.values())
     }
@@ -82,7 +84,8 @@ impl WaitQueue {
         self.listening_in.remove(&waiter.id);
     }
 
-    /// One who leaves with the lock has met no outage, and lets its owner's other requests re-enter.
+    /// A waiter that leaves with the lock clears the outage, and wakes its owner's other requests so
+    /// that they re-enter.
     pub(super) fn leave(&mut self, waiter: &Waiter, with_lock: bool, calls: &mut WakeUps) {
         if self.waiting.remove(&waiter.id).is_none() {
             self.absent.remove(&waiter.id);
@@ -104,7 +107,7 @@ impl WaitQueue {
         }
         if self.is_its_role(waiter)
             && let Some(next) = self.pass_on()
-            // It gets the wake-up that the last bearer of the role may have had.
+            // The previous contender may have had a wake-up, so the next one gets it too.
             && !with_lock
             && !mutant!("swallowed_wake")
         {
@@ -120,7 +123,7 @@ impl WaitQueue {
         !(self.waiting.is_empty() && self.absent.is_empty())
     }
 
-    /// Whether it has the role; to look at that is a sign of life.
+    /// Whether this waiter has the role. The check marks the waiter as alive.
     pub(super) fn is_contender(&mut self, waiter: &Waiter) -> bool {
         waiter.appear();
         if let Some(back) = self.absent.remove(&waiter.id) {
@@ -162,16 +165,16 @@ impl WaitQueue {
         }
     }
 
-    /// Lets those who give up know what keeps the contender from asking.
+    /// Remembers the outage that the contender met, for waiters that give up.
     pub(super) fn remember_outage(&mut self, outage: Option<&Error>) {
         let refused = matches!(self.outage, Some(Error::Refused { .. }));
-        // What the server said tells more than that it could not be asked again in time.
+        // The server's own refusal says more than a later attempt that had no time for an answer.
         if !(refused && matches!(outage, Some(Error::Unavailable { .. }))) {
             self.outage = outage.cloned();
         }
     }
 
-    /// As [`WaitQueue::remember_outage`], and ends the waits of those who would wait for ever.
+    /// As [`WaitQueue::remember_outage`], and ends the waits that have no deadline.
     pub(super) fn note_outage(&mut self, outage: Option<&Error>, calls: &mut WakeUps) {
         self.remember_outage(outage);
         if let Some(error) = outage {
@@ -207,8 +210,8 @@ impl WaitQueue {
         Some(acquire)
     }
 
-    /// Picks the waiter to hand the lock to, the contender if it can take it, and lets it expect it.
-    /// It becomes the contender.
+    /// Picks the waiter to hand the lock to, the contender if it can take the lock, and makes it expect
+    /// the hand-over. That waiter becomes the contender.
     pub(super) fn receiver(
         &mut self,
         now: Moment,
@@ -217,15 +220,15 @@ impl WaitQueue {
     ) -> Option<Arc<Waiter>> {
         let contender = self.contender.as_ref()?;
         if !self.listening_in.is_empty() {
-            // It has to be free for a moment to be had together with others.
+            // A multi lock is waiting for this key: release it instead of handing it over.
             return None;
         }
         if contender.unanswered().is_some() {
-            // It asks Redis already, and may get the lock by that.
+            // The contender's own acquire is in flight and may be granted.
             return None;
         }
         if contender.asks_for_itself(overdue) {
-            // It is its turn.
+            // The contender is next, and the lock cannot be handed to it.
             return None;
         }
         let can_take = |waiter: &&Arc<Waiter>| waiter.expect(now, overdue, until);
@@ -237,7 +240,8 @@ impl WaitQueue {
         Some(next)
     }
 
-    /// Leaves the lock, which is about to be released, to so many others, if their number is known.
+    /// Leaves the lock, which is about to be released, to `others` other clients, if their number is
+    /// known.
     pub(super) fn back_off(&mut self, others: Option<u32>, until: Moment) {
         self.retreat = Some(Retreat {
             until,
@@ -246,13 +250,13 @@ impl WaitQueue {
         });
     }
 
-    /// Whether the lock is left to others.
+    /// The pause, if this client leaves the lock to others now.
     pub(super) fn backed_off(&mut self, now: Moment) -> Option<Retreat> {
         self.retreat = self.retreat.filter(|retreat| now < retreat.until);
         self.retreat
     }
 
-    /// A message came: the lock may be free, and for this client.
+    /// Handles a message of the lock: wakes the contender, unless the release is left to other clients.
     pub(super) fn hear(&mut self, now: Moment, calls: &mut WakeUps) {
         if let Some(retreat) = &mut self.retreat
             && now < retreat.until
@@ -284,7 +288,7 @@ impl WaitQueue {
         self.subscription.get_or_insert_with(make).clone()
     }
 
-    /// How many wait, and how the contender is.
+    /// The number of waiters and the state of the contender.
     pub(super) fn shown(&self, now: Moment) -> String {
         let contender = match &self.contender {
             Some(waiter) => waiter.shown(now),
@@ -299,9 +303,10 @@ impl WaitQueue {
         )
     }
 
-    /// Gives the role to the first who is there, and says who that is.
+    /// Gives the role to the first waiter that is alive, and returns it.
     fn pass_on(&mut self) -> Option<Arc<Waiter>> {
-        // Those that are about to leave are few, and pass nothing on that they got too late.
+        // Only waiters that are about to leave are skipped here. They are few, and they pass on a role
+        // that they get too late.
         let present = |waiter: &&Arc<Waiter>| !waiter.is_absent();
         let next = self
             .waiting
@@ -314,5 +319,5 @@ impl WaitQueue {
     }
 }
 
-/// So many waiters are looked at one by one.
+/// Up to this many waiters are scanned one by one.
 const FEW: usize = 16;

@@ -1,6 +1,6 @@
-//! Which channels this client's waiters want to hear, and what has become of that.
+//! The channels to which this client's waiters want to be subscribed, and their states.
 //!
-//! The watchdog's thread keeps the connection and makes the server's list equal to this one.
+//! The watchdog's thread owns the connection and makes the server's list equal to this one.
 
 use std::sync::{Arc, Weak};
 
@@ -8,13 +8,14 @@ use super::channel::{Channel, Heard};
 use super::channel_list::ChannelList;
 use crate::key::LockKey;
 
-/// The channels that are wanted. No queue: a list of what shall be, bounded by the waiters.
+/// The wanted channels. Not a queue of changes but a list of the wanted state, so the number of waiters
+/// bounds it.
 #[derive(Default)]
 pub(crate) struct Subscriptions {
     list: ChannelList,
 }
 
-/// A waiter's share in a channel. The channel is given up with the last one.
+/// A waiter's share of a channel. The channel is unsubscribed with the last share.
 #[derive(Clone)]
 pub(crate) struct Subscription {
     share: Arc<SharedChannel>,
@@ -28,7 +29,7 @@ struct SharedChannel {
 }
 
 impl Subscriptions {
-    /// Hears a lock on the channel of this name from now on.
+    /// Subscribes a lock to the channel of this name.
     pub(crate) fn subscribe(self: &Arc<Self>, key: &Arc<LockKey>, name: String) -> Subscription {
         let channel = self.list.want(&name, key);
         Subscription {
@@ -41,12 +42,12 @@ impl Subscriptions {
         }
     }
 
-    /// The channels that are wanted now. The watchdog's thread alone looks at their changes.
+    /// The wanted channels. Only the watchdog's thread consumes the changes of this list.
     pub(crate) fn list(&self) -> &ChannelList {
         &self.list
     }
 
-    /// The locks that are heard on this channel.
+    /// The locks that are subscribed to this channel.
     pub(crate) fn heard_on(&self, channel: &str) -> impl Iterator<Item = Arc<LockKey>> + use<> {
         let channel = self.list.get(channel);
         channel.map(|channel| channel.locks()).into_iter().flatten()
@@ -58,7 +59,8 @@ impl Subscription {
         self.share.channel.heard() == Heard::Listening
     }
 
-    /// Waits until the server has acknowledged it, or it is known that it cannot for now.
+    /// Waits until the server has acknowledged the subscription, or the subscription has failed for
+    /// now.
     pub(crate) async fn settled(&self) {
         let mut heard = self.share.channel.heard.subscribe();
         // The sender lives as long as this share.
@@ -71,7 +73,8 @@ impl Drop for SharedChannel {
         let Some(subscriptions) = self.subscriptions.upgrade() else {
             return;
         };
-        // Others may want the channel still: a newer queue of the same lock, or one of another kind.
+        // Other shares may still need the channel: a newer queue of the same lock, or a lock of another
+        // kind.
         subscriptions
             .list
             .leave(&self.name, &self.channel, &self.key);

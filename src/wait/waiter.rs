@@ -1,4 +1,4 @@
-//! One waiter, and what others of its client do for it.
+//! One waiter, and what other parties of its client do for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,14 +16,15 @@ use crate::server::Sent;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaitRequest {
     pub(crate) owner: Owner,
-    /// The hold it wants; none if the lock cannot be handed to it, because it wants others at the
-    /// same time, or only waits for the end of a release.
+    /// The terms of the hold that it wants. `None` if the lock cannot be handed to it: it wants other
+    /// locks at the same time, or only waits for the end of a release.
     pub(crate) terms: Option<Terms>,
-    /// When it will have gone, if it does not wait for ever.
+    /// When the waiter will have left, unless it waits forever.
     pub(crate) deadline: Option<Moment>,
 }
 
-/// A waiter's acquire that somebody else's hand-over did: granted by Redis, not taken in yet.
+/// A waiter's acquire that another owner's hand-over made: granted by Redis, not yet taken by the
+/// waiter.
 pub(crate) struct HandedOver {
     pub(crate) hold: Arc<Hold>,
     pub(crate) command: Option<TurnGuard>,
@@ -39,32 +40,32 @@ pub(super) struct Waiter {
 }
 
 struct WaiterState {
-    /// When it means to look again at the latest.
+    /// The latest moment of its next check-in.
     promised: Moment,
-    /// It broke its promise and lost the role; cleared by its next sign of life.
+    /// Missed its check-in and lost the contender role; cleared by its next check-in.
     absent: bool,
-    /// Its acquire that is under way, and since when.
+    /// Its acquire in flight; `asked` is the moment when it was sent.
     acquire: Option<Arc<Hold>>,
     asked: Moment,
     reception: Reception,
-    /// What ends its wait.
+    /// The error that ends its wait.
     failure: Option<Error>,
 }
 
-/// Whether a holder hands the lock to this waiter.
+/// The state of a hand-over to this waiter.
 enum Reception {
     Nothing,
-    /// The command for it is under way.
+    /// The command of the hand-over is in flight.
     Expected,
     Here(HandedOver),
 }
 
-/// What a waiter finds when it looks whether the lock is handed to it.
+/// What a waiter finds when it checks for a hand-over.
 pub(crate) enum Found {
     Nothing,
-    /// The command for it is under way; it is not waited for beyond this.
+    /// The command of the hand-over is in flight. The waiter waits for it at most until this moment.
     Expected(Moment),
-    /// The command for it is under way for too long: this hold of it is to be undone.
+    /// The command has taken too long: this hold, if any, is to be undone.
     Overdue(Option<Arc<Hold>>),
     Here(HandedOver),
 }
@@ -94,8 +95,8 @@ impl Waiter {
         self.told.notify_one();
     }
 
-    /// Waits until it is told to look, but not beyond `until`; at least a millisecond. The error
-    /// is one that ends the wait.
+    /// Waits until it is woken: at most until `until`, and at least a millisecond. It fails if the wait
+    /// was ended with an error.
     pub(super) async fn wait(&self, clock: &Clock, until: Moment) -> Result<(), Error> {
         let until = until.max(clock.now() + SHORTEST);
         self.promise(until);
@@ -104,7 +105,7 @@ impl Waiter {
             () = self.told.notified() => {}
             () = clock.sleep_until(until), if !mutant!("no_timer") => {}
         }
-        // A woken contender has a poll cap to do what it was woken for.
+        // A woken contender has one poll cap to act.
         self.promise(clock.now());
         self.failure().map_or(Ok(()), Err)
     }
@@ -113,7 +114,7 @@ impl Waiter {
         self.state.lock().promised = at;
     }
 
-    /// Notes its acquire, unless the lock is being handed to it.
+    /// Notes the acquire in flight, unless the lock is being handed to this waiter.
     pub(super) fn attempting(&self, hold: &Arc<Hold>, now: Moment, until: Moment) -> bool {
         let mut state = self.state.lock();
         if !matches!(state.reception, Reception::Nothing) {
@@ -129,13 +130,13 @@ impl Waiter {
         self.state.lock().acquire = None;
     }
 
-    /// Since when its acquire is under way, and which hold that is.
+    /// Since when its acquire is in flight, and the hold of that acquire.
     pub(super) fn unanswered(&self) -> Option<(Moment, Arc<Hold>)> {
         let state = self.state.lock();
         Some((state.asked, state.acquire.clone()?))
     }
 
-    /// What it waits for, and since when or how long.
+    /// For diagnostics: what it waits for, and since when.
     pub(super) fn shown(&self, now: Moment) -> String {
         let state = self.state.lock();
         let reception = match state.reception {
@@ -157,13 +158,13 @@ impl Waiter {
         self.state.lock().absent
     }
 
-    /// It shows that it is there.
+    /// Marks the waiter as alive.
     pub(super) fn appear(&self) {
         self.state.lock().absent = false;
     }
 
-    /// Counts as absent if it promised to look before `overdue`: then its acquire that is under way,
-    /// if there is one, is somebody else's to undo.
+    /// Marks the waiter as absent if it missed its check-in before `overdue`. Then the caller has to
+    /// undo its acquire in flight, if there is one.
     pub(super) fn replace(&self, overdue: Moment) -> Option<Option<Arc<Hold>>> {
         let mut state = self.state.lock();
         if state.promised > overdue {
@@ -178,20 +179,21 @@ impl Waiter {
         self.state.lock().failure.take()
     }
 
-    /// Ends its wait with this, once it is told.
+    /// Sets the error that ends its wait when it is next woken.
     pub(super) fn set_failure(&self, error: &Error) {
         self.state.lock().failure = Some(error.clone());
     }
 
-    /// It is there, and the lock cannot be handed to it.
+    /// The waiter is alive, and the lock cannot be handed to it.
     pub(super) fn asks_for_itself(&self, overdue: Moment) -> bool {
         self.request.terms.is_none() && self.state.lock().is_there(overdue)
     }
 
-    /// Lets it expect the lock, if it wants it, is there, and has no command of its own under way.
+    /// Makes it expect the lock, if it wants the lock, is alive, and has no command of its own in
+    /// flight.
     pub(super) fn expect(&self, now: Moment, overdue: Moment, until: Moment) -> bool {
-        // A hand-over takes a round trip. One that comes after the receiver's deadline is undone, and
-        // nobody has the lock meanwhile.
+        // A hand-over takes a round trip. One that completes after the receiver's deadline is undone,
+        // and no client has the lock meanwhile.
         let in_time = |deadline| deadline > now + HAND_OVER_TIME;
         let in_time = self.request.deadline.is_none_or(in_time);
         if self.request.terms.is_none() || !in_time {
@@ -208,7 +210,7 @@ impl Waiter {
         true
     }
 
-    /// Says which hold it will be. False if it does not wait for it any more.
+    /// Announces the hold of the hand-over. Returns false if the waiter does not expect it any more.
     pub(super) fn announce(&self, hold: &Arc<Hold>) -> bool {
         let mut state = self.state.lock();
         let expected = matches!(state.reception, Reception::Expected);
@@ -218,21 +220,21 @@ impl Waiter {
         expected
     }
 
-    /// Hands the lock to it, or gives it back if it does not wait for it any more.
+    /// Delivers the lock to the waiter, or returns it if the waiter does not expect it any more.
     pub(super) fn deliver(&self, handed: HandedOver, now: Moment) -> Option<HandedOver> {
         let mut state = self.state.lock();
         if !matches!(state.reception, Reception::Expected) {
             return Some(handed);
         }
         state.reception = Reception::Here(handed);
-        // It has a poll cap to take it in.
+        // The waiter has one poll cap to take it.
         state.promised = now;
         drop(state);
         self.wake();
         None
     }
 
-    /// The hand-over came to nothing: it has to contend for itself.
+    /// Withdraws the hand-over, which failed: the waiter has to contend for itself.
     pub(super) fn withdraw(&self) {
         let mut state = self.state.lock();
         if matches!(state.reception, Reception::Expected) {
@@ -243,7 +245,7 @@ impl Waiter {
         }
     }
 
-    /// What has come of a hand-over that is given `patience`.
+    /// The state of a hand-over. `patience` is how long its command may take.
     pub(super) fn look(&self, now: Moment, patience: Duration) -> Found {
         let mut state = self.state.lock();
         let until = state.asked + patience;
@@ -258,8 +260,8 @@ impl Waiter {
         }
     }
 
-    /// Expects nothing any more, now or later: until it has left the queue, no holder may pick it.
-    /// What was handed to it already is for the caller to undo.
+    /// Refuses all hand-overs from now on, so that no holder picks this waiter before it has left the
+    /// queue. If one was delivered already, the caller has to undo it.
     pub(super) fn decline(&self) -> Option<HandedOver> {
         let mut state = self.state.lock();
         state.absent = true;
@@ -268,7 +270,7 @@ impl Waiter {
 }
 
 impl WaiterState {
-    /// It looked after `overdue`, as it had promised.
+    /// Its next check-in was due after `overdue`, so it has not missed one.
     fn is_there(&self, overdue: Moment) -> bool {
         !self.absent && self.promised > overdue
     }
@@ -285,7 +287,7 @@ impl WaiterState {
     }
 }
 
-/// The waiter that a lock is handed to. Dropped, it contends for itself.
+/// The waiter to which a lock is handed. If this is dropped, the waiter contends for itself.
 pub(crate) struct Receiver {
     waiter: Arc<Waiter>,
 }
@@ -299,12 +301,12 @@ impl Receiver {
         &self.waiter.request
     }
 
-    /// Says which hold it will be. False if it does not wait for it any more.
+    /// Announces the hold of the hand-over. Returns false if the waiter does not expect it any more.
     pub(crate) fn announce(&self, hold: &Arc<Hold>) -> bool {
         self.waiter.announce(hold)
     }
 
-    /// Hands the lock to it, or gives it back if it does not wait for it any more.
+    /// Delivers the lock to the waiter, or returns it if the waiter does not expect it any more.
     pub(crate) fn deliver(&self, handed: HandedOver, now: Moment) -> Option<HandedOver> {
         self.waiter.deliver(handed, now)
     }
@@ -316,8 +318,8 @@ impl Drop for Receiver {
     }
 }
 
-/// No wait is shorter: a TTL of nothing must not become a busy loop.
+/// The shortest wait: a TTL of zero must not cause a busy loop.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// A lock is handed to no waiter whose deadline comes sooner.
+/// A waiter whose deadline comes sooner than this gets no hand-over.
 const HAND_OVER_TIME: Duration = Duration::from_millis(5);

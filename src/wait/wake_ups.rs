@@ -1,4 +1,4 @@
-//! Waking waiters when no lock is held.
+//! Wakes waiters while no mutex is held.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use smallvec::SmallVec;
 use super::waiter::Waiter;
 use crate::error::Error;
 
-/// Waiters that are to look, told when this is dropped.
+/// Waiters to wake when this is dropped.
 ///
-/// To tell one runs its waker, which is the user's code: it may poll a future of this client on the
-/// spot, and take as long as it likes. So this is dropped where no lock is held.
+/// Waking one runs its waker, which is user code: it may poll a future of this client immediately, and
+/// take any time. So this must be dropped while no mutex is held.
 #[derive(Default)]
 pub(super) struct WakeUps {
     tickets: SmallVec<[Arc<Waiter>; 1]>,
@@ -21,7 +21,7 @@ impl WakeUps {
         self.tickets.push(waiter.clone());
     }
 
-    /// Ends its wait.
+    /// Ends its wait with this error.
     pub(super) fn fail(&mut self, waiter: &Arc<Waiter>, error: &Error) {
         waiter.set_failure(error);
         self.add(waiter);

@@ -1,4 +1,4 @@
-//! Asking for more time for holds, wherever their keys are.
+//! Extends the leases of holds, wherever their keys are.
 
 use std::pin::pin;
 use std::ptr;
@@ -15,10 +15,10 @@ use crate::script::{self, RenewReply};
 use crate::server::{Failure, Route};
 use crate::session::Core;
 
-/// Holds, and the lease that each is to have.
+/// Holds, with the new lease for each.
 pub(super) type Leases = [(Arc<Hold>, Duration)];
 
-/// What became of a question about holds.
+/// The result of a renewal of several holds.
 pub(super) struct ExtendOutcome {
     /// The moment before the first sending.
     pub(super) sent: Moment,
@@ -26,7 +26,7 @@ pub(super) struct ExtendOutcome {
     pub(super) answers: Vec<Result<RenewReply, Failure>>,
 }
 
-/// Those that may be asked about in one command, together: of one script, with keys that may be in one
+/// Groups holds that one command can renew: their scripts are the same, and their keys may be in one
 /// command.
 pub(super) fn together<T>(core: &Core, crowd: Vec<T>, hold: impl Fn(&T) -> &Hold) -> Vec<Vec<T>> {
     let by_script = by_script(crowd, |one| hold(one).key().kind());
@@ -49,9 +49,9 @@ fn by_script<T>(crowd: Vec<T>, kind: impl Fn(&T) -> &'static Kind) -> Vec<Vec<T>
     parts
 }
 
-/// Asks once for all of these, which may be in one command. A hold whose key is elsewhere, or may
-/// not be asked about with others, is asked about by itself. `lease` says how long the questions may
-/// take: a third of it. `asks` hears which server is about to be asked for which of them.
+/// Renews all of these holds, whose keys may be in one command, by one command. A hold whose key is
+/// elsewhere, or may not be renewed with others, is renewed by a command of its own. Each command may
+/// take a third of `lease`. `asks` is called with the server that is about to be asked for each hold.
 pub(super) async fn extend(
     core: &Core,
     holds: &Leases,
@@ -69,7 +69,7 @@ pub(super) async fn extend(
             core.server.note_slots(&failure);
             tracing::debug!(
                 target: "lockdog::renewal",
-                holds = holds.len(), ?failure, "asking one by one"
+                holds = holds.len(), ?failure, "renewing one by one"
             );
             let mut asking: FuturesUnordered<_> = holds
                 .chunks(1)
@@ -96,7 +96,7 @@ pub(super) async fn extend(
     }
 }
 
-/// Asks about one hold, where its key is.
+/// Renews one hold on the server with its key.
 async fn follow(
     core: &Core,
     one: &Leases,
@@ -110,7 +110,7 @@ async fn follow(
     }
 }
 
-/// Asks about one hold where a server says that its key is.
+/// Renews one hold on the server that another server named.
 async fn follow_to(
     core: &Core,
     route: Route,
@@ -128,10 +128,10 @@ fn first(answers: &[RenewReply]) -> RenewReply {
     answers.first().copied().unwrap_or(RenewReply::Unknown)
 }
 
-/// Hears which server is about to be asked.
+/// Called with the server that is about to be asked.
 type Asks<'a> = dyn Fn(&Route) + Sync + 'a;
 
-/// The moment before the sending, and the answers; or the failure, and where else to ask.
+/// The moment before the sending, and the answers; or the failure, and where to ask instead.
 type ExtendAnswers = (Moment, Result<Vec<RenewReply>, (Failure, Option<Route>)>);
 
 async fn ask(
@@ -170,10 +170,10 @@ async fn ask(
     let answer = tokio::select! {
         biased;
         answer = &mut answer => answer,
-        // Before the holds are sent again, a sixth of a lease after this sending: that has to go
-        // elsewhere.
+        // Earlier than the holds are sent again, a sixth of a lease after this sending: that command
+        // must use another connection.
         () = tokio::time::sleep(lease / 8) => {
-            // Others shall not wait on a connection that is silent; this answer may still come.
+            // No other command may wait on a silent connection. The answer to this one may still come.
             core.server.abandon(&connection);
             answer.await
         }

@@ -1,9 +1,9 @@
-//! The client's own thread: it renews leases, tells of lost holds, hears the locks' messages, asks
-//! a server that fell silent whether it answers again, follows a master that is switched, and does what dropped guards and cancelled
-//! calls left to do.
+//! The client's background thread. It renews leases, reports lost holds, receives the locks' messages,
+//! probes silent servers, follows failovers, and completes what dropped guards and cancelled calls left
+//! to do.
 //!
-//! A thread and connections of its own, so that nothing that user code does to its runtimes delays
-//! a renewal (design: invariant 11).
+//! It has its own thread and connections, so that nothing that user code does to its runtimes delays a
+//! renewal (design: invariant 11).
 
 mod check;
 mod extend;
@@ -29,8 +29,8 @@ use crate::panics;
 use crate::session::{Core, Job};
 use settling::Settlements;
 
-/// Starts the loop on the client's thread, which ends after `core.ending` is cancelled; the token
-/// tells when it has.
+/// Starts the loop on the client's thread, which ends after `core.ending` is cancelled. The returned
+/// token is cancelled when it has ended.
 pub(crate) fn start(
     core: Arc<Core>,
     mut jobs: UnboundedReceiver<Job>,
@@ -49,7 +49,7 @@ pub(crate) fn start(
     ended
 }
 
-/// As [`supervise`], where the loop is a task of the runtime that callers have.
+/// As [`supervise`], but the loop is a task on the callers' runtime.
 async fn supervise_here(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
     while panics::catch_in(watch(core, jobs)).await.is_none() {
         take_stock(core);
@@ -57,24 +57,24 @@ async fn supervise_here(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
     }
 }
 
-/// Runs the loop again after a panic, but no guard may believe in a lease that nobody watched.
+/// Restarts the loop after a panic. Nobody watched the leases meanwhile, so no hold may count as held.
 fn supervise(core: &Arc<Core>, runtime: &Runtime, jobs: &mut UnboundedReceiver<Job>) {
     loop {
         if panics::catch(|| runtime.block_on(watch(core, jobs))).is_some() {
             return;
         }
         take_stock(core);
-        // What others wait for goes on meanwhile.
+        // The other tasks of the runtime continue meanwhile.
         runtime.block_on(async { tokio::time::sleep(AFTER_A_PANIC).await });
     }
 }
 
-/// What is left to do for holds after a panic of the loop.
+/// Recovers after a panic of the loop: all holds are lost, and pending releases are queued again.
 fn take_stock(core: &Arc<Core>) {
     let holds = core.holds.all();
     let told = |hold: &&Arc<Hold>| core.lose_quietly(hold, LostReason::Watchdog);
     let lost: Vec<&Arc<Hold>> = holds.iter().filter(told).collect();
-    // Holders before the log: it may be the user's subscriber that panics.
+    // Notify the holders before logging: the user's log subscriber may be what panics.
     panics::catch(|| {
         tracing::error!(
             target: "lockdog::renewal",
@@ -86,7 +86,7 @@ fn take_stock(core: &Arc<Core>) {
     });
     for hold in holds {
         if hold.state().phase == HoldPhase::Ended {
-            // What was owed for it went down with the loop.
+            // Its pending job was dropped with the loop.
             core.settle_in_background(Job::new(hold));
         }
     }
@@ -122,7 +122,7 @@ pub(crate) async fn watch(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
     if tokio::time::timeout(patience, finish).await.is_err() {
         tracing::warn!(
             target: "lockdog::lock",
-            "the client ended before every lock was released; leases will end the rest"
+            "the client ended before all locks were released; the rest expire with their leases"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Asking a server that is thought to be silent whether it answers again.
+//! Probes a server that seems to be silent, until it answers again.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use futures_util::{FutureExt, StreamExt};
 use crate::server::{Connection, Failure, Node};
 use crate::session::Core;
 
-/// Asks each server that is under suspicion, and nothing otherwise.
+/// Probes each suspected server, and sends nothing otherwise.
 pub(super) async fn keep_probing(core: &Core) {
     let mut asking: FuturesUnordered<_> = FuturesUnordered::new();
     let mut asked: Vec<Arc<Node>> = Vec::new();
@@ -24,7 +24,7 @@ pub(super) async fn keep_probing(core: &Core) {
         tokio::select! {
             Some(node) = asking.next() => {
                 asked.retain(|known| !Arc::ptr_eq(known, &node));
-                // What they met with is over.
+                // The outage that the waiters met is over.
                 core.waiters.wake_all();
             }
             () = core.server.suspicion() => {}
@@ -32,7 +32,7 @@ pub(super) async fn keep_probing(core: &Core) {
     }
 }
 
-/// Asks one server until it answers, or does not matter any more.
+/// Probes one server until it answers, or is no longer part of the deployment.
 async fn probe(core: &Core, node: Arc<Node>) -> Arc<Node> {
     tokio::select! {
         () = until_it_answers(core, &node) => node.answered(),
@@ -41,13 +41,13 @@ async fn probe(core: &Core, node: Arc<Node>) -> Arc<Node> {
     node
 }
 
-/// Asks one question at a time on one connection. It may be the connection that is silent, and not the
-/// server: then the same is asked on another before leases that wait for the answer are over, later each
-/// time, and the first answer to any is one.
+/// Sends one probe at a time on one connection. Maybe only the connection is silent, and not the
+/// server. So the probe is repeated on a new connection before the leases that wait for the answer end,
+/// each time after a longer wait. The first answer to any probe counts.
 async fn until_it_answers(core: &Core, node: &Node) {
     let limit = core.server.command_timeout();
     let mut patience = match node.suspected() {
-        // Whoever waited so long has several times as long until it is too late.
+        // A lease that waited this long has several times as long until its deadline.
         Some(Failure::Silent { waited, .. }) => (waited * 2).max(SHORTEST_PATIENCE).min(limit),
         _ => limit,
     };
@@ -56,7 +56,7 @@ async fn until_it_answers(core: &Core, node: &Node) {
     loop {
         let failed = match node.own_connection(limit).await {
             Ok(connection) => {
-                // The others may have been answered while it was opened.
+                // An earlier probe may have been answered while this connection was opened.
                 loop {
                     let answered: Option<Option<Answered>> = under_way.next().now_or_never();
                     match answered.flatten() {
@@ -102,7 +102,7 @@ async fn until_it_answers(core: &Core, node: &Node) {
     }
 }
 
-/// A question, the connection that it went over, and what came of it.
+/// A probe's connection and its result.
 type Answered = (Connection, Result<(), Failure>);
 
 async fn ask(connection: Connection, limit: Duration) -> Answered {
@@ -115,8 +115,7 @@ async fn ask(connection: Connection, limit: Duration) -> Answered {
     (connection, answer)
 }
 
-/// Any answer is one, except that of a state that passes: asked for a lock, the server would say the
-/// same.
+/// Any answer counts, except a transient error: the server would answer an acquire with the same error.
 fn is_answer(failure: &Failure) -> bool {
     matches!(failure, Failure::Refused { .. }) && !failure.passes()
 }
@@ -124,5 +123,5 @@ fn is_answer(failure: &Failure) -> bool {
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// A connection takes a moment, however short the leases are.
+/// Opening a connection takes time, however short the leases are.
 const SHORTEST_PATIENCE: Duration = Duration::from_millis(100);

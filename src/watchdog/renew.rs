@@ -18,7 +18,7 @@ use crate::script::RenewReply;
 use crate::server::Failure;
 use crate::session::Core;
 
-/// Renews and expires holds for ever.
+/// Renews and expires holds forever.
 pub(super) async fn keep_renewing(core: &Arc<Core>) {
     let lease = core.settings.watchdog_lease;
     let room = Arc::new(Semaphore::new(AT_ONCE));
@@ -32,11 +32,11 @@ pub(super) async fn keep_renewing(core: &Arc<Core>) {
         }
         if terms.has_changed().is_ok_and(|is_new| is_new) {
             terms.mark_unchanged();
-            // What may be lost cannot wait until a crowd is spread.
+            // After a failover, holds may be lost, so their checks cannot wait for the spread batches.
             next_batch = Moment(0);
         }
-        // More would only wait in the connection. Nobody waits for room here: whatever the batches
-        // under way do, holds that expire are told.
+        // More batches would only wait in the connection. Do not wait for capacity here: whatever the
+        // batches in flight do, expired holds must be reported.
         let room = room.clone().try_acquire_owned().ok();
         let batch = if room.is_some() { BATCH } else { 0 };
         let due = core.holds.due(lease, batch, next_batch, early);
@@ -57,7 +57,8 @@ pub(super) async fn keep_renewing(core: &Arc<Core>) {
                 hold.remaining(now) > lease / 2 && !hold.state().doubted
             };
             if due.behind && due.renew.iter().all(is_calm) {
-                // A crowd taken at one moment is spread over part of its period, and stays so.
+                // Spreads renewals that came due at one moment over part of the period; they stay
+                // spread.
                 let batches = due.renewed / BATCH + 1;
                 let pause = lease / 8 / u32::try_from(batches).unwrap_or(u32::MAX);
                 next_batch = next_batch.max(now) + pause;
@@ -65,7 +66,7 @@ pub(super) async fn keep_renewing(core: &Arc<Core>) {
             if let Some(room) = room {
                 batches.spawn(renew(core.clone(), due.renew, lease, room));
             }
-            // Being awake, it sends what it would be woken for right after.
+            // While awake, it also sends the renewals for which it would be woken right after.
             early = lease / TOGETHER;
             continue;
         }
@@ -75,7 +76,7 @@ pub(super) async fn keep_renewing(core: &Arc<Core>) {
             biased;
             () = core.clock.sleep_until(due.next) => {}
             () = core.holds.earlier() => {}
-            // There is room again.
+            // There is capacity again.
             Some(done) = batches.join_next() => panics::pass_on(done),
         }
     }
@@ -88,7 +89,7 @@ async fn renew(
     room: OwnedSemaphorePermit,
 ) {
     let parts = together(&core, holds, |(hold, _)| hold);
-    // One server of several that is silent shall not take the room of the others' renewals.
+    // One silent server of several must not take capacity from the renewals on the others.
     let is_one_of_several = parts.len() > 1 || core.server.is_cluster();
     let patience = if is_one_of_several { lease / 64 } else { lease };
     let mut room = Some(room);
@@ -153,7 +154,7 @@ fn take_in(
     }
 }
 
-/// Warns of the first failure in a row; the others are for those who look closely.
+/// Warns about the first of consecutive failures; the others are logged at debug.
 fn report_failing(core: &Core, holds: &Leases, answers: &[Result<RenewReply, Failure>]) {
     let failing = || {
         holds
@@ -182,14 +183,14 @@ fn report_failing(core: &Core, holds: &Leases, answers: &[Result<RenewReply, Fai
     }
 }
 
-/// Names in one script.
+/// Locks per script call.
 const BATCH: usize = 100;
 
-/// Renewals that are due within this part of a lease are sent in one go. Measured with 100,000 locks
-/// and a lease of 30 s: 1.8 % of a core, and 3 % if it wakes up for each batch.
+/// Renewals that are due within this part of a lease are sent together. Measured with 100,000 locks and
+/// a lease of 30 s: 1.8 % of a core, compared with 3 % if it wakes up for each batch.
 const TOGETHER: u32 = 1024;
 
-/// Batches under way.
+/// Batches in flight.
 const AT_ONCE: usize = 16;
 
 const SOONEST_RETRY: Duration = Duration::from_millis(5);

@@ -1,5 +1,5 @@
-//! What dropped guards and cancelled calls left to do: by few tasks at a time, and nothing behind what is
-//! silent.
+//! Runs the jobs that dropped guards and cancelled calls left: with few tasks at a time, and so that a
+//! silent server delays only its own jobs.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -13,37 +13,37 @@ use crate::hold::{HoldPhase, HoldState};
 use crate::panics;
 use crate::session::{Core, Job, Lane, Unsettled, settle};
 
-/// Settlements under way. A job has a task while its command is under way, and while it waits for its
-/// turn behind another command of its hold; otherwise it is in a line or in the heap.
+/// Settlements in progress. A job has a task while its command is in flight, and while it waits for its
+/// turn behind another command of its hold. Otherwise it is in the queue of a lane or in the heap.
 pub(super) struct Settlements<'a> {
     core: &'a Arc<Core>,
     tasks: JoinSet<JobStep>,
-    /// A bound for each lane by itself: what is silent takes no other lane's places.
+    /// Each lane has its own limit, so a silent lane takes no capacity from the others.
     lanes: HashMap<Lane, LaneQueue>,
-    /// What is to be tried again, the earliest first.
+    /// Jobs to retry, the earliest first.
     later: BinaryHeap<DelayedJob>,
-    /// How many were put there so far.
+    /// How many jobs were put into `later` so far.
     put_off: u64,
 }
 
-/// The jobs whose next command goes the same way.
+/// The jobs of one lane.
 #[derive(Default)]
 struct LaneQueue {
     running: usize,
     waiting: VecDeque<Job>,
 }
 
-/// A job that waits for its next try.
+/// A job that waits for its next attempt.
 struct DelayedJob {
     at: Instant,
-    /// Of those of one moment, the first put there comes first.
+    /// Jobs of the same moment are in the order of insertion.
     number: u64,
     job: Job,
 }
 
-/// What a task did.
+/// The result of a task.
 enum JobStep {
-    /// It is the job's turn.
+    /// The job got its turn.
     Turn(Job),
     Tried(Lane, Option<Unsettled>),
 }
@@ -69,7 +69,7 @@ impl<'a> Settlements<'a> {
         });
     }
 
-    /// Goes on with what is to be done next; pending while that is nothing.
+    /// Processes the next event; pending while there is none.
     ///
     /// # Cancel safety
     ///
@@ -93,7 +93,7 @@ impl<'a> Settlements<'a> {
         }
     }
 
-    /// Releases what is still held or being acquired, and waits for all that is owed.
+    /// Releases all holds and pending acquires, and waits for all jobs.
     pub(super) async fn finish(mut self, jobs: &mut UnboundedReceiver<Job>) {
         for hold in self.core.holds.all() {
             let phase = hold.state().phase;
@@ -118,7 +118,7 @@ impl<'a> Settlements<'a> {
         self.tasks.is_empty() && self.later.is_empty() && self.lanes.is_empty()
     }
 
-    /// Tries the job, or puts it behind others that go the same way.
+    /// Tries the job, or queues it in its lane.
     fn enqueue(&mut self, job: Job) {
         let lane = job.lane(self.core);
         let line = self.lanes.entry(lane).or_default();
@@ -154,7 +154,7 @@ impl<'a> Settlements<'a> {
         self.end_try(lane, gave_up);
     }
 
-    /// A place in the lane is free.
+    /// A task of the lane has ended: starts the next job.
     fn end_try(&mut self, lane: Lane, gave_up: bool) {
         let Some(line) = self.lanes.get_mut(&lane) else {
             return;
@@ -162,7 +162,8 @@ impl<'a> Settlements<'a> {
         line.running -= 1;
         let mut next = VecDeque::new();
         if gave_up {
-            // The connection was given up, and the server asked to close it: the rest goes elsewhere.
+            // The connection was abandoned, and the server was asked to close it: the waiting jobs use
+            // another connection.
             next = std::mem::take(&mut line.waiting);
             next.iter_mut().for_each(Job::leave_connection);
         } else if let Some(job) = line.waiting.pop_front() {
@@ -176,7 +177,7 @@ impl<'a> Settlements<'a> {
         }
     }
 
-    /// How many tasks there are.
+    /// The number of tasks.
     #[cfg(test)]
     pub(crate) fn tasks(&self) -> usize {
         self.tasks.len()
@@ -185,7 +186,7 @@ impl<'a> Settlements<'a> {
 
 impl Ord for DelayedJob {
     fn cmp(&self, other: &Self) -> Ordering {
-        // The largest of a heap comes first.
+        // Reversed, because the heap returns the largest first.
         let key = |later: &Self| (later.at, later.number);
         key(other).cmp(&key(self))
     }
@@ -205,7 +206,7 @@ impl PartialEq for DelayedJob {
     }
 }
 
-/// So many commands at once are enough to fill a connection.
+/// This many concurrent commands are enough to fill a connection.
 const AT_ONCE: usize = 256;
 
 #[cfg(test)]
@@ -220,7 +221,8 @@ mod on_servers {
 
     const SOON: Duration = Duration::from_secs(30);
 
-    /// A client of this server, whose background opens connections, and what the test settles for.
+    /// A client of this server, whose background opens connections, and the core for the settlements of
+    /// the test.
     async fn client(server: &RedisServer) -> (Client, Arc<Core>) {
         let client = Client::connect(server.url()).await.unwrap();
         let core = client.lock("l").session().core().clone();
@@ -265,7 +267,7 @@ mod on_servers {
             let hold = ended(&core, number);
             settling.begin(Job::after(hold, None, Some(dead.clone())));
         }
-        // Of a silent connection no job comes back before a command timeout has passed.
+        // On a silent connection no job ends before a command timeout has passed.
         settling.begin(Job::new(ended(&core, 2 * AT_ONCE)));
         let mut ended = 0;
         eventually(SOON, "the other lock is released", async || {

@@ -1,4 +1,4 @@
-//! Following masters that may be switched.
+//! Follows the failovers of masters.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::hold::Hold;
 use crate::session::{Core, Job};
 
-/// Keeps looking who the masters are, and what became of the holds when one was switched.
+/// Finds out who the masters are, and checks the holds after a failover.
 pub(super) async fn keep_following(core: &Arc<Core>) {
     let every = (core.settings.watchdog_lease / 6).clamp(OFTEN, SELDOM);
     tokio::join!(core.server.watch(every), follow(core));
@@ -14,7 +14,7 @@ pub(super) async fn keep_following(core: &Arc<Core>) {
 
 async fn follow(core: &Core) {
     let mut switches = core.server.switches();
-    // After so many switches, what they changed was looked at.
+    // The number of switches whose effects were checked.
     let mut followed = *switches.borrow_and_update();
     let mut since = followed;
     let mut looks = 0;
@@ -39,14 +39,13 @@ async fn follow(core: &Core) {
             }
         }
         if looks > 0 {
-            // What was answered by the last master just before may have been on its way still.
+            // Answers of the old master may still be in flight, so this is repeated for a while.
             release_again(core, since, followed);
         }
     }
 }
 
-/// What the last master knew that was not replicated in time is gone: what it granted and what it was
-/// told to release.
+/// What the old master did not replicate in time is lost: its grants and its releases.
 fn look(core: &Core, since: u64) {
     let now = core.clock.now();
     for hold in core.holds.all() {
@@ -54,16 +53,16 @@ fn look(core: &Core, since: u64) {
             core.holds.change(&hold, |state| state.suspect(now));
         }
     }
-    // In a cluster waiters are woken when they hear the new master.
+    // In a cluster, waiters are woken when the client has subscribed at the new master.
     if !core.server.is_cluster() {
         core.server.disconnect();
         core.waiters.wake_all();
     }
 }
 
-/// What was unlocked or settled may stand at the new master still. Nothing else can be met: no field is
-/// used twice. Each is released once after each switch of its server up to `followed`: the next master
-/// may know as little of that as this one knew of the first release.
+/// Repeats unlocks and settlements whose field may still exist on the new master. This can affect no
+/// other hold, because no field is reused. Each is released once after each switch of its server up to
+/// `followed`, because the next master may miss that release just as this one missed the first.
 fn release_again(core: &Core, since: u64, followed: u64) {
     let until = core.clock.now() + core.settings.watchdog_lease.max(A_MINUTE);
     let was_switched = |hold: &Hold| {
@@ -81,6 +80,6 @@ fn release_again(core: &Core, since: u64, followed: u64) {
 
 const LOOKS: u32 = 4;
 const A_MINUTE: Duration = Duration::from_secs(60);
-/// Between two questions who the master is.
+/// The pause between two checks for a new master.
 const OFTEN: Duration = Duration::from_millis(50);
 const SELDOM: Duration = Duration::from_secs(1);

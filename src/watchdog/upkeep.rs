@@ -1,4 +1,4 @@
-//! Looking after locks of many instances, and extending the leases of their parts.
+//! Runs the timers of composite locks, and extends the leases of their parts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::script::RenewReply;
 use crate::server::Route;
 use crate::session::{BackgroundTask, Core, ExtendRequest};
 
-/// Looks after them for ever.
+/// Runs forever.
 pub(super) async fn run(core: &Arc<Core>) {
     let mut tasks = JoinSet::new();
     loop {
@@ -38,8 +38,8 @@ pub(super) async fn run(core: &Arc<Core>) {
         for work in core.upkeep.work() {
             tasks.spawn(apart(work));
         }
-        // A sleeping machine stops the runtime's timers, and what is due but has nothing to do yet
-        // must not make this busy.
+        // The runtime's timers stop while the machine sleeps. And a timer that is due but has nothing
+        // to do yet must not cause a busy loop.
         let soon = if is_waiting { SHORTEST } else { Duration::ZERO };
         let next = match core.upkeep.next() {
             Moment::NEVER => Moment::NEVER,
@@ -54,14 +54,14 @@ pub(super) async fn run(core: &Arc<Core>) {
     }
 }
 
-/// Does work of one lock. A panic in there drops what was asked, and costs no other lock.
+/// Runs a task of one lock. A panic in it drops its request and affects no other lock.
 async fn apart(work: BackgroundTask) {
     if panics::catch_in(work).await.is_none() {
-        // It may be the user's subscriber that panics.
+        // The user's log subscriber may be what panics.
         panics::catch(|| {
             tracing::error!(
                 target: "lockdog::quorum",
-                "a panic ended a request for a lock of many instances"
+                "a panic ended a RedLock request"
             )
         });
     }
@@ -83,20 +83,21 @@ async fn extend_parts(core: Arc<Core>, extensions: Vec<ExtendRequest>) {
     for (extension, answer) in extensions.into_iter().zip(answers) {
         let ExtendRequest { hold, lease, .. } = &extension;
         match answer {
-            // The time is looked at for each: a hold whose deadline passed during the others is lost.
+            // The clock is read for each: a hold whose deadline passed while the others were processed
+            // is lost.
             Ok(RenewReply::Extended) => core
                 .holds
                 .change(hold, |state| state.renew(sent, *lease, core.clock.now())),
-            // Whoever holds it beside the whole is told, too.
+            // The hold may have other claims, and they are notified too.
             Ok(RenewReply::Missing) => core.lose(hold, LostReason::NotOurs),
             Ok(RenewReply::Unknown) | Err(_) => {}
         }
-        // Whoever asked may have lost patience.
+        // The receiver may be gone.
         let _ = extension.answer.send(answer);
     }
 }
 
-/// Names in one script.
+/// Locks per script call.
 const BATCH: usize = 100;
 
 const SHORTEST: Duration = Duration::from_millis(1);

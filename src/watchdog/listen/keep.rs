@@ -1,4 +1,4 @@
-//! Making a server's list of channels what this client wants to hear.
+//! Makes a server's list of subscriptions equal to the client's list of wanted channels.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -10,21 +10,21 @@ use crate::server::{Failure, Subscriber};
 use crate::session::Core;
 use crate::wait::{ChannelList, Heard, Waiters};
 
-/// One connection for messages. What does not answer is gone: `None`, or false.
+/// One connection for messages. If it does not answer, it counts as gone: `None`, or false.
 pub(super) trait MessageLink {
-    /// Whether each of them is heard from now on.
+    /// Subscribes to these channels, and returns for each whether that succeeded.
     async fn subscribe(&mut self, names: &[String]) -> Option<Vec<bool>>;
 
     async fn unsubscribe(&mut self, names: &[String]) -> bool;
 
     async fn ping(&mut self) -> bool;
 
-    /// Waits until the server has ended subscriptions of its own accord, and says which.
+    /// Waits until the server has ended subscriptions by itself, and returns their names.
     async fn ended(&mut self) -> Vec<String>;
 }
 
-/// Makes the server's list what is wanted, again and again, until the connection is gone. After the
-/// first look, a change costs as much as it changes, not as much as there is.
+/// Keeps the server's subscriptions equal to the wanted ones, until the connection is gone. After the
+/// first check, the cost depends on the number of changes, not of channels.
 pub(super) async fn keep_subscribed(
     waiters: &Waiters,
     list: &ChannelList,
@@ -32,9 +32,9 @@ pub(super) async fn keep_subscribed(
 ) {
     let mut listening: HashSet<String> = HashSet::new();
     let mut refused: HashSet<String> = HashSet::new();
-    // The server knows nothing of a new connection's wishes.
+    // The server has no subscriptions of a new connection.
     let mut look = list.look_at_all();
-    // Changes do not put it off: they may come all the time.
+    // Changes do not postpone the ping, because they may come continuously.
     let mut ping_at = Instant::now() + PING_EVERY;
     loop {
         let (mut new, mut new_channels) = (Vec::new(), Vec::new());
@@ -42,7 +42,7 @@ pub(super) async fn keep_subscribed(
         let mut settled = Vec::new();
         for (name, channel) in look {
             match channel {
-                // A newer queue of a lock whose channel is heard already.
+                // A newer queue of a lock whose channel is subscribed already.
                 Some(channel) if listening.contains(&name) => {
                     settled.push((name, channel, Heard::Listening));
                 }
@@ -79,11 +79,11 @@ pub(super) async fn keep_subscribed(
             return;
         }
         for (name, channel, heard) in settled {
-            // Another connection may have got it meanwhile, and answers for it.
+            // Another connection may have taken the channel over meanwhile, and sets its state.
             if !list.has(&name, &channel) {
                 continue;
             }
-            // Messages may have been missed while nobody listened.
+            // Messages may have been missed while the client was not subscribed.
             if channel.set(heard) == Heard::Deaf && heard == Heard::Listening {
                 channel.locks().for_each(|key| waiters.wake(&key));
             }
@@ -105,12 +105,13 @@ pub(super) async fn keep_subscribed(
                 }
             }
             () = tokio::time::sleep_until(ping_at) => {
-                // A connection that is half open would be silent for ever.
+                // A half-open connection would be silent forever.
                 if !line.ping().await {
                     return;
                 }
                 ping_at = Instant::now() + PING_EVERY;
-                // A permission may have been given meanwhile, or a slot have come back.
+                // Retry refused channels: a permission may have been granted meanwhile, or a slot may
+                // be back.
                 look = list.look_at(refused.drain());
             }
         }
@@ -142,7 +143,7 @@ impl MessageLink for Plain {
         if names.len() == 1 {
             return Some(vec![false]);
         }
-        // Those that are not refused by themselves.
+        // Subscribe one by one: only some of them may be refused.
         let mut heard = Vec::with_capacity(names.len());
         for name in names {
             heard.extend(Box::pin(self.subscribe(std::slice::from_ref(name))).await?);
@@ -182,7 +183,7 @@ impl MessageLink for OfShard<'_> {
                 Err(failure) if failure.is_ambiguous() => return None,
                 Err(failure) => {
                     tracing::debug!(target: "lockdog::wait", ?failure, "subscription refused");
-                    // The slot may be elsewhere.
+                    // The slot may have moved to another server.
                     self.core.server.redirected(&failure, None);
                     false
                 }
@@ -211,7 +212,7 @@ impl MessageLink for OfShard<'_> {
 const PING_EVERY: Duration = Duration::from_secs(10);
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Between two attempts to connect.
+/// The pause between two attempts to connect.
 pub(super) const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 

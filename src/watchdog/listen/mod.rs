@@ -1,7 +1,7 @@
-//! Hearing the messages of the locks that this client waits for.
+//! Receives the messages of the locks that this client waits for.
 //!
-//! Messages only make waits faster: whatever goes wrong here, timers wake the waiters
-//! (design: invariant 8).
+//! Messages only make waits shorter. Whatever fails here, timers wake the waiters (design: invariant
+//! 8).
 
 mod keep;
 mod shards;
@@ -14,7 +14,7 @@ use crate::session::Core;
 use crate::wait::{ChannelList, Heard, MessageConnection, open_messages};
 use keep::{LONGEST_PAUSE, Plain, SHORTEST_PAUSE, keep_subscribed};
 
-/// Keeps one connection, from the first wish to hear something on.
+/// Keeps one connection open while channels are wanted, and reconnects.
 pub(super) async fn keep_listening(core: &Arc<Core>) {
     if core.server.is_cluster() {
         return shards::keep_listening(core).await;
@@ -44,7 +44,7 @@ pub(super) async fn keep_listening(core: &Arc<Core>) {
     }
 }
 
-/// Keeps a connection that a waiter opened, until it is gone.
+/// Uses a connection that a waiter opened and reads, until the connection is gone.
 async fn hear<T>(core: &Core, line: MessageConnection, switched: impl Future<Output = T>) {
     tokio::select! {
         () = line.ended.cancelled() => {}
@@ -54,7 +54,7 @@ async fn hear<T>(core: &Core, line: MessageConnection, switched: impl Future<Out
     tracing::debug!(target: "lockdog::wait", "the connection for messages is gone");
 }
 
-/// Keeps and reads a connection that was opened here, until it is gone.
+/// Uses and reads a connection that was opened here, until it is gone.
 async fn hear_here<T>(core: &Core, connection: PubSub, switched: impl Future<Output = T>) {
     let (sink, stream) = connection.split();
     tokio::select! {

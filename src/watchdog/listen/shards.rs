@@ -1,4 +1,4 @@
-//! Hearing the messages of a cluster: on one connection to each server whose locks are waited for.
+//! Receives the messages of a cluster: one connection to each server whose locks are waited for.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,26 +13,26 @@ use crate::server::Node;
 use crate::session::Core;
 use crate::wait::{ChannelList, Heard};
 
-/// What is to be heard of one server.
+/// The wanted channels of one server.
 struct ShardListener {
     node: Arc<Node>,
     wanted: Arc<ChannelList>,
-    /// Dropped, nobody listens there any more.
+    /// Dropping it stops the subscriptions on this server.
     _stops_listening: DropGuard,
 }
 
-/// Gives every channel to the server that has it, for ever.
+/// Assigns every channel to the server with its slot, forever.
 pub(super) async fn keep_listening(core: &Arc<Core>) {
     let list = core.waiters.subscriptions().list();
     let mut switches = core.server.switches();
     let mut listeners: Vec<ShardListener> = Vec::new();
     let mut listening = FuturesUnordered::new();
-    // Channels whose server is not known.
+    // Channels whose server is unknown.
     let mut unknown: HashSet<String> = HashSet::new();
     let mut ask_at = Instant::now();
     let mut look = list.look_at_all();
     loop {
-        // Nobody hears what a server heard that has no slots any more.
+        // A server without slots gets no more messages: its channels have to move.
         listeners.retain(|listener| {
             let stays = core.server.has(&listener.node);
             if !stays {
@@ -48,7 +48,7 @@ pub(super) async fn keep_listening(core: &Arc<Core>) {
             let node = key.and_then(|key| core.server.node(key).ok());
             for listener in &listeners {
                 if !node.as_ref().is_some_and(|node| listener.is_of(node)) {
-                    // Nor what a server heard that lost its slot.
+                    // A server that lost the channel's slot gets no more messages of it.
                     if let Some(channel) = listener.wanted.remove(&name) {
                         channel.set(Heard::Deaf);
                     }
@@ -82,7 +82,7 @@ pub(super) async fn keep_listening(core: &Arc<Core>) {
         tokio::select! {
             () = list.changed() => look = list.look(known),
             _ = switches.changed() => {
-                // Any channel's server may be another one.
+                // Any channel may have a new server.
                 list.note_all();
                 look = list.look(known);
             }
@@ -96,7 +96,7 @@ pub(super) async fn keep_listening(core: &Arc<Core>) {
 }
 
 impl ShardListener {
-    /// And what is cancelled with it.
+    /// Also returns the token that is cancelled when the listener is dropped.
     fn new(node: &Arc<Node>) -> (Self, CancellationToken) {
         let stopped = CancellationToken::new();
         let listener = Self {
@@ -112,7 +112,7 @@ impl ShardListener {
     }
 }
 
-/// Keeps a connection to one server while there is something to hear, and the server has slots.
+/// Keeps a connection to one server while it has wanted channels and slots.
 async fn listen(
     core: &Arc<Core>,
     node: Arc<Node>,

@@ -76,7 +76,7 @@ async fn a_guard_that_left_its_task_is_named_in_the_log() {
     let warnings = logs.at_least(Level::WARN);
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     let text = &warnings[0].text;
-    assert!(text.contains("ended in another task"), "{text}");
+    assert!(text.contains("released by a different task"), "{text}");
     assert!(text.contains(&format!("owner={owner}")), "{text}");
     assert!(text.contains(".owner(&Owner::new())"), "{text}");
 

@@ -251,7 +251,7 @@ fn a_guard_that_ends_in_another_task_is_told_once() {
             let told = logs.at_least(Level::WARN);
             let told: Vec<_> = told
                 .iter()
-                .filter(|line| line.text.contains("ended in another task"))
+                .filter(|line| line.text.contains("released by a different task"))
                 .collect();
             assert_eq!(told.len(), 3, "{told:?}");
         },
