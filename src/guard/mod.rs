@@ -28,7 +28,7 @@ pub use verdict::Verdict;
 ///
 /// A lock can be lost: its lease ran out, or its key was deleted. As long as the server keeps the key
 /// until its TTL, [`Guard::lost`], [`Guard::lost_token`] and [`Guard::is_valid`] report the loss before
-/// another client can get the lock. If the server does not, they report it at the next renewal, at most
+/// another owner can get the lock. If the server does not, they report it at the next renewal, at most
 /// a third of the lease later; with a fixed lease, they report it when the lease ends. Time always
 /// passes between a check of the guard and the work that relies on it. If that matters, let the
 /// resource reject late writes by a version number of its own.
@@ -154,7 +154,7 @@ impl Guard {
         self.held().instances()
     }
 
-    /// How many of the instances that hold the lock may lose its data early without another client
+    /// How many of the instances that hold the lock may lose its data early without another owner
     /// being able to get a quorum. An instance counts until the lease that it granted ends. This is not
     /// the number of instances that may be down: the lock is kept as long as a quorum answers, three of
     /// five. 0 for a lock that needs every part, and for a plain lock.

@@ -1,4 +1,4 @@
-//! The locks that a multi lock is made of, checked and in order.
+//! The locks of a multi lock, checked and sorted.
 
 use std::ops::Range;
 use std::ptr;
@@ -11,9 +11,9 @@ use crate::lock::Lock;
 use crate::session::{Core, Session};
 use crate::slot::slot;
 
-/// The members by client and name, the same for every multi lock of this process that has them. All
-/// of one client whose kinds have one script for it are acquired by one command, on a cluster those of
-/// one slot, also where that cluster is behind one address.
+/// The members, sorted by client and name, so that every multi lock of this process with the same
+/// members has the same order. One command acquires all members of one client whose kinds share an
+/// acquire script. On a cluster (also behind one address) it acquires only members of one slot.
 pub(super) struct MemberGroups {
     list: Vec<LockMember>,
     groups: Vec<Range<usize>>,
@@ -24,7 +24,7 @@ pub(super) struct MemberGroups {
 pub(super) struct LockMember {
     pub(super) session: Arc<Session>,
     pub(super) key: Arc<LockKey>,
-    /// Its place among the locks as they were given.
+    /// Its index among the locks as the caller gave them.
     pub(super) given: usize,
 }
 
@@ -64,8 +64,8 @@ impl MemberGroups {
         Self { list, groups }
     }
 
-    /// The same in other groups, where a server has said since that it does not take some of them in
-    /// one command.
+    /// The same members in new groups, if a server has reported since that it does not accept some of
+    /// them in one command.
     pub(super) fn regrouped(&self) -> Option<Self> {
         let is_together = |group: &Range<usize>| {
             let mut pairs = self.list[group.clone()].windows(2);
@@ -79,7 +79,7 @@ impl MemberGroups {
         &self.list
     }
 
-    /// Those that are acquired by one command, as places in the list; there is one group at least.
+    /// The members that one command acquires, as ranges of the list. There is at least one group.
     pub(super) fn groups(&self) -> &[Range<usize>] {
         &self.groups
     }
@@ -89,7 +89,7 @@ impl MemberGroups {
         found.unwrap_or_default()
     }
 
-    /// Says of a failure which members it is about: one, or a whole group.
+    /// Adds the names of the members that a failure is about to the error: one, or a whole group.
     pub(super) fn about(&self, members: Range<usize>, error: Error) -> Error {
         let members = &self.list[members];
         let names: Vec<String> = members
@@ -108,7 +108,7 @@ impl LockMember {
 
     fn order(&self) -> (uuid::Uuid, u16, &str) {
         let core = self.core();
-        // Those that share a command stand together.
+        // Members that share a command are adjacent in the list.
         let slot = if core.server.is_cluster() {
             slot(self.key.key())
         } else {
@@ -129,7 +129,8 @@ impl LockMember {
         self.core().server.address()
     }
 
-    /// What it is to the whole, of which this is its hold, or was when that ended.
+    /// The state of this member in the whole lock, now or when the whole hold ended. `hold` is its
+    /// hold.
     pub(super) fn instance(&self, hold: &Hold, is_over: bool) -> Instance {
         let now = self.core().clock.now();
         let state = hold.state();
