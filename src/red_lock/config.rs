@@ -17,18 +17,18 @@ use crate::request::AcquireOptions;
 /// What the handles and requests of one lock share.
 #[derive(Clone)]
 pub(crate) struct RedLockConfig {
-    /// As they were given.
+    /// In the order in which the caller gave them.
     pub(super) locks: Arc<[Lock]>,
-    /// In the order of their clients and names, whatever order they were given in.
+    /// Sorted by client and name.
     instances: Arc<[LockInstance]>,
-    /// Which of the parts was given first, second, and so on.
+    /// For each given lock, in order, its index in `instances`.
     pub(super) given: Arc<[usize]>,
-    /// Parts that cannot be used are an error of each request.
+    /// Invalid locks are reported by each request.
     pub(super) refused: Option<Error>,
     pub(super) name: Arc<str>,
-    /// Tells it from every other lock of this process.
+    /// Identifies this lock among all locks of this process.
     pub(super) id: Arc<str>,
-    /// What its queue is called.
+    /// The key of its queue.
     pub(super) queue: Arc<LockKey>,
     pub(super) masked: usize,
     pub(super) fenced: bool,
@@ -88,12 +88,12 @@ impl RedLockConfig {
         }
     }
 
-    /// With the id that its settings give it.
+    /// With the id that follows from its settings.
     pub(super) fn identified(mut self) -> Self {
         let mut id = format!("{}{}", self.masked, if self.fenced { "!" } else { "" });
         for instance in &*self.instances {
             let (client, key) = (instance.core().id, instance.key());
-            // Locks of another kind under the same keys are others.
+            // Locks of different kinds under the same keys are different locks.
             id.push_str(&format!(" {client} {:?} {:?}", key.kind(), key.key()));
         }
         self.queue = Arc::new(LockKey::of_several(&id));
@@ -117,7 +117,7 @@ impl RedLockConfig {
         self.max_lease
     }
 
-    /// The client that knows of its holds in this process.
+    /// The client whose registry has its holds in this process.
     pub(super) fn home_instance(&self) -> &LockInstance {
         &self.instances[0]
     }
@@ -143,7 +143,7 @@ impl RedLockConfig {
         }
     }
 
-    /// What a request means for this lock. Checks everything that can be checked before a command is
+    /// The terms of a request for this lock. Checks everything that can be checked before a command is
     /// sent.
     pub(super) fn terms(&self, options: &AcquireOptions) -> Result<Terms> {
         if let Some(refused) = &self.refused {
@@ -196,7 +196,7 @@ impl RedLockConfig {
     }
 }
 
-/// Deadlines of the whole are told to each part.
+/// Whether all clients share one clock. The deadline of the whole is also used for each part.
 fn run_together(instances: &[(usize, LockInstance)]) -> bool {
     let mut instances = instances.iter().map(|(_, instance)| &instance.core().clock);
     let first = instances.next();
