@@ -113,7 +113,7 @@ impl<'a> MultiLockCall<'a> {
             let round = self.round(None, None).await;
             match round.map_err(|trouble| self.named(trouble))? {
                 MultiRound::Taken(claims) => return Ok(Some(claims)),
-                // Another branch of this owner may have acquired it meanwhile.
+                // Meanwhile another branch of this owner may have got it.
                 MultiRound::Blocked(Blocked { member, .. }) if self.holds(member) => {}
                 MultiRound::Blocked(_) => return Ok(None),
                 MultiRound::Again => {}

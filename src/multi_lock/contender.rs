@@ -90,7 +90,7 @@ impl Contender for MultiLockContender<'_> {
         _now: &mut Moment,
     ) -> Result<OwnerHas<Self::Won>> {
         Ok(match place {
-            // Its owner already holds this member and may re-enter it.
+            // What its owner holds already it may have once more.
             Some(place) if self.call.holds(place.at) => OwnerHas::Part,
             _ => OwnerHas::Nothing,
         })
@@ -194,7 +194,7 @@ impl MultiLockContender<'_> {
             "a member is held by another"
         );
         if self.call.holds(at) {
-            // Its own owner has acquired it since.
+            // By its owner, since a moment ago.
             return Attempted::Again;
         }
         self.lead = Some(self.call.members.group_of(at));

@@ -24,7 +24,7 @@ pub(super) struct MemberGroups {
 pub(super) struct LockMember {
     pub(super) session: Arc<Session>,
     pub(super) key: Arc<LockKey>,
-    /// Its index among the locks as the caller gave them.
+    /// Its place among the locks as they were given.
     pub(super) given: usize,
 }
 

@@ -58,7 +58,7 @@ impl Inner {
             }
             let mut call = MultiLockCall::new(&self.name, &members, owner, &options, wait)?;
             (call.began, call.deadline) = *time.get_or_insert((call.began, call.deadline));
-            // A loop of calls that never wait must still let other tasks run.
+            // A loop of calls that wait for nothing must let other tasks run, too.
             tokio::task::consume_budget().await;
             let claims = call.acquire().await;
             // A server refused several keys in one command and changed nothing. Ask for each key by

@@ -121,7 +121,7 @@ impl Contender for RedLockContender<'_> {
         Ok(OwnerHas::Nothing)
     }
 
-    /// While this process holds a quorum of it, its waiters send nothing.
+    /// While this process keeps a quorum of it, its waiters send nothing.
     fn kept(&mut self, now: Moment, _has_waited: bool) -> LocalState {
         let Some(kept) = self.kept_until(now) else {
             return LocalState::Nothing;

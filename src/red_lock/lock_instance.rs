@@ -47,7 +47,7 @@ impl LockInstance {
         &self.key
     }
 
-    /// Its sort key among the instances, independent of the order in which they were given.
+    /// Where it stands among others, whatever order they were given in.
     pub(super) fn waiter(&self) -> (Uuid, &str) {
         (self.core().id, self.key.key())
     }
