@@ -14,7 +14,8 @@ use crate::session::Unlocked;
 
 /// A held lock of several parts, for one guard or for all guards of its owner.
 ///
-/// Each guard calls exactly one of `unlock`, `drop_claim` and `forget`, once.
+/// Each of `unlock`, `drop_claim` and `forget` is called once for each guard, one of them and no
+/// other.
 pub(crate) trait CompositeHold: Send + Sync + 'static {
     /// Who holds it.
     fn owner(&self) -> Owner;

@@ -191,7 +191,7 @@ impl MultiLockContender<'_> {
             lock = self.member(at).key.name(),
             ttl_ms = blocked.ttl.map(|ttl| ttl.as_millis() as u64),
             given_back = blocked.collided,
-            "a member is held by another"
+            "a member is held by another owner"
         );
         if self.call.holds(at) {
             // By its owner, since a moment ago.

@@ -160,8 +160,8 @@ impl RedLockCall<'_> {
         if !is_enough(&hold) || (watched && !was_renewed) {
             let renewed = watched;
             let requests = hold.step(Event::Lengthen { lease, renewed });
-            // The hold has other claims that rely on this round, so the background drives it. This call
-            // only waits for the result.
+            // The round is that of a hold that others count on, so the background drives it, and this
+            // call only waits for its verdict.
             hold.delegate(requests);
             loop {
                 let changed = hold.changed.notified();
@@ -292,7 +292,7 @@ impl RedLockCall<'_> {
     }
 }
 
-/// A request to extend a hold. If no claim follows, the extension must not keep the hold renewed.
+/// A wish for more of what is held. It may come to nothing: then nobody is left to renew it for.
 struct PendingExtension<'a> {
     hold: &'a Arc<QuorumHold>,
 }
@@ -303,7 +303,7 @@ impl Drop for PendingExtension<'_> {
     }
 }
 
-/// An acquire under way. Dropping it undoes the acquire.
+/// An acquisition under way. Dropped, it is undone.
 struct QuorumAttempt<'a> {
     hold: &'a Arc<QuorumHold>,
 }

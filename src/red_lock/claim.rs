@@ -163,7 +163,7 @@ impl QuorumHold {
         Ok(ClaimEnd::Last(requests))
     }
 
-    /// A lost hold that has only forgotten claims left is removed from the registry.
+    /// A lost one that nobody is left to be told of is forgotten for good.
     fn end_if_forgotten(self: &Arc<Self>) {
         let is_over = self.see(|state, _| {
             matches!(state.quorum.phase(), Phase::Lost(_)) && state.is_only_forgotten()

@@ -58,8 +58,8 @@ impl RedLockConfig {
         } else if let Some(pair) = pairs.find(|pair| pair[0].1.is(&pair[1].1)) {
             refused.get_or_insert_with(|| Error::same_lock(pair[0].1.key().name()));
         } else if !run_together(&instances) {
-            let why = "some of their clients have the machine's clock and some tokio's, or that of \
-                       another runtime: its instances need one";
+            let why = "all their clients must use the same clock, but some use the machine's and \
+                       some tokio's, or that of another runtime";
             refused.get_or_insert_with(|| Error::invalid("locks", why.to_owned()));
         }
         let mut given: Vec<usize> = (0..instances.len()).collect();
@@ -151,10 +151,7 @@ impl RedLockConfig {
         }
         let members = self.instances.len();
         if Rules::need(members, self.masked) > members {
-            let why = format!(
-                "{members} instances cannot mask so many, got={}",
-                self.masked
-            );
+            let why = format!("too many for {members} instances, got={}", self.masked);
             return Err(Error::invalid("masking", why));
         }
         lease::check("max_lease", self.max_lease, Duration::MAX)?;
@@ -175,7 +172,7 @@ impl RedLockConfig {
         let gone = self.min_validity.saturating_add(lease::drift(terms.lease));
         if gone >= terms.lease {
             let why = format!(
-                "it must be less than the lease={:?} and what clocks take of it, got={:?}",
+                "it must be less than the lease={:?} minus 1 % and 2 ms for clock drift, got={:?}",
                 terms.lease, self.min_validity
             );
             return Err(Error::invalid("min_validity", why));

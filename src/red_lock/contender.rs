@@ -27,7 +27,7 @@ pub(super) struct RedLockContender<'a> {
     pub(super) caller: &'a RedLockCall<'a>,
     /// The instance in whose client the queue is.
     pub(super) home: &'a LockInstance,
-    /// The listener on each instance, once the lock was found busy.
+    /// What hlisteners of each instance, once the lock was found busy.
     pub(super) listeners: Vec<(usize, Listener)>,
     pub(super) patience: RetryTimer,
     /// Subscriptions were asked for.
@@ -79,8 +79,7 @@ impl Contender for RedLockContender<'_> {
         self.caller.deadline
     }
 
-    /// Its queue has no channel and no backoff of its own: it listens to the instances' channels
-    /// itself.
+    /// Its queue has no channel and no retreat: it hlisteners the instances' channels itself.
     fn backoff(&self, _at: usize) -> Option<Backoff> {
         self.home.core().backoff(self.home.key())
     }
@@ -164,7 +163,7 @@ impl Contender for RedLockContender<'_> {
             self.outage = None;
             waiter.note_outage(None);
         }
-        // In an outage it listens for an instance that answers again, and does not subscribe.
+        // In an outage it hlisteners of an instance that answers again, and subscribes to nothing.
         if self.listen(waiter).await {
             return Ok(Attempted::Taken { again: None });
         }

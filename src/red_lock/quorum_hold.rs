@@ -62,7 +62,7 @@ pub(super) struct QuorumHoldState {
     pub(super) watched: u32,
     /// The claims whose guards were forgotten, with a flag for each: whether it is watched.
     pub(super) forgotten: Vec<bool>,
-    /// Requests that were dropped without an answer: member and round.
+    /// Orders whose answers nobody will bring.
     pub(super) dropped: Vec<(usize, u32)>,
     /// What callers poll, and when the background checks that they still do.
     pub(super) under_way: Vec<(Moment, Weak<dyn LeftBehind>)>,
@@ -172,8 +172,8 @@ impl QuorumHold {
             };
             actions.append(&state.quorum.step(event, now));
         }
-        // Before the event, so that a round that begins now re-acquires lost parts. Again after it,
-        // because the event may have granted a part that is lost by now.
+        // Before it, so that a round that begins now takes again what was lost; and after it, as it may
+        // have brought what was lost by then.
         if part_lost {
             self.tell_parts_lost(state, now, &mut actions);
         }

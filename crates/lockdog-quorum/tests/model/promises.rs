@@ -104,9 +104,9 @@ impl World {
         })
     }
 
-    /// The number of instances on which an acquisition that is over still holds the lock, although it knows
-    /// everything and no release is under way. An acquisition that was granted twice, or granted and
-    /// reported as failed, may stay until its lease is over.
+    /// The number of instances on which an acquisition that is over still holds the lock, although it
+    /// knows everything and no release is under way. An acquisition that was granted twice, or granted
+    /// and reported as failed, may stay until its lease is over.
     fn left_behind(&self) -> u8 {
         let mut count = 0;
         for (index, instance) in self.instances.iter().enumerate() {
