@@ -156,8 +156,8 @@ impl Guard {
 
     /// How many of the instances that hold the lock may lose its data early without another owner
     /// being able to get a quorum. An instance counts until the lease that it granted ends. This is not
-    /// the number of instances that may be down: the lock is kept as long as a quorum answers, three of
-    /// five. 0 for a lock that needs every part, and for a plain lock.
+    /// the number of instances that may be down: the lock is kept as long as a quorum answers, for
+    /// example three of five. 0 for a lock that needs every part, and for a plain lock.
     pub fn margin(&self) -> u32 {
         self.held().margin()
     }
