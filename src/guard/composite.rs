@@ -1,4 +1,4 @@
-//! What a guard needs of a lock of several parts.
+//! What a guard needs from a lock of several parts.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,7 +20,7 @@ pub(crate) trait CompositeHold: Send + Sync + 'static {
     /// Who holds it.
     fn owner(&self) -> Owner;
 
-    /// What the whole is called.
+    /// The name of the whole lock.
     fn name(&self) -> &str;
 
     /// See [`Guard::is_valid`](super::Guard::is_valid).
@@ -35,14 +35,15 @@ pub(crate) trait CompositeHold: Send + Sync + 'static {
     /// See [`Guard::hold_count`](super::Guard::hold_count).
     fn hold_count(&self) -> u32;
 
-    /// How it was lost, told `early` before its deadline; `None` while it is valid. What is said
-    /// stays true.
+    /// How it was lost; `None` while it is valid. A loss by deadline is reported `early` before the
+    /// deadline. A reported loss stays final.
     fn loss(&self, early: Duration) -> Option<Lost>;
 
-    /// See [`Clock::outruns_timers`](crate::clock::Clock::outruns_timers), for the clock of its deadline.
+    /// See [`Clock::outruns_timers`](crate::clock::Clock::outruns_timers), for the clock of the
+    /// deadline.
     fn outruns_timers(&self) -> bool;
 
-    /// Cancelled when it is lost, and not before [`CompositeHold::loss`] says so too.
+    /// Cancelled when the lock is lost, and not before [`CompositeHold::loss`] reports the loss.
     fn lost_token(&self) -> CancellationToken;
 
     /// See [`Guard::token`](super::Guard::token).
@@ -54,17 +55,17 @@ pub(crate) trait CompositeHold: Send + Sync + 'static {
     /// See [`Guard::margin`](super::Guard::margin).
     fn margin(&self) -> u32;
 
-    /// Ends one guard's claim. Dropped, it is ended all the same, in the background.
+    /// Ends one guard's claim. If the future is dropped, the claim is ended in the background.
     fn unlock(self: Arc<Self>) -> Pin<Box<dyn Future<Output = Result<Unlocked>> + Send>>;
 
     /// Ends one guard's claim, in the background.
     fn drop_claim(&self);
 
-    /// Leaves one guard's claim to a later `lock.unlock()`.
+    /// Leaves one guard's claim for a later `lock.unlock()`.
     fn forget(&self);
 }
 
-/// One guard's claim on a lock of several parts. Dropping it gives it back.
+/// One guard's claim on a lock of several parts. Dropping it releases it.
 pub(super) struct CompositeClaim {
     lock: Arc<dyn CompositeHold>,
     ended: bool,
@@ -81,9 +82,9 @@ impl CompositeClaim {
 
     /// # Cancel safety
     ///
-    /// The claim is ended all the same, in the background.
+    /// The claim is ended in the background.
     pub(super) async fn unlock(mut self) -> Result<Unlocked> {
-        // From here on it is for the future to end it.
+        // From here on the future ends the claim.
         let unlocking = self.lock.clone().unlock();
         self.ended = true;
         unlocking.await

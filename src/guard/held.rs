@@ -14,8 +14,8 @@ use crate::lease::TOLD_EARLY;
 use crate::owner::Owner;
 use crate::session::{Claim, Session};
 
-/// A view of a held lock, for the work done under it: all that a [`Guard`](super::Guard) tells,
-/// without the means to end it.
+/// A view of a held lock, for the work done under it. It reports everything that a
+/// [`Guard`](super::Guard) reports, but it cannot end the hold.
 #[derive(Clone)]
 pub struct Held {
     kind: HeldKind,
@@ -46,7 +46,7 @@ impl Held {
         Self { kind }
     }
 
-    /// See [`Guard::lost`](super::Guard::lost). A view that outlived its guard is told at once.
+    /// See [`Guard::lost`](super::Guard::lost). If the guard has ended, this returns immediately.
     ///
     /// # Cancel safety
     ///
@@ -57,7 +57,7 @@ impl Held {
             HeldKind::Several(lock) => lock.lost_token(),
         };
         loop {
-            // Said a little early, so that it is not said too late.
+            // A little early, so that a late timer does not report the loss after the deadline.
             let loss = match &self.kind {
                 HeldKind::One(one) => one.loss(TOLD_EARLY),
                 HeldKind::Several(lock) => lock.loss(TOLD_EARLY),
@@ -76,8 +76,7 @@ impl Held {
         }
     }
 
-    /// Whether its deadline may pass without a timer that notices, so that the clock is to be looked at
-    /// often.
+    /// Whether the deadline may pass without a timer firing, so that the clock must be polled.
     fn outruns_timers(&self) -> bool {
         match &self.kind {
             HeldKind::One(one) => one.session.core().clock.outruns_timers(),
@@ -179,11 +178,11 @@ impl HeldLock {
         }
     }
 
-    /// How it was lost, told `early` before its deadline.
+    /// How it was lost; a loss by deadline is reported `early` before the deadline.
     fn loss(&self, early: Duration) -> Option<Lost> {
         let lost = self.hold.loss(self.now() + early)?;
         let core = self.session.core();
-        // What is said stays true: no renewal may come in after it.
+        // A reported loss stays final, so no renewal may succeed after it.
         if core.lose_quietly(&self.hold, lost.reason()) {
             core.report_lost(&self.hold);
         }
@@ -201,5 +200,5 @@ impl fmt::Debug for Held {
     }
 }
 
-/// How often the clock is looked at that goes on while timers stand still.
+/// How often to poll a clock that continues while timers are suspended.
 const TICK: Duration = Duration::from_millis(100);

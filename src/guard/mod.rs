@@ -21,17 +21,17 @@ pub use verdict::Verdict;
 
 /// A held lock.
 ///
-/// [`Guard::unlock`] gives the lock back and waits until Redis has confirmed it. Dropping the guard
-/// gives it back without waiting: the hold ends here and now, and the client's own thread tells
-/// Redis. A guard remembers its owner wherever it goes, and it can be dropped anywhere: outside a
-/// runtime, in another one, during a panic.
+/// [`Guard::unlock`] releases the lock and waits until Redis has confirmed it. Dropping the guard
+/// releases it without waiting: the hold ends immediately, and the client's own thread sends the
+/// release to Redis. A guard keeps its owner when it is moved. It can be dropped anywhere: outside a
+/// runtime, in another runtime, during a panic.
 ///
-/// A lock can be lost: its lease ran out, its key was deleted. [`Guard::lost`],
-/// [`Guard::lost_token`] and [`Guard::is_valid`] tell so before anybody else can have it, as long as
-/// the server keeps the key until its TTL. Where it does not, they tell so at the next renewal, a third
-/// of the lease later at most, or with a fixed lease at its end. Between a look at the guard and the
-/// work done on its word time passes, whatever the library does; where that matters, let the resource
-/// refuse late writes by a version of its own.
+/// A lock can be lost: its lease ran out, or its key was deleted. As long as the server keeps the key
+/// until its TTL, [`Guard::lost`], [`Guard::lost_token`] and [`Guard::is_valid`] report the loss before
+/// another owner can get the lock. If the server does not, they report it at the next renewal, at most
+/// a third of the lease later; with a fixed lease, they report it when the lease ends. Time always
+/// passes between a check of the guard and the work that relies on it. If that matters, let the
+/// resource reject late writes by a version number of its own.
 ///
 /// # Examples
 ///
@@ -62,13 +62,13 @@ impl Guard {
         Self { kind }
     }
 
-    /// A guard of a lock of several parts: one claim on it.
+    /// A guard of a lock of several parts. It has one claim on the lock.
     pub(crate) fn several(lock: Arc<dyn CompositeHold>) -> Self {
         let kind = GuardKind::Several(CompositeClaim::new(lock));
         Self { kind }
     }
 
-    /// The same facts, for work that must not unlock.
+    /// A view with the same facts, for work that must not unlock.
     pub(crate) fn held(&self) -> Held {
         match &self.kind {
             GuardKind::One(claim) => Held::one(claim),
@@ -76,7 +76,7 @@ impl Guard {
         }
     }
 
-    /// What stands in Redis for it, if it is one thing.
+    /// The field in Redis of a plain lock; empty for a lock of several parts.
     #[cfg(test)]
     pub(crate) fn field(&self) -> String {
         match &self.kind {
@@ -85,8 +85,8 @@ impl Guard {
         }
     }
 
-    /// Waits until the lock is lost and tells how; ends no later than the deadline up to which the
-    /// lock may be believed in. While the lock is held it waits. Redisson tells nobody.
+    /// Waits until the lock is lost and returns how. It returns no later than the deadline up to which
+    /// the lock may be used. Redisson has no such notification.
     ///
     /// # Cancel safety
     ///
@@ -95,31 +95,31 @@ impl Guard {
         self.held().lost().await
     }
 
-    /// A token that is cancelled when the lock is lost. Cancelling it yourself tells nobody else.
+    /// A token that is cancelled when the lock is lost. Cancelling it yourself affects no other token.
     pub fn lost_token(&self) -> CancellationToken {
         self.held().lost_token()
     }
 
-    /// Whether the lock may be acted on now. Exact at the moment of the call, without asking Redis:
-    /// also after the process or the machine was stopped for longer than the lease.
+    /// Whether the lock may be used now. Exact at the moment of the call, without asking Redis, even
+    /// after the process or the machine was stopped for longer than the lease.
     pub fn is_valid(&self) -> bool {
         self.held().is_valid()
     }
 
-    /// How long the lock may be acted on without a further renewal; zero if it is lost.
+    /// How long the lock may be used without a further renewal; zero if it is lost.
     pub fn remaining(&self) -> Duration {
         self.held().remaining()
     }
 
-    /// Whether the lock is held, in jeopardy because its renewals fail, or lost: for a service that
-    /// wants to stop early, or to show how it stands. Without asking Redis; a lock with a lease of its
-    /// own is not renewed, so it is never in jeopardy. Redisson has nothing like it.
+    /// Whether the lock is held, in jeopardy because its renewals fail, or lost. For a service that
+    /// wants to stop early or to show the state. Redis is not asked. A lock with a fixed lease is not
+    /// renewed, so it is never in jeopardy. Redisson has nothing like it.
     pub fn verdict(&self) -> Verdict {
         self.held().verdict()
     }
 
-    /// How many acquires of this owner are not unlocked yet. Without asking Redis; `Lock::hold_count`
-    /// asks, as Redisson's `getHoldCount()` does.
+    /// How many acquires of this owner are not unlocked yet. Redis is not asked; `Lock::hold_count`
+    /// asks it, as Redisson's `getHoldCount()` does.
     pub fn hold_count(&self) -> u32 {
         self.held().hold_count()
     }
@@ -132,7 +132,7 @@ impl Guard {
         }
     }
 
-    /// The lock's name, as it was asked for.
+    /// The lock's name, as given by the caller.
     pub fn lock_name(&self) -> &str {
         match &self.kind {
             GuardKind::One(claim) => claim.hold().key().name(),
@@ -140,42 +140,42 @@ impl Guard {
         }
     }
 
-    /// The fencing token of a lock that gives any: larger than that of every earlier holder, the same
-    /// for all acquires of one hold. A resource that remembers the largest it has seen, and refuses
-    /// smaller ones, is safe from writes that come late. `None` for every other lock.
+    /// The fencing token, for a lock that issues tokens; `None` for every other lock. It is larger than
+    /// that of every earlier holder, and the same for all acquires of one hold. A resource that
+    /// remembers the largest token it has seen, and rejects smaller ones, is safe from late writes.
     pub fn token(&self) -> Option<u64> {
         self.held().token()
     }
 
-    /// What each part of a lock of several is to the whole now, in the order in which they were
-    /// given. Empty for a plain lock. Right after an acquire of a [`RedLock`](crate::RedLock) a quorum is
-    /// known, and the other answers come in behind.
+    /// The current state of each part of a lock of several parts, in the order in which they were
+    /// given. Empty for a plain lock. Right after an acquire of a [`RedLock`](crate::RedLock) only a
+    /// quorum is known; the other answers arrive later.
     pub fn instances(&self) -> Vec<Instance> {
         self.held().instances()
     }
 
-    /// How many of the instances that have the lock may forget it before its time, and still nobody
-    /// else gets a quorum. An instance counts until the lease that it granted is over. It says nothing of
-    /// how many may be down: the lock is kept as long as a quorum answers, three of five. 0 for a
-    /// lock that needs every part, as a plain lock does.
+    /// How many of the instances that hold the lock may lose its data early without another owner
+    /// being able to get a quorum. An instance counts until the lease that it granted ends. This is not
+    /// the number of instances that may be down: the lock is kept as long as a quorum answers, for
+    /// example three of five. 0 for a lock that needs every part, and for a plain lock.
     pub fn margin(&self) -> u32 {
         self.held().margin()
     }
 
-    /// Gives the lock back. Corresponds to Redisson's `unlock()`.
+    /// Releases the lock. Corresponds to Redisson's `unlock()`.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`](crate::Error::Lost) if it was lost before. Somebody else may have held it
+    /// [`Error::Lost`](crate::Error::Lost) if it was lost before. Another owner may have held it
     /// since.
     /// [`Error::UnlockUnconfirmed`](crate::Error::UnlockUnconfirmed) if Redis did not confirm within
-    /// the command timeout, or refused; the client goes on trying in the background. Where an earlier
-    /// command for the same hold is without an answer too, that is waited for before: three command
+    /// the command timeout, or refused; the client continues to retry in the background. If an earlier
+    /// command for the same hold is still unanswered, `unlock` waits for it first: three command
     /// timeouts in all.
     ///
     /// # Cancel safety
     ///
-    /// Cancelled at any point, the lock is given back in the background, as by a drop.
+    /// If it is cancelled at any point, the lock is released in the background, as by a drop.
     pub async fn unlock(self) -> Result<Unlocked> {
         match self.kind {
             GuardKind::One(claim) => claim.unlock().await,
@@ -183,12 +183,12 @@ impl Guard {
         }
     }
 
-    /// Leaves the hold to a later `lock.unlock()` by its owner, as code ported from Java does:
+    /// Leaves the hold for a later `lock.unlock()` by its owner, as code ported from Java does:
     /// [`Lock::unlock`](crate::Lock::unlock), [`MultiLock::unlock`](crate::MultiLock::unlock),
     /// [`RedLock::unlock`](crate::RedLock::unlock).
     ///
-    /// A hold without a lease is renewed until then, or until the client ends. One with a lease is
-    /// forgotten for good when that runs out.
+    /// A hold without a fixed lease is renewed until then, or until the client ends. A hold with a
+    /// fixed lease is gone for good when the lease ends.
     pub fn forget(self) {
         match self.kind {
             GuardKind::One(claim) => claim.forget(),

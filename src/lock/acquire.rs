@@ -43,7 +43,7 @@ pub(super) async fn acquire(
     };
     let span = caller.span();
     let outcome = if span.is_disabled() {
-        // Nobody looks: without the span the future is half as large.
+        // No subscriber uses the span. Without it the future is half as large.
         caller.call(wait).await
     } else {
         let outcome = Box::pin(caller.call(wait)).instrument(span.clone()).await;
@@ -52,7 +52,7 @@ pub(super) async fn acquire(
     };
     match outcome {
         Ok(claim) => Ok(claim.map(Guard::new)),
-        // What was met last took a part of the call only.
+        // The time in the last error covers only a part of the call.
         Err(error) => Err(error.after(core.clock.now().since(began))),
     }
 }
@@ -61,12 +61,12 @@ pub(super) async fn acquire(
 pub(super) struct LockCall<'a> {
     pub(super) session: &'a Arc<Session>,
     pub(super) key: &'a Arc<LockKey>,
-    /// Its handle's own pauses.
+    /// The pauses of this lock handle, if it has its own.
     backoff: Option<&'a Backoff>,
     pub(super) owner: Owner,
     pub(super) terms: &'a Terms,
     pub(super) began: Moment,
-    /// When the call has to be over.
+    /// When the call has to end.
     pub(super) deadline: Option<Moment>,
 }
 
@@ -102,14 +102,14 @@ impl LockCall<'_> {
         );
     }
 
-    /// One attempt, beside whoever else of this client contends.
+    /// One attempt, beside the contender of this client.
     async fn try_once(&self) -> Result<Option<Claim>> {
         let core = self.core();
         if let Some(claim) = self.reenter().await? {
             return Ok(Some(claim));
         }
         if let Some(releasing) = core.holds.releasing(self.key) {
-            // A guard dropped just now must not look like somebody else's lock.
+            // A guard dropped just now must not look like another owner's lock.
             released(core, &releasing, self.owner, self.deadline, self.began).await?;
         }
         loop {
@@ -122,13 +122,13 @@ impl LockCall<'_> {
                     return Ok(Some(claim));
                 }
                 AttemptOutcome::TooLate => return Err(self.too_late(acquiring.hold())),
-                // Nobody polled it, or the machine slept: the watchdog gave it up.
+                // The caller did not poll, or the machine slept: the watchdog gave the attempt up.
                 AttemptOutcome::Ended if core.clock.now() >= until => {
                     return Err(self.too_late(acquiring.hold()));
                 }
-                // Freed by force before the grant was read: as if it had not been asked for yet.
+                // A force unlock came before the grant was read. Treated as not asked yet.
                 AttemptOutcome::Ended => core.ensure_open()?,
-                // Meanwhile another branch of this owner may have got it.
+                // Another branch of this owner may have acquired it meanwhile.
                 AttemptOutcome::Busy(_) | AttemptOutcome::Lost(_) => {
                     return self.reenter_meanwhile().await;
                 }
@@ -136,8 +136,8 @@ impl LockCall<'_> {
         }
     }
 
-    /// Acquires once more what another call of this owner got since this one began. A lock that is not
-    /// reentrant is the other call's alone: this one waits for it as a stranger does.
+    /// Re-enters what another call of this owner acquired since this one began. If the lock is not
+    /// reentrant, only the other call holds it, and this one waits for it like any other waiter.
     pub(super) async fn reenter_meanwhile(&self) -> Result<Option<Claim>> {
         if !self.key.kind().reentrant {
             return Ok(None);
@@ -145,8 +145,8 @@ impl LockCall<'_> {
         self.reenter().await
     }
 
-    /// Acquires once more what this owner holds; `None` if it holds nothing. An error if it held the
-    /// lock and lost it, or the lock is not reentrant.
+    /// Re-enters what this owner holds; `None` if it holds nothing. An error if it held the lock and
+    /// lost it, or if the lock is not reentrant.
     pub(super) async fn reenter(&self) -> Result<Option<Claim>> {
         let core = self.core();
         loop {
@@ -166,18 +166,18 @@ impl LockCall<'_> {
             let now = core.clock.now();
             let until = self.until(now);
             let mut acquiring = PendingAcquire::again(self.session, hold, now, until).await?;
-            // Another command of the hold may have taken its time.
+            // Waiting for another command of the hold may have taken time.
             let now = core.clock.now();
             match acquiring.attempt(self.terms, now, until).await? {
                 AttemptOutcome::Granted(claim) => return Ok(Some(claim)),
                 AttemptOutcome::Lost(lost) => return Err(Error::Lost(lost)),
-                // Its last claim was dropped meanwhile.
+                // The last claim was dropped meanwhile.
                 AttemptOutcome::Busy(_) | AttemptOutcome::Ended | AttemptOutcome::TooLate => {}
             }
         }
     }
 
-    /// Up to when one attempt may go on that begins now.
+    /// When an attempt that begins now has to end.
     pub(super) fn until(&self, now: Moment) -> Moment {
         let patience = now + self.core().server.command_timeout();
         let ends = self
@@ -186,19 +186,19 @@ impl LockCall<'_> {
         ends.map_or(patience, |ends| ends.min(patience))
     }
 
-    /// An attempt that began then had a whole command timeout. One that had less says that its caller
-    /// had no more time, not that the server does not answer.
+    /// Whether an attempt that began then had a whole command timeout. If not, a timeout means that the
+    /// caller had no more time, not that the server does not answer.
     pub(super) fn had_full_timeout(&self, then: Moment) -> bool {
         self.until(then).since(then) >= self.core().server.command_timeout()
     }
 
-    /// The server that was asked for this hold answered too late, or not at all.
+    /// The error when the server that was asked for this hold answered too late, or not at all.
     pub(super) fn too_late(&self, asked_for: &Hold) -> Error {
         let waited = self.core().clock.now().since(self.began);
         asked_for.unanswered(waited)
     }
 
-    /// The pauses between its questions; `None` if messages wake it.
+    /// The pauses between its attempts; `None` if messages wake it.
     pub(super) fn backoff(&self) -> Option<Backoff> {
         let own = self.backoff.copied();
         own.or_else(|| self.core().backoff(self.key))
@@ -209,7 +209,7 @@ impl LockCall<'_> {
     }
 }
 
-/// Waits until what a client gave up on a lock is settled, or the deadline has come.
+/// Waits until the client has settled a hold that it is releasing, or until the deadline.
 pub(crate) async fn released(
     core: &Core,
     releasing: &Arc<Hold>,
@@ -231,7 +231,8 @@ pub(crate) async fn released(
             break;
         }
         if now >= hastens_at {
-            // Asked for a sign of life first, and taken over if it gave none until the next time.
+            // The first demand asks the releasing future for a sign of life. If it gives none, the next
+            // demand takes the release over.
             core.demand_turn(releasing);
             hastens_at = now + PATIENCE;
         }

@@ -1,4 +1,4 @@
-//! The wait for a plain lock, by which it differs from other waits.
+//! The wait for a plain lock: only what differs from other waits.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ use crate::wait::{Backoff, HandedOver, WaitRequest, WaiterGuard};
 /// A caller that waits for one lock.
 struct LockContender<'a> {
     caller: &'a LockCall<'a>,
-    /// What this client itself had to do with the lock at the last look.
+    /// What this client itself held of the lock at the last check.
     own: LocalHolds,
-    /// An acquire that was answered with a clear no, to be sent again.
+    /// An acquire that was answered with a definite no, to be sent again.
     spare: Option<PendingAcquire>,
     /// The hold of the last attempt, if it was granted after its own deadline.
     too_late: Option<Arc<Hold>>,
@@ -28,7 +28,8 @@ impl LockCall<'_> {
     pub(super) async fn wait(&self) -> Result<Option<Claim>> {
         let core = self.core();
         let mut now = self.began;
-        // Before it enters: what its owner holds is had at once, however many wait.
+        // Before it enters the queue: what its owner holds is re-entered immediately, regardless of
+        // other waiters.
         if core.holds.local_holds(self.key).has_holds {
             if let Some(claim) = self.reenter().await? {
                 return Ok(Some(claim));
@@ -48,7 +49,7 @@ impl LockCall<'_> {
 impl Contender for LockContender<'_> {
     type Won = Claim;
 
-    /// To ask is one command.
+    /// An attempt is one command.
     const ASKS_BESIDE: bool = true;
 
     fn ensure_open(&self) -> Result<()> {
@@ -77,7 +78,7 @@ impl Contender for LockContender<'_> {
         } = *self.caller;
         let options = WaitRequest {
             owner,
-            // It may be handed to it.
+            // The lock may be handed to this waiter.
             terms: Some(*terms),
             deadline,
         };
@@ -111,12 +112,12 @@ impl Contender for LockContender<'_> {
             return LocalState::Nothing;
         }
         if !has_waited {
-            // For as long as a future that releases it has until it is polled.
+            // As long as a future that releases the lock may take until it is polled.
             let patience = PATIENCE;
             return LocalState::Releasing { at, patience };
         }
-        // To ask again is one command, so it does not wait for a release that stands still; and it sees to
-        // that one, which keeps the lock from everybody.
+        // An attempt is one command, so it does not wait for a release that makes no progress. It also
+        // speeds up that release, which blocks the lock for all clients.
         let core = self.caller.core();
         if let Some(releasing) = core.holds.releasing(self.caller.key) {
             core.demand_turn(&releasing);
@@ -137,7 +138,7 @@ impl Contender for LockContender<'_> {
             _ => self.first(),
         };
         if !waiter.attempting(acquiring.hold(), now) {
-            // The lock is being handed to it.
+            // The lock is being handed to this waiter.
             return Ok(Attempted::Unasked);
         }
         let until = self.caller.until(now);
@@ -157,7 +158,7 @@ impl Contender for LockContender<'_> {
     }
 
     async fn ask_beside(&mut self, now: Moment) -> Result<Attempted<Claim>> {
-        // It has no role in the queue, so there is none to be taken from it.
+        // This caller has no role in the queue that others could take over.
         let mut acquiring = self.first();
         let until = self.caller.until(now);
         match acquiring.attempt(self.caller.terms, now, until).await {
@@ -168,7 +169,7 @@ impl Contender for LockContender<'_> {
         }
     }
 
-    /// If it is a grant still.
+    /// The handed-over grant counts only if it is still valid.
     async fn take_in(
         &mut self,
         place: &QueuePlace,
@@ -196,11 +197,11 @@ impl Contender for LockContender<'_> {
         let waited = end.now.since(self.caller.began);
         let is_kept = core.holds.local_holds(self.caller.key).kept_until.is_some();
         if end.is_told_busy || is_kept {
-            // It is busy for certain. What the contender met before says nothing of that.
+            // The lock is certainly busy. Earlier failures of the contender do not matter.
             return Ok(());
         }
-        // What the contender met, which asks for all of this queue: this waiter's own questions say no
-        // more.
+        // The contender asks for the whole queue, so its failure is the error. This waiter's own
+        // attempts know no more.
         if let Some(outage) = end.place.and_then(|place| place.waiter.outage()) {
             return Err(outage);
         }
@@ -225,14 +226,14 @@ impl LockContender<'_> {
         PendingAcquire::first(session, key, owner)
     }
 
-    /// Its acquire may take longer than others, until replicas have it.
+    /// Replicas must acknowledge the acquire, so it may take longer than usual.
     fn promise(&self, waiter: &WaiterGuard, until: Moment) {
         if let Some(until) = self.caller.core().answered_by(until) {
             waiter.promise(until);
         }
     }
 
-    /// What an attempt that found the lock free came to.
+    /// The result of an attempt that found the lock free.
     fn weigh(&mut self, hold: &Arc<Hold>, attempt: AttemptOutcome) -> Attempted<Claim> {
         match attempt {
             AttemptOutcome::Granted(claim) => Attempted::Won(claim),

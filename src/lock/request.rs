@@ -1,4 +1,4 @@
-//! What the plain lock does with a request.
+//! How a plain lock executes a request.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ impl Acquire for Inner {
     }
 
     fn lock(self: Arc<Self>, options: AcquireOptions) -> Boxed<Guard> {
-        // A wait without end ends with a guard or an error.
+        // A wait without a limit ends with a guard or an error.
         let told = |guard: Option<Guard>| guard.ok_or(Error::Closed);
         self.call(options, WaitLimit::ForEver, told)
     }
@@ -34,7 +34,7 @@ impl Acquire for Inner {
 }
 
 impl Inner {
-    /// What a request becomes, in one box. `told` makes its answer out of a guard, or none.
+    /// The future of a request, in one box. `told` makes the answer out of the guard, if any.
     fn call<T: 'static>(
         self: Arc<Self>,
         mut options: AcquireOptions,
@@ -47,17 +47,17 @@ impl Inner {
         }
         Box::pin(async move {
             let owner = options.owner();
-            // A loop of calls that wait for nothing must let other tasks run, too.
+            // A loop of calls that never wait must still let other tasks run.
             tokio::task::consume_budget().await;
             match self.again(&options, owner)? {
                 Some(guard) => told(Some(guard)),
-                // Large, so that it is made only if Redis has to be asked.
+                // This future is large, so it is created only if Redis has to be asked.
                 None => told(Box::pin(self.acquired(options, wait)).await?),
             }
         })
     }
 
-    /// A guard more of what `owner` holds, if Redis need not count it.
+    /// One more guard for a hold of `owner`, if Redis does not need to count it.
     fn again(&self, options: &AcquireOptions, owner: Owner) -> Result<Option<Guard>> {
         let terms = options.terms(&self.session.core().settings)?;
         let claim = Claim::again(&self.session, self.key()?, owner, &terms);

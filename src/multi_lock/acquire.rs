@@ -17,8 +17,8 @@ use crate::session::{Claim, Core};
 
 /// One call to acquire a multi lock.
 ///
-/// The clients of the members may have clocks of their own, so moments do not go from one to another:
-/// the call's are of the first member's client.
+/// The clients of the members may have different clocks, so a moment of one clock is never used on
+/// another. The call's own moments are of the first member's client.
 pub(super) struct MultiLockCall<'a> {
     name: &'a str,
     pub(super) members: &'a MemberGroups,
@@ -75,7 +75,7 @@ impl<'a> MultiLockCall<'a> {
                 Err(_) => "failed",
             },
         );
-        // What was met last took a part of the call only.
+        // The time in the last error covers only a part of the call.
         outcome.map_err(|error| error.after(waited))
     }
 
@@ -103,10 +103,10 @@ impl<'a> MultiLockCall<'a> {
         )
     }
 
-    /// One attempt, beside whoever else of these clients contends.
+    /// One attempt, beside the contenders of these clients.
     async fn try_once(&self) -> Result<Option<Vec<Claim>>> {
         for member in self.members.list() {
-            // A guard dropped just now must not look like somebody else's lock.
+            // A guard dropped just now must not look like another owner's lock.
             self.released(member).await?;
         }
         loop {
@@ -122,7 +122,7 @@ impl<'a> MultiLockCall<'a> {
         }
     }
 
-    /// Waits until what its client gave up on a member is settled, or the deadline has come.
+    /// Waits until the member's client has settled a hold that it is releasing, or until the deadline.
     async fn released(&self, member: &LockMember) -> Result<()> {
         let core = member.core();
         let Some(releasing) = core.holds.releasing(&member.key) else {
@@ -133,7 +133,7 @@ impl<'a> MultiLockCall<'a> {
         released(core, &releasing, self.owner, deadline, now).await
     }
 
-    /// The failure, with the names of those that it is about.
+    /// The error, with the names of the members that it is about.
     pub(super) fn named(&self, trouble: Trouble) -> Error {
         self.members.about(trouble.about, trouble.error)
     }
@@ -178,13 +178,13 @@ impl<'a> MultiLockCall<'a> {
         self.members.list()[0].core().clock.now()
     }
 
-    /// The time that is left to the call; `None` if it waits for ever.
+    /// The time left to the call; `None` if it has no limit.
     pub(super) fn left(&self) -> Option<Duration> {
         let now = self.now();
         self.deadline.map(|deadline| deadline.since(now))
     }
 
-    /// Up to when, on the clock of this client, one attempt may go on that begins now.
+    /// When an attempt that begins now has to end, on the clock of this client.
     pub(super) fn until(&self, core: &Arc<Core>, now: Moment) -> Moment {
         let patience = core.server.command_timeout();
         let ends = self
@@ -194,9 +194,8 @@ impl<'a> MultiLockCall<'a> {
         now + left.map_or(patience, |left| left.min(patience))
     }
 
-    /// An attempt at this client that began at `now` and may go on `until` then has a whole command
-    /// timeout. One that has less says that its caller has no more time, not that the server does not
-    /// answer.
+    /// Whether an attempt at this client from `now` to `until` has a whole command timeout. If not, a
+    /// timeout means that the caller has no more time, not that the server does not answer.
     pub(super) fn has_full_timeout(core: &Core, now: Moment, until: Moment) -> bool {
         until.since(now) >= core.server.command_timeout()
     }
@@ -209,7 +208,7 @@ impl<'a> MultiLockCall<'a> {
         self.now().since(self.began)
     }
 
-    /// When the call has to be over, on the clock of this client.
+    /// When the call has to end, on the clock of this client.
     pub(super) fn deadline_of(&self, core: &Core) -> Option<Moment> {
         let deadline = self.deadline?;
         let own = self.members.list()[0].core();
@@ -217,7 +216,7 @@ impl<'a> MultiLockCall<'a> {
             return Some(deadline);
         }
         let (now, then) = (own.clock.now(), core.clock.now());
-        // Also a deadline that has passed is one: never later than what that clock says now.
+        // A deadline that has passed must stay one: the result is then not later than that clock's now.
         Some(then.minus(now.since(deadline)) + deadline.since(now))
     }
 }

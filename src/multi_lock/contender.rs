@@ -1,5 +1,5 @@
-//! The wait for a multi lock: for the one member that somebody else has, holding nothing meanwhile. Here is
-//! what differs from other waits.
+//! The wait for a multi lock: it waits for the one member that another owner holds, and holds nothing
+//! meanwhile. Only what differs from other waits is here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,16 +19,16 @@ use crate::wait::{Backoff, WaitRequest, WaiterGuard};
 /// A caller that waits for a multi lock, in the queue of one of its members at a time.
 struct MultiLockContender<'a> {
     call: &'a MultiLockCall<'a>,
-    /// The group that is asked before the others: the last one that was not to be had.
+    /// The group to ask before the others: the last one that was busy or failed.
     lead: Option<usize>,
-    /// How often others were given back for a member that was not to be had.
+    /// How many rounds had to release other members because one was busy.
     collisions: u32,
-    /// The last round was granted after a deadline of its own.
+    /// Some grants of the last round came after their own deadline.
     too_late: bool,
 }
 
 impl MultiLockCall<'_> {
-    /// Waits until all are acquired or the deadline has come.
+    /// Waits until all members are acquired or the deadline has come.
     pub(super) async fn wait(&self) -> Result<Option<Vec<Claim>>> {
         let contender = MultiLockContender {
             call: self,
@@ -41,7 +41,8 @@ impl MultiLockCall<'_> {
         contend(contender, at, now).await
     }
 
-    /// Where others of a client wait for a member already, it waits behind them.
+    /// The member for which other callers of a client wait already, if any: this call waits behind
+    /// them.
     fn awaited(&self) -> Option<usize> {
         let mut members = self.members.list().iter().enumerate();
         let found = members.find(|(at, member)| {
@@ -75,14 +76,14 @@ impl Contender for MultiLockContender<'_> {
         let member = self.member(at);
         let options = WaitRequest {
             owner: self.call.owner,
-            // One lock alone is of no use to it, so it is not handed to it.
+            // A single member is of no use to this call, so it must not be handed over.
             terms: None,
             deadline: self.deadline(Some(at)),
         };
         member.core().waiters.enter(&member.key, options, now)
     }
 
-    /// The members that its owner holds are counted by the round, together with those that it acquires.
+    /// The round counts the members that the owner holds, together with those that it acquires.
     async fn own(
         &mut self,
         place: Option<&QueuePlace>,
@@ -104,7 +105,7 @@ impl Contender for MultiLockContender<'_> {
             }
             let standing = self.call.standing(member);
             if !matches!(standing, OwnerState::Acquiring | OwnerState::Nothing) {
-                // Its own owner has it, or had it.
+                // Its own owner holds it, or held it.
                 continue;
             }
             if let Some(kept) = local.kept_until {
@@ -112,7 +113,7 @@ impl Contender for MultiLockContender<'_> {
                 return LocalState::For { at, left };
             }
             if local.releasing && !has_waited {
-                // To ask again is a round at all servers, so it waits for as long as it may.
+                // An attempt is a round at all servers, so it waits for the release as long as it may.
                 let patience = Duration::MAX;
                 return LocalState::Releasing { at, patience };
             }
@@ -152,8 +153,8 @@ impl Contender for MultiLockContender<'_> {
     }
 
     fn give_up(&self, end: TimedOut<'_>) -> Result<()> {
-        // What its own round met may be of another server than its queue's, whose contender knows nothing
-        // of that.
+        // The failure of its own round may be of another server than the one of its queue. The queue's
+        // contender knows nothing of that.
         if let Some(outage) = end.outage {
             return Err(outage);
         }
@@ -165,7 +166,7 @@ impl Contender for MultiLockContender<'_> {
             let member = self.member(place.at);
             let local = member.core().holds.local_holds(&member.key);
             let is_silent = local.kept_until.is_none() && end.silent(waited).is_some();
-            // It stands where the release is awaited.
+            // With `is_unreleased`, this member is the one whose release it waits for.
             if is_silent || end.is_unreleased {
                 return Err(self.about(place.at, Error::timeout(waited)));
             }
@@ -182,7 +183,7 @@ impl MultiLockContender<'_> {
         &self.call.members.list()[at]
     }
 
-    /// A round that took so long found a member that somebody else has.
+    /// A round of this length found a member that another owner holds.
     fn blocked(&mut self, blocked: &Blocked, took: Duration) -> Attempted<Vec<Claim>> {
         let at = blocked.member;
         tracing::debug!(
@@ -190,7 +191,7 @@ impl MultiLockContender<'_> {
             lock = self.member(at).key.name(),
             ttl_ms = blocked.ttl.map(|ttl| ttl.as_millis() as u64),
             given_back = blocked.collided,
-            "a member is held by another"
+            "a member is held by another owner"
         );
         if self.call.may_reenter(at) {
             // By its owner, since a moment ago.
@@ -206,8 +207,8 @@ impl MultiLockContender<'_> {
         }
     }
 
-    /// Others want the same members, and each got some of them. A pause by chance, longer each time,
-    /// lets one of them be first.
+    /// Others want the same members, and each got some of them. A random pause, longer each time, lets
+    /// one of them succeed.
     fn back_off(&mut self, at: usize, took: Duration) -> Duration {
         self.collisions = (self.collisions + 1).min(MOST_DOUBLINGS);
         let most = took.max(SHORTEST_ROUND) * (1 << self.collisions);
@@ -238,5 +239,5 @@ const MOST_DOUBLINGS: u32 = 6;
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// A round of this length or less is not what makes others collide.
+/// The smallest length that the pauses are based on; shorter rounds count as this.
 const SHORTEST_ROUND: Duration = Duration::from_millis(1);

@@ -1,4 +1,4 @@
-//! What a guard of a multi lock stands for: one claim on each member.
+//! What a guard of a multi lock holds: one claim on each member.
 
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -17,25 +17,25 @@ use crate::session::{Claim, Unlocked};
 
 /// One guard's claims on the members of a multi lock.
 ///
-/// Counting is left to the members: a further acquire of the same owner is a claim more on each.
+/// The members keep the counts: a further acquire of the same owner adds a claim to each member.
 pub(super) struct MultiHold {
     name: Arc<str>,
     owner: Owner,
-    /// In the order in which they were given.
+    /// In the order in which the caller gave them.
     parts: Vec<(LockMember, Arc<Hold>)>,
     told: CancellationToken,
     standing: Mutex<MultiHoldPhase>,
 }
 
 enum MultiHoldPhase {
-    /// Left by a loss of one member to Lost, by the guard's end to Ended or Forgotten.
+    /// A loss of one member leads to Lost, the guard's end to Ended or Forgotten.
     Held(Vec<Claim>),
-    /// The members' own holds have the claims. Left by a loss.
+    /// The members' own holds have the claims. A loss leads to Lost.
     Forgotten,
-    /// One member is lost. The claims on those that are lost stay until the guard ends, so that its
-    /// owner is told at its next acquire, too. Left to Ended.
+    /// One member is lost. The claims on the lost members stay until the guard ends, so that the
+    /// owner's next acquire reports the loss too. Leads to Ended.
     Lost(Lost, Vec<Claim>),
-    /// The guard has ended. Never left.
+    /// The guard has ended. Final.
     Ended,
 }
 
@@ -64,8 +64,8 @@ impl MultiHold {
         hold
     }
 
-    /// Notes that it is lost, tells, and then gives back what it still has. Answers how it was lost, as
-    /// it is told.
+    /// Records the loss, notifies, and then releases the members that are still held. Returns the loss
+    /// as it is reported.
     fn lose(&self, lost: &Lost) -> Lost {
         let lost = lost.of_whole(self.report(true));
         let left = {
@@ -86,14 +86,14 @@ impl MultiHold {
         lost
     }
 
-    /// What each member is to the whole, or was when that ended.
+    /// The state of each member in the whole lock, now or when the hold ended.
     fn report(&self, is_over: bool) -> Vec<Instance> {
         let instance = |(member, hold): &(LockMember, Arc<Hold>)| member.instance(hold, is_over);
         self.parts.iter().map(instance).collect()
     }
 
-    /// The failure of an unlock, with what became of each member; `unsure` are those that did not
-    /// confirm it, and why.
+    /// The error of an unlock, with the state of each member. `unsure` are the members that did not
+    /// confirm the unlock, with the cause.
     fn of_whole(&self, error: Error, unsure: Vec<(Arc<Hold>, Option<Error>)>) -> Error {
         let mut instances = self.report(true);
         for (hold, cause) in unsure {
@@ -115,7 +115,7 @@ impl MultiHold {
         }
     }
 
-    /// Ends it for its guard: the claims, if it was not lost.
+    /// Ends the hold for its guard. Returns the claims, unless the hold was lost.
     fn end(&self) -> Result<Vec<Claim>> {
         let standing = std::mem::replace(&mut *self.standing.lock(), MultiHoldPhase::Ended);
         match standing {
@@ -125,13 +125,13 @@ impl MultiHold {
         }
     }
 
-    /// What a view is told that outlived its guard.
+    /// The loss reported to a view that outlives its guard.
     fn released(&self) -> Lost {
         let (member, hold) = &self.parts[0];
         hold.lost_as(LostReason::Released, member.core().clock.now())
     }
 
-    /// Whether the guard, or the members' forgotten claims, still stand for it.
+    /// Whether the guard, or the members' forgotten claims, still hold it.
     fn is_held(&self) -> bool {
         matches!(
             *self.standing.lock(),
@@ -191,7 +191,7 @@ impl CompositeHold for MultiHold {
         for (member, hold) in &self.parts {
             let core = member.core();
             if let Some(lost) = hold.loss(core.clock.now() + early) {
-                // What is said stays true: no renewal may come in after it.
+                // A reported loss stays final, so no renewal may succeed after it.
                 if core.lose_quietly(hold, lost.reason()) {
                     core.report_lost(hold);
                 }
@@ -273,7 +273,7 @@ impl Dependant for MultiHold {
         }
     }
 
-    /// The members' own claims say whether they are watched.
+    /// The members' own claims decide whether the watchdog renews them.
     fn renews(&self) -> bool {
         false
     }
@@ -288,7 +288,7 @@ impl Drop for MultiHold {
     }
 }
 
-/// What unlocking all members comes to: the worst of it, and else the least count that is left.
+/// The result of unlocking all members: the worst error, or else the smallest count that is left.
 pub(super) fn whole(unlocked: Vec<Result<Unlocked>>) -> Result<Unlocked> {
     let mut counts = Vec::with_capacity(unlocked.len());
     let mut worst: Option<Error> = None;
@@ -315,7 +315,7 @@ pub(super) fn whole(unlocked: Vec<Result<Unlocked>>) -> Result<Unlocked> {
     })
 }
 
-/// A loss says more than that something was not confirmed.
+/// A loss is worse than an unlock without confirmation.
 fn rank(error: &Error) -> u8 {
     match error {
         Error::Lost(_) => 3,

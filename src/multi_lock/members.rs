@@ -1,4 +1,4 @@
-//! The locks that a multi lock is made of, checked and in order.
+//! The locks of a multi lock, checked and sorted.
 
 use std::ops::Range;
 use std::ptr;
@@ -12,9 +12,9 @@ use crate::session::{Core, Session};
 use crate::slot::slot;
 use crate::wait::Backoff;
 
-/// The members by client and name, the same for every multi lock of this process that has them. All
-/// of one client whose kinds have one script for it are acquired by one command, on a cluster those of
-/// one slot, also where that cluster is behind one address.
+/// The members, sorted by client and name, so that every multi lock of this process with the same
+/// members has the same order. One command acquires all members of one client whose kinds share an
+/// acquire script. On a cluster (also behind one address) it acquires only members of one slot.
 pub(super) struct MemberGroups {
     list: Vec<LockMember>,
     groups: Vec<Range<usize>>,
@@ -68,8 +68,8 @@ impl MemberGroups {
         Self { list, groups }
     }
 
-    /// The same in other groups, where a server has said since that it does not take some of them in
-    /// one command.
+    /// The same members in new groups, if a server has reported since that it does not accept some of
+    /// them in one command.
     pub(super) fn regrouped(&self) -> Option<Self> {
         let is_together = |group: &Range<usize>| {
             let mut pairs = self.list[group.clone()].windows(2);
@@ -83,7 +83,7 @@ impl MemberGroups {
         &self.list
     }
 
-    /// Those that are acquired by one command, as places in the list; there is one group at least.
+    /// The members that one command acquires, as ranges of the list. There is at least one group.
     pub(super) fn groups(&self) -> &[Range<usize>] {
         &self.groups
     }
@@ -93,7 +93,7 @@ impl MemberGroups {
         found.unwrap_or_default()
     }
 
-    /// Says of a failure which members it is about: one, or a whole group.
+    /// Adds the names of the members that a failure is about to the error: one, or a whole group.
     pub(super) fn about(&self, members: Range<usize>, error: Error) -> Error {
         let members = &self.list[members];
         let names: Vec<String> = members
@@ -118,7 +118,7 @@ impl LockMember {
 
     fn order(&self) -> (uuid::Uuid, u16, &str) {
         let core = self.core();
-        // Those that share a command stand together.
+        // Members that share a command are adjacent in the list.
         let slot = if core.server.is_cluster() {
             slot(self.key.key())
         } else {
@@ -139,7 +139,8 @@ impl LockMember {
         self.core().server.address()
     }
 
-    /// What it is to the whole, of which this is its hold, or was when that ended.
+    /// The state of this member in the whole lock, now or when the whole hold ended. `hold` is its
+    /// hold.
     pub(super) fn instance(&self, hold: &Hold, is_over: bool) -> Instance {
         let now = self.core().clock.now();
         let state = hold.state();

@@ -1,4 +1,4 @@
-//! What a round came to.
+//! The outcome of a round.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -6,24 +6,24 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::session::Claim;
 
-/// What a round came to; without all, nothing of it is held.
+/// The outcome of a round. Unless all members are held, the round holds none.
 pub(super) enum MultiRound {
-    /// A claim on each member, in their order, for good.
+    /// A confirmed claim on each member, in their order.
     Taken(Vec<Claim>),
     Blocked(Blocked),
-    /// A hold was given up by others while it was being acquired: as if it had not been asked for.
+    /// A hold was given up by others while it was being acquired. Treated as not asked yet.
     Again,
-    /// All was granted, and part of it over again by then.
+    /// All members were granted, but some grants had expired by then.
     TooLate,
 }
 
-/// A member that somebody else has.
+/// A member that another owner holds.
 pub(super) struct Blocked {
     pub(super) member: usize,
-    /// How long that one's lock lives on, if it has an end.
+    /// The TTL of that owner's lock, if it has one.
     pub(super) ttl: Option<Duration>,
-    /// Others were acquired and given back for it. What its owner had before, and got once more, is
-    /// nobody's loss.
+    /// Other members were acquired in this round and released again. A claim that its owner already
+    /// had, and re-entered, does not count: no other owner misses it.
     pub(super) collided: bool,
 }
 
@@ -31,6 +31,6 @@ pub(super) struct Blocked {
 pub(super) struct Trouble {
     pub(super) about: Range<usize>,
     pub(super) error: Error,
-    /// The server had a whole command timeout.
+    /// The server had a whole command timeout to answer.
     pub(super) was_patient: bool,
 }

@@ -1,4 +1,4 @@
-//! What a multi lock does with a request.
+//! How a multi lock executes a request.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ impl Acquire for Inner {
     fn lock(self: Arc<Self>, options: AcquireOptions) -> Boxed<Guard> {
         Box::pin(async move {
             let guard = self.acquired(options, WaitLimit::ForEver).await?;
-            // A wait without end ends with a guard or an error.
+            // A wait without a limit ends with a guard or an error.
             guard.ok_or(Error::Closed)
         })
     }
@@ -68,7 +68,8 @@ impl Inner {
             // A loop of calls that wait for nothing must let other tasks run, too.
             tokio::task::consume_budget().await;
             let claims = call.acquire().await;
-            // A server refused several names in one command, and did nothing: it is asked for each.
+            // A server refused several keys in one command and changed nothing. Ask for each key by
+            // itself.
             if claims.is_err() && members.regrouped().is_some() {
                 continue;
             }

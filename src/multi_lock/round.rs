@@ -1,4 +1,4 @@
-//! One round: an attempt to acquire every member, at which all are held or none is.
+//! One round: an attempt to acquire every member. It ends with all members held or none.
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
@@ -12,12 +12,12 @@ use crate::hold::OwnerState;
 use crate::session::{BatchAcquire, BatchAttempt, Claim, PendingAcquire};
 
 impl MultiLockCall<'_> {
-    /// Asks the `lead` group, and all others once that is granted; without a lead all at the same
-    /// time.
+    /// Asks the `lead` group first, and all others once that is granted. Without a lead it asks all
+    /// groups in parallel.
     ///
     /// # Cancel safety
     ///
-    /// What was acquired is given back in the background.
+    /// What was acquired is released in the background.
     pub(super) async fn round(
         &self,
         lead: Option<usize>,
@@ -38,7 +38,7 @@ impl MultiLockCall<'_> {
         Ok(self.finish(claims.collect(), began))
     }
 
-    /// Acquires these groups, all at the same time. What the round has come to, if it ends here.
+    /// Acquires these groups in parallel. Returns the outcome if the round ends here.
     async fn take(
         &self,
         groups: &[usize],
@@ -91,7 +91,8 @@ impl MultiLockCall<'_> {
         Ok(None)
     }
 
-    /// What there is to ask for in a group, and for which members; others are counted here at once.
+    /// The acquires to send for a group, with their members. Members that need no command are counted
+    /// immediately.
     async fn prepare(
         &self,
         group: usize,
@@ -110,7 +111,7 @@ impl MultiLockCall<'_> {
                 }
                 Ok(Begun::Asking(acquiring)) => acquiring,
                 Err(error) => {
-                    // What it waited for, if for anything, is a command of its own owner's.
+                    // If it waited, it waited for a command of its own owner.
                     return Err(Trouble {
                         about: waiter..waiter + 1,
                         error,
@@ -179,7 +180,7 @@ impl MultiLockCall<'_> {
         (group, places, taken)
     }
 
-    /// Makes the claims of a round that `began` then ones for good, if all are still valid.
+    /// Confirms the claims of a round that began at `began`, if all are still valid.
     fn finish(&self, mut claims: Vec<Claim>, began: Moment) -> MultiRound {
         let age = self.now().since(began);
         let members = self.members.list();
@@ -199,18 +200,18 @@ impl MultiLockCall<'_> {
     }
 }
 
-/// What a round has got.
+/// What a round has acquired so far.
 #[derive(Default)]
 struct Taken {
     /// For each member.
     claims: Vec<Option<Claim>>,
-    /// Some of it is what its owner did not have before.
+    /// Some of the claims are on members that the owner did not hold before.
     is_fresh: bool,
 }
 
 /// How the acquire of a member begins.
 enum Begun {
-    /// It is done: nobody has to be asked.
+    /// It is counted locally: no server has to be asked.
     Counted(Claim),
     Asking(PendingAcquire),
 }

@@ -1,4 +1,4 @@
-//! One call to acquire a RedLock: a re-entry, one round, or a wait with as many as it takes.
+//! One call to acquire a RedLock: a re-entry, one round, or a wait of several rounds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ impl Acquire for RedLockConfig {
 
     fn lock(self: Arc<Self>, options: AcquireOptions) -> Boxed<Guard> {
         Box::pin(async move {
-            // A wait without end ends with a guard or an error.
+            // A wait without a limit ends with a guard or an error.
             let guard = self.acquired(options, WaitLimit::ForEver).await?;
             guard.ok_or(Error::Closed)
         })
@@ -83,7 +83,7 @@ impl RedLockConfig {
                 Err(_) => "failed",
             },
         );
-        // What was met last took a part of the call only.
+        // The time in the last error covers only a part of the call.
         outcome.map_err(|error| error.after(waited))
     }
 }
@@ -93,18 +93,18 @@ pub(super) struct RedLockCall<'a> {
     pub(super) lock: &'a Arc<RedLockConfig>,
     pub(super) owner: Owner,
     pub(super) terms: &'a Terms,
-    /// When the wait has to be over.
+    /// When the wait has to end.
     pub(super) deadline: Option<Moment>,
-    /// When the last round has to be over.
+    /// When the last round has to end.
     ends: Option<Moment>,
 }
 
-/// What one round came to.
+/// The outcome of one round.
 pub(super) enum RoundOutcome {
     Won(Guard),
-    /// What became of each instance.
+    /// The hold knows the outcome of each instance.
     Lost(Arc<QuorumHold>),
-    /// Another call of this owner asked, for as long as this one has.
+    /// Another call of this owner made the round, until this call's time was over.
     Elsewhere,
 }
 
@@ -118,7 +118,7 @@ impl RedLockCall<'_> {
             WaitLimit::Not => match self.round().await? {
                 RoundOutcome::Won(guard) => Ok(Some(guard)),
                 RoundOutcome::Lost(hold) => match self.reenter().await? {
-                    // Meanwhile another branch of this owner got it.
+                    // Another branch of this owner acquired it meanwhile.
                     Some(guard) => Ok(Some(guard)),
                     None => self.no_quorum(&hold).map_or(Ok(None), Err),
                 },
@@ -128,7 +128,7 @@ impl RedLockCall<'_> {
         }
     }
 
-    /// Acquires once more what this owner holds; `None` if it holds nothing.
+    /// Re-enters what this owner holds; `None` if it holds nothing.
     pub(super) async fn reenter(&self) -> Result<Option<Guard>> {
         let Some(hold) = self.lock.registered(self.owner) else {
             return Ok(None);
@@ -192,8 +192,8 @@ impl RedLockCall<'_> {
         Ok(counted.then(|| Guard::several(Arc::new(QuorumClaim::new(hold, watched)))))
     }
 
-    /// One attempt on all instances. Of one owner's calls one at a time makes one: what it wins, the
-    /// others have once more.
+    /// One attempt on all instances. Only one call of an owner makes a round at a time; the other calls
+    /// re-enter what it wins.
     pub(super) async fn round(&self) -> Result<RoundOutcome> {
         let (now, (hold, requests)) = loop {
             let now = self.lock.clock().now();
@@ -201,7 +201,7 @@ impl RedLockCall<'_> {
             let Some(other) = begun.0.register() else {
                 break (now, begun);
             };
-            // Nothing of it was begun yet.
+            // Nothing was sent for it yet.
             drop(begun);
             if !other.decided(self.ends.unwrap_or(Moment::NEVER)).await {
                 return Ok(RoundOutcome::Elsewhere);
@@ -236,7 +236,7 @@ impl RedLockCall<'_> {
         if hurry.is_none_or(|ends| ends >= now + Rules::answer_limit(self.terms.lease)) {
             self.suspect_late(&hold);
         }
-        // What is given back comes before whatever this caller asks for next.
+        // Releases are sent before any later command of this caller.
         requests.send().await;
         requests.finish_behind();
         let won = hold.claim_first(self.terms);
@@ -256,9 +256,10 @@ impl RedLockCall<'_> {
         Ok(RoundOutcome::Lost(hold))
     }
 
-    /// Has nobody ask those anything more who were silent for the whole round. Known here and now: the
-    /// next attempt may begin before their own calls notice that their time is over. A caller that was
-    /// not polled knows nothing of them: their answers may be there since long before.
+    /// Suspects the instances that were silent for the whole round, so that they are not asked again
+    /// until they answer. It does so here because the next attempt may begin before their own calls
+    /// time out. A caller that was not polled in time knows nothing: the answers may have arrived long
+    /// ago.
     fn suspect_late(&self, hold: &QuorumHold) {
         if hold.see(|state, now| now > state.quorum.round_ends() + OVERDUE) {
             return;
@@ -271,7 +272,8 @@ impl RedLockCall<'_> {
         }
     }
 
-    /// The error of a lost round, if it was lost for want of instances rather than to others.
+    /// The error of a lost round if too few instances could be acquired; `None` if other owners hold
+    /// them.
     pub(super) fn no_quorum(&self, hold: &QuorumHold) -> Option<Error> {
         let instances = hold.instances();
         let need = hold.see(|state, _| state.quorum.rules().need);
@@ -313,8 +315,8 @@ impl Drop for QuorumAttempt<'_> {
 }
 
 impl QuorumHold {
-    /// Waits until this attempt of another call is decided; false if it is not by then. For no longer
-    /// than it should take: that call may be one that nobody polls any more, and is ended then.
+    /// Waits until this attempt of another call is decided; false if it is not decided by `until`. If
+    /// the attempt is overdue, its caller does not poll any more, and this call ends it.
     async fn decided(self: &Arc<Self>, until: Moment) -> bool {
         loop {
             let changed = self.changed.notified();
@@ -339,11 +341,11 @@ impl QuorumHold {
         }
     }
 
-    /// Undoes an acquisition that is nobody's yet. What is dropped is given back in the background.
+    /// Undoes an acquire that has no claim yet. Dropped requests are released in the background.
     fn abandon(self: &Arc<Self>) {
         let mut state = self.state();
         if state.count > 0 {
-            // Won meanwhile.
+            // It was won meanwhile.
             return;
         }
         let given_back = self.step_locked(&mut state, Event::Unlock);
@@ -353,5 +355,5 @@ impl QuorumHold {
     }
 }
 
-/// An attempt that is not over so long after its end is one that nobody polls.
+/// An attempt that is not over this long after its end is not polled any more.
 const OVERDUE: Duration = Duration::from_millis(100);

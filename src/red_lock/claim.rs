@@ -23,12 +23,12 @@ pub(super) struct QuorumClaim {
 }
 
 impl QuorumClaim {
-    /// A claim that is counted already.
+    /// A claim that is already counted.
     pub(super) fn new(hold: Arc<QuorumHold>, watched: bool) -> Self {
         Self { hold, watched }
     }
 
-    /// A claim that ends in another task than it began has left its owner behind there.
+    /// A guard that ends in another task than it was acquired in has left its owner behind there.
     fn warn_elsewhere(&self) {
         let owner = self.hold.owner;
         if owner.is_left_behind() {
@@ -79,7 +79,7 @@ impl CompositeHold for QuorumClaim {
     }
 
     fn loss(&self, _early: Duration) -> Option<Lost> {
-        // The quorum itself ends early enough.
+        // The quorum's core already ends it early enough.
         self.hold.loss()
     }
 
@@ -106,7 +106,7 @@ impl CompositeHold for QuorumClaim {
 
     fn unlock(self: Arc<Self>) -> Pin<Box<dyn Future<Output = Result<Unlocked>> + Send>> {
         self.warn_elsewhere();
-        // Ended here, so that a future that is never polled has ended it, too.
+        // Ended here and not in the future, so that the claim ends even if the future is never polled.
         let ending = self.hold.end(self.watched);
         Box::pin(async move {
             match ending? {
@@ -118,7 +118,7 @@ impl CompositeHold for QuorumClaim {
 
     fn drop_claim(&self) {
         self.warn_elsewhere();
-        // What is dropped is given back in the background.
+        // Dropped requests are executed in the background.
         drop(self.hold.end(self.watched));
     }
 
@@ -131,13 +131,13 @@ impl CompositeHold for QuorumClaim {
 
 /// What ending one claim leaves to do.
 pub(super) enum ClaimEnd {
-    /// So many are left.
+    /// The number of claims left.
     Kept(u32),
     Last(Vec<Request>),
 }
 
 impl QuorumHold {
-    /// Takes one claim back. An error if there is nothing to end any more.
+    /// Ends one claim. An error if the hold is already lost.
     pub(super) fn end(self: &Arc<Self>, watched: bool) -> Result<ClaimEnd> {
         let mut state = self.state();
         let noticed = self.collect_work(&mut state);
@@ -173,7 +173,7 @@ impl QuorumHold {
         }
     }
 
-    /// Gives back what is held, everywhere at once; ends when a quorum has confirmed it.
+    /// Releases all instances in parallel. Ends when a quorum has confirmed it.
     async fn give_back(self: &Arc<Self>, requests: Vec<Request>) -> Result<Unlocked> {
         let need = self.see(|state, _| state.quorum.rules().need);
         let mut requests = InFlight::new(self, requests);
@@ -200,14 +200,14 @@ impl QuorumHoldState {
         self.let_expire_unless_watched();
     }
 
-    /// Nobody wants it renewed who has it.
+    /// Stops renewal if no claim is left that needs it.
     pub(super) fn let_expire_unless_watched(&mut self) {
         if self.watched == 0 && self.count > 0 {
             self.quorum.let_expire();
         }
     }
 
-    /// Every claim left is a forgotten one.
+    /// Whether all claims left are forgotten ones.
     pub(super) fn is_only_forgotten(&self) -> bool {
         self.count as usize == self.forgotten.len()
     }

@@ -17,18 +17,18 @@ use crate::request::AcquireOptions;
 /// What the handles and requests of one lock share.
 #[derive(Clone)]
 pub(crate) struct RedLockConfig {
-    /// As they were given.
+    /// In the order in which the caller gave them.
     pub(super) locks: Arc<[Lock]>,
-    /// In the order of their clients and names, whatever order they were given in.
+    /// Sorted by client and name.
     instances: Arc<[LockInstance]>,
-    /// Which of the parts was given first, second, and so on.
+    /// For each given lock, in order, its index in `instances`.
     pub(super) given: Arc<[usize]>,
-    /// Parts that cannot be used are an error of each request.
+    /// Invalid locks are reported by each request.
     pub(super) refused: Option<Error>,
     pub(super) name: Arc<str>,
-    /// Tells it from every other lock of this process.
+    /// Identifies this lock among all locks of this process.
     pub(super) id: Arc<str>,
-    /// What its queue is called.
+    /// The key of its queue.
     pub(super) queue: Arc<LockKey>,
     pub(super) masked: usize,
     pub(super) fenced: bool,
@@ -63,8 +63,8 @@ impl RedLockConfig {
             refused
                 .get_or_insert_with(|| Error::not_reentrant(instance.key().name()).in_lock(*place));
         } else if !run_together(&instances) {
-            let why = "some of their clients have the machine's clock and some tokio's, or that of \
-                       another runtime: its instances need one";
+            let why = "all their clients must use the same clock, but some use the machine's and \
+                       some tokio's, or that of another runtime";
             refused.get_or_insert_with(|| Error::invalid("locks", why.to_owned()));
         }
         let mut given: Vec<usize> = (0..instances.len()).collect();
@@ -93,12 +93,12 @@ impl RedLockConfig {
         }
     }
 
-    /// With the id that its settings give it.
+    /// With the id that follows from its settings.
     pub(super) fn identified(mut self) -> Self {
         let mut id = format!("{}{}", self.masked, if self.fenced { "!" } else { "" });
         for instance in &*self.instances {
             let (client, key) = (instance.core().id, instance.key());
-            // Locks of another kind under the same keys are others.
+            // Locks of different kinds under the same keys are different locks.
             id.push_str(&format!(" {client} {:?} {:?}", key.kind(), key.key()));
         }
         self.queue = Arc::new(LockKey::of_several(&id));
@@ -122,7 +122,7 @@ impl RedLockConfig {
         self.max_lease
     }
 
-    /// The client that knows of its holds in this process.
+    /// The client whose registry has its holds in this process.
     pub(super) fn home_instance(&self) -> &LockInstance {
         &self.instances[0]
     }
@@ -148,7 +148,7 @@ impl RedLockConfig {
         }
     }
 
-    /// What a request means for this lock. Checks everything that can be checked before a command is
+    /// The terms of a request for this lock. Checks everything that can be checked before a command is
     /// sent.
     pub(super) fn terms(&self, options: &AcquireOptions) -> Result<Terms> {
         if let Some(refused) = &self.refused {
@@ -156,10 +156,7 @@ impl RedLockConfig {
         }
         let members = self.instances.len();
         if Rules::need(members, self.masked) > members {
-            let why = format!(
-                "{members} instances cannot mask so many, got={}",
-                self.masked
-            );
+            let why = format!("too many for {members} instances, got={}", self.masked);
             return Err(Error::invalid("masking", why));
         }
         lease::check("max_lease", self.max_lease, Duration::MAX)?;
@@ -180,7 +177,7 @@ impl RedLockConfig {
         let gone = self.min_validity.saturating_add(lease::drift(terms.lease));
         if gone >= terms.lease {
             let why = format!(
-                "it must be less than the lease={:?} and what clocks take of it, got={:?}",
+                "it must be less than the lease={:?} minus 1 % and 2 ms for clock drift, got={:?}",
                 terms.lease, self.min_validity
             );
             return Err(Error::invalid("min_validity", why));
@@ -201,7 +198,7 @@ impl RedLockConfig {
     }
 }
 
-/// Deadlines of the whole are told to each part.
+/// Whether all clients share one clock. The deadline of the whole is also used for each part.
 fn run_together(instances: &[(usize, LockInstance)]) -> bool {
     let mut instances = instances.iter().map(|(_, instance)| &instance.core().clock);
     let first = instances.next();

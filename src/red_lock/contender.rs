@@ -1,5 +1,5 @@
-//! The wait for a RedLock: round after round, each when enough instances may be free. Here is what differs
-//! from other waits.
+//! The wait for a RedLock: one round after another, each when enough instances may be free. Only what
+//! differs from other waits is here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,9 +20,9 @@ use crate::guard::Guard;
 use crate::session::Core;
 use crate::wait::{Backoff, Listener, WaitRequest, WaiterGuard};
 
-/// A caller that waits for a RedLock. Of all callers of this process one asks the instances: the contender
-/// in the queue of this lock. The instances' own queues are for those who want one of them only, and
-/// neither stands in the other's way.
+/// A caller that waits for a RedLock. Of all its callers in this process only one asks the instances:
+/// the contender in the queue of this lock. The instances' own queues are for callers that want a
+/// single one of them; the two kinds of queue are independent.
 pub(super) struct RedLockContender<'a> {
     pub(super) caller: &'a RedLockCall<'a>,
     /// The instance in whose client the queue is.
@@ -33,11 +33,11 @@ pub(super) struct RedLockContender<'a> {
     /// Subscriptions were asked for.
     pub(super) listens: bool,
     pub(super) rounds: u32,
-    /// Up to when what an instance says does not count.
+    /// Until when the answers of an instance do not count.
     pub(super) quarantined: Vec<Moment>,
-    /// When the next round begins at the latest. Until then it waits for instances only.
+    /// The latest start of the next round. Until then it only waits for instances.
     pub(super) next_round: Option<Moment>,
-    /// Since when too few instances can be asked.
+    /// Since when too few instances answer.
     pub(super) outage: Option<Moment>,
 }
 
@@ -69,8 +69,8 @@ impl Contender for RedLockContender<'_> {
         self.caller.lock.ensure_open()
     }
 
-    /// The one that has the lock's clock, whichever the queue is in: the clients of a RedLock have one
-    /// clock.
+    /// The client with the lock's clock, regardless of the client with the queue: all clients of a
+    /// RedLock share one clock.
     fn core(&self, _at: Option<usize>) -> &Arc<Core> {
         self.caller.lock.home_instance().core()
     }
@@ -84,7 +84,7 @@ impl Contender for RedLockContender<'_> {
         self.home.backoff()
     }
 
-    /// Takes the last place in the queue, with the first client that is there.
+    /// Takes the last place in the queue, at the first client that is still open.
     fn enter(&mut self, _at: usize, _now: Moment) -> Result<WaiterGuard> {
         let lock = self.caller.lock;
         let options = WaitRequest {
@@ -125,7 +125,7 @@ impl Contender for RedLockContender<'_> {
         let Some(kept) = self.kept_until(now) else {
             return LocalState::Nothing;
         };
-        // What ended before somebody heard of it has to be looked at again.
+        // The lock may have been released before the listeners were added, so check again.
         if self.add_listeners() {
             return LocalState::Again;
         }
@@ -159,7 +159,7 @@ impl Contender for RedLockContender<'_> {
         self.learn(&hold);
         let failed = self.failure(&hold);
         if failed.is_none() {
-            // Said before it listens, which takes its time.
+            // Before it subscribes, which takes time.
             self.outage = None;
             waiter.note_outage(None);
         }
@@ -182,8 +182,8 @@ impl Contender for RedLockContender<'_> {
         })
     }
 
-    /// It got the lock, so enough instances answer, whatever was met before. Whoever is next in line
-    /// is woken all the same: it has to hear when the lock is given back.
+    /// It got the lock, so enough instances answer, and an earlier outage is over. The next waiter in
+    /// line is still woken: it must listen for the release.
     fn leave_with(&self, waiter: &WaiterGuard) {
         waiter.note_outage(None);
     }
@@ -204,7 +204,7 @@ impl Contender for RedLockContender<'_> {
         let now = self.clock().now();
         match heard {
             Some(member) if ended.is_err() => {
-                // Its client was shut down: the others go on without it.
+                // Its client was shut down: continue with the others.
                 self.listeners.retain(|(other, _)| *other != member);
                 self.patience.out_of_reach(member);
                 return Ok(());
@@ -215,7 +215,7 @@ impl Contender for RedLockContender<'_> {
                     self.patience.free(member);
                 }
             }
-            // Its time is over, or something has to be looked at from the beginning.
+            // The time is over, or the state must be checked from the beginning.
             _ => self.next_round = None,
         }
         ended
@@ -247,7 +247,7 @@ impl RedLockContender<'_> {
         }
     }
 
-    /// Up to when other owners of this process keep so many instances that no quorum is left.
+    /// Until when other owners of this process hold so many instances that no quorum is left.
     fn kept_until(&self, now: Moment) -> Option<Moment> {
         let RedLockCall { lock, owner, .. } = *self.caller;
         let free_at =
@@ -258,7 +258,7 @@ impl RedLockContender<'_> {
         kept[need - 1].filter(|until| *until > now)
     }
 
-    /// What a lost round says of when the next one may be won.
+    /// Learns from a lost round when the next one may succeed.
     fn learn(&mut self, hold: &QuorumHold) {
         let clock = &hold.clock;
         let now = clock.now();
@@ -275,7 +275,7 @@ impl RedLockContender<'_> {
                 }
                 InstanceState::Unanswered => self.patience.free(member),
                 InstanceState::HeldByAnother { ttl } => {
-                    // A TTL of n ms is over when n + 1 ms have passed for certain.
+                    // A TTL of n ms is certainly over after n + 1 ms.
                     let until = ttl.map(|ttl| now + ttl + Duration::from_millis(1));
                     self.patience.busy(member, until);
                 }
@@ -287,7 +287,7 @@ impl RedLockContender<'_> {
             }
         }
         if acquired {
-            // Lost to others who want it too, or for a reason that the next round would find again.
+            // Lost to competing callers, or for a reason that the next round would meet again.
             let began = hold.see(|state, _| state.quorum.began());
             self.patience.collided(now.since(began), clock.part(), now);
         } else {
@@ -295,14 +295,16 @@ impl RedLockContender<'_> {
         }
     }
 
-    /// The failure of a round that was lost for want of instances; `None` if it was lost to others.
+    /// The failure of a round in which too few instances could be acquired; `None` if other owners hold
+    /// them.
     fn failure(&mut self, hold: &QuorumHold) -> Option<Failed> {
         let error = self.caller.no_quorum(hold)?;
         let now = self.clock().now();
         let began = hold.see(|state, _| state.quorum.began());
         let is_over = self.caller.deadline.is_some_and(|end| now >= end);
         let since = *self.outage.get_or_insert(now);
-        // A round is shorter than a command timeout, so one alone does not end a wait without a deadline.
+        // A round is shorter than a command timeout, so a single round does not end a wait without a
+        // deadline.
         let is_long = now.since(since) >= self.home.core().server.command_timeout();
         Some(Failed {
             named: error.clone(),
@@ -318,5 +320,5 @@ impl RedLockContender<'_> {
 /// A RedLock has one queue.
 const ONLY: usize = 0;
 
-/// A round and what follows from it take no longer: two looks of half a second, if there is a token.
+/// The longest time of a round and what follows: two phases of half a second, with a fencing token.
 const LONGEST_ROUND: Duration = Duration::from_secs(1);

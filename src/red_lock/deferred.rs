@@ -1,18 +1,19 @@
-//! What a change of a quorum's state leads to once the state is not locked any more.
+//! What a change of a quorum's state requires after its mutex is released.
 
 use super::query::Request;
 use crate::error::LostReason;
 
-/// What a change of the state leads to in code that is not ours: wakers of those who wait, and the
-/// subscriber of the log. Either may look at this very hold.
+/// What a change of the state triggers in user code: wakers of waiters, and the subscriber of the log.
+/// Both may access this same hold, so this runs after the mutex is released.
 #[derive(Default)]
 pub(super) struct Deferred {
-    /// Something was done.
+    /// A step was made, so waiters must be notified.
     pub(super) is_any: bool,
-    /// Why it was lost, and what became of each instance.
+    /// Why it was lost, and the outcome of each instance.
     pub(super) lost: Option<(LostReason, String)>,
-    /// Extensions began to fail: what each instance is, and the margin; or they succeed again.
+    /// Extensions began to fail: the outcome of each instance, and the margin. `Some(None)`: they
+    /// succeed again.
     pub(super) jeopardy: Option<Option<(String, usize)>>,
-    /// Dropped, it is given back in the background.
+    /// Dropping these releases the claims in the background.
     pub(super) given_back: Vec<Request>,
 }

@@ -1,4 +1,4 @@
-//! What a quorum wants done, as futures that bring its answers.
+//! Executes the requests of a quorum hold, as futures that return the answers.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use super::query::{Completion, Request};
 use super::quorum_hold::QuorumHold;
 use crate::session::BackgroundTask;
 
-/// Orders under way. Dropped, what they did is undone in the background, and the quorum is told that
-/// their answers will not come.
+/// Requests under way. If this is dropped, their effects are undone in the background, and the quorum's
+/// core is told that their answers will not come.
 pub(super) struct InFlight {
     hold: Arc<QuorumHold>,
     under_way: FuturesUnordered<Polled>,
@@ -45,7 +45,7 @@ impl InFlight {
         self.hold.watch_over(asked);
     }
 
-    /// The next one that is done; `None` if none is under way.
+    /// The next completion; `None` if nothing is under way.
     pub(super) async fn next(&mut self) -> Option<Completion> {
         loop {
             if let Some(done) = self.under_way.next().await? {
@@ -54,7 +54,8 @@ impl InFlight {
         }
     }
 
-    /// Sends what was not sent yet, and waits for nothing: what the caller sends next comes after it.
+    /// Sends the requests that were not sent yet, without waiting, so that the caller's next command
+    /// comes after them.
     pub(super) async fn send(&mut self) {
         loop {
             tokio::select! {
@@ -65,7 +66,7 @@ impl InFlight {
         }
     }
 
-    /// Waits for everything that is under way, and for all that follows from it.
+    /// Waits for everything that is under way, and for all requests that follow from it.
     pub(super) async fn finish(mut self) {
         while let Some(done) = self.next().await {
             self.follow(done);
@@ -85,8 +86,9 @@ impl InFlight {
         }
     }
 
-    /// Finishes what is under way behind the caller, who has what it wanted. The runtime of the caller
-    /// does it where that goes on; the background takes over what it leaves, and undoes what it drops.
+    /// Finishes what is under way after the caller has its result. The caller's runtime does this while
+    /// it runs. The background takes over requests that the runtime does not poll, and undoes those
+    /// that it drops.
     pub(super) fn finish_behind(self) {
         if self.under_way.is_empty() {
             return;
@@ -102,8 +104,8 @@ impl InFlight {
 }
 
 impl QuorumHold {
-    /// Has each client's own thread ask its instance, and do what follows from the answer. What is to
-    /// be given back goes to the background: it is not waited for.
+    /// Lets each client's own thread ask its instance and execute what follows from the answer.
+    /// Releases are dropped here, so the background executes them and the caller does not wait.
     pub(super) fn delegate(self: &Arc<Self>, requests: Vec<Request>) {
         for request in requests {
             let Request::Ask { asked, until } = request else {
@@ -114,7 +116,8 @@ impl QuorumHold {
         }
     }
 
-    /// Has the thread of an instance's client do this, or that of any other if that one has ended.
+    /// Runs this on the thread of an instance's client, or on any other client's if that thread has
+    /// ended.
     pub(super) fn run(&self, member: usize, mut work: BackgroundTask) {
         let asked = self.lock.instances()[member].core();
         let others = self.lock.instances().iter().map(LockInstance::core);

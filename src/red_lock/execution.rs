@@ -1,8 +1,8 @@
-//! An order under way, and who polls it.
+//! A request under way, and the party that polls it.
 //!
-//! Its caller does, as long as that goes on. What a caller has stopped polling, the client's background
-//! ends, and asks again where the answer is still wanted (design: invariant 14). The background never
-//! polls the caller's future: its timers belong to the caller's runtime, and one that has ended panics.
+//! Normally its caller polls it. If the caller stops polling, the client's background ends the request,
+//! and asks again if the answer is still needed (design: invariant 14). The background never polls the
+//! caller's future: its timers belong to the caller's runtime and panic once that runtime has ended.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -19,30 +19,30 @@ use super::quorum_hold::{LeftBehind, QuorumHold, QuorumHoldState, TakenOver};
 use crate::clock::Moment;
 use crate::panics;
 
-/// One order under way, which its caller polls.
+/// A request under way, polled by its caller.
 pub(super) struct Execution {
-    /// Code of the user may run while the caller has this locked: its wakers, and the subscriber of
-    /// its log. So the background never waits for it.
+    /// While the caller has this locked, user code may run: its wakers, and the subscriber of its log.
+    /// So the background never waits for this mutex.
     inner: Mutex<Shared>,
 }
 
 #[derive(Default)]
 struct Shared {
-    /// None once it has ended, or the background has taken it over.
+    /// `None` once it has ended, or the background has taken it over.
     under_way: Option<UnderWay>,
-    /// Of the caller.
+    /// The caller's waker.
     waker: Option<Waker>,
 }
 
 struct UnderWay {
-    // Dropped in this order: what it did is settled before the quorum is told that no answer comes.
+    // Dropped in this order: effects are settled before the quorum's core is told that no answer comes.
     doing: Doing,
-    /// None if it asks for nothing.
+    /// `None` for a release, which needs no answer.
     asking: Option<PendingQuery>,
 }
 
-/// An execution as its caller polls it. Dropped, it ends; none as its output says that the background
-/// has taken it over.
+/// An execution, as its caller polls it. Dropping it ends the request. The output `None` means that the
+/// background has taken it over.
 pub(super) struct Polled(Arc<Execution>);
 
 impl Polled {
@@ -100,13 +100,14 @@ impl Future for Polled {
 impl Drop for Polled {
     fn drop(&mut self) {
         let left = self.0.inner.lock().under_way.take();
-        // What follows from its end looks at nothing of this.
+        // Not locked while it is dropped; the drop does not use this state.
         drop(left);
     }
 }
 
 impl QuorumHold {
-    /// Has the background look at these, in case their caller stops; and forgets those that have ended.
+    /// Lets the background check these, in case their caller stops polling. Removes those that have
+    /// ended.
     pub(super) fn watch_over(self: &Arc<Self>, executions: Vec<Weak<dyn LeftBehind>>) {
         let mut state = self.state();
         let now = self.clock.now();
@@ -116,7 +117,7 @@ impl QuorumHold {
         self.follow(&mut state);
     }
 
-    /// Ends what its caller has left, and asks again where the quorum still wants the answer.
+    /// Ends what callers stopped polling, and asks again if the quorum's core still needs the answer.
     pub(super) fn take_over(self: &Arc<Self>) -> bool {
         if mutant!("red_lock_round_left_to_caller") {
             return false;
@@ -141,7 +142,7 @@ impl QuorumHold {
 
     fn end_left(self: &Arc<Self>, under_way: UnderWay, waker: Option<Waker>) {
         let UnderWay { doing, asking } = under_way;
-        // What it did is settled in the background. A panic in there concerns this order alone.
+        // Its effects are settled in the background. A panic in the drop affects only this request.
         panics::catch(|| drop(doing));
         if let Some(mut asking) = asking {
             let (is_awaited, until) = self.see(|state, now| {
@@ -155,7 +156,7 @@ impl QuorumHold {
             }
         }
         if let Some(waker) = waker {
-            // A caller that is there after all goes on without it.
+            // A caller that still polls continues without it.
             panics::catch(|| waker.wake());
         }
     }
@@ -163,7 +164,7 @@ impl QuorumHold {
 
 impl LeftBehind for Execution {
     fn take_over(self: Arc<Self>, hold: &Arc<QuorumHold>) -> TakenOver {
-        // Not waited for: code of the user may keep the caller there.
+        // The background does not wait: user code may block the caller there.
         let Some(mut inner) = self.inner.try_lock() else {
             return TakenOver::Polled;
         };
@@ -178,7 +179,7 @@ impl LeftBehind for Execution {
 }
 
 impl QuorumHoldState {
-    /// When the background has to look at what callers have under way.
+    /// When the background has to check what callers have under way.
     pub(super) fn overdue_at(&mut self) -> Moment {
         let is_under_way = |(_, it): &(Moment, Weak<dyn LeftBehind>)| it.strong_count() > 0;
         self.under_way.retain(is_under_way);
@@ -186,12 +187,12 @@ impl QuorumHoldState {
         times.min().unwrap_or(Moment::NEVER)
     }
 
-    /// What its callers should have ended by now.
+    /// What callers should have finished by now.
     fn overdue(&mut self, now: Moment) -> Vec<Weak<dyn LeftBehind>> {
         let overdue = self.under_way.extract_if(.., |(at, _)| *at <= now);
         overdue.map(|(_, execution)| execution).collect()
     }
 }
 
-/// When the background looks again at an order that its caller polls right now.
+/// When to check again a request that its caller is polling right now.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);

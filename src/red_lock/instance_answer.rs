@@ -1,15 +1,15 @@
-//! What an instance answered.
+//! The answer of an instance.
 
 use lockdog_quorum::Answer;
 
 use crate::error::Error;
 use crate::session::Claim;
 
-/// What an instance answered, and what comes with it.
+/// The answer of an instance, with the claim that it granted.
 pub(super) struct InstanceAnswer {
     pub(super) answer: Answer,
     pub(super) claim: Option<Claim>,
-    /// Why it could not be had.
+    /// Why the instance could not be acquired.
     pub(super) cause: Option<Error>,
 }
 

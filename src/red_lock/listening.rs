@@ -1,4 +1,4 @@
-//! What a RedLock's contender hears of the instances.
+//! The messages that a RedLock's contender listens to.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use super::contender::RedLockContender;
 use crate::wait::WaiterGuard;
 
 impl RedLockContender<'_> {
-    /// Hears of every instance from now on, as far as this process knows of it; one whose client was
-    /// shut down is not there. True if that is news.
+    /// Adds a listener for every instance, for releases within this process. Clients that were shut
+    /// down are skipped. True if the listeners are new.
     pub(super) fn add_listeners(&mut self) -> bool {
         if !self.listeners.is_empty() {
             return false;
@@ -24,11 +24,11 @@ impl RedLockContender<'_> {
         true
     }
 
-    /// Hears the messages of every instance from now on. True if that is news: the lock may have been
-    /// released before.
+    /// Subscribes to the messages of every instance. True if the subscription is new: the lock may have
+    /// been released before it.
     pub(super) async fn listen(&mut self, waiter: &WaiterGuard) -> bool {
         let caller = self.caller;
-        // In an outage, to be told of an instance that answers again.
+        // Also in an outage, to be notified when an instance answers again.
         self.add_listeners();
         if self.listens || self.outage.is_some() {
             return false;
@@ -43,7 +43,7 @@ impl RedLockContender<'_> {
             .filter(|(instance, _)| instance.backoff().is_none())
             .map(|(instance, listener)| listener.subscribed(&instance.core().server))
             .collect();
-        // An instance that does not answer is not waited for.
+        // Do not wait for an instance that does not answer.
         let limit = caller.deadline.map_or(LISTENING_SOON, |deadline| {
             LISTENING_SOON.min(deadline.since(now))
         });
@@ -53,5 +53,5 @@ impl RedLockContender<'_> {
     }
 }
 
-/// A subscription takes a round trip, or a connection to be opened.
+/// Enough for a round trip and a new connection.
 const LISTENING_SOON: Duration = Duration::from_millis(500);

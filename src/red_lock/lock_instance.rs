@@ -1,4 +1,4 @@
-//! One instance of a RedLock: a lock on a client of its own, and what is asked of it.
+//! One instance of a RedLock: a lock on a client of its own, and the queries to it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::server::{Addressee, DataLoss, Failure, Sent, TimeBox};
 use crate::session::{AttemptOutcome, Core, PendingAcquire, Session};
 use crate::wait::Backoff;
 
-/// A lock that is an instance of a bigger one.
+/// A lock that is one instance of a RedLock.
 pub(super) struct LockInstance {
     session: Arc<Session>,
     key: Arc<LockKey>,
@@ -25,15 +25,15 @@ pub(super) struct LockInstance {
     own_backoff: Option<Backoff>,
 }
 
-/// What an instance is asked for in a first round, or to heal.
+/// What an instance is asked for in a first round, or when it is re-acquired.
 #[derive(Clone, Copy)]
 pub(super) struct InstanceAcquire {
     pub(super) owner: Owner,
     pub(super) terms: Terms,
     pub(super) is_fenced: bool,
-    /// The longest lease that anybody asks of these instances.
+    /// The longest lease that any client asks of these instances.
     pub(super) max_lease: Duration,
-    /// The answer is not waited for beyond this.
+    /// The answer is not awaited beyond this.
     pub(super) until: Moment,
 }
 
@@ -69,7 +69,7 @@ impl LockInstance {
         (self.core().id, self.key.key())
     }
 
-    /// It is the same lock of the same client.
+    /// Whether it is the same lock of the same client.
     pub(super) fn is(&self, other: &Self) -> bool {
         self.waiter() == other.waiter()
     }
@@ -82,11 +82,11 @@ impl LockInstance {
         }
     }
 
-    /// Acquires the lock there.
+    /// Acquires the lock on this instance.
     ///
     /// # Cancel safety
     ///
-    /// Whatever it did is undone in the background.
+    /// The effects of the acquire are undone in the background.
     pub(super) async fn take(&self, taking: &InstanceAcquire) -> InstanceAnswer {
         let clock = &self.core().clock;
         let began = clock.now();
@@ -99,7 +99,7 @@ impl LockInstance {
         self.has_answered()?;
         let mut was_lost = false;
         loop {
-            // The server may be another than at the last look.
+            // The server may have changed since the last iteration.
             let guards = InstanceChecks {
                 quarantine: core
                     .settings
@@ -116,7 +116,7 @@ impl LockInstance {
                 OwnerState::Holding(hold) => {
                     PendingAcquire::again(&self.session, hold, now, until).await?
                 }
-                // An earlier round may be about to take that in, and to give its claim up.
+                // An earlier round may be about to process that loss and to drop its claim.
                 OwnerState::Lost(_) if !was_lost => {
                     was_lost = true;
                     core.clock.sleep_until(until.min(now + A_MOMENT)).await;
@@ -142,14 +142,15 @@ impl LockInstance {
                 return Ok(InstanceAnswer::from(Answer::Quarantined(left)));
             }
             let lost = if matches!(looked.attempt, AttemptOutcome::Granted(_)) {
-                // By the server that answered, which may be another than at the first look.
+                // Judged by the server that answered, which may differ from the one the map named at
+                // first.
                 match core
                     .server
                     .judge(self.key.key(), acquiring.sent(), until)
                     .await
                 {
                     Ok(lost) => lost,
-                    // It is given back, and asked for again.
+                    // The claim is dropped, so the lock is released there. A later round asks again.
                     Err(failure) => return Ok(InstanceAnswer::failed(failure.into())),
                 }
             } else {
@@ -159,7 +160,8 @@ impl LockInstance {
             let register = looked.register.map(|register| Register {
                 value: register.value,
                 time: register.time,
-                // Asked as one that it is no more, it said nothing that counts.
+                // The query assumed a server that had not changed, so the register's value does not
+                // count.
                 reborn: register.fresh || lost.since != looked.asked_since,
             });
             match looked.attempt {
@@ -175,14 +177,14 @@ impl LockInstance {
                 }
                 AttemptOutcome::Busy(ttl) => {
                     let register = register.map(|register| Register {
-                        // Whether it moved with all that is in it is not known here.
+                        // A moved slot may have lost part of its data; this is not known here.
                         reborn: register.reborn || acquiring.sent().moved,
                         ..register
                     });
                     return Ok(InstanceAnswer::from(Answer::Busy(ttl, register)));
                 }
                 AttemptOutcome::Lost(lost) => return Err(Error::Lost(lost)),
-                // Freed by force before the grant was read.
+                // A force unlock came before the grant was read.
                 AttemptOutcome::Ended if core.clock.now() < until => core.ensure_open()?,
                 AttemptOutcome::Ended | AttemptOutcome::TooLate => {
                     let waited = core.clock.now().since(now);
@@ -192,15 +194,15 @@ impl LockInstance {
         }
     }
 
-    /// Waits until what this client gave up there is settled, unless that takes long: a guard dropped
-    /// just now must not look like somebody else's lock.
+    /// Waits, for at most half of the time left, until this client has settled a hold that it is
+    /// releasing there. A guard dropped just now must not look like another owner's lock.
     async fn released(&self, taking: &InstanceAcquire) -> Result<(), Error> {
         let core = self.core();
         let Some(releasing) = core.holds.releasing(&self.key) else {
             return Ok(());
         };
         let began = core.clock.now();
-        // The rest is for the question.
+        // The other half is for the query.
         let until = began + taking.until.since(began) / 2;
         let ear = core.waiters.add_listener(&self.key, taking.owner)?;
         let number = releasing.number();
@@ -215,7 +217,7 @@ impl LockInstance {
         Ok(())
     }
 
-    /// Extends the lease of what is held there, on the client's own thread.
+    /// Extends the lease on this instance, on the client's own thread.
     pub(super) async fn extend(
         &self,
         hold: &Arc<Hold>,
@@ -227,7 +229,7 @@ impl LockInstance {
         if !hold.state().is_valid(now) {
             return InstanceAnswer::from(Answer::NotOurs);
         }
-        // A caller may have found it late on a connection of its own: a sign of life comes soon then.
+        // A caller's own connection may have timed out. Then the probe clears the suspicion soon.
         while let Err(error) = self.has_answered() {
             let now = core.clock.now();
             if now >= until || core.ensure_open().is_err() {
@@ -240,7 +242,7 @@ impl LockInstance {
         let answer = match tokio::time::timeout(until.since(now), &mut answer).await {
             Ok(answer) => answer,
             Err(_) => {
-                // It may come yet; but nothing more is asked before it does.
+                // The answer may still come. Until then, send nothing more to this server.
                 let silence = Failure::silent(until.since(now));
                 core.server.suspect_addressee(&addressee, &silence);
                 answer.await
@@ -265,7 +267,7 @@ impl LockInstance {
         }
     }
 
-    /// Writes a fencing token down.
+    /// Writes a fencing token to the register.
     pub(super) async fn mark(
         &self,
         hold: &Arc<Hold>,
@@ -310,7 +312,7 @@ impl LockInstance {
         }
     }
 
-    /// An error if it is known that it would not answer.
+    /// An error if the client is closed, or if the server is suspected not to answer.
     fn has_answered(&self) -> Result<(), Error> {
         self.core().ensure_open()?;
         match self.core().server.suspected(self.key.key()) {
@@ -319,20 +321,20 @@ impl LockInstance {
         }
     }
 
-    /// How long the instance does not count, because it may have lost its data.
+    /// How long the instance does not count because it may have lost its data.
     fn quarantined(&self, lost: DataLoss, taking: &InstanceAcquire) -> Option<Duration> {
         quarantine::left(lost.seen, taking.max_lease, self.core().clock.now())
     }
 
-    /// Asks it nothing more until it has answered a probe, if it did not answer. For an acquire that is
-    /// still under way: to whom it went is not known.
+    /// If the error means that the server did not answer, sends it nothing more until it has answered a
+    /// probe. For an acquire still under way, whose server is not known.
     pub(super) fn suspect(&self, error: &Error) {
         if let Some(silence) = silence(error) {
             self.core().server.suspect(self.key.key(), &silence);
         }
     }
 
-    /// The same of the server where the question failed, which may be another than the map names
+    /// The same, for the server where the query failed. That may be another server than the map names
     /// (design: invariant 15).
     fn suspect_asked(&self, sent: &Sent, error: &Error) {
         if let Some(silence) = silence(error) {
@@ -341,7 +343,7 @@ impl LockInstance {
     }
 }
 
-/// The failure of a server that did not answer, if it is one.
+/// The failure to record for a server that did not answer; `None` for other errors.
 fn silence(error: &Error) -> Option<Failure> {
     match error {
         Error::Timeout { waited, .. } => Some(Failure::silent(*waited)),
@@ -390,7 +392,7 @@ mod on_servers {
         let claim = taken.claim.expect("it is free");
         send_on(&owner, other);
 
-        // The question takes a third of the lease, and is suspected of silence before.
+        // Extending takes up to a third of the lease; the server must be suspected before that.
         let lease = Duration::from_secs(18);
         let until = instance.core().clock.now() + Duration::from_secs(3);
         let early = async {
@@ -405,7 +407,7 @@ mod on_servers {
         assert_eq!(suspects(&instance), [address(other)]);
     }
 
-    /// The owner sends whoever asks to the other one, which says nothing any more.
+    /// The owner redirects every caller to the other node, which does not answer.
     fn send_on(owner: &Node, other: &Node) {
         let moved = format!("-MOVED {} {}", slot(NAME), address(other));
         let send_on = Action::ReplyWith(moved);
@@ -415,7 +417,7 @@ mod on_servers {
             let stay_silent = Action::DropReply;
             other.proxy().on(named(command), stay_silent).always();
         }
-        // Suspected for nothing, it would soon be cleared otherwise.
+        // Otherwise an unfounded suspicion would soon be cleared.
         owner.proxy().on(named("PING"), Action::DropReply).always();
     }
 

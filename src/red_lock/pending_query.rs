@@ -1,4 +1,4 @@
-//! Questions under way.
+//! Queries under way.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use crate::clock::Moment;
 pub(super) type Doing = Pin<Box<dyn Future<Output = Completion> + Send>>;
 
 impl InstanceQuery {
-    /// Asks the instance. The future has resources of the runtime that polls it.
+    /// Asks the instance. The future uses resources of the runtime that polls it.
     pub(super) fn ask(&self, hold: &Arc<QuorumHold>, until: Moment) -> Doing {
         let (hold, asked) = (hold.clone(), self.clone());
         Box::pin(async move {
@@ -27,7 +27,7 @@ impl InstanceQuery {
     }
 }
 
-/// A question under way. Dropped without its answer, it tells the quorum that none comes.
+/// A query under way. If it is dropped without an answer, it tells the quorum's core that none comes.
 pub(super) struct PendingQuery {
     hold: Arc<QuorumHold>,
     asked: InstanceQuery,
@@ -48,17 +48,17 @@ impl PendingQuery {
         self.asked.member
     }
 
-    /// An answer may still change something.
+    /// Whether an answer may still change something.
     pub(super) fn is_awaited(&self, quorum: &Quorum) -> bool {
         quorum.awaits(self.asked.member, self.asked.round)
     }
 
-    /// The quorum is told by the caller, or need not be told.
+    /// The caller passes the answer to the quorum's core, or the core does not need it.
     pub(super) fn is_answered(&mut self) {
         self.answered = true;
     }
 
-    /// Asks the instance behind the caller, and does what follows from the answer.
+    /// Asks the instance in the background, and executes the requests that follow from the answer.
     pub(super) async fn ask_behind(mut self, until: Moment) {
         let told = self.hold.ask(&self.asked, until).await;
         self.is_answered();

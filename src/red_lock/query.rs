@@ -1,4 +1,4 @@
-//! What a quorum wants of its instances, and what came of it.
+//! Requests of a quorum hold to its instances, and their completions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,18 +9,18 @@ use crate::error::Error;
 use crate::hold::Hold;
 use crate::session::{Claim, Unlocked};
 
-/// Something to be done at one instance.
+/// A request to one instance.
 pub(super) enum Request {
     Ask {
         asked: InstanceQuery,
-        /// The answer is not waited for beyond this.
+        /// The answer is not awaited beyond this.
         until: Moment,
     },
-    /// Dropped, it is given back in the background.
+    /// Dropping it releases the claim in the background.
     GiveBack(usize, Claim),
 }
 
-/// What an instance is asked, and in which round.
+/// A query to an instance, with its round.
 #[derive(Clone)]
 pub(super) struct InstanceQuery {
     pub(super) member: usize,
@@ -37,7 +37,7 @@ pub(super) enum Query {
     Mark(Arc<Hold>, u64),
 }
 
-/// What came of an order.
+/// The completion of a request.
 pub(super) enum Completion {
     Answered {
         member: usize,

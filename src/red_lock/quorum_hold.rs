@@ -21,7 +21,7 @@ use crate::session::{Claim, TimerKey};
 
 /// One owner's hold on a lock of many instances.
 ///
-/// Lock order: its state before anything of a client's.
+/// Lock order: the mutex of this state before any mutex of a client.
 pub(super) struct QuorumHold {
     pub(super) me: Weak<Self>,
     pub(super) lock: Arc<RedLockConfig>,
@@ -30,68 +30,68 @@ pub(super) struct QuorumHold {
     pub(super) clock: Clock,
     pub(super) acquired: Moment,
     pub(super) state: Mutex<QuorumHoldState>,
-    /// Told after each step.
+    /// Notified after each step.
     pub(super) changed: Notify,
     pub(super) lost: CancellationToken,
 }
 
-/// Something that a caller polls, and that the background takes over if the caller stops polling it.
+/// Something that a caller polls, and that the background takes over if the caller stops polling.
 pub(super) trait LeftBehind: Send + Sync {
-    /// Ends it, and asks again where the quorum still wants the answer.
+    /// Ends it, and asks again if the quorum's core still needs the answer.
     fn take_over(self: Arc<Self>, hold: &Arc<QuorumHold>) -> TakenOver;
 }
 
-/// What came of taking something over.
+/// The result of taking something over.
 pub(super) enum TakenOver {
     /// The background has it now.
     Yes,
-    /// It had ended.
+    /// It had already ended.
     Ended,
-    /// Its caller polls it right now.
+    /// Its caller is polling it right now.
     Polled,
 }
 
 pub(super) struct QuorumHoldState {
     pub(super) quorum: Quorum,
     pub(super) claims: SmallVec<[Option<Claim>; 5]>,
-    /// Why an instance could not be had when it was last asked.
+    /// Why an instance could not be acquired when it was last asked.
     pub(super) causes: SmallVec<[Option<Error>; 5]>,
-    /// Living claims: guards and forgotten ones.
+    /// Living claims: those of guards, and forgotten ones.
     pub(super) count: u32,
-    /// The claims among them that were taken without a lease.
+    /// How many of these claims were taken without a fixed lease.
     pub(super) watched: u32,
-    /// The claims among them whose guards were forgotten, and whether those are watched.
+    /// The claims whose guards were forgotten, with a flag for each: whether it is watched.
     pub(super) forgotten: Vec<bool>,
     /// Orders whose answers nobody will bring.
     pub(super) dropped: Vec<(usize, u32)>,
-    /// What callers poll, and when the background looks whether they still do.
+    /// What callers poll, and when the background checks that they still do.
     pub(super) under_way: Vec<(Moment, Weak<dyn LeftBehind>)>,
-    /// The client whose thread looks after it, and where it stands there.
+    /// The index of the client whose thread renews this hold. `turn` is its timer there.
     pub(super) keeper: usize,
     pub(super) turn: Option<TimerKey>,
     pub(super) told_lost: bool,
     pub(super) told_jeopardy: bool,
-    /// The client of an instance says that what it held there is gone.
+    /// An instance's client reports that its part of the hold is gone.
     pub(super) part_lost: bool,
-    /// Why the instance was lost without which too few have it, as its client knows.
+    /// The reason, from the instance's client, of the loss after which too few instances are left.
     pub(super) part_lost_because: Option<LostReason>,
-    /// What is to be told once this is unlocked.
+    /// What to do after the mutex is released.
     pub(super) deferred: Deferred,
 }
 
 impl QuorumHoldState {
-    /// What its owner is told of a loss.
+    /// The reason of a loss, as its owner sees it.
     pub(super) fn reason(&self, loss: LossCause) -> LostReason {
         match loss {
             LossCause::Deadline => LostReason::Deadline,
             LossCause::MaxHold => LostReason::MaxHold,
             LossCause::NotOurs => self.part_lost_because.unwrap_or(LostReason::NotOurs),
-            // The driver ends none but those that no client looks after any more.
+            // The driver ends a hold only if every client was shut down.
             LossCause::Driver => LostReason::ShutDown,
         }
     }
 
-    /// It is being acquired, and nobody's yet.
+    /// It is still being acquired and has no claim yet.
     pub(super) fn is_undecided(&self) -> bool {
         let is_over = matches!(
             self.quorum.phase(),
@@ -102,7 +102,7 @@ impl QuorumHoldState {
 }
 
 impl QuorumHold {
-    /// Begins to acquire: what is to be done for it.
+    /// Begins to acquire. Returns the requests to execute.
     pub(super) fn begin(
         lock: &Arc<RedLockConfig>,
         owner: Owner,
@@ -149,13 +149,13 @@ impl QuorumHold {
         (hold, requests)
     }
 
-    /// Tells the quorum what happened: what is to be done about it.
+    /// Passes an event to the quorum's core. Returns the requests to execute.
     pub(super) fn step(self: &Arc<Self>, event: Event) -> Vec<Request> {
         let mut state = self.state();
         self.step_locked(&mut state, event)
     }
 
-    /// As [`QuorumHold::step`], under the state's lock.
+    /// As [`QuorumHold::step`], with the state already locked.
     pub(super) fn step_locked(
         self: &Arc<Self>,
         state: &mut QuorumHoldState,
@@ -184,7 +184,8 @@ impl QuorumHold {
         let mut requests = self.requests(state, actions);
         self.follow(state);
         if let Phase::Lost(_) = state.quorum.phase() {
-            // Nobody waits for it, and it is in nobody's way who is told.
+            // These releases are deferred: no one waits for them, and they must be done before an owner
+            // is notified of the loss.
             let given_back =
                 requests.extract_if(.., |request| matches!(request, Request::GiveBack(..)));
             state.deferred.given_back.extend(given_back);
@@ -192,7 +193,7 @@ impl QuorumHold {
         requests
     }
 
-    /// Tells the quorum what an instance answered.
+    /// Passes an instance's answer to the quorum's core.
     pub(super) fn take_in(
         self: &Arc<Self>,
         member: usize,
@@ -200,7 +201,7 @@ impl QuorumHold {
         told: InstanceAnswer,
     ) -> Vec<Request> {
         if let Some(claim) = &told.claim {
-            // Not under the state's lock: it may be told at once.
+            // Not with the state locked: the dependant may be notified immediately.
             claim.hold().add_dependant(self.me.clone());
         }
         let mut state = self.state();
@@ -209,7 +210,7 @@ impl QuorumHold {
         if is_last && told.claim.is_some() {
             state.claims[member] = told.claim;
         } else if let Some(claim) = told.claim {
-            // The quorum gave this request up, and what is kept there is a later one's.
+            // The quorum's core gave this request up. A claim that is kept there is of a later request.
             claim.hold().remove_dependant(self.me.as_ptr().cast());
             given_back = Some(Request::GiveBack(member, claim));
         }
@@ -226,7 +227,7 @@ impl QuorumHold {
         if !state.quorum.has(member) {
             let unwanted = self.give_up(&mut state, member);
             if mutant!("quorum_releases_acquired_only") {
-                // A claim that is dropped gives itself back, which hides the quorum's defect.
+                // A dropped claim releases itself, which would hide the mutant's defect.
                 std::mem::forget(unwanted);
             } else {
                 requests.extend(unwanted);
@@ -235,7 +236,7 @@ impl QuorumHold {
         requests
     }
 
-    /// The round is over: it is held from now on, by one claim. False if it was not won.
+    /// The round is won: the hold has its first claim from now on. False if the round was not won.
     pub(super) fn claim_first(self: &Arc<Self>, terms: &Terms) -> bool {
         let mut state = self.state();
         if !state.quorum.is_living() {
@@ -247,7 +248,7 @@ impl QuorumHold {
         true
     }
 
-    /// One claim more. False if it is not held any more.
+    /// Adds a claim. False if it is not held any more.
     pub(super) fn claim_again(self: &Arc<Self>, terms: &Terms) -> bool {
         let mut state = self.state();
         let requests = self.collect_work(&mut state);
@@ -272,7 +273,7 @@ impl QuorumHold {
         true
     }
 
-    /// Nobody will bring the answer to this order.
+    /// Records that the answer to this request will not come.
     pub(super) fn note_dropped(self: &Arc<Self>, member: usize, round: u32) {
         let mut state = self.state();
         state.dropped.push((member, round));
@@ -309,17 +310,17 @@ impl QuorumHold {
         }
     }
 
-    /// What is held on an instance is to be given back.
+    /// Takes the claim on an instance out, to be released.
     fn give_up(&self, state: &mut QuorumHoldState, member: usize) -> Option<Request> {
         let claim = state.claims[member].take()?;
         claim.hold().remove_dependant(self.me.as_ptr().cast());
         Some(Request::GiveBack(member, claim))
     }
 
-    /// What the quorum's actions mean here.
+    /// Translates the actions of the quorum's core into requests.
     pub(super) fn requests(&self, state: &mut QuorumHoldState, actions: Actions) -> Vec<Request> {
         let mut requests = Vec::with_capacity(actions.len());
-        // What follows from an answer that came behind its round has a time of its own.
+        // Requests that follow from an answer after the end of its round get a time limit of their own.
         let (now, lease) = (self.clock.now(), state.quorum.lease());
         let until = match state.quorum.round_ends() {
             ends if ends > now => ends,

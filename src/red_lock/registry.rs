@@ -1,4 +1,4 @@
-//! Which quorum hold of a lock each owner has.
+//! The registry of quorum holds: which one each owner has.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -9,19 +9,19 @@ use crate::owner::Owner;
 use crate::session::Core;
 
 impl RedLockConfig {
-    /// What `owner` holds already, or held and has a guard of still.
+    /// The hold of `owner`, also if it is lost and a guard of it still exists.
     pub(super) fn registered(&self, owner: Owner) -> Option<Arc<QuorumHold>> {
         let core: &Arc<Core> = self.home_instance().core();
         let known: Arc<dyn Any + Send + Sync> = core.upkeep.get(owner, &self.id)?;
         let hold: Arc<QuorumHold> = known.downcast().ok()?;
-        // What is only being acquired is nobody's yet.
+        // A hold that is still being acquired does not count.
         (!hold.see(|state, _| state.is_undecided())).then_some(hold)
     }
 }
 
 impl QuorumHold {
-    /// Other calls of its owner find it from now on; unless there is another of its owner, which is the
-    /// answer then.
+    /// Registers it for other calls of its owner. If its owner already has another hold of this lock,
+    /// returns that one instead.
     pub(super) fn register(self: &Arc<Self>) -> Option<Arc<Self>> {
         let known: Arc<dyn Any + Send + Sync> = self.clone();
         let upkeep = &self.lock.home_instance().core().upkeep;
@@ -29,7 +29,7 @@ impl QuorumHold {
         other.downcast().ok()
     }
 
-    /// A call of its owner finds nothing of it any more.
+    /// Removes it from the registry, so that calls of its owner do not find it any more.
     pub(super) fn unregister(self: &Arc<Self>) {
         let known: Arc<dyn Any + Send + Sync> = self.clone();
         let upkeep = &self.lock.home_instance().core().upkeep;

@@ -1,4 +1,4 @@
-//! Who looks after a hold on many instances: the thread of one of its clients.
+//! The renewal timer of a hold on many instances: it runs on the thread of one of its clients.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::hold::Dependant;
 use crate::session::{Timed, TimerKey};
 
 impl QuorumHold {
-    /// Sees to what a step leads to beside its orders.
+    /// Does what a step requires besides its requests: timers and notifications.
     pub(super) fn follow(self: &Arc<Self>, state: &mut QuorumHoldState) {
         state.deferred.is_any = true;
         match state.quorum.phase() {
@@ -19,7 +19,7 @@ impl QuorumHold {
                 self.tell_jeopardy(state);
                 let mut at = state.quorum.wake_at();
                 if state.quorum.phase() == Phase::Jeopardy {
-                    // Those that failed together shall not all come again together.
+                    // Jitter, so that clients that failed together do not retry together.
                     let later = self.clock.some_of(state.quorum.rules().lease / 50);
                     at = (at + later).min(state.quorum.notified_at());
                 }
@@ -31,7 +31,7 @@ impl QuorumHold {
                 self.schedule_last_look(state);
                 self.tell_lost(state, reason);
                 if state.is_only_forgotten() {
-                    // Nobody is left who has to be told first.
+                    // No claim is left that must be notified of the loss first.
                     self.unregister();
                 }
             }
@@ -39,7 +39,7 @@ impl QuorumHold {
         }
     }
 
-    /// Has the thread of one of its clients look after it, from then on.
+    /// Sets the timer on the thread of one of its clients.
     pub(super) fn schedule(self: &Arc<Self>, state: &mut QuorumHoldState, at: Moment) {
         if state.turn.is_some_and(|(turn, _)| turn == at) {
             return;
@@ -58,7 +58,7 @@ impl QuorumHold {
         if !state.quorum.is_living() || state.count == 0 {
             return;
         }
-        // Every client was shut down. Nobody renews it any more.
+        // Every client was shut down, so nothing renews it any more.
         let now = self.clock.now();
         let given_back = state.quorum.step(Event::Lose, now);
         let given_back = self.requests(state, given_back);
@@ -66,7 +66,7 @@ impl QuorumHold {
         self.tell_lost(state, LostReason::ShutDown);
     }
 
-    /// Has the background look at what callers have under way, where nothing else is to be looked at.
+    /// Sets the timer for what callers have under way only, if there is anything; otherwise removes it.
     fn schedule_last_look(self: &Arc<Self>, state: &mut QuorumHoldState) {
         match state.overdue_at() {
             Moment::NEVER => self.unschedule(state),
@@ -80,7 +80,7 @@ impl QuorumHold {
         }
     }
 
-    /// Says so once when extensions begin to fail, and when they succeed again.
+    /// Records, once, that extensions began to fail or succeed again.
     fn tell_jeopardy(&self, state: &mut QuorumHoldState) {
         let in_jeopardy = state.quorum.phase() == Phase::Jeopardy;
         if std::mem::replace(&mut state.told_jeopardy, in_jeopardy) == in_jeopardy {
@@ -90,7 +90,7 @@ impl QuorumHold {
         state.deferred.jeopardy = Some(in_jeopardy.then(|| (self.outcomes(state), margin)));
     }
 
-    /// Says that a round of acquiring it reached a quorum.
+    /// Logs that a round of acquiring reached a quorum.
     pub(super) fn tell_round_won(&self) {
         if tracing::enabled!(tracing::Level::DEBUG) {
             let hash = self.lock.home_instance().key().fingerprint();
@@ -103,7 +103,7 @@ impl QuorumHold {
         }
     }
 
-    /// Says that a round of acquiring it reached no quorum.
+    /// Logs that a round of acquiring did not reach a quorum.
     pub(super) fn tell_round_lost(&self) {
         if tracing::enabled!(tracing::Level::DEBUG) {
             let instances = self.outcomes(&self.state());
@@ -115,7 +115,7 @@ impl QuorumHold {
         }
     }
 
-    /// What became of each instance, without the locks' names.
+    /// The outcome of each instance, without the names of the locks.
     fn outcomes(&self, state: &QuorumHoldState) -> String {
         let instances = self.members(state);
         let said: Vec<String> = instances
@@ -125,7 +125,7 @@ impl QuorumHold {
         said.join("; ")
     }
 
-    /// Says so once when it is lost.
+    /// Records the loss, once.
     fn tell_lost(&self, state: &mut QuorumHoldState, reason: LostReason) {
         if std::mem::replace(&mut state.told_lost, true) {
             return;
@@ -153,11 +153,11 @@ impl Dependant for QuorumHold {
 
 impl Timed for QuorumHold {
     fn look(self: Arc<Self>) -> bool {
-        // Before it asks again for what callers have left: the round may be over.
+        // Before the take-over, which may ask again: the round may be over.
         let mut requests = self.step(Event::Tick);
         let is_taken_over = self.take_over();
         if is_taken_over {
-            // It is to be looked at again at another time.
+            // The take-over changed the time of the next look.
             requests.extend(self.step(Event::Tick));
         }
         let is_any = is_taken_over || !requests.is_empty();
@@ -168,12 +168,13 @@ impl Timed for QuorumHold {
     fn leave(self: Arc<Self>, turn: TimerKey) {
         let mut state = self.state();
         if state.turn != Some(turn) {
-            // Another looks after it already.
+            // The timer is set elsewhere already.
             return;
         }
         state.keeper += 1;
         state.turn = None;
-        // A caller may have left what is under way, whether it is held or still being acquired.
+        // Callers may have left requests under way, both while it is held and while it is being
+        // acquired.
         let mut at = state.overdue_at();
         if state.quorum.is_living() {
             at = at.min(state.quorum.wake_at());

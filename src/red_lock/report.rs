@@ -1,4 +1,4 @@
-//! What is told of a hold on many instances.
+//! Reports on a hold on many instances.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::quorum_hold::{QuorumHold, QuorumHoldState};
 use crate::error::{Error, Instance, InstanceState, Lost, LostFacts, LostReason};
 
 impl QuorumHold {
-    /// How it was lost; `None` while it may be believed in. What is said stays true.
+    /// How it was lost; `None` while it may be used. A reported loss stays final.
     pub(super) fn loss(self: &Arc<Self>) -> Option<Lost> {
         let mut state = self.state();
         let requests = self.collect_work(&mut state);
@@ -19,7 +19,7 @@ impl QuorumHold {
         lost
     }
 
-    /// As [`QuorumHold::loss`], under the state's lock and after a step.
+    /// As [`QuorumHold::loss`], with the state already locked and after a step.
     pub(super) fn loss_in(&self, state: &QuorumHoldState) -> Option<Lost> {
         let reason = match state.quorum.phase() {
             Phase::Lost(loss) => state.reason(loss),
@@ -29,7 +29,7 @@ impl QuorumHold {
         Some(self.lost_as(reason, state, self.members(state)))
     }
 
-    /// As lost for this reason, with what became of each instance, in the order of the parts.
+    /// The loss for this reason, with the outcome of each instance. `members` are sorted.
     pub(super) fn lost_as(
         &self,
         reason: LostReason,
@@ -47,14 +47,14 @@ impl QuorumHold {
         })
     }
 
-    /// How long ago it was acquired, and how long ago the last good round began.
+    /// How long ago it was acquired, and how long ago the last successful round began.
     pub(super) fn ages(&self, state: &QuorumHoldState) -> (Duration, Duration) {
         let now = self.clock.now();
         let renewed = state.quorum.renewed();
         (now.since(self.acquired), now.since(renewed))
     }
 
-    /// What an unlock came to that too few instances confirmed.
+    /// The error of an unlock that too few instances confirmed.
     pub(super) fn unlock_failed(&self, refused: Vec<(usize, Error)>) -> Error {
         let state = self.state();
         let mut members = self.members(&state);
@@ -80,22 +80,22 @@ impl QuorumHold {
             let members = self.as_given(members);
             return Error::unconfirmed(self.lock.name(), members);
         }
-        // So few said that it was ours: it was lost before.
+        // Every refusal was "not ours", so it was lost before the unlock.
         self.lost_as(LostReason::NotOurs, &state, members).into()
     }
 
-    /// What became of each instance, in the order in which they were given.
+    /// The outcome of each instance, in the order in which the caller gave them.
     pub(super) fn instances(&self) -> Vec<Instance> {
         self.as_given(self.members(&self.state()))
     }
 
-    /// In the order in which they were given, instead of that of the parts.
+    /// Reorders sorted members into the order in which the caller gave them.
     fn as_given(&self, members: Vec<Instance>) -> Vec<Instance> {
         let given = self.lock.given.iter();
         given.map(|member| members[*member].clone()).collect()
     }
 
-    /// What became of each instance, in the order of the parts.
+    /// The outcome of each instance, in sorted order.
     pub(super) fn members(&self, state: &QuorumHoldState) -> Vec<Instance> {
         let now = self.clock.now();
         let is_over = matches!(state.quorum.phase(), Phase::Lost(_) | Phase::Ended);

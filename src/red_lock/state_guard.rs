@@ -1,4 +1,4 @@
-//! The state of a quorum's hold, locked, and what is told once it is unlocked.
+//! The locked state of a quorum hold, and the notifications sent after it is unlocked.
 
 use std::ops::{Deref, DerefMut};
 
@@ -9,9 +9,9 @@ use super::quorum_hold::{QuorumHold, QuorumHoldState};
 use crate::clock::Moment;
 use crate::error::LostReason;
 
-/// The state of a hold, locked. Dropped, it is unlocked first, and its news told then.
+/// The locked state of a hold. On drop it is unlocked first; then its deferred notifications are sent.
 pub(super) struct StateGuard<'a> {
-    // Dropped in this order.
+    // Fields are dropped in this order: first unlock, then notify.
     state: MutexGuard<'a, QuorumHoldState>,
     telling: DeferredRun<'a>,
 }
@@ -30,7 +30,7 @@ impl<'a> StateGuard<'a> {
 }
 
 impl QuorumHold {
-    /// Looks at the state, without a step.
+    /// Reads the state, without a step.
     pub(super) fn see<T>(&self, look: impl FnOnce(&mut QuorumHoldState, Moment) -> T) -> T {
         let now = self.clock.now();
         look(&mut self.state(), now)
@@ -64,13 +64,13 @@ impl Drop for StateGuard<'_> {
 impl Drop for DeferredRun<'_> {
     fn drop(&mut self) {
         let Self { hold, deferred } = self;
-        // Before anybody is told: who is told that it is lost may ask for the lock anew at once, and
-        // must not find these in the way.
+        // Before any notification: an owner that learns of the loss may acquire the lock again
+        // immediately, and these old claims must not block it.
         deferred.given_back.clear();
         if deferred.is_any {
             hold.changed.notify_waiters();
         }
-        // Holders before the log.
+        // Notify holders before logging.
         if deferred.lost.is_some() {
             hold.lost.cancel();
         }
@@ -93,7 +93,7 @@ impl Drop for DeferredRun<'_> {
         }
         if let Some((reason, instances)) = deferred.lost.take() {
             let held_ms = hold.clock.now().since(hold.acquired).as_millis() as u64;
-            // A shutdown is what its user asked for.
+            // The user asked for the shutdown, so it is not a warning.
             if reason == LostReason::ShutDown {
                 tracing::debug!(
                     target: "lockdog::quorum",

@@ -1,4 +1,4 @@
-//! Ending forgotten holds, and asking for holds, as ported code does.
+//! Ending forgotten holds, and queries about holds, as ported code uses them.
 
 use std::sync::Arc;
 
@@ -23,18 +23,18 @@ impl RedLock {
     ///
     /// # Cancel safety
     ///
-    /// Cancelled after its first poll, the hold is ended in the background.
+    /// If it is cancelled after its first poll, the hold is ended in the background.
     pub fn unlock(&self) -> UnlockRequest {
         UnlockRequest::new(self.inner.clone())
     }
 
-    /// Whether the current owner holds the lock and may act on it, as this process knows; no instance
-    /// is asked. Corresponds to Redisson's `isHeldByCurrentThread()`.
+    /// Whether the current owner holds the lock and may use it, as far as this process knows; no
+    /// instance is asked. Corresponds to Redisson's `isHeldByCurrentThread()`.
     pub fn is_held(&self) -> bool {
         self.is_held_by(&Owner::current())
     }
 
-    /// Whether this owner of this process holds the lock and may act on it. Corresponds to Redisson's
+    /// Whether this owner of this process holds the lock and may use it. Corresponds to Redisson's
     /// `isHeldByThread(threadId)`.
     pub fn is_held_by(&self, owner: &Owner) -> bool {
         self.claims_of(*owner) > 0
@@ -66,7 +66,7 @@ impl RedLockConfig {
         let Some(hold) = self.registered(owner) else {
             return Err(NotHeld::nothing(&self.name, &owner_text).into());
         };
-        // Noticed here that its time is over, it is nobody's any more.
+        // The deadline has passed, and only forgotten claims are left: the hold is removed.
         let lost = hold.loss();
         if lost.is_some() && hold.see(|state, _| state.is_only_forgotten()) {
             hold.unregister();

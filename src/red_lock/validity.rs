@@ -1,4 +1,4 @@
-//! Whether a hold on many instances may be acted on: one truth for all who ask.
+//! Whether a hold on many instances may be used: one place decides for all callers.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::hold::HoldPhase;
 use crate::session::Claim;
 
 impl QuorumHold {
-    /// Tells the quorum of what stands on instances as far as it knows, and was lost as far as their
-    /// clients do.
+    /// Tells the quorum's core about each instance that the core counts as held, but whose client knows
+    /// that it is lost.
     pub(super) fn tell_parts_lost(
         &self,
         state: &mut QuorumHoldState,
@@ -44,7 +44,7 @@ impl QuorumHold {
         }
     }
 
-    /// It may be acted on now. False from the moment on at which it is lost, and never before.
+    /// Whether it may be used now. False from the moment at which it is lost, and never before.
     pub(super) fn is_valid(self: &Arc<Self>) -> bool {
         let mut state = self.state();
         let now = self.clock.now();
@@ -58,8 +58,8 @@ impl QuorumHold {
         is_valid
     }
 
-    /// Ends it if its time is over, or if so many instances have lost it, as far as their clients know,
-    /// that too few are left. Every answer about it begins with this, so that all agree.
+    /// Ends it if its deadline has passed, or if the clients know of so many lost instances that too
+    /// few are left. Every query of the state begins with this, so that all answers agree.
     pub(super) fn collect_work(self: &Arc<Self>, state: &mut QuorumHoldState) -> Vec<Request> {
         state.part_lost |= state.has_lost_part(self.clock.now());
         self.step_locked(state, Event::Look)
@@ -67,13 +67,13 @@ impl QuorumHold {
 }
 
 impl QuorumHoldState {
-    /// It is not over, nor is anything known that would end it.
+    /// Whether it has not ended, and nothing is known that would end it.
     fn is_sound(&self, now: Moment) -> bool {
         let is_living = self.quorum.is_living() && now < self.quorum.notified_at();
         is_living && !self.part_lost && !self.has_lost_part(now)
     }
 
-    /// An instance has lost it as far as its client knows, and not yet as far as the quorum does.
+    /// Whether a client knows of a lost instance that the quorum's core still counts.
     fn has_lost_part(&self, now: Moment) -> bool {
         let mut claims = self.claims.iter().enumerate();
         claims.any(|(member, claim)| {
@@ -83,7 +83,7 @@ impl QuorumHoldState {
     }
 }
 
-/// Why a client does not have its part any more; none if it has.
+/// Why a client lost its part; `None` if it still holds it.
 fn lost_because(claim: &Claim, now: Moment) -> Option<LostReason> {
     let state = claim.hold().state();
     match state.phase {

@@ -1,4 +1,4 @@
-//! What an answer says of the instance that gave it.
+//! Processes the answers of the instances.
 
 use super::member::{MemberOutcome, MemberState};
 use super::round::RoundKind;
@@ -6,7 +6,7 @@ use super::{Action, Actions, Answer, Phase, Quorum};
 use crate::Moment;
 
 impl Quorum {
-    /// Takes in what an instance answered to what it was asked in `round`.
+    /// Processes the answer of an instance to the query of `round`.
     pub(crate) fn answered(
         &mut self,
         index: usize,
@@ -19,19 +19,26 @@ impl Quorum {
         let living = !matches!(self.phase, Phase::Failed | Phase::Lost(_) | Phase::Ended);
         let member = &mut self.members[index];
         if round < member.taken_in {
-            // Said of an earlier acquisition of this instance.
+            // The answer is about an earlier `Take`, which was given up. It says nothing about the
+            // current one.
             return;
         }
         if round == current {
+            // Only answers of the current round are counted as answered. Others do not decide this
+            // round.
             member.answered_in = round;
         }
         match answer {
             Answer::Taken(register) => {
                 if member.stand == MemberState::Held {
+                    // A duplicate of a grant that was already processed.
                     return;
                 }
                 let is_wanted = living && member.stand == MemberState::Asked;
                 if !is_wanted || now >= member.until {
+                    // The grant comes too late: the acquisition is over, this `Take` was given up, or
+                    // the granted lease has ended on this instance. The instance may still hold the
+                    // lock, so release it.
                     member.is_now(MemberState::Nothing);
                     if !mutant!("quorum_releases_acquired_only") {
                         actions.push(Action::Release { member: index });
@@ -41,14 +48,19 @@ impl Quorum {
                 member.is_now(MemberState::Held);
                 member.outcome = MemberOutcome::Held;
                 member.register = register;
+                // A grant counts as a vote only in the round that asked for it, because the deadline is
+                // that of the round.
                 if round == current || mutant!("quorum_mixes_rounds") {
                     member.acked_in = current;
                 }
                 let is_behind = round < current && self.round.kind == RoundKind::Extend;
                 if self.phase == Phase::Marking {
+                    // Other instances get the token now, so this one must get it too; without it, it
+                    // would be no vote.
                     self.mark(index, actions);
                 } else if is_behind {
-                    // Granted for as long as the last round asked, and this one asks for more.
+                    // The earlier round's lease may end too early for this round. Ask for an extension,
+                    // so that the instance can vote.
                     member.asked_in = current;
                     let round = current;
                     actions.push(Action::Extend {
@@ -57,9 +69,11 @@ impl Quorum {
                     });
                 }
             }
-            // A `Take` that is executed twice is answered twice, perhaps in the other order.
+            // A `Take` that is executed twice is answered twice, perhaps in reverse order. If the first
+            // answer was processed, ignore this one.
             Answer::Busy(..) | Answer::Quarantined(_) if member.stand != MemberState::Asked => {}
             Answer::Busy(ttl, register) => {
+                // Another owner holds it. The register still counts as read, for the fencing token.
                 member.is_now(MemberState::Nothing);
                 member.outcome = MemberOutcome::Busy(ttl.map(|ttl| now + ttl));
                 member.register = register;
@@ -70,9 +84,12 @@ impl Quorum {
             }
             Answer::Extended | Answer::Marked => {
                 if member.stand != MemberState::Held {
+                    // It was lost meanwhile. A late acknowledgement must not revive it.
                     return;
                 }
                 member.outcome = MemberOutcome::Held;
+                // Only a vote of the current round moves the instance's deadline: that round began
+                // later.
                 if round == current {
                     member.acked_in = round;
                     member.until = until;
@@ -81,10 +98,14 @@ impl Quorum {
                 }
             }
             Answer::Conflict(value) => {
+                // The instance holds the lock, but its register is larger. A failed round is repeated
+                // with a larger token.
                 member.outcome = MemberOutcome::Held;
                 self.round.conflict = self.round.conflict.max(value);
             }
             Answer::NotOurs => {
+                // Ignored if the instance did not count any more. `Gone` makes the next round ask it
+                // again; the release ends the claim that the driver has there.
                 if member.stand == MemberState::Held {
                     member.is_now(MemberState::Gone);
                     member.outcome = MemberOutcome::Gone;
@@ -92,6 +113,8 @@ impl Quorum {
                 }
             }
             Answer::Failed => {
+                // Without an answer it is unknown whether a `Take` was executed; the driver undoes it.
+                // An instance that holds the lock keeps it until its lease ends.
                 if member.stand == MemberState::Asked {
                     member.is_now(MemberState::Nothing);
                 }

@@ -1,69 +1,69 @@
-//! What goes into the core, and what it wants done.
+//! The events and actions of the core.
 
 use std::ops::Deref;
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
-/// What happened.
+/// An event for the core.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Event {
-    /// An instance answered what it was asked in this round, or cannot.
+    /// An instance answered the query of this round, or cannot answer it.
     Answered {
-        /// Which instance, counted from 0.
+        /// The instance, counted from 0.
         member: usize,
         /// The round of the action that this answers.
         round: u32,
-        /// What it said.
+        /// The answer.
         answer: Answer,
     },
     /// Time passed.
     Tick,
-    /// Somebody asks whether it may be believed in: ends what its deadline has overtaken, and begins
+    /// A caller asks whether the lock may be used. Ends it if its deadline has passed, and begins
     /// nothing.
     Look,
-    /// It is gone for a reason of the driver's.
+    /// The driver ends it, for a reason of its own.
     Lose,
-    /// A further claim needs it for this lease once, or renewed with it from now on.
+    /// A further claim needs it for this lease: once, or renewed from now on.
     Lengthen {
-        /// For so long from now on.
+        /// The lease, from now on.
         lease: Duration,
-        /// Each later round of extension asks for that lease, too.
+        /// Whether each later round of extension asks for that lease, too.
         renewed: bool,
     },
-    /// Its owner gives it back.
+    /// Its owner releases it.
     Unlock,
 }
 
-/// What an instance answered.
+/// The answer of an instance.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Answer {
-    /// To `Take`: it is ours there.
+    /// To `Take`: the lock is ours on this instance.
     Taken(Option<Register>),
-    /// To `Take`: somebody else has it, for so long if its key expires.
+    /// To `Take`: another owner holds it, with this TTL if its key expires.
     Busy(Option<Duration>, Option<Register>),
-    /// To `Take`: the instance may have lost what it acknowledged, and does not count for so long.
+    /// To `Take`: the instance may have lost acknowledged locks, and does not count for this long.
     Quarantined(Duration),
-    /// To `Extend`: it is ours for a lease more.
+    /// To `Extend`: the lease was extended.
     Extended,
-    /// To `Mark`: the token stands there.
+    /// To `Mark`: the token was written.
     Marked,
-    /// To `Mark`: a larger token stands there.
+    /// To `Mark`: the register has this larger token.
     Conflict(u64),
-    /// To `Extend` and `Mark`: it is not ours there.
+    /// To `Extend` and `Mark`: the lock is not ours on this instance.
     NotOurs,
-    /// To anything: no answer, whatever became of it there.
+    /// To any query: no answer. It is unknown whether the query was executed.
     Failed,
 }
 
-/// A look at the fencing register of one instance.
+/// A reading of the fencing register of one instance.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Register {
-    /// The largest token that it knows; none if it knows none.
+    /// The largest token that the register has, if any.
     pub value: Option<u64>,
     /// The instance's wall clock, in the unit of the tokens.
     pub time: u64,
-    /// It lost its data once, and what it says may be too little since.
+    /// The instance lost its data once, so the register may be too small.
     pub reborn: bool,
 }
 
@@ -73,45 +73,46 @@ impl Register {
     }
 }
 
-/// What is to be done. Whatever it is, its answer comes as an [`Event`] of the round, `Release` apart.
+/// An action to execute. Each action except `Release` is answered by an [`Event::Answered`] of its
+/// round.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Action {
-    /// Acquire the instance's lock, in the name of an acquisition that never was before.
+    /// Acquire the instance's lock, under a name that was never used before.
     Take {
         /// The instance.
         member: usize,
-        /// To be named in the answer.
+        /// The round to name in the answer.
         round: u32,
     },
-    /// Set its TTL to the lease if it is still ours.
+    /// Set the TTL to the lease if the lock is still ours.
     Extend {
         /// The instance.
         member: usize,
-        /// To be named in the answer.
+        /// The round to name in the answer.
         round: u32,
     },
-    /// Raise the fencing register to the token, and the TTL to the lease, if it is still ours.
+    /// Raise the fencing register to the token, and the TTL to the lease, if the lock is still ours.
     Mark {
         /// The instance.
         member: usize,
-        /// To be named in the answer.
+        /// The round to name in the answer.
         round: u32,
-        /// What the register is raised to.
+        /// The token that the register is raised to.
         token: u64,
     },
-    /// Give back what stands there, or what a `Take` under way may yet do there.
+    /// Release the lock on this instance, including what a pending `Take` may still do there.
     Release {
         /// The instance.
         member: usize,
     },
 }
 
-/// What is to be done, in this order.
+/// Actions to execute, in this order.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Actions(SmallVec<[Action; 8]>);
 
 impl Actions {
-    /// Nothing.
+    /// No actions.
     pub fn new() -> Self {
         Self::default()
     }
@@ -120,7 +121,7 @@ impl Actions {
         self.0.push(action);
     }
 
-    /// First these, then the others.
+    /// Appends the other actions to these.
     pub fn append(&mut self, others: &Self) {
         self.0.extend_from_slice(others);
     }

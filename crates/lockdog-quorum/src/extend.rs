@@ -1,4 +1,4 @@
-//! Extending what is held, in rounds.
+//! Extends what is held, in rounds.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::Moment;
 use crate::lease;
 
 impl Quorum {
-    /// A claim wants it renewed.
+    /// Turns renewal on, for a claim that needs it.
     pub fn let_renew(&mut self) {
         self.rules.renewed = true;
         if self.next == Moment::NEVER && !self.round.is_open() {
@@ -17,13 +17,13 @@ impl Quorum {
         }
     }
 
-    /// The last claim that wants it renewed has ended.
+    /// Turns renewal off: the last claim that needs it has ended.
     pub fn let_expire(&mut self) {
         self.rules.renewed = false;
         self.next = Moment::NEVER;
     }
 
-    /// A call of its owner wants it for longer than it is held, or renewed.
+    /// Begins a round for a claim that needs a longer lease, or renewal.
     pub(crate) fn lengthen(
         &mut self,
         lease: Duration,
@@ -40,20 +40,21 @@ impl Quorum {
         }
         let mut wanted = lease;
         if self.rules.renewed {
-            // The next round comes when a part of that lease has passed.
+            // Renewal only comes after a part of the renewed lease, so do not ask for less.
             wanted = wanted.max(self.rules.lease);
         }
         if self.round.is_open() {
-            // Another call that wants more counts on the round that this one begins over.
+            // This round replaces the open one, which another call waits for. Do not ask for less.
             wanted = wanted.max(self.round.lease);
         }
         self.begin_extension(wanted, now, actions);
     }
 
-    /// Asks every instance once more: for a lease more where it is ours, for the lock where not.
+    /// Asks every instance once more: for an extension where it holds the lock, for the lock where it
+    /// does not.
     ///
-    /// Never for a lease that ends before what it is held for already: who takes it again now has to keep
-    /// it for as long as the others do.
+    /// The new lease never ends before the current one: an instance that is re-acquired now must keep
+    /// the lock as long as the others.
     pub(crate) fn begin_extension(&mut self, lease: Duration, now: Moment, actions: &mut Actions) {
         self.next = Moment::NEVER;
         if self.is_as_long_as_allowed() {

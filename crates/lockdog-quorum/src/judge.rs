@@ -1,4 +1,4 @@
-//! What follows from the answers of a round.
+//! Decides what follows from the answers of a round.
 
 use smallvec::SmallVec;
 
@@ -10,7 +10,7 @@ use crate::Moment;
 use crate::lease;
 
 impl Quorum {
-    /// Draws the conclusion from what is known now, as often as one leads to another.
+    /// Decides the current round with what is known now.
     pub(crate) fn judge(&mut self, now: Moment, actions: &mut Actions) {
         self.round.is_over |= now >= self.round.ends;
         match self.phase {
@@ -28,7 +28,7 @@ impl Quorum {
         self.members.iter().filter(acked).count()
     }
 
-    /// Instances whose answer may still change this round.
+    /// The number of instances whose answer may still change this round.
     fn pending(&self) -> usize {
         if self.round.is_over {
             return 0;
@@ -68,7 +68,7 @@ impl Quorum {
         if acknowledged >= self.rules.need {
             return self.win(now, actions);
         }
-        // Those that are not taken yet are marked as soon as they are.
+        // Instances that are still being asked for the lock are marked as soon as they grant it.
         let asked = self
             .members
             .iter()
@@ -94,7 +94,7 @@ impl Quorum {
             .filter(|member| member.stand == MemberState::Held)
             .count();
         if held < self.rules.need && !mutant!("quorum_lives_below_need") {
-            // Others may have a quorum from now on. A later grant must not revive it.
+            // Another owner may have a quorum from now on. A later grant must not revive this one.
             return self.end(Phase::Lost(LossCause::NotOurs), actions);
         }
         if self.round.kind == RoundKind::Extend && !self.round.won {
@@ -114,7 +114,7 @@ impl Quorum {
         }
     }
 
-    /// The round reached a quorum.
+    /// The round reached a quorum: moves the deadline and plans the next round.
     fn win(&mut self, now: Moment, actions: &mut Actions) {
         let deadline = if mutant!("quorum_validity_from_reply") {
             lease::deadline(now, self.round.lease)
@@ -140,8 +140,9 @@ impl Quorum {
         };
     }
 
-    /// The latest token was seen for certain; or so many instances lost it that it cannot be, nobody
-    /// who may know it is still to answer, and the instances' clocks have to do.
+    /// Whether the latest token is certain to be known. If so many instances lost their registers that
+    /// it cannot be, this is true when no instance is left that may know it; then the instances' clocks
+    /// decide.
     fn has_read_enough(&self) -> bool {
         let registers = self.members.iter().filter_map(|member| member.register);
         let (mut trusted, mut untrusted) = (0, 0);
@@ -166,8 +167,7 @@ impl Quorum {
             .unwrap_or(0)
     }
 
-    /// The median of the instances' wall clocks: tokens grow with time even where every register is
-    /// gone.
+    /// The median of the instances' wall clocks: with it tokens grow even if every register is lost.
     fn middle_time(&self) -> u64 {
         let registers = self.members.iter().filter_map(|member| member.register);
         let mut times: SmallVec<[u64; 5]> = registers.map(|register| register.time).collect();
@@ -175,7 +175,7 @@ impl Quorum {
         times.get(times.len() / 2).copied().unwrap_or(0)
     }
 
-    /// Notes who would have been enough, but for what they may have forgotten.
+    /// Records the instances that would have completed the quorum if their registers could be trusted.
     fn note_forgetful(&mut self) {
         for member in &mut self.members {
             let is_trusted = member.register.is_none_or(|register| register.is_trusted());
@@ -185,7 +185,7 @@ impl Quorum {
         }
     }
 
-    /// Notes whom the round did not wait for any longer.
+    /// Records the instances whose answers the round no longer waits for.
     pub(crate) fn note_late(&mut self) {
         if !self.round.is_over {
             return;

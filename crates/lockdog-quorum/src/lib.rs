@@ -1,4 +1,4 @@
-//! How a lock on many independent instances is won, kept and lost: the quorum core of `lockdog`'s
+//! How a lock on many independent instances is acquired, kept and lost: the quorum core of `lockdog`'s
 //! `RedLock`.
 //!
 //! It has no clock, no task and no socket. [`Quorum::step`] takes an [`Event`] and the time, and returns
@@ -6,8 +6,8 @@
 //! run the same code in this crate's tests.
 //!
 //! A *round* is one parallel attempt on all instances. Its time counts from its beginning, and only its
-//! own acknowledgements count for it: late ones of an earlier round are kept as what stands on an
-//! instance, never as a vote.
+//! own acknowledgements count for it. A late acknowledgement of an earlier round shows that the
+//! instance holds the lock, but it is not a vote.
 //!
 //! ```
 //! use std::time::Duration;
@@ -25,7 +25,7 @@
 //! };
 //! let now = Moment(1_000_000_000);
 //! let (mut quorum, actions) = Quorum::begin(rules, now);
-//! // It wants all three instances asked, and two of them grant it.
+//! The core asks all three instances, and two of them grant the lock.
 //! for action in &actions[..2] {
 //!     let &Action::Take { member, round } = action else { unreachable!() };
 //!     let answer = Answer::Taken(None);
@@ -52,7 +52,7 @@ mod round;
 mod rules;
 mod taking;
 
-// They look inside the core, so they are no integration tests.
+// They use private items of the core, so they are no integration tests.
 #[cfg(test)]
 #[path = "../tests/model/mod.rs"]
 mod model;
@@ -84,9 +84,9 @@ pub struct Quorum {
     members: SmallVec<[Member; 5]>,
     phase: Phase,
     round: Round,
-    /// Up to when it may be believed in; before it is held, up to when it has to be won.
+    /// Until when the lock may be used; before it is held, until when it must be won.
     deadline: Moment,
-    /// When the last good round began, and up to when those who acknowledged it keep it.
+    /// When the last successful round began, and when the lease that it obtained ends.
     renewed: Moment,
     leased_until: Moment,
     /// When the next round of extension is due.
@@ -95,7 +95,7 @@ pub struct Quorum {
 }
 
 impl Quorum {
-    /// Begins to acquire.
+    /// Begins an acquire.
     pub fn begin(rules: Rules, now: Moment) -> (Self, Actions) {
         let round = Round::first(now, rules.lease);
         let mut quorum = Self {
@@ -117,7 +117,7 @@ impl Quorum {
         (quorum, actions)
     }
 
-    /// Takes in what happened: what is to be done about it.
+    /// Processes an event. Returns the actions to execute.
     pub fn step(&mut self, event: Event, now: Moment) -> Actions {
         let mut actions = Actions::new();
         self.expire(now, &mut actions);
@@ -138,34 +138,34 @@ impl Quorum {
         actions
     }
 
-    /// How it stands.
+    /// The current phase.
     pub fn phase(&self) -> Phase {
         self.phase
     }
 
-    /// Up to when it may be believed in.
+    /// Until when the lock may be used.
     pub fn deadline(&self) -> Moment {
         self.deadline
     }
 
-    /// It may be acted on now.
+    /// Whether the lock may be used now.
     pub fn is_valid(&self, now: Moment) -> bool {
         self.is_living() && now < self.deadline
     }
 
-    /// It was won, and neither lost nor given back, as far as it was told.
+    /// Whether it was won, and neither lost nor released, as of the last event.
     pub fn is_living(&self) -> bool {
         matches!(self.phase, Phase::Held | Phase::Jeopardy)
     }
 
-    /// The fencing token, once it is safe to show.
+    /// The fencing token, once it is safe to use.
     pub fn token(&self) -> Option<u64> {
         let shown =
             self.rules.reads > 0 && !matches!(self.phase, Phase::Acquiring | Phase::Marking);
         (shown && self.token > 0).then_some(self.token)
     }
 
-    /// What it has to reach.
+    /// The rules of this acquisition.
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
@@ -175,17 +175,17 @@ impl Quorum {
         self.round.number
     }
 
-    /// What the current round asks for.
+    /// The lease that the current round asks for.
     pub fn lease(&self) -> Duration {
         self.round.lease
     }
 
-    /// When the last round began that reached a quorum.
+    /// When the last round that reached a quorum began.
     pub fn renewed(&self) -> Moment {
         self.renewed
     }
 
-    /// It ends by a bound of its own, and no extension changes that.
+    /// It ends at [`Rules::max_until`], and no extension changes that.
     pub fn is_as_long_as_allowed(&self) -> bool {
         self.deadline == self.rules.max_until
     }
@@ -195,40 +195,42 @@ impl Quorum {
         self.round.began
     }
 
-    /// When the round of extension that began at `since` or later ends, while it has no verdict.
+    /// The end of the current round of extension, if that round began at `since` or later and is not
+    /// decided.
     pub fn extending(&self, since: Moment, now: Moment) -> Option<Moment> {
         let is_open = self.is_living() && self.round.is_open() && self.round.began >= since;
         (is_open && now < self.round.ends).then_some(self.round.ends)
     }
 
-    /// When the current round stops waiting.
+    /// When the current round stops waiting for answers.
     pub fn round_ends(&self) -> Moment {
         self.round.ends
     }
 
-    /// So many instances may lose it early, and it is still nobody else's.
+    /// How many instances may lose it early without another owner being able to get a quorum.
     pub fn margin(&self, now: Moment) -> usize {
         let held = self.members.iter().filter(|member| member.stands(now));
         (held.count() + self.rules.need).saturating_sub(self.rules.members + 1)
     }
 
-    /// It stands on this instance, as far as is known.
+    /// Whether this instance holds it, as far as is known.
     pub fn has(&self, member: usize) -> bool {
         self.members[member].stand == MemberState::Held
     }
 
-    /// What was asked of the instance in this round is of its last `Take`, not of one that was given up.
+    /// Whether a query of this round belongs to the instance's last `Take`, not to one that was given
+    /// up.
     pub fn is_of_last_take(&self, member: usize, round: u32) -> bool {
         round >= self.members[member].taken_in
     }
 
-    /// The answer to what this instance was asked in this round may still change something.
+    /// Whether the answer to this round's query to the instance may still change something.
     pub fn awaits(&self, member: usize, round: u32) -> bool {
         let member = &self.members[member];
         let is_over = matches!(self.phase, Phase::Failed | Phase::Lost(_) | Phase::Ended);
         let is_wanted = match member.stand {
             MemberState::Asked => member.taken_in == round,
-            // Of an earlier round it would not count.
+            // An answer of an earlier round would not count.
             MemberState::Held => {
                 let is_current = member.asked_in == round && round == self.round.number;
                 is_current && member.answered_in != round
@@ -238,28 +240,28 @@ impl Quorum {
         !is_over && is_wanted
     }
 
-    /// What became of one instance.
+    /// The outcome of one instance.
     pub fn outcome(&self, member: usize) -> MemberOutcome {
         self.members[member].outcome
     }
 
-    /// It may not be kept beyond this.
+    /// Limits the time for which it may be kept.
     pub fn bound(&mut self, until: Moment) {
         self.rules.max_until = self.rules.max_until.min(until);
         self.deadline = self.deadline.min(self.rules.max_until);
     }
 
-    /// The current round is not waited for beyond this.
+    /// Limits the time for which the current round waits for answers.
     pub fn end_round_by(&mut self, ends: Moment) {
         self.round.ends = self.round.ends.min(ends);
     }
 
-    /// When it is lost, if nothing prolongs it.
+    /// When it is reported as lost, unless it is extended first.
     pub fn notified_at(&self) -> Moment {
         self.deadline.minus(TOLD_EARLY)
     }
 
-    /// When [`Event::Tick`] is wanted at the latest.
+    /// The latest time for the next [`Event::Tick`].
     pub fn wake_at(&self) -> Moment {
         match self.phase {
             Phase::Acquiring | Phase::Marking => self.round.ends.min(self.deadline),
@@ -275,7 +277,7 @@ impl Quorum {
         }
     }
 
-    /// Ends what its deadline has overtaken.
+    /// Ends an acquisition whose deadline has passed.
     fn expire(&mut self, now: Moment, actions: &mut Actions) {
         match self.phase {
             Phase::Acquiring | Phase::Marking if now >= self.deadline => {
@@ -295,13 +297,13 @@ impl Quorum {
         }
     }
 
-    /// Gives everything back, the answers that are still to come too.
+    /// Ends the acquisition and releases every instance, including those that may still grant it.
     fn end(&mut self, phase: Phase, actions: &mut Actions) {
         if matches!(self.phase, Phase::Failed | Phase::Lost(_) | Phase::Ended) {
             return;
         }
         if !self.is_living() {
-            // Too few instances know the token: another acquisition may come to the same one.
+            // Too few instances know the token, so another acquisition may use the same one.
             self.token = 0;
         }
         self.phase = phase;

@@ -1,21 +1,22 @@
-//! What is known of one instance.
+//! What is known about one instance.
 
 use crate::Moment;
 
 use super::round::Round;
 use super::{Register, Rules};
 
-/// One instance of a quorum, seen from one acquisition.
+/// One instance of a quorum, as one acquisition knows it.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Member {
     pub(crate) stand: MemberState,
-    /// Up to when the instance keeps what stands there for certain, or would by the `Take` under way.
+    /// Until when the instance is certain to keep the lock, or would be if the pending `Take` succeeds.
     pub(crate) until: Moment,
-    /// The `Take` under way is given up then; never if there is none.
+    /// When the pending `Take` is given up; never if there is none.
     pub(crate) asked_until: Moment,
-    /// The round of that `Take`: what an earlier one is answered says nothing of it.
+    /// The round of the last `Take`. Answers of earlier rounds are not about it.
     pub(crate) taken_in: u32,
-    /// The last round in which it was asked anything, answered, and acknowledged.
+    /// The last round in which it was asked anything. The next two: in which it answered, and
+    /// acknowledged.
     pub(crate) asked_in: u32,
     pub(crate) answered_in: u32,
     pub(crate) acked_in: u32,
@@ -23,35 +24,35 @@ pub(crate) struct Member {
     pub(crate) outcome: MemberOutcome,
 }
 
-/// What stands on an instance, as far as is known.
+/// Whether an instance holds the lock, as far as is known.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum MemberState {
     Nothing,
-    /// A `Take` is under way.
+    /// A `Take` is pending.
     Asked,
     Held,
-    /// It said that it is not ours any more.
+    /// It answered that the lock is not ours any more.
     Gone,
 }
 
-/// What became of an instance, for the report.
+/// The outcome of an instance, for reports.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum MemberOutcome {
-    /// It was not asked yet, or has not answered yet.
+    /// Not asked yet, or no answer yet.
     Untried,
-    /// It granted the lock, and has not said otherwise.
+    /// It granted the lock, and has not reported a loss since.
     Held,
-    /// Somebody else has it, up to then if its key expires.
+    /// Another owner holds it, until then if its key expires.
     Busy(Option<Moment>),
     /// It could not be asked, or did not answer.
     Unreachable,
-    /// It may have forgotten the lock's fencing tokens, and too few others know them.
+    /// It may have lost the lock's fencing tokens, and too few other instances know them.
     Forgetful,
-    /// It does not count until then.
+    /// It is in quarantine and does not count until then.
     Quarantined(Moment),
-    /// Its answer was not waited for any longer.
+    /// The round stopped waiting for its answer.
     Late,
-    /// It had the lock, and said that it has it no more.
+    /// It held the lock, and reported that it does not any more.
     Gone,
 }
 
@@ -70,12 +71,12 @@ impl Member {
         }
     }
 
-    /// The instance keeps it for certain at `now`.
+    /// Whether the instance is certain to keep the lock at `now`.
     pub(crate) fn stands(&self, now: Moment) -> bool {
         self.stand == MemberState::Held && now < self.until
     }
 
-    /// A `Take` for it leaves now.
+    /// Records that a `Take` is sent now.
     pub(crate) fn ask(&mut self, round: &Round) {
         self.asked_in = round.number;
         self.taken_in = round.number;
@@ -84,7 +85,7 @@ impl Member {
         self.stand = MemberState::Asked;
     }
 
-    /// No `Take` is under way any more.
+    /// Sets the state; no `Take` is pending any more.
     pub(crate) fn is_now(&mut self, stand: MemberState) {
         self.stand = stand;
         self.asked_until = Moment::NEVER;

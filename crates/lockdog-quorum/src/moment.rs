@@ -3,23 +3,23 @@
 use std::ops::Add;
 use std::time::Duration;
 
-/// A point in time on the clock of the one who drives the core, in nanoseconds.
+/// A point in time on the clock of the core's driver, in nanoseconds.
 ///
-/// That clock must never go back, and must go on while the machine sleeps: a lease ends on the server
-/// all the same.
+/// That clock must never go back. It must continue while the machine sleeps, because a lease on the
+/// server does too.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Moment(pub u64);
 
 impl Moment {
-    /// Further away than any process lives.
+    /// Later than any real time.
     pub const NEVER: Self = Self(u64::MAX);
 
-    /// The time from `earlier` to this moment; zero if it is the other way round.
+    /// The time from `earlier` to this moment; zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// So much earlier; the first moment of the clock rather than one before it.
+    /// An earlier moment; at the earliest the clock's first.
     #[must_use]
     pub fn minus(self, duration: Duration) -> Self {
         Self(self.0.saturating_sub(nanos(duration)))
@@ -29,7 +29,7 @@ impl Moment {
 impl Add<Duration> for Moment {
     type Output = Self;
 
-    /// Ends at [`Moment::NEVER`] rather than overflowing.
+    /// Saturates at [`Moment::NEVER`].
     fn add(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(nanos(duration)))
     }

@@ -1,10 +1,10 @@
 //! Defects that tests must find.
 //!
-//! Built with `--cfg lockdog_mutants`, the engine misbehaves in the one way that the environment
-//! variable `LOCKDOG_MUTANT` names; built without, none of it is there. `tests/mutants` runs the
-//! tests against each.
+//! Built with `--cfg lockdog_mutants`, the engine has the one defect that the environment variable
+//! `LOCKDOG_MUTANT` names. Built without, none of this exists. `tests/mutants` runs the tests against
+//! each defect.
 
-/// True if this defect is wanted.
+/// True if this defect is enabled.
 macro_rules! mutant {
     ($name:literal) => {
         cfg!(lockdog_mutants) && crate::mutant::is_wanted($name)

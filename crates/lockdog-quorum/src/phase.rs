@@ -1,33 +1,33 @@
-//! How it stands with an acquisition.
+//! The phases of an acquisition.
 
-/// How it stands with the whole.
+/// The phase of an acquisition.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Phase {
-    /// The first round is under way. Left to Marking, Held or Failed.
+    /// The first round is under way. Next: Marking, Held or Failed.
     Acquiring,
-    /// It has a quorum, and its fencing token is being written. Left to Held or Failed.
+    /// A quorum granted it, and its fencing token is being written. Next: Held or Failed.
     Marking,
-    /// Left to Jeopardy, Lost or Ended.
+    /// Next: Jeopardy, Lost or Ended.
     Held,
-    /// The last round of extension did not reach a quorum. Left to Held by one that does.
+    /// The last round of extension did not reach a quorum. A round that does leads back to Held.
     Jeopardy,
-    /// Not acquired. Never left.
+    /// Not acquired. Final.
     Failed,
-    /// Gone against its owner's will. Never left.
+    /// Ended against its owner's will. Final.
     Lost(LossCause),
-    /// Given back. Never left.
+    /// Released. Final.
     Ended,
 }
 
 /// Why it was lost.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum LossCause {
-    /// Its lease ran out, as no round of extension reached a quorum in time.
+    /// Its lease ran out, because no round of extension reached a quorum in time.
     Deadline,
-    /// It was as long as [`Rules::max_until`](crate::Rules::max_until) allows.
+    /// It was held until [`Rules::max_until`](crate::Rules::max_until).
     MaxHold,
-    /// Fewer instances than a quorum have it.
+    /// Fewer instances than a quorum hold it.
     NotOurs,
-    /// Its driver said so: [`Event::Lose`](crate::Event::Lose).
+    /// Its driver ended it: [`Event::Lose`](crate::Event::Lose).
     Driver,
 }

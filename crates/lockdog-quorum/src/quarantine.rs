@@ -1,19 +1,19 @@
-//! How long a server does not count that may have come back without its data.
+//! How long a server that may have restarted without its data does not count.
 //!
-//! Whatever was held when it lost its data is over by then: the longest lease, and what clocks that
-//! run at different rates add to it.
+//! After the quarantine everything that was held when the data was lost has expired. Its length is the
+//! longest lease, plus an allowance for clocks that run at different rates.
 
 use std::time::Duration;
 
 use crate::Moment;
 
-/// From the moment on at which a server is seen to be another than before.
+/// The length of the quarantine, from the moment at which a restart is detected.
 pub fn period(max_lease: Duration) -> Duration {
     let max_lease = max_lease.min(LONGEST);
     max_lease + max_lease / 100 + MARGIN
 }
 
-/// What is left of the quarantine; `None`: it counts.
+/// What is left of the quarantine; `None` if the server counts.
 pub fn left(reborn: Option<Moment>, max_lease: Duration, now: Moment) -> Option<Duration> {
     if mutant!("quorum_without_quarantine") {
         return None;
@@ -24,7 +24,8 @@ pub fn left(reborn: Option<Moment>, max_lease: Duration, now: Moment) -> Option<
 
 const MARGIN: Duration = Duration::from_secs(2);
 
-/// Some 30 years: servers count from 1970, and one that was vouched for is as old as that.
+/// About 30 years. Servers count from 1970, and a server whose data was marked as complete is as old as
+/// that.
 const LONGEST: Duration = Duration::from_secs(1_000_000_000);
 
 #[cfg(test)]

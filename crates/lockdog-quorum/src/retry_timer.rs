@@ -1,4 +1,4 @@
-//! When a lost round is worth another.
+//! When to retry after a lost round.
 
 use std::time::Duration;
 
@@ -6,18 +6,18 @@ use smallvec::SmallVec;
 
 use crate::Moment;
 
-/// What is known of when enough instances will be free, and how long to leave them alone.
+/// When enough instances may be free, and how long to back off.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct RetryTimer {
     free_at: SmallVec<[Moment; 5]>,
     need: usize,
-    /// What the next pause is drawn from.
+    /// The base of the next pause.
     pause: Duration,
     not_before: Moment,
 }
 
 impl RetryTimer {
-    /// Nothing is known of the `members` instances, `need` of which win.
+    /// Nothing is known yet of the `members` instances, of which `need` win.
     pub fn new(members: usize, need: usize) -> Self {
         Self {
             free_at: SmallVec::from_elem(Moment(0), members),
@@ -27,23 +27,23 @@ impl RetryTimer {
         }
     }
 
-    /// An instance is somebody else's until then, if its key expires.
+    /// Another owner holds the instance until then; `None` if the key does not expire.
     pub fn busy(&mut self, member: usize, until: Option<Moment>) {
         self.free_at[member] = until.unwrap_or(Moment::NEVER);
     }
 
-    /// An instance may be free: it said so, or what was taken there was given back.
+    /// The instance may be free: it said so, or what was acquired there was released.
     pub fn free(&mut self, member: usize) {
         self.free_at[member] = Moment(0);
     }
 
-    /// An instance cannot be had for now.
+    /// The instance cannot be acquired for now.
     pub fn out_of_reach(&mut self, member: usize) {
         self.free_at[member] = Moment::NEVER;
     }
 
-    /// A round was lost to others who want the lock too: each leaves the instances alone for a while
-    /// of its own, twice as long each time. `chance` of 1024 says how long within that.
+    /// A round was lost to others who want the lock too. Each backs off for a random pause, and the
+    /// pauses double each time. `chance` of 1024 selects the pause within its range.
     pub fn collided(&mut self, round_trip: Duration, chance: u32, now: Moment) {
         let longest = LONGEST_PAUSE.max(round_trip * 4);
         let pause = (self.pause * 2).max(round_trip).max(SHORTEST_PAUSE);
@@ -51,12 +51,12 @@ impl RetryTimer {
         self.not_before = now + self.pause + self.pause / 1024 * (chance % 1024);
     }
 
-    /// A round was lost to a holder: there is nothing to get out of the way of.
+    /// A round was lost to a holder, so there is no competitor to back off from.
     pub fn was_held(&mut self) {
         self.pause = Duration::ZERO;
     }
 
-    /// When a round may be won again, at `cap` at the latest.
+    /// When the next round may succeed, but no later than `cap` unless it has to back off for longer.
     pub fn next_round(&self, cap: Moment) -> Moment {
         let mut free_at = self.free_at.clone();
         free_at.sort_unstable();

@@ -9,19 +9,19 @@ use super::Rules;
 
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Round {
-    /// Counts from 1; what is answered in another round is no vote in this one.
+    /// Counts from 1. An answer of another round is no vote in this one.
     pub(crate) number: u32,
     pub(crate) kind: RoundKind,
     pub(crate) began: Moment,
-    /// What it asks for.
+    /// The lease that it asks for.
     pub(crate) lease: Duration,
-    /// What its acknowledgements are good for.
+    /// Until when its acknowledgements are valid.
     pub(crate) deadline: Moment,
-    /// Whoever has not answered by then is not waited for.
+    /// Instances that have not answered by then are not waited for.
     pub(crate) ends: Moment,
     pub(crate) is_over: bool,
     pub(crate) won: bool,
-    /// The largest token that stood in the way of this round's.
+    /// The largest token that was in conflict with this round's token.
     pub(crate) conflict: u64,
 }
 
@@ -55,7 +55,7 @@ impl Round {
         }
     }
 
-    /// It is an extension without a verdict yet.
+    /// A round of extension that is not decided yet.
     pub(crate) fn is_open(&self) -> bool {
         self.kind == RoundKind::Extend && !self.won && !self.is_over
     }

@@ -1,32 +1,32 @@
-//! What a quorum has to reach.
+//! The rules of an acquisition.
 
 use std::time::Duration;
 
 use crate::Moment;
 
-/// What a quorum has to reach.
+/// The rules of an acquisition.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Rules {
     /// The number of instances.
     pub members: usize,
-    /// So many acknowledgements win.
+    /// How many acknowledgements win a round.
     pub need: usize,
-    /// A fencing token needs so many trusted looks at its register before; none is made at 0.
+    /// How many trusted readings of the register a fencing token needs; 0 for no token.
     pub reads: usize,
-    /// Of the first round, and of each one that renews it. A call of its owner may want one longer
-    /// once.
+    /// The lease of the first round, and of each round that renews it. A call of its owner may ask for
+    /// a longer lease once.
     pub lease: Duration,
-    /// Extended again and again, or left to its lease.
+    /// Whether it is extended until released, or left to its lease.
     pub renewed: bool,
-    /// A win with less than this left is none.
+    /// A round that would leave less validity than this is not won.
     pub min_validity: Duration,
-    /// It may not be kept beyond this.
+    /// Until when it may be kept at most.
     pub max_until: Moment,
 }
 
 impl Rules {
-    /// The acknowledgements that win among `members`, if so many instances of them may lose what they
-    /// acknowledged.
+    /// How many acknowledgements out of `members` win, if up to `masked` instances may lose
+    /// acknowledged locks.
     pub fn need(members: usize, masked: usize) -> usize {
         if mutant!("quorum_need_half") {
             return (members / 2).max(1);
@@ -34,20 +34,20 @@ impl Rules {
         members.saturating_add(masked) / 2 + 1
     }
 
-    /// The looks at the register that see the latest token for certain.
+    /// How many readings of the register are certain to include the latest token.
     pub fn reads(members: usize, masked: usize) -> usize {
         let missing = members.saturating_add(masked).saturating_add(1);
         let certain = missing.saturating_sub(Self::need(members, masked));
         certain.max(members / 2 + 1)
     }
 
-    /// How long one instance may take to answer before the others go on without it.
+    /// How long one instance may take to answer before the others continue without it.
     pub fn answer_limit(lease: Duration) -> Duration {
         (lease / 20).clamp(SHORTEST_PATIENCE, LONGEST_PATIENCE)
     }
 
-    /// How long a `Take` may be without an answer. Its caller ends it within the patience; one that
-    /// has stopped does not, and then the client's background has the rest of this time.
+    /// How long a `Take` may stay without an answer. A caller that is polled ends it within the answer
+    /// limit. For a caller that is not, the client's background has the rest of this time.
     pub fn longest_answer(lease: Duration) -> Duration {
         Self::answer_limit(lease) * 3
     }

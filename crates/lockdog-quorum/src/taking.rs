@@ -1,10 +1,10 @@
-//! Asking instances for the lock, and giving up those that do not answer.
+//! Asks instances for the lock, and gives up those that do not answer.
 
 use super::member::{MemberOutcome, MemberState};
 use super::{Action, Actions, Moment, Phase, Quorum};
 
 impl Quorum {
-    /// Asks every instance for it where it does not stand and is not asked for already.
+    /// Asks every instance that does not hold it and is not being asked.
     pub(crate) fn take_missing(&mut self, actions: &mut Actions) {
         let round = self.round.number;
         for (index, member) in self.members.iter_mut().enumerate() {
@@ -18,7 +18,7 @@ impl Quorum {
         }
     }
 
-    /// When the first `Take` under way is given up.
+    /// When the first pending `Take` is given up.
     pub(crate) fn asked_until(&self) -> Moment {
         if mutant!("quorum_asked_for_ever") {
             return Moment::NEVER;
@@ -27,8 +27,8 @@ impl Quorum {
         asked_until.min().unwrap_or(Moment::NEVER)
     }
 
-    /// Gives up each `Take` whose time is over. Its caller may have stopped, so that no answer comes;
-    /// a later round asks again.
+    /// Gives up each `Take` whose time is over. Its caller may have stopped, so that no answer comes; a
+    /// later round asks again.
     pub(crate) fn give_up_late(&mut self, now: Moment, actions: &mut Actions) {
         let is_over = matches!(self.phase, Phase::Failed | Phase::Lost(_) | Phase::Ended);
         if is_over || self.asked_until() > now {
@@ -42,7 +42,8 @@ impl Quorum {
             }
         }
         if self.is_living() && self.rules.renewed && !self.round.is_open() {
-            // Sooner than usual: an instance that could answer does not count meanwhile.
+            // Earlier than usual, because an instance that could answer does not count until it is
+            // asked again.
             self.next = self.next.min(now + self.rules.lease / 10);
         }
     }

@@ -1,4 +1,4 @@
-//! What single answers lead to. The simulator and the model checker look at the rest.
+//! The effects of single answers. The simulator and the model checker test the rest.
 
 mod lengthened;
 
@@ -100,7 +100,7 @@ fn rounds_of_extension_count_for_themselves_and_take_again_what_is_free() {
     );
     answer(&mut quorum, 0, Answer::Extended, due);
     assert_eq!(quorum.deadline(), first);
-    // No more answers: in danger, and tried again.
+    // No more answers: jeopardy, and a retry.
     let over = quorum.wake_at();
     quorum.step(Event::Tick, over);
     assert_eq!(quorum.phase(), Phase::Jeopardy);
@@ -108,7 +108,7 @@ fn rounds_of_extension_count_for_themselves_and_take_again_what_is_free() {
     assert_eq!(again, over + LEASE / 10);
     let actions = quorum.step(Event::Tick, again);
     assert_eq!(actions.len(), 3);
-    // An answer of the round before is no vote in this one.
+    // An answer of the previous round is no vote in this one.
     let old = Event::Answered {
         member: 1,
         round: 2,
@@ -155,12 +155,12 @@ fn an_instance_that_grants_behind_is_asked_for_what_the_others_gave_meanwhile() 
         round: 2,
     };
     assert_eq!(actions[..], [asked]);
-    // Its grant was for the round before; its answer to this is for this one.
+    // Its grant was for the previous round; its answer to the extension is for this one.
     answer(&mut quorum, 0, Answer::Extended, START);
     assert_eq!(quorum.deadline(), lease::deadline(START, LEASE));
     answer(&mut quorum, 2, Answer::Extended, START);
     assert_eq!(quorum.deadline(), lease::deadline(START, 2 * LEASE));
-    // As long as the others keep it.
+    // As long as the other instances keep it.
     let later = START + LEASE;
     answer(&mut quorum, 1, Answer::Extended, later);
     assert_eq!(quorum.margin(later), 1);
@@ -337,7 +337,7 @@ fn where_most_registers_may_be_lost_the_clocks_make_the_token() {
         Answer::Taken(register(None, 900, true)),
         START,
     );
-    // The third may know it.
+    // The third instance may know the latest token.
     assert_eq!(quorum.phase(), Phase::Acquiring);
     let mut known = quorum.clone();
     let latest = Answer::Busy(None, register(Some(5000), 700, false));

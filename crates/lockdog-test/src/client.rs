@@ -1,4 +1,4 @@
-//! lockdog's clients of a server, without a network.
+//! Clients of a server, without a network.
 
 use std::fmt;
 use std::io;
@@ -9,24 +9,24 @@ use lockdog::{Client, ClientBuilder, Connector, Time, Transport};
 use crate::server::Server;
 
 impl Server {
-    /// A client of this server, with lockdog's own settings. Its leases run by tokio's clock, and it
-    /// keeps the server alive.
+    /// A client of this server, with lockdog's default settings. Its leases run by tokio's clock. The
+    /// client keeps the server alive.
     ///
     /// # Panics
     ///
-    /// If the server does not let it connect: it is frozen, or refuses what a client asks first.
+    /// If the server does not accept the client: it is frozen, or refuses the client's first commands.
     ///
     /// # Cancel safety
     ///
-    /// Cancelling it leaves nothing behind.
+    /// Cancelling it has no lasting effect.
     pub async fn client(&self) -> Client {
         match self.builder().build().await {
             Ok(client) => client,
-            Err(error) => panic!("no client of the test server: {error}"),
+            Err(error) => panic!("no client could connect to the test server: {error}"),
         }
     }
 
-    /// A client of this server, for settings of its own: it is what [`Client::builder`] makes, with the
+    /// A builder of clients of this server, for other settings: a [`Client::builder`] with the
     /// connector set.
     ///
     /// # Examples
@@ -45,7 +45,7 @@ impl Server {
     }
 }
 
-/// Connects to a server of this process.
+/// Connects to a server in this process.
 struct Pipes(Server);
 
 impl Connector for Pipes {

@@ -1,4 +1,4 @@
-//! Serving one client over a stream of bytes.
+//! Serves one client over a byte stream.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use crate::server::Core;
 
 type Outbox = Sender<(Instant, Vec<u8>)>;
 
-/// What the two ends of a connection are called.
+/// The addresses of both ends of a connection.
 pub(crate) struct Ends {
     pub(crate) client: String,
     pub(crate) server: String,
 }
 
-/// Serves a client until it hangs up, or the server closes the connection.
+/// Serves a client until it disconnects or the server closes the connection.
 pub(crate) async fn serve(core: Arc<Core>, stream: impl AsyncRead + AsyncWrite, ends: Ends) {
     let (reader, writer) = tokio::io::split(stream);
     let (outbox, out) = channel(LONGEST_OUTBOX);
@@ -34,7 +34,7 @@ pub(crate) async fn serve(core: Arc<Core>, stream: impl AsyncRead + AsyncWrite, 
     tokio::select! {
         biased;
         () = closing.cancelled() => {}
-        // What was answered already is still written.
+        // Replies that are already there are still written.
         () = async { tokio::join!(reading, writing); } => {}
     }
     core.database.lock().clients.remove(&id);
@@ -67,12 +67,12 @@ fn register(core: &Core, ends: Ends, outbox: Outbox, closing: &CancellationToken
     id
 }
 
-/// Executes what comes, in its order, until the client hangs up.
+/// Executes commands in order until the client disconnects.
 async fn read(core: &Core, id: u64, mut reader: impl AsyncRead + Unpin, outbox: Outbox) {
     let mut input = Vec::new();
     loop {
         loop {
-            // A server that stands still reads no command that it would not execute.
+            // A frozen server does not read commands, because it would not execute them.
             core.until_thawed().await;
             match request::take(&mut input) {
                 Ok(None) => break,
@@ -95,7 +95,7 @@ async fn read(core: &Core, id: u64, mut reader: impl AsyncRead + Unpin, outbox: 
     }
 }
 
-/// False: the connection takes no more commands.
+/// False if the connection accepts no more commands.
 async fn execute(core: &Core, id: u64, args: &[Vec<u8>], outbox: &Outbox) -> bool {
     let waits = {
         let mut database = core.database.lock();
@@ -116,7 +116,7 @@ async fn execute(core: &Core, id: u64, args: &[Vec<u8>], outbox: &Outbox) -> boo
             Outcome::Last(reply) => {
                 let mut bytes = Vec::new();
                 reply.write(was_resp3, &mut bytes);
-                // A full outbox means that nobody reads.
+                // If the outbox is full, the client does not read, so nothing is lost.
                 let _ = outbox.try_send((Instant::now() + database.faults.delay, bytes));
                 return false;
             }
@@ -129,13 +129,13 @@ async fn execute(core: &Core, id: u64, args: &[Vec<u8>], outbox: &Outbox) -> boo
     true
 }
 
-/// Writes each reply and message at its time; ends when no more can come.
+/// Writes each reply and message at its due time. Ends when no more can come.
 async fn write(mut out: Receiver<(Instant, Vec<u8>)>, mut writer: impl AsyncWrite + Unpin) {
     while let Some((due, mut bytes)) = out.recv().await {
         if due > Instant::now() {
             tokio::time::sleep_until(due).await;
         } else {
-            // What is there already goes out in one piece.
+            // What is due already is written in one piece.
             while bytes.len() < PIECE
                 && let Ok((due, more)) = out.try_recv()
             {
@@ -158,6 +158,6 @@ async fn write(mut out: Receiver<(Instant, Vec<u8>)>, mut writer: impl AsyncWrit
 }
 
 const PIECE: usize = 64 * 1024;
-/// Messages and replies; who lets more pile up is closed.
+/// The limit of pending messages and replies; a client that exceeds it is disconnected.
 const LONGEST_OUTBOX: usize = 100_000;
 const GOOD_BYE: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! Everything that one server knows: keys, clients, scripts, faults.
+//! The state of one server: keys, clients, scripts, faults.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, SystemTime};
@@ -16,34 +16,34 @@ use crate::reply::Reply;
 #[derive(Debug, Default)]
 pub(crate) struct Database {
     keyspaces: Vec<Keyspace>,
-    /// The keyspace that the command in hand is about.
+    /// The index of the keyspace for the current command.
     pub(crate) current: usize,
     pub(crate) clients: BTreeMap<u64, Client>,
     pub(crate) next_client: u64,
-    /// Texts by their digests.
+    /// Script texts by digest.
     pub(crate) scripts: HashMap<String, Vec<u8>>,
     pub(crate) config: BTreeMap<String, String>,
-    /// What clients have to say first; empty: nothing.
+    /// The password that clients must send first; empty for none.
     pub(crate) password: String,
     pub(crate) faults: Faults,
     pub(crate) identity: Identity,
     clock: Option<Clock>,
-    /// When the command in hand began, in microseconds since 1970: time stands still in a script.
+    /// When the current command began, in microseconds since 1970. Time does not advance in a script.
     pub(crate) began: u64,
-    /// What clients sent, the oldest first.
+    /// The commands that clients sent, oldest first.
     pub(crate) sent: VecDeque<Vec<String>>,
-    /// How often each command ran, in scripts too.
+    /// How often each command ran, including calls by scripts.
     pub(crate) calls: BTreeMap<String, u64>,
-    /// How often each error was answered, by its first word.
+    /// How often each error was returned, by its first word.
     pub(crate) errors: BTreeMap<String, u64>,
 }
 
-/// Who the server says it is.
+/// The identity that the server reports.
 #[derive(Debug, Default)]
 pub(crate) struct Identity {
     pub(crate) run_id: String,
     pub(crate) replication_id: String,
-    /// The first TCP port that it listens at; 0 if there is none.
+    /// The first TCP port that it listens on; 0 if there is none.
     pub(crate) port: u16,
     pub(crate) started: u64,
 }
@@ -52,9 +52,9 @@ pub(crate) struct Identity {
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) address: String,
-    /// Where it came to.
+    /// The address that it connected to.
     pub(crate) local: String,
-    /// It said the password, or needed none.
+    /// It has authenticated, or no password is needed.
     pub(crate) is_let_in: bool,
     pub(crate) name: String,
     pub(crate) library: [String; 2],
@@ -68,7 +68,7 @@ pub(crate) struct Client {
     pub(crate) patterns: BTreeSet<Vec<u8>>,
     pub(crate) shard_channels: BTreeSet<Vec<u8>>,
     pub(crate) outbox: Sender<(Instant, Vec<u8>)>,
-    /// Closes the connection at once.
+    /// Closes the connection immediately.
     pub(crate) closing: CancellationToken,
 }
 
@@ -95,7 +95,7 @@ impl Database {
         database
     }
 
-    /// Another process from now on, as after a restart.
+    /// Changes the identity, as a restart does.
     pub(crate) fn be_born(&mut self) {
         self.identity.run_id = random_id();
         self.identity.replication_id = random_id();
@@ -113,14 +113,14 @@ impl Database {
         (clock.wall + clock.start.elapsed()).as_micros() as u64
     }
 
-    /// Takes the time for the command that comes now.
+    /// Reads the clock for the next command.
     pub(crate) fn begin(&mut self, keyspace: usize) {
         self.began = self.micros();
         self.current = keyspace;
         self.keyspaces[keyspace].set_now(self.began / 1000);
     }
 
-    /// The keys that the command in hand is about.
+    /// The keyspace of the current command.
     pub(crate) fn keys(&mut self) -> &mut Keyspace {
         let current = self.current;
         &mut self.keyspaces[current]
@@ -138,7 +138,7 @@ impl Database {
         self.clients.get_mut(&id?)
     }
 
-    /// Writes to one client; a client that reads too little is closed, as Redis does.
+    /// Writes to one client. A client that reads too slowly is disconnected, as in Redis.
     pub(crate) fn tell(&mut self, id: u64, reply: &Reply) {
         let due = Instant::now() + self.faults.delay;
         let Some(client) = self.clients.get(&id) else {
@@ -151,7 +151,7 @@ impl Database {
         }
     }
 
-    /// Closes every connection at once; nothing more is written to any.
+    /// Closes every connection immediately; nothing more is written to any.
     pub(crate) fn close_all(&mut self) {
         for client in std::mem::take(&mut self.clients).values() {
             client.closing.cancel();
@@ -167,18 +167,18 @@ impl Database {
     }
 }
 
-/// How Redis names its runs: forty hexadecimal digits.
+/// A run id as Redis makes them: forty hexadecimal digits.
 fn random_id() -> String {
     let [first, second] = [(); 2].map(|()| Uuid::new_v4().simple().to_string());
     format!("{first}{}", &second[..8])
 }
 
-/// Bytes as text, for people.
+/// Bytes as readable text.
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What can be asked with CONFIG GET.
+/// The settings that CONFIG GET knows.
 const DEFAULTS: &[(&str, &str)] = &[
     ("appendonly", "no"),
     ("databases", "16"),
@@ -191,6 +191,6 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("save", "3600 1 300 100 60 10000"),
     ("timeout", "0"),
 ];
-/// As many as Redis has.
+/// The same number as in Redis.
 pub(crate) const DATABASES: usize = 16;
 pub(crate) const MOST_NOTED: usize = 10_000;

@@ -1,15 +1,15 @@
-//! What goes wrong at a server and on the way to it, because a test wants it to.
+//! The faults that a test injects into a server and its connections.
 
 use std::time::Duration;
 
 use crate::reply::Refusal;
 
-/// The faults that are on.
+/// The active faults.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
-    /// How much later everything arrives that the server sends.
+    /// The delay of everything that the server sends.
     pub(crate) delay: Duration,
-    /// So many scripts more run without a reply.
+    /// How many more scripts run without a reply.
     pub(crate) lost_replies: usize,
     pub(crate) loses_messages: bool,
     refusals: Vec<Refused>,
@@ -35,7 +35,7 @@ impl Faults {
         }
     }
 
-    /// The error that this call of a command gets in place of running.
+    /// The error for this call of a command, if the command must be refused.
     pub(crate) fn refusal(&mut self, command: &str) -> Option<Refusal> {
         if self.refusals.is_empty() {
             return None;
@@ -50,7 +50,8 @@ impl Faults {
         Some(Refusal::new(error))
     }
 
-    /// The server forgets nothing of this when it restarts: faults are the test's, not the server's.
+    /// Whether this reply is lost. Faults survive a restart, because they belong to the test and not to
+    /// the server.
     pub(crate) fn takes_reply(&mut self) -> bool {
         let takes = self.lost_replies > 0;
         self.lost_replies -= usize::from(takes);

@@ -1,4 +1,4 @@
-//! Patterns of keys and channels.
+//! Glob patterns for keys and channels.
 
 /// Whether the whole text matches a pattern of `*`, `?`, `[...]` and `\`.
 pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {

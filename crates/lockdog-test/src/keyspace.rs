@@ -4,24 +4,24 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::reply::Refusal;
 
-/// All keys, in the order of their names.
+/// All keys, sorted by name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Keyspace {
     entries: BTreeMap<Vec<u8>, Entry>,
-    /// Milliseconds since 1970. It stands still while a command or script runs, as in Redis.
+    /// Milliseconds since 1970. It does not advance while a command or script runs, as in Redis.
     now: u64,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) value: Value,
-    /// The last millisecond in which the key is there.
+    /// The last millisecond in which the key exists.
     pub(crate) until: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
-    /// In the order in which the fields came, as Redis keeps small hashes.
+    /// In insertion order, as Redis keeps small hashes.
     Hash(Vec<(Vec<u8>, Vec<u8>)>),
     List(VecDeque<Vec<u8>>),
     Set(BTreeSet<Vec<u8>>),
@@ -29,7 +29,7 @@ pub(crate) enum Value {
     String(Vec<u8>),
 }
 
-/// One kind of value, for typed access to a key.
+/// A type of value, for typed access to a key.
 pub(crate) trait Kind: Default {
     fn wrap(self) -> Value;
     fn of(value: &mut Value) -> Option<&mut Self>;
@@ -45,7 +45,7 @@ impl Keyspace {
         self.now
     }
 
-    /// The key's entry, unless its time is over.
+    /// The key's entry, unless it has expired.
     pub(crate) fn entry(&mut self, key: &[u8]) -> Option<&mut Entry> {
         let is_over = |entry: &Entry| entry.until.is_some_and(|until| self.now > until);
         if self.entries.get(key).is_some_and(is_over) {
@@ -54,7 +54,7 @@ impl Keyspace {
         self.entries.get_mut(key)
     }
 
-    /// The value of this kind under a key; `None` if the key is not there.
+    /// The value of this type under a key; `None` if the key does not exist.
     pub(crate) fn find<K: Kind>(&mut self, key: &[u8]) -> Result<Option<&mut K>, Refusal> {
         match self.entry(key) {
             None => Ok(None),
@@ -64,8 +64,8 @@ impl Keyspace {
         }
     }
 
-    /// The value of this kind under a key, made if the key is not there. [`Keyspace::prune`] the key
-    /// where the value may be empty afterwards.
+    /// The value of this type under a key, created if the key does not exist. If the value may be empty
+    /// afterwards, [`Keyspace::prune`] the key.
     pub(crate) fn find_or_make<K: Kind>(&mut self, key: &[u8]) -> Result<&mut K, Refusal> {
         self.entry(key);
         let entry = self.entries.entry(key.to_vec()).or_insert_with(|| Entry {
@@ -75,7 +75,7 @@ impl Keyspace {
         K::of(&mut entry.value).ok_or_else(Refusal::wrong_type)
     }
 
-    /// Removes the key if nothing is left in it.
+    /// Removes the key if its value is empty.
     pub(crate) fn prune<K: Kind>(&mut self, key: &[u8]) {
         if let Ok(Some(value)) = self.find::<K>(key)
             && value.is_empty()
@@ -84,19 +84,19 @@ impl Keyspace {
         }
     }
 
-    /// Puts a value in place of whatever is there.
+    /// Replaces whatever value the key has.
     pub(crate) fn put(&mut self, key: &[u8], value: Value, until: Option<u64>) {
         self.entries.insert(key.to_vec(), Entry { value, until });
     }
 
-    /// Whether the key was there.
+    /// Removes the key; returns whether it existed.
     pub(crate) fn remove(&mut self, key: &[u8]) -> bool {
         let was = self.entry(key).is_some();
         self.entries.remove(key);
         was
     }
 
-    /// The names of all keys that are there.
+    /// The names of all existing keys.
     pub(crate) fn names(&mut self) -> Vec<Vec<u8>> {
         let now = self.now;
         self.entries
@@ -110,7 +110,7 @@ impl Keyspace {
 }
 
 impl Entry {
-    /// The kind of its value, in the server's words.
+    /// The type of its value, as Redis names it.
     pub(crate) fn kind(&self) -> &'static str {
         match self.value {
             Value::Hash(_) => "hash",
@@ -150,7 +150,7 @@ kinds! {
     Sorted BTreeMap<Vec<u8>, f64>;
 }
 
-/// Empty strings are values, too.
+/// An empty string is a value too.
 impl Kind for Vec<u8> {
     fn wrap(self) -> Value {
         Value::String(self)

@@ -1,8 +1,7 @@
-//! A Redis server inside a test, for code that takes the locks of
-//! [lockdog](https://docs.rs/lockdog).
+//! A Redis server inside a test, for code that uses the locks of [lockdog](https://docs.rs/lockdog).
 //!
-//! [`Server`] executes the real scripts in Lua 5.1, keeps its keys' expiries by tokio's clock, and
-//! has the faults that real servers and networks have, at the moment that a test chooses.
+//! [`Server`] executes the real scripts in Lua 5.1, expires keys by tokio's clock, and has the faults
+//! of real servers and networks, at the moment that a test chooses.
 //!
 //! ```
 //! use std::time::Duration;
@@ -25,22 +24,21 @@
 //!
 //! # Time
 //!
-//! The server's clock, and that of its [clients](Server::client), is tokio's. A test that pauses it
-//! (`start_paused = true`) passes hours in a moment: tokio lets the clock jump to the next timer
-//! whenever nothing is left to do. That needs the runtime of one thread; on one of several threads
-//! time is real, and tokio panics where it is asked to pause it. The clients' background is a task of
-//! the runtime that they were built on, not a thread: a test that blocks its runtime delays renewals.
+//! The server and its [clients](Server::client) use tokio's clock. A test that pauses it (`start_paused
+//! = true`) passes hours in a moment: tokio advances the clock to the next timer whenever no task is
+//! ready. This needs a current-thread runtime. On a multi-thread runtime time is real, and tokio panics
+//! if a test pauses it. The clients' background is a task of the runtime that they were built on, not a
+//! thread, so a test that blocks its runtime delays renewals.
 //!
-//! Over TCP ([`Server::listen`]) the others live in real time, so the clock should not be paused.
+//! Over TCP ([`Server::listen`]) the clients are in real time, so the clock should not be paused.
 //!
 //! # What it is not
 //!
-//! It knows the commands that locks need, answers them as Redis 7.0 does, and refuses every other:
-//! `ERR unknown command '...', the test server knows only what locks need`. It does not imitate
-//! sentinels, clusters, replicas, persistence, access lists, TLS, unix sockets, or the memory limit.
-//! Scripts find Lua's `string`, `table` and `math` and the functions of `redis`, but neither `cjson`
-//! nor `struct`.
-//! What depends on those belongs in a test with a real server.
+//! It knows the commands that locks need, answers them as Redis 7.0 does, and refuses all others: `ERR
+//! unknown command '...', the test server knows only what locks need`. It does not imitate sentinels,
+//! clusters, replicas, persistence, access lists, TLS, unix sockets, or the memory limit. Scripts have
+//! Lua's `string`, `table` and `math` and the functions of `redis`, but neither `cjson` nor `struct`.
+//! Test what depends on those with a real server.
 
 mod client;
 mod commands;

@@ -1,8 +1,8 @@
-//! Numbers in arguments, read as strictly as Redis reads them.
+//! Numbers in arguments, parsed as strictly as in Redis.
 
 use crate::reply::Refusal;
 
-/// A whole number without plus sign, spaces or leading zeros.
+/// An integer without plus sign, spaces or leading zeros.
 pub(crate) fn integer(text: &[u8]) -> Option<i64> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let is_plain = match digits {

@@ -1,6 +1,6 @@
--- What scripts find beside Lua itself, as in Redis 7.0. Takes the functions of the server and the
--- interpreter's globals; returns what runs a script, the table of global names that scripts read, and
--- their environment.
+-- The globals of scripts besides Lua's own, as in Redis 7.0. Takes the functions of the server and the
+-- interpreter's globals. Returns the function that runs a script, the table of globals that scripts
+-- read, and their environment.
 local native, all = ...
 local error, type, tostring = error, type, tostring
 local pcall, xpcall, setmetatable = pcall, xpcall, setmetatable
@@ -44,8 +44,8 @@ function redis.setresp() end
 function redis.replicate_commands() return true end
 function redis.breakpoint() return false end
 
--- An error that is a table reaches scripts as its text. What `redis.call` raises is a value of the
--- server's own until somebody catches it.
+-- A script receives an error that is a table as its text. An error of `redis.call` is a value of the
+-- server until it is caught.
 local function plain(fine, ...)
     if not fine then
         local raised = native.caught(...)

@@ -1,4 +1,4 @@
-//! What the server answers, in both versions of the protocol.
+//! The server's replies, in both versions of the protocol.
 
 use std::borrow::Cow;
 
@@ -8,28 +8,28 @@ pub(crate) struct Refusal(pub(crate) Cow<'static, str>);
 
 pub(crate) type Answer = Result<Reply, Refusal>;
 
-/// One reply, or what a connection writes in place of one.
+/// One reply, or what a connection writes instead of one.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Reply {
     Array(Vec<Self>),
     Bulk(Vec<u8>),
     Double(f64),
-    /// Inside an array; whole commands fail with a [`Refusal`].
+    /// Inside an array only; a whole command fails with a [`Refusal`].
     Error(String),
     Int(i64),
     /// Pairs; a flat array in RESP2.
     Map(Vec<(Self, Self)>),
     Nil,
-    /// The absent array, which RESP2 tells from the absent string.
+    /// The null array, which RESP2 distinguishes from the null string.
     NilArray,
-    /// Something that the client did not ask for in this moment; an array in RESP2.
+    /// A push that the client did not request; an array in RESP2.
     Push(Vec<Self>),
-    /// Without order; an array in RESP2.
+    /// Unordered; an array in RESP2.
     Set(Vec<Self>),
-    /// Several replies of one command, as SUBSCRIBE gives one for each channel.
+    /// Several replies to one command: SUBSCRIBE sends one for each channel.
     Several(Vec<Self>),
     Status(Cow<'static, str>),
-    /// Text for people; a string in RESP2.
+    /// Human-readable text; a string in RESP2.
     Text(String),
 }
 
@@ -69,7 +69,7 @@ impl Reply {
         Self::Array(texts.into_iter().map(Self::bulk).collect())
     }
 
-    /// Writes it as the protocol has it.
+    /// Encodes it for the protocol.
     pub(crate) fn write(&self, is_resp3: bool, out: &mut Vec<u8>) {
         match self {
             Self::Array(items) => list(b'*', items, is_resp3, out),
@@ -125,7 +125,7 @@ fn line(kind: u8, content: impl ToString, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// A floating point number as C's `%.17g` writes it, which is what Redis 7.0 does.
+/// A floating point number as C's `%.17g` formats it; Redis 7.0 does the same.
 pub(crate) fn double(number: f64) -> String {
     if number.is_infinite() {
         return if number > 0.0 { "inf" } else { "-inf" }.to_owned();

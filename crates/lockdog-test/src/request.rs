@@ -1,10 +1,10 @@
-//! Commands as they come from a client.
+//! Commands as received from a client.
 
-/// Takes the next whole command off the front of `input`. `Ok(None)`: more bytes are needed.
+/// Takes the next complete command off the front of `input`. `Ok(None)`: more bytes are needed.
 ///
 /// # Errors
 ///
-/// The error line for bytes that are no command; the connection has to be closed then.
+/// The error line if the bytes are not a command. The connection must be closed then.
 pub(crate) fn take(input: &mut Vec<u8>) -> Result<Option<Vec<Vec<u8>>>, &'static str> {
     let Some(&first) = input.first() else {
         return Ok(None);
@@ -52,7 +52,7 @@ fn array(input: &[u8]) -> Result<Taken, &'static str> {
     Ok(Some((args, at)))
 }
 
-/// What a person types: words parted by spaces, without quotes.
+/// An inline command: words separated by spaces, without quotes.
 fn inline(input: &[u8]) -> Result<Taken, &'static str> {
     let Some(end) = input.iter().position(|byte| *byte == b'\n') else {
         return match input.len() > LONGEST_LINE {
@@ -65,7 +65,7 @@ fn inline(input: &[u8]) -> Result<Taken, &'static str> {
     Ok(Some((words.collect(), end + 1)))
 }
 
-/// The number in the line that begins at `from`, and where the next line begins.
+/// The number in the line that begins at `from`, and the start of the next line.
 fn number(input: &[u8], from: usize) -> Result<Option<(i64, usize)>, &'static str> {
     let rest = &input[from.min(input.len())..];
     let Some(end) = rest.iter().position(|byte| *byte == b'\r') else {

@@ -1,6 +1,6 @@
-//! Lua 5.1, with what Redis gives to scripts.
+//! Lua 5.1, with the functions that Redis gives to scripts.
 //!
-//! Each thread has one interpreter for all servers, because scripts keep nothing between two runs.
+//! Each thread has one interpreter for all servers, because scripts keep no state between runs.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ pub(crate) fn digest(script: &[u8]) -> String {
     sha1_smol::Sha1::from(script).digest().to_string()
 }
 
-/// Fails where the text is no script.
+/// An error if the text is not a script.
 pub(crate) fn check(script: &[u8]) -> Result<(), Refusal> {
     with(|interpreter| interpreter.compiled(script).map(drop))
 }
@@ -33,7 +33,7 @@ pub(crate) fn run(
     let text = database.scripts.get(digest).cloned().unwrap_or_default();
     with(|interpreter| {
         let script = interpreter.compiled(&text)?;
-        // The script's calls find the database there.
+        // The script's calls find the database in the app data.
         let lent = std::mem::take(database);
         let running = Running {
             database: lent,
@@ -50,7 +50,7 @@ pub(crate) fn run(
     })
 }
 
-/// What the calls of a running script work on.
+/// What the calls of a running script use.
 struct Running {
     database: Database,
     client: Option<u64>,
@@ -75,7 +75,7 @@ struct Interpreter {
     lua: Lua,
     /// Runs a script and catches what it raises.
     guarded: Function,
-    /// Scripts read global names here; they may not write any.
+    /// Scripts read global names here, but may not write any.
     globals: Table,
     environment: Table,
     compiled: RefCell<HashMap<Vec<u8>, Function>>,
@@ -165,7 +165,7 @@ impl Interpreter {
     }
 }
 
-/// What Redis adds to the error of a script.
+/// The error of a script, with the place that Redis adds to it.
 fn with_place(raised: &Raised, digest: &str) -> String {
     let line = one_line(&raised.line);
     match &raised.place {
@@ -184,8 +184,8 @@ fn raised(error: &Table) -> mlua::Result<Raised> {
     })
 }
 
-/// `redis.call`. What it raises says where it was called: a frame that calls it last is gone when the
-/// error is caught.
+/// `redis.call`. The error names the line of the call. It is determined here, because after a tail call
+/// that frame is gone when the error is caught.
 fn raising_call(lua: &Lua, args: MultiValue) -> mlua::Result<LuaValue> {
     let (is_fine, answer) = call_from_lua(lua, args)?;
     match answer {
@@ -202,7 +202,7 @@ fn raise(lua: &Lua, line: String) -> mlua::Error {
     mlua::Error::external(Raised { line, place })
 }
 
-/// An error of `redis.call` as the table that Redis raises; others as they are.
+/// An error of `redis.call` as the table that Redis raises; other errors unchanged.
 fn caught(lua: &Lua, raised: LuaValue) -> mlua::Result<LuaValue> {
     let LuaValue::Error(error) = &raised else {
         return Ok(raised);
@@ -222,7 +222,7 @@ fn caught(lua: &Lua, raised: LuaValue) -> mlua::Result<LuaValue> {
     Ok(LuaValue::Table(table))
 }
 
-/// `redis.pcall`: whether it went well, and the answer or error.
+/// `redis.pcall`: whether it succeeded, and the answer or error.
 fn call_from_lua(lua: &Lua, args: MultiValue) -> mlua::Result<(bool, LuaValue)> {
     let refuse = |line: &str| {
         let table = lua.create_table()?;
@@ -252,7 +252,7 @@ fn sha1hex(_: &Lua, text: mlua::LuaString) -> mlua::Result<String> {
     Ok(digest(&text.as_bytes()))
 }
 
-/// Whether the default user may run a command: everything that the server knows, whatever the arguments.
+/// Whether the default user may run a command: true for all that the server knows, with any arguments.
 fn may_call(lua: &Lua, args: MultiValue) -> mlua::Result<bool> {
     let name = args.front().and_then(argument).unwrap_or_default();
     if commands::knows(&crate::database::text(&name)) {
@@ -262,7 +262,7 @@ fn may_call(lua: &Lua, args: MultiValue) -> mlua::Result<bool> {
     Err(raise(lua, line))
 }
 
-/// In which line of the script the interpreter is; 0 outside of any.
+/// The line of the script that the interpreter is executing; 0 outside of a script.
 fn line_of_script(lua: &Lua) -> i64 {
     for level in 0..DEEPEST {
         let line = lua.inspect_stack(level, |frame| {
@@ -279,7 +279,7 @@ fn line_of_script(lua: &Lua) -> i64 {
     0
 }
 
-/// As Redis does it: strings as they are, numbers with 17 digits, nothing else.
+/// As in Redis: strings unchanged, numbers with 17 digits, no other types.
 fn argument(value: &LuaValue) -> Option<Vec<u8>> {
     match value {
         LuaValue::String(text) => Some(text.as_bytes().to_vec()),
@@ -289,7 +289,7 @@ fn argument(value: &LuaValue) -> Option<Vec<u8>> {
     }
 }
 
-/// A missing value is `false` to a script, not nil.
+/// A missing value is `false` in a script, not nil.
 fn to_lua(lua: &Lua, reply: Reply) -> mlua::Result<LuaValue> {
     let single = |name: &str, text: &str| {
         let table = lua.create_table()?;
@@ -316,8 +316,8 @@ fn to_lua(lua: &Lua, reply: Reply) -> mlua::Result<LuaValue> {
     }
 }
 
-/// Numbers lose their fractions, `false` becomes nil, a list ends before its first nil. An error that
-/// is the whole answer is one.
+/// Numbers lose their fractions, `false` becomes nil, and a list ends before its first nil. A table
+/// with an error as the whole answer is an error.
 fn from_lua(value: &LuaValue) -> mlua::Result<Result<Reply, Raised>> {
     if let LuaValue::Table(table) = value
         && !table.raw_get::<LuaValue>("err")?.is_nil()
@@ -354,7 +354,7 @@ fn part_from_lua(value: &LuaValue) -> mlua::Result<Reply> {
     })
 }
 
-/// As C casts it: what does not fit is the smallest number.
+/// A cast as in C: a number that does not fit becomes the smallest one.
 fn whole(number: f64) -> i64 {
     match number.abs() < i64::MAX as f64 {
         true => number as i64,
@@ -375,9 +375,9 @@ fn one_line(text: &str) -> String {
 }
 
 const PRELUDE: &str = include_str!("prelude.lua");
-/// Some levels are the prelude's and the interpreter's own.
+/// Some levels belong to the prelude and the interpreter.
 const DEEPEST: usize = 50;
-/// A test that makes its scripts as it goes must not fill the memory.
+/// A test that generates scripts must not fill the memory.
 const MOST_COMPILED: usize = 1000;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The server as tests see it.
+//! The public interface of the server.
 
 use std::fmt;
 use std::io;
@@ -19,9 +19,9 @@ use crate::connection::{Ends, serve};
 use crate::database::{Database, text};
 use crate::keyspace::{Entry, Value};
 
-/// A Redis server inside the test's process. A clone is another handle on the same server. It ends with
-/// its last handle and the last client that [`Server::client`] or [`Server::builder`] made, and its
-/// connections break then.
+/// A Redis server inside the test's process. A clone is another handle to the same server. The server
+/// ends with its last handle and the last client that [`Server::client`] or [`Server::builder`] made;
+/// then its connections break.
 #[derive(Clone)]
 pub struct Server {
     shared: Arc<Shared>,
@@ -32,36 +32,36 @@ struct Shared {
     core: Arc<Core>,
 }
 
-/// What the tasks of a server share.
+/// The state that the tasks of a server share.
 pub(crate) struct Core {
     pub(crate) database: Mutex<Database>,
     pub(crate) ending: CancellationToken,
     frozen: watch::Sender<bool>,
-    /// The runtime that the server was made on.
+    /// The runtime that the server was created on.
     runtime: Handle,
     pipes: AtomicU64,
 }
 
-/// Who has a lock, as the server sees it.
+/// The holder of a lock, as the server sees it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The hash's field: `<client uuid>:<owner>.<hold number>` for lockdog, `<uuid>:<thread id>` for
-    /// Redisson.
+    /// The field of the hash: `<client uuid>:<owner>.<hold number>` for lockdog, `<uuid>:<thread id>`
+    /// for Redisson.
     pub field: String,
-    /// How often it was acquired and not released.
+    /// The hold count.
     pub count: u64,
-    /// What is left of the lease, in milliseconds on the wire; `None` for a key without an expiry.
+    /// The rest of the lease, in milliseconds on the wire; `None` for a key without an expiry.
     pub ttl: Option<Duration>,
 }
 
 impl Server {
-    /// Starts an empty server on the runtime that this is called on. Its clock is tokio's: paused
-    /// where the runtime's is.
+    /// Starts an empty server on the current runtime. Its clock is tokio's: it is paused if the
+    /// runtime's clock is.
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime.
+    /// If called outside of a tokio runtime.
     #[expect(clippy::new_without_default, reason = "it needs a runtime")]
     pub fn new() -> Self {
         let Ok(runtime) = Handle::try_current() else {
@@ -81,16 +81,16 @@ impl Server {
         }
     }
 
-    /// Listens on TCP, for redis-cli, Java and other processes, and says where; port 0 means any.
-    /// Other processes live in real time, so the runtime's clock should not be paused.
+    /// Listens on TCP, for redis-cli, Java and other processes. Returns the address; port 0 means any.
+    /// Other processes are in real time, so the runtime's clock should not be paused.
     ///
     /// # Errors
     ///
-    /// What the operating system says, for an address in use as a rule.
+    /// The error of the operating system, usually for an address in use.
     ///
     /// # Cancel safety
     ///
-    /// Cancelled, it listens or it does not; the server is as before otherwise.
+    /// If it is cancelled, the server may or may not listen; nothing else changes.
     pub async fn listen(&self, address: impl ToSocketAddrs) -> io::Result<SocketAddr> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
@@ -110,7 +110,7 @@ impl Server {
         Ok(address)
     }
 
-    /// A connection as a client makes it, without a network: whatever speaks RESP can use it.
+    /// A connection as a client opens it, without a network. Any client that speaks RESP can use it.
     pub fn connect(&self) -> DuplexStream {
         let core = self.core();
         let (theirs, ours) = tokio::io::duplex(PIPE);
@@ -124,24 +124,25 @@ impl Server {
         theirs
     }
 
-    /// From now on clients have to say this password first, as with redis-server's `requirepass`. Those
-    /// that are connected stay so. Empty, as in the beginning, for none.
+    /// From now on clients must authenticate with this password, as with redis-server's `requirepass`.
+    /// Existing connections stay authenticated. Empty, the default, for none.
     pub fn require_password(&self, password: &str) {
         password.clone_into(&mut self.core().database.lock().password);
     }
 
-    /// Who has this lock; `None` if it is free. Where several hold it, as readers do, one of them.
+    /// The holder of this lock; `None` if it is free. If several clients hold it, as readers do,
+    /// returns one of them.
     ///
     /// # Panics
     ///
-    /// If something else than a lock is under this key.
+    /// If the key is not a lock.
     pub fn holder(&self, lock: &str) -> Option<Holder> {
         self.with(|database| {
             let keys = database.keys();
             let now = keys.now();
             let Entry { value, until } = keys.entry(lock.as_bytes())?;
             let Value::Hash(fields) = value else {
-                panic!("the key {lock:?} is no lock");
+                panic!("the key {lock:?} is not a lock");
             };
             let (field, count) = fields.iter().find(|(field, _)| field != b"mode")?;
             Some(Holder {
@@ -160,20 +161,20 @@ impl Server {
         })
     }
 
-    /// The commands that clients sent, with their arguments, oldest first: the last 10,000. What
-    /// scripts call is not among them.
+    /// The last 10,000 commands that clients sent, with their arguments, oldest first. Calls by scripts
+    /// are not included.
     pub fn commands(&self) -> Vec<Vec<String>> {
         self.core().database.lock().sent.iter().cloned().collect()
     }
 
-    /// Waits until nothing of any lock is left: no key, no channel that somebody listens on. A dropped
-    /// guard and a cancelled call release in the background, so this waits five seconds of tokio's
-    /// time for them. Keys that are meant to stay do not count: fencing registers
-    /// (`lockdog_token:...`) and the server's epoch (`lockdog:epoch`).
+    /// Waits until nothing of any lock is left: no key, and no channel with a subscriber. A dropped
+    /// guard and a cancelled call release in the background, so this waits for up to five seconds of
+    /// tokio's time. Keys that are meant to stay do not count: fencing registers (`lockdog_token:...`)
+    /// and the server's epoch (`lockdog:epoch`).
     ///
     /// # Panics
     ///
-    /// If something is left then; it says what, and who listens.
+    /// If something is left after that time. The message lists what is left, and the subscribers.
     ///
     /// # Cancel safety
     ///
@@ -218,9 +219,9 @@ impl Server {
         &self.shared.core
     }
 
-    /// Works on the first database's keys, as of now.
+    /// Calls `act` with the current keys of the first database.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Database) -> T) -> T {
-        // Whoever asks, the time is that of the server's own runtime.
+        // For any caller, the time is that of the server's own runtime.
         let _time = self.core().runtime.enter();
         let mut database = self.core().database.lock();
         database.begin(0);
@@ -233,10 +234,10 @@ impl Core {
         &self.runtime
     }
 
-    /// Waits until the server goes on, if it stands still.
+    /// Waits until the server is not frozen.
     pub(crate) async fn until_thawed(&self) {
         if *self.frozen.borrow() {
-            // The sender is our own.
+            // `self` keeps the sender alive.
             let _ = self.frozen.subscribe().wait_for(|frozen| !frozen).await;
         }
     }
@@ -245,7 +246,7 @@ impl Core {
         self.frozen.send_replace(frozen);
     }
 
-    /// The client hung up, or gets nothing more but what is written already.
+    /// The client disconnected, or receives nothing after what is already written.
     pub(crate) fn forget(&self, id: u64) {
         self.database.lock().clients.remove(&id);
     }
@@ -255,7 +256,7 @@ async fn accept(core: &Arc<Core>, listener: &TcpListener) {
     loop {
         match listener.accept().await {
             Ok((stream, address)) => {
-                // Replies are small, and each is waited for.
+                // Replies are small, and the client waits for each.
                 let _ = stream.set_nodelay(true);
                 let local = stream.local_addr();
                 let ends = Ends {
@@ -265,7 +266,7 @@ async fn accept(core: &Arc<Core>, listener: &TcpListener) {
                 let serving = serve(core.clone(), stream, ends);
                 core.runtime.spawn(serving);
             }
-            // Too many open files, as a rule: some will be closed.
+            // Usually too many open files. Retry after a pause, when some may be closed.
             Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
         }
     }

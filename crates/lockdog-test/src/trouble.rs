@@ -1,4 +1,4 @@
-//! The faults that a test can ask for.
+//! The faults that a test can inject.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use crate::database::text;
 use crate::keyspace::Value;
 use crate::server::Server;
 
-/// What a server still has after a restart.
+/// The data that a server has after a restart.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Data {
-    /// All keys, as a server that wrote everything to disk.
+    /// All keys, as on a server that wrote everything to disk.
     Kept,
-    /// Nothing.
+    /// No keys.
     Lost,
 }
 
@@ -30,12 +30,12 @@ pub struct Stolen {
 }
 
 impl Server {
-    /// Deletes a lock's key, as an eviction or a stranger's `DEL` does. Nobody is told: the holder
-    /// learns it at its next renewal, waiters when they look again.
+    /// Deletes a lock's key, as an eviction or another client's `DEL` does. No client is notified: the
+    /// holder finds out at its next renewal, waiters at their next poll.
     ///
     /// # Panics
     ///
-    /// If there is no such key; it lists those that there are.
+    /// If there is no such key. The message lists the existing keys.
     #[track_caller]
     pub fn lose(&self, lock: &str) {
         let was = self.with(|database| database.keys().remove(lock.as_bytes()));
@@ -46,9 +46,9 @@ impl Server {
         );
     }
 
-    /// Gives a lock to another client, whoever has it, and also if it is free. That client renews it
-    /// and releases it, with a message to those who wait, when the returned value is dropped. Whoever
-    /// had the lock is told nothing, as with [`Server::lose`].
+    /// Gives a lock to another client, whether it is held or free. That client renews it. When the
+    /// returned value is dropped, that client releases the lock and publishes a message to waiters. The
+    /// previous holder is not notified, as with [`Server::lose`].
     pub fn steal(&self, lock: &str) -> Stolen {
         let field = format!("{}:thief.1", Uuid::new_v4());
         let hash = vec![(field.clone().into_bytes(), b"1".to_vec())];
@@ -80,45 +80,45 @@ impl Server {
         }
     }
 
-    /// Stops the server where it is, as `SIGSTOP` does: connections stay open and new ones are taken,
-    /// and no command runs before [`Server::thaw`]. Time goes on, and leases with it.
+    /// Stops the server, as `SIGSTOP` does: connections stay open and new ones are accepted, but no
+    /// command runs before [`Server::thaw`]. Time continues, and leases expire.
     pub fn freeze(&self) {
         self.core().set_frozen(true);
     }
 
-    /// Lets a frozen server go on: it executes what was sent to it meanwhile.
+    /// Lets a frozen server continue. It executes the commands that were sent meanwhile.
     pub fn thaw(&self) {
         self.core().set_frozen(false);
     }
 
-    /// Breaks every connection that there is; new ones are served. What was sent and not yet executed
-    /// is lost, and so are replies that [`Server::delay`] holds back.
+    /// Breaks every existing connection; new ones are served. Commands that were sent but not executed
+    /// are lost, and so are replies that [`Server::delay`] holds back.
     pub fn cut(&self) {
         self.core().database.lock().close_all();
     }
 
-    /// How much later from now on everything arrives that the server sends, replies and messages, in
-    /// its order. Zero, as in the beginning, for none.
+    /// Delays everything that the server sends from now on, replies and messages, in order. Zero, the
+    /// default, for no delay.
     pub fn delay(&self, delay: Duration) {
         self.core().database.lock().faults.delay = delay;
     }
 
-    /// The next `count` scripts run, and their connections break in place of the reply: their callers
-    /// cannot know whether they ran. A script that the server does not know did not run, and does not
+    /// The next `count` scripts run, but their connections break instead of a reply, so the callers
+    /// cannot know whether they ran. A script that the server does not know does not run, and does not
     /// count.
     pub fn lose_replies(&self, count: usize) {
         self.core().database.lock().faults.lost_replies = count;
     }
 
-    /// Whether published messages are lost from now on: waiters are not told that a lock is free, and
-    /// see it when they look again.
+    /// Whether published messages are lost from now on. Waiters then get no message that a lock is
+    /// free, and find out at their next poll.
     pub fn lose_messages(&self, lost: bool) {
         self.core().database.lock().faults.loses_messages = lost;
     }
 
-    /// The next `times` times somebody sends this command, or a script calls it, it gets this error
-    /// in place of running: `refuse("evalsha", "OOM command not allowed when used memory >
-    /// 'maxmemory'.", 3)`. Zero times takes that back.
+    /// The next `times` times that a client sends this command, or a script calls it, it gets this
+    /// error instead of running: `refuse("evalsha", "OOM command not allowed when used memory >
+    /// 'maxmemory'.", 3)`. Zero times cancels this.
     ///
     /// # Panics
     ///
@@ -127,7 +127,7 @@ impl Server {
     pub fn refuse(&self, command: &str, error: &str, times: usize) {
         assert!(
             knows(command),
-            "the test server has no command {command:?} to refuse: give its first word alone"
+            "the test server has no command {command:?} to refuse; pass only its first word"
         );
         assert!(
             !error.is_empty() && !error.contains(['\r', '\n']),
@@ -137,9 +137,9 @@ impl Server {
         database.faults.refuse(command, error, times);
     }
 
-    /// Ends the server and starts it again: every connection breaks, scripts are forgotten, and the
-    /// server has another run id, by which clients see that it may have lost data. A frozen server
-    /// goes on. The faults that are on stay on.
+    /// Stops the server and starts it again: every connection breaks, scripts are lost, and the server
+    /// has a new run id, by which clients see that it may have lost data. A frozen server continues.
+    /// Active faults stay active.
     pub fn restart(&self, data: Data) {
         self.with(|database| {
             database.close_all();
@@ -155,7 +155,7 @@ impl Server {
 }
 
 impl Stolen {
-    /// Whether the key still says so: someone may have taken the lock by force, or lost it.
+    /// Whether the key still has this holder. It may have been released by force, or lost.
     pub fn is_held(&self) -> bool {
         let found = self.server.holder(&self.lock);
         found.is_some_and(|holder| holder.field == self.field)
@@ -184,7 +184,7 @@ fn has(value: &Value, field: &str) -> bool {
     matches!(value, Value::Hash(fields) if fields.iter().any(|(name, _)| text(name) == field))
 }
 
-/// Where Redisson and lockdog publish that a lock is free.
+/// The channel on which Redisson and lockdog publish that a lock is free.
 fn channel_of(lock: &str) -> String {
     if lock.contains('{') {
         format!("redisson_lock__channel:{lock}")

@@ -118,7 +118,7 @@ async fn what_cannot_be_a_lock_is_an_error_of_each_request() {
         assert!(!lock.is_held() && lock.hold_count() == 0);
     }
     let error = lock.clone().masking(2).lock().await.unwrap_err();
-    let why = "invalid masking: 2 instances cannot mask so many, got=2";
+    let why = "invalid masking: too many for 2 instances, got=2";
     assert_eq!(error.to_string(), why);
     assert!(matches!(
         lock.lock().lease(ms(1)).await,

@@ -1,4 +1,4 @@
-//! A lease that one call wants longer than the rest.
+//! A lease that one call wants longer than the other calls.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn a_lease_that_is_wanted_once_is_not_that_of_the_rounds_after_it() {
         lease: leases * LEASE,
         renewed: false,
     };
-    // Nobody answers it in time: it came to nothing.
+    // No answer comes in time, so it has no effect.
     quorum.step(lengthen(10), START);
     assert_eq!(quorum.lease(), 10 * LEASE);
     let over = quorum.wake_at();
@@ -22,7 +22,7 @@ fn a_lease_that_is_wanted_once_is_not_that_of_the_rounds_after_it() {
         answer(&mut quorum, member, Answer::Extended, again);
     }
     assert_eq!(quorum.deadline(), lease::deadline(again, LEASE));
-    // It is lengthened. The rounds come as often as before, and ask for what is held already.
+    // It is lengthened. Rounds come as often as before, and ask for the lease that is already held.
     let long = again + ms(100);
     quorum.step(lengthen(10), long);
     for member in 0..2 {
@@ -34,19 +34,19 @@ fn a_lease_that_is_wanted_once_is_not_that_of_the_rounds_after_it() {
         assert_eq!(quorum.wake_at(), now + LEASE / 3);
         now = quorum.wake_at();
         quorum.step(Event::Tick, now);
-        // Whoever takes it again now keeps it for as long as the others.
+        // An instance that is re-acquired now keeps it as long as the others.
         assert!(quorum.round.deadline >= deadline);
-        // Each is for whole milliseconds.
+        // Each lease is in whole milliseconds.
         assert!(now + quorum.lease() <= (long + 10 * LEASE + ms(40)).max(now + LEASE));
         for member in 0..2 {
             answer(&mut quorum, member, Answer::Extended, now);
         }
         assert!(quorum.is_valid(now) && quorum.renewed() == now);
     }
-    // By now it is as it was.
+    // By now the lease is back to normal.
     assert_eq!(quorum.lease(), LEASE);
     assert_eq!(quorum.deadline(), lease::deadline(now, LEASE));
-    // The other one's lease holds for a round that is begun over it.
+    // A round that replaces an open one keeps that one's lease.
     quorum.step(lengthen(10), now);
     quorum.step(lengthen(2), now);
     assert_eq!(quorum.lease(), 10 * LEASE);
@@ -55,7 +55,7 @@ fn a_lease_that_is_wanted_once_is_not_that_of_the_rounds_after_it() {
 #[test]
 fn what_is_renewed_is_never_extended_by_less_than_its_lease() {
     let mut quorum = held(3, START);
-    // Nothing was heard for a while, and little is left.
+    // No answer came for a while, and little of the lease is left.
     let now = START + (LEASE - ms(500));
     let shorter = Event::Lengthen {
         lease: ms(1_000),

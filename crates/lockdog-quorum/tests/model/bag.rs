@@ -1,8 +1,8 @@
-//! The messages that are under way to and from one instance: a set, since the network knows no order.
+//! The messages under way to and from one instance: a set, because the network has no order.
 
 use super::instance::Message;
 
-/// Sorted, so that the same messages are the same bag.
+/// Sorted, so that the same messages make the same bag.
 #[derive(Clone, Copy, Debug, Default, Hash, PartialEq)]
 pub(super) struct Bag {
     all: [Message; 8],
@@ -30,7 +30,7 @@ impl Bag {
         };
         self.count -= 1;
         self.all.copy_within(place + 1..=self.count, place);
-        // What is beyond the last does not count, but would be compared.
+        // Entries behind the last one are unused, but they would be compared.
         self.all[self.count] = Message::default();
     }
 }

@@ -10,15 +10,15 @@ use crate::{Answer, Phase, Quorum, Register};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Client {
-    /// None before the first acquisition, and once there is nothing left to do or hear for one.
+    /// `None` before the first acquisition, and after one for which nothing is left to do or to hear.
     pub(super) core: Option<Arc<Core>>,
-    /// How many acquisitions of each instance it asked for, ever.
+    /// How many acquisitions of each instance it has requested so far.
     pub(super) numbers: [u8; 4],
-    /// It had the lock once.
+    /// It has held the lock once.
     pub(super) won: bool,
-    /// The largest token that anybody was shown before this acquisition began.
+    /// The largest token shown to any client before this acquisition began.
     pub(super) floor: u8,
-    /// The token that this acquisition was shown.
+    /// The token shown to this acquisition.
     pub(super) token: u8,
 }
 
@@ -47,9 +47,9 @@ pub(super) fn is_over(quorum: &Quorum) -> bool {
     )
 }
 
-/// An answer as the core hears it; none if it is a request.
+/// An answer as the core receives it; `None` for a request.
 pub(super) fn answer(body: Body, fenced: bool) -> Option<Answer> {
-    // No wall clock: tokens have to grow without the floor that it gives them.
+    // No wall clock: tokens must grow without the lower bound that it gives them.
     let register = |look: Look| {
         fenced.then_some(Register {
             value: (look.value > 0).then_some(look.value.into()),
@@ -59,7 +59,7 @@ pub(super) fn answer(body: Body, fenced: bool) -> Option<Answer> {
     };
     Some(match body {
         Body::Taken(look) => Answer::Taken(register(look)),
-        // For how long matters to the report and to the next attempt only.
+        // The TTL matters only to reports and to the next attempt.
         Body::Busy(look) => Answer::Busy(None, register(look)),
         Body::Quarantined => Answer::Quarantined(Duration::MAX),
         Body::Extended => Answer::Extended,

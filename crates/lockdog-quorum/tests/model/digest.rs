@@ -1,8 +1,8 @@
-//! What makes two states the same.
+//! Which states count as the same.
 //!
-//! Instances are all alike, and so are the two clients: states that differ only in which is which are
-//! one. So are states that differ in how many acquisitions there were before, or in what is left of
-//! one that is over.
+//! All instances are alike, and so are the two clients: states that differ only in their order are the
+//! same. So are states that differ only in the number of earlier acquisitions, or in what is left of an
+//! acquisition that is over.
 
 use std::hash::{Hash, Hasher};
 
@@ -12,7 +12,7 @@ use super::world::World;
 use crate::Quorum;
 use crate::member::{Member, MemberState};
 
-/// A state of the core, and its digests, which are asked for much more often than they change.
+/// A state of the core with its digests, which are read much more often than they change.
 #[derive(Debug, PartialEq)]
 pub(super) struct Core {
     pub(super) quorum: Quorum,
@@ -60,7 +60,7 @@ impl Hash for World {
 }
 
 impl World {
-    /// The same for states that are the same.
+    /// Equal for states that count as the same.
     pub(super) fn digest(&self) -> u64 {
         let Self {
             ticks,
@@ -87,7 +87,7 @@ impl World {
         mixer.finish()
     }
 
-    /// The digest of all there is, with nothing merged.
+    /// The digest of the full state, with nothing merged.
     pub(super) fn exact(&self) -> u64 {
         let Self {
             ticks,
@@ -113,7 +113,7 @@ impl World {
         mixer.finish()
     }
 
-    /// What concerns each instance, whichever it is.
+    /// What concerns each instance, independent of its index.
     fn columns(&self, order: [usize; 2]) -> u64 {
         let mut columns = [0; 4];
         for (index, instance) in self.instances.iter().enumerate() {
@@ -147,7 +147,7 @@ impl World {
             mixer.write_u64(writer.map_or(0, |id| 1 + name(id)));
             mixer.write_u64(u64::from(*value) * 2 + u64::from(*fresh));
             mixer.write_u64(reborn.map_or(0, |moment| moment.0));
-            // A sum, because names change the order.
+            // A sum, because the order depends on the names.
             let mut sum = 0_u64;
             for message in messages.all() {
                 let Message {
@@ -176,7 +176,7 @@ impl World {
     }
 }
 
-/// A client without what it knows of single instances.
+/// A client without its knowledge of single instances.
 fn client(client: &Client) -> u64 {
     let Client {
         core,
@@ -192,8 +192,8 @@ fn client(client: &Client) -> u64 {
     mixer.finish()
 }
 
-/// What is known of one instance, without what nothing follows from any more: when it was last asked,
-/// and what is only told.
+/// What is known about one instance, without parts that no longer have an effect: when it was last
+/// asked, and what is only reported.
 fn member(member: &Member, round: u32) -> u64 {
     let Member {
         stand,
@@ -218,8 +218,8 @@ fn digest(value: &impl Hash) -> u64 {
     mixer.finish()
 }
 
-/// Multiplies and folds, as `ahash` does. The standard library's hasher took half of the time: tests
-/// are not optimized.
+/// Multiplies and folds, as `ahash` does. The standard library's hasher took half of the time, because
+/// tests are not optimized.
 struct Mixer(u64);
 
 impl Default for Mixer {

@@ -1,4 +1,4 @@
-//! One instance of the model: what the Lua scripts do there, and what is on its way to and from it.
+//! One instance of the model: what the Lua scripts do there, and its messages under way.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::quarantine;
 
 #[derive(Clone, Copy, Debug, Default, Hash, PartialEq)]
 pub(super) struct Instance {
-    /// Whoever has the lock here; nobody whose lease is over.
+    /// The current holder of the lock here; `None` if the lease is over.
     pub(super) holder: Option<Holder>,
     pub(super) register: Register,
     /// When it lost its data.
@@ -17,7 +17,7 @@ pub(super) struct Instance {
     pub(super) messages: Bag,
 }
 
-/// One acquisition of this instance: whose, and how many it asked for here before.
+/// One acquisition of this instance: its client, and its number among that client's acquisitions here.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(super) struct Id {
     pub(super) client: u8,
@@ -33,9 +33,9 @@ pub(super) struct Holder {
 /// The register of the fencing tokens.
 #[derive(Clone, Copy, Debug, Default, Hash, PartialEq)]
 pub(super) struct Register {
-    /// 0: no token stands here.
+    /// 0: no token was written here.
     pub(super) value: u8,
-    /// Whose it is.
+    /// The acquisition that wrote the value.
     pub(super) writer: Option<Id>,
     /// The data was lost, and no token was written since.
     pub(super) fresh: bool,
@@ -45,9 +45,9 @@ pub(super) struct Register {
 pub(super) struct Message {
     pub(super) id: Id,
     pub(super) round: u8,
-    /// What it asks for, in milliseconds; 0 where it asks for none.
+    /// The requested lease in milliseconds; 0 for requests without a lease.
     pub(super) lease: u32,
-    /// Somebody waits for the answer.
+    /// The answer is awaited.
     pub(super) heard: bool,
     pub(super) body: Body,
 }
@@ -68,7 +68,7 @@ pub(super) enum Body {
     NotOurs,
 }
 
-/// What an answer says of the register.
+/// The reading of the register in an answer.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(super) struct Look {
     pub(super) value: u8,
@@ -103,25 +103,25 @@ impl Instance {
         self.holder.is_some_and(|holder| holder.id == id)
     }
 
-    /// The acquisition stands here, or may yet.
+    /// Whether the acquisition holds the lock here, or may still get it.
     pub(super) fn may_be_held_by(&self, id: Id) -> bool {
         self.grants(id, |_| true) > 0
     }
 
-    /// How often the acquisition stands here, or may yet by such messages.
+    /// How often the acquisition holds it here, or may still get it by messages that count.
     fn grants(&self, id: Id, counts: impl Fn(&Message) -> bool) -> usize {
         let messages = self.messages.all().iter();
         let takes = messages.filter(|it| it.body == Body::Take && it.id == id && counts(it));
         usize::from(self.is_held_by(id)) + takes.count()
     }
 
-    /// Does what a request says; answers what its script would.
+    /// Executes a request; returns the answer of its script.
     pub(super) fn serve(&mut self, request: Message, longest: Duration, now: Moment) -> Body {
         let id = request.id;
         let is_ours = self.is_held_by(id);
         let mut until = now + kept(Duration::from_millis(request.lease.into()));
         if let Some(holder) = self.holder {
-            // What it kept before it keeps.
+            // A re-acquire never shortens the lease.
             until = until.max(holder.until);
         }
         match request.body {
@@ -177,7 +177,7 @@ impl Instance {
         }
     }
 
-    /// Comes back without its data.
+    /// Restarts without its data.
     pub(super) fn restart(&mut self, now: Moment) {
         self.holder = None;
         self.register = Register {
@@ -187,8 +187,8 @@ impl Instance {
         self.reborn = Some(now);
     }
 
-    /// Nobody listens any more to what a client was to be answered. Whoever waits for a grant only to
-    /// give it back goes on to do so.
+    /// No answer to this client is awaited any more. Acquisitions that wait for a grant only to release
+    /// it continue to do so.
     pub(super) fn silence(&mut self, client: usize) {
         let all = self.messages;
         for &message in all.all() {
@@ -203,8 +203,8 @@ impl Instance {
         }
     }
 
-    /// Forgets what can do nothing any more, whenever it arrives. Some acquisitions are `closing`: they
-    /// give back each grant that they hear of.
+    /// Removes messages that can have no effect any more, whenever they arrive. Some acquisitions are
+    /// `closing`: they release each grant that they receive.
     pub(super) fn forget_what_is_idle(&mut self, closing: impl Fn(Id) -> bool) {
         let all = self.messages;
         for (place, &message) in all.all().iter().enumerate() {
@@ -212,7 +212,8 @@ impl Instance {
             let is_idle = match message.body {
                 Body::Take => false,
                 Body::Release if mutant!("quorum_unlock_without_owner") => false,
-                // Each needs a grant of its own to give back, and one that will not bring another.
+                // Each release needs a grant of its own, and one message that will not bring another
+                // grant.
                 Body::Release => {
                     let same = all.all()[..place].iter().filter(|it| **it == message);
                     let grants = self.grants(id, |take| !(take.heard && closing(id)));
@@ -225,7 +226,7 @@ impl Instance {
                 self.messages.remove(message);
             }
         }
-        // Only where it may write its token once more.
+        // Only if it may still write its token once more.
         let writer = self.register.writer;
         self.register.writer = writer.filter(|id| self.may_be_held_by(*id));
     }

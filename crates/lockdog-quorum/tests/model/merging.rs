@@ -1,7 +1,7 @@
-//! Shows that what is merged is the same, in worlds small enough to be explored without merging.
+//! Shows that merging loses nothing, in worlds small enough to be explored without merging.
 //!
-//! Two states with one digest have the same digests after them and break the same promises; by
-//! induction, the exploration that follows one of them misses nothing of the other.
+//! Two states with one digest have successors with the same digests, and break the same promises. By
+//! induction, an exploration that continues from only one of them misses nothing of the other.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -11,7 +11,7 @@ use super::setting::{Setting, Spent};
 use super::settings::{self, HALF, ONCE, THIRD};
 use super::world::{Move, World};
 
-/// Worlds of two instances, or there would be millions of states.
+/// Worlds of two instances; more would have millions of states.
 fn small() -> Vec<Setting> {
     let at_once = |change: fn(&mut Spent)| {
         let mut limits = ONCE;
@@ -44,7 +44,8 @@ fn small() -> Vec<Setting> {
     ]
 }
 
-/// With nothing merged and nothing tidied up, the same states are reached once that is done.
+/// Exploring without merging and tidying, and then merging and tidying the result, reaches the same
+/// states.
 #[test]
 fn states_that_are_merged_are_the_same() {
     for setting in small() {
@@ -57,7 +58,7 @@ fn states_that_are_merged_are_the_same() {
     }
 }
 
-/// All states after they are tidied up, and how many were told apart on the way.
+/// All states after they are tidied, and the number of distinct states before.
 fn reached(setting: &Setting, digest: fn(&World) -> u64, tidy: bool) -> (HashSet<u64>, usize) {
     let mut tidied: HashSet<u64> = setting.init_states().iter().map(World::digest).collect();
     let known = walk(setting, digest, |world, moves| {
@@ -74,7 +75,7 @@ fn reached(setting: &Setting, digest: fn(&World) -> u64, tidy: bool) -> (HashSet
     (tidied, known)
 }
 
-/// What comes next in one of several states that are one comes in each of them, and a promise that one
+/// Each successor of one of several merged states is a successor of all of them, and a promise that one
 /// of them breaks is broken by all.
 #[test]
 fn states_that_are_merged_have_the_same_future() {
@@ -95,7 +96,7 @@ fn states_that_are_merged_have_the_same_future() {
     }
 }
 
-/// Goes everywhere; says how many states there are.
+/// Visits every state; returns the number of states.
 fn walk(
     setting: &Setting,
     digest: fn(&World) -> u64,

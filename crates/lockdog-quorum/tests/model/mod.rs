@@ -1,24 +1,24 @@
-//! The quorum explored: every order of everything that a small world allows, over the real core.
+//! Explores the quorum: every order of all events that a small world allows, on the real core.
 //!
-//! Two clients drive the core as the driver in `red_lock` does; three or four instances do what the
-//! Lua scripts do. Between them messages are under way, which arrive in any order, at any time or
-//! never; instances lose the lock or all data. Time goes on in a few coarse steps, whenever it likes;
-//! a client that is not heard of for a while is one that froze. The clocks of the instances run one
-//! percent faster than the clients', and no wall clock helps the tokens. In every state that can be
-//! reached:
+//! Two clients drive the core as the driver in `red_lock` does. Three or four instances do what the Lua
+//! scripts do. Messages between them arrive in any order, at any time or never. Instances lose the lock
+//! or all data. Time passes in a few coarse steps, at any point; a client without events for a while is
+//! a frozen one. The clocks of the instances run one percent faster than the clients', and no wall
+//! clock helps the tokens. In every reachable state:
 //!
-//! - at most one client believes in the lock;
-//! - whoever believes in it is kept by as many instances as are needed, up to its deadline, those apart
-//!   that lost it, and its margin is not larger than the truth: so nobody gives back what is another's;
-//! - it wants to be woken before its deadline, is told then that it is lost, or whenever later it
-//!   wakes, and nothing that comes late revives it;
-//! - no instance is asked for longer than its time;
-//! - whoever believes in it knows of as many instances as are needed that have it;
+//! - at most one client relies on the lock;
+//! - a client that relies on it has it on as many instances as are needed, up to its deadline, not
+//!   counting instances that lost it, and its margin is not larger than the truth: so no client
+//!   releases a lock of another;
+//! - it asks to be woken before its deadline and learns of the loss then, or whenever it wakes later,
+//!   and no late message revives it;
+//! - no instance is asked for longer than its time limit;
+//! - a client that relies on it knows of as many instances as are needed that have it;
 //! - tokens are unique, and larger than all that were shown before their acquisition began;
-//! - what an acquisition leaves behind is on its way to be given back, wherever it may stand.
+//! - for everything that an acquisition leaves behind, a release is under way.
 //!
-//! The worlds are in `settings`. What makes them small enough: states that differ in what cannot
-//! matter any more are one (`digest`, and `tidy`). `merging` shows that nothing is lost by that.
+//! The worlds are in `settings`. They are small enough because states that differ only in what has no
+//! effect any more are merged (`digest`, and `tidy`). `merging` shows that this loses nothing.
 
 mod bag;
 mod client;
@@ -40,7 +40,7 @@ use stateright::{Checker, HasDiscoveries, Model};
 use reached::{ALL, Sight};
 use setting::Setting;
 
-/// Far above what any setting takes: one that comes near has grown out of hand.
+/// Far above the size of any setting; a setting that comes near has grown out of control.
 const MOST: usize = 8_000_000;
 
 #[test]
@@ -54,13 +54,13 @@ fn no_order_of_events_breaks_a_promise() {
         println!("{times:>10}  {sight:?}");
     }
     assert!(unique >= 1_000_000, "{unique} states are too few");
-    // An exploration that never comes by a fault would prove nothing.
+    // An exploration that never meets a fault would prove nothing.
     let missing: Vec<Sight> = ALL.into_iter().filter(|it| count(*it) == 0).collect();
     assert!(missing.is_empty(), "never come across: {missing:?}");
 }
 
 #[expect(clippy::disallowed_methods, reason = "it says how long it took")]
-/// Goes everywhere; says how many states there are.
+/// Visits every state; returns the number of states.
 fn explore(setting: &Setting) -> usize {
     let began = Instant::now();
     let checker = setting.clone().checker().threads(2);
@@ -80,7 +80,7 @@ fn explore(setting: &Setting) -> usize {
     if !checker.discoveries().is_empty() {
         fail(setting);
     }
-    // Every state that is known was gone on from.
+    // Every known state was expanded.
     let expanded = setting.reached.expanded() as usize;
     assert_eq!(expanded, unique, "{} is not exhausted", setting.name);
     assert!(generated < MOST, "{} is not exhausted", setting.name);
@@ -90,9 +90,9 @@ fn explore(setting: &Setting) -> usize {
     unique
 }
 
-/// Tells the shortest way to a broken promise and ends the test.
+/// Reports the shortest path to a broken promise and fails the test.
 fn fail(setting: &Setting) -> ! {
-    // One thread, or it may not be the shortest.
+    // One thread; with more, the path may not be the shortest.
     let checker = setting.clone().checker();
     let checker = checker.finish_when(HasDiscoveries::AnyFailures).spawn_bfs();
     let found = checker.join().discoveries().into_values().next();

@@ -1,4 +1,4 @@
-//! What has to hold in every state.
+//! What must hold in every state.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::member::{Member, MemberState};
 use crate::{Event, Quorum};
 
 impl World {
-    /// The promise that is not kept in this state.
+    /// The promise that this state breaks, if any.
     pub(super) fn broken(&self, setting: &Setting) -> Option<&'static str> {
         let now = setting.moment(self.ticks);
         if self.clients[0].is_valid(now) && self.clients[1].is_valid(now) {
@@ -36,8 +36,8 @@ impl World {
         }
     }
 
-    /// Whoever is valid is kept by enough instances, and for long enough, those apart that lost it;
-    /// and it does not think that more do. So nobody takes, or gives back, what is another's.
+    /// A valid client has the lock on enough instances, for long enough, not counting those that lost
+    /// it, and it does not count more. So no client takes or releases a lock of another.
     fn keeps_its_word(&self, setting: &Setting) -> bool {
         let now = setting.moment(self.ticks);
         for (index, client) in self.clients.iter().enumerate() {
@@ -61,7 +61,8 @@ impl World {
         true
     }
 
-    /// Whoever has it is to be woken before its deadline, and is told then, or whenever later it wakes.
+    /// A holder asks to be woken before its deadline, and learns of the loss then, or whenever it wakes
+    /// later.
     fn tells_what_is_lost(&self, setting: &Setting) -> bool {
         let now = setting.moment(self.ticks);
         let mut living = self.clients.iter().filter_map(|it| it.quorum());
@@ -74,8 +75,8 @@ impl World {
         })
     }
 
-    /// Told the time when every answer is late, a holder has no request of an earlier round under way;
-    /// and it wants to be told so.
+    /// At the time when every answer is late, a holder has no pending request of an earlier round; and
+    /// it asks for a tick at that time.
     fn asks_for_too_long(&self, setting: &Setting) -> bool {
         let late = setting.moment(self.ticks) + LONGEST_ANSWER;
         let mut living = self.clients.iter().filter_map(|it| it.quorum());
@@ -103,9 +104,9 @@ impl World {
         })
     }
 
-    /// On so many instances an acquisition stands that is over, and of which all is known, with no
-    /// release that is coming. One that is twice taken, or taken and told that it failed, may stand
-    /// until its lease is over.
+    /// The number of instances on which an acquisition that is over still holds the lock, although it
+    /// knows everything and no release is under way. An acquisition that was granted twice, or granted
+    /// and reported as failed, may stay until its lease is over.
     fn left_behind(&self) -> u8 {
         let mut count = 0;
         for (index, instance) in self.instances.iter().enumerate() {
@@ -125,7 +126,7 @@ impl World {
         count
     }
 
-    /// Looks at the token that a client is shown.
+    /// Checks the token that a client is shown.
     pub(super) fn check_token(&mut self, setting: &Setting, index: usize) {
         let client = &mut self.clients[index];
         let token = client.quorum().and_then(Quorum::token);
@@ -142,12 +143,12 @@ impl World {
     }
 }
 
-/// Three times what an instance has to answer in: its time, and as much again for the background to
-/// find out that no caller is left.
+/// Three times the answer limit of an instance: the limit itself, and as much again for the background
+/// to notice that no caller is left.
 const LONGEST_ANSWER: Duration = Duration::from_millis(1500);
 
 impl Quorum {
-    /// It lives on when it is told the time.
+    /// Whether it still lives after a tick at this time.
     fn survives(&self, now: Moment) -> bool {
         let mut told = self.clone();
         told.step(Event::Tick, now);

@@ -1,4 +1,4 @@
-//! What an exploration came across.
+//! What an exploration has met.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,47 +9,47 @@ use crate::LossCause;
 use crate::member::MemberState;
 use crate::{Answer, Event, Phase, Quorum};
 
-/// What is worth coming across: whatever never happened was not explored.
+/// An event worth meeting: one that never happened was not explored.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Sight {
-    /// A client had it.
+    /// A client held the lock.
     Won,
-    /// A client had it after the other one.
+    /// A client held the lock after the other client.
     SecondHolder,
-    /// A deadline moved on.
+    /// A deadline was moved.
     Extended,
-    /// An instance that was not there at first was taken by a round of extension.
+    /// An instance that did not grant at first was acquired by a round of extension.
     Healed,
     Jeopardy,
     LostByDeadline,
     LostByAnswers,
-    /// A request or an answer came when time had passed, or in another round.
+    /// A request or an answer arrived later, or in another round.
     LateRequest,
     LateAnswer,
     DoubledRequest,
     DoubledAnswer,
-    /// A client was told that there is no answer.
+    /// A client was told that no answer comes.
     Failure,
-    /// A grant of an acquisition that was over.
+    /// A grant for an acquisition that was over.
     LateGrant,
     Restart,
     Quarantined,
-    /// A grant of an instance that had lost its data and was in quarantine for it.
+    /// A grant of an instance that had lost its data and had been in quarantine.
     Rejoined,
     EarlyLoss,
     /// A token was shown to its holder.
     Token,
-    /// A register was in the way of a token.
+    /// A register had a larger token than the one to write.
     Conflict,
-    /// A register that had lost its token was looked at.
+    /// A register that had lost its token was read.
     UntrustedLook,
 }
 
-/// On how many ways from one state to another each was seen.
+/// In how many transitions each was seen.
 #[derive(Debug, Default)]
 pub(super) struct Reached {
     sights: [AtomicU64; ALL.len()],
-    /// States whose next ones were looked for.
+    /// The number of expanded states.
     expanded: AtomicU64,
 }
 
@@ -70,7 +70,7 @@ impl Reached {
         self.expanded.load(Ordering::Relaxed)
     }
 
-    /// All that was seen.
+    /// A table of everything that was seen.
     pub(super) fn table(&self) -> String {
         let seen = ALL.iter().filter(|sight| self.count(**sight) > 0);
         let seen = seen.map(|&sight| format!("{sight:?}={}", self.count(sight)));
@@ -79,7 +79,7 @@ impl Reached {
 }
 
 impl World {
-    /// Looks at what a step of a client's core came to.
+    /// Records the result of a step of a client's core.
     pub(super) fn note(&mut self, setting: &Setting, index: usize, before: &Quorum, event: &Event) {
         let reached = &setting.reached;
         let other = self.clients[1 - index].won;

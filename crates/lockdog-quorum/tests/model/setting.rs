@@ -1,4 +1,4 @@
-//! One small world to explore: what there is, and how often what may happen.
+//! One small world to explore: its parts, and how often each event may happen.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,40 +11,40 @@ use crate::Rules;
 pub(super) struct Setting {
     pub(super) name: &'static str,
     pub(super) instances: usize,
-    /// So many early losses are made up for.
+    /// How many early losses the quorum tolerates.
     pub(super) masked: usize,
     pub(super) fenced: bool,
-    /// What the registers hold at the beginning: earlier attempts may have got half-way.
+    /// The initial registers: earlier attempts may have written tokens without a quorum.
     pub(super) registers: [u8; 4],
-    /// A caller may give up before it has the lock.
+    /// A caller may give up before it holds the lock.
     pub(super) cancels: bool,
-    /// What a further claim wants.
+    /// The lease that a further claim asks for.
     pub(super) longer: Duration,
-    /// How far time goes on at once, in milliseconds, and how often.
+    /// The length of one time step in milliseconds, and the number of steps.
     pub(super) tick: u64,
     pub(super) ticks: u8,
     pub(super) limits: Spent,
-    /// What has to be come across.
+    /// What the exploration must meet.
     pub(super) wanted: &'static [Sight],
     pub(super) reached: Arc<Reached>,
 }
 
-/// How often that happened, or may, which could happen for ever.
+/// How often each event happened, or may happen, of those that could repeat without end.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub(super) struct Spent {
     /// Acquisitions, of both clients together.
     pub(super) begun: u8,
-    /// Those of them that are renewed again and again.
+    /// Acquisitions that are renewed.
     pub(super) renewed: u8,
-    /// Further claims that want it longer.
+    /// Further claims with a longer lease.
     pub(super) lengthened: u8,
-    /// Requests of which a client was told that there is no answer.
+    /// Requests for which a client was told that no answer comes.
     pub(super) failed: u8,
-    /// Messages that came twice.
+    /// Messages that were delivered twice.
     pub(super) doubled: u8,
-    /// Instances that came back without their data.
+    /// Instances that restarted without their data.
     pub(super) restarted: u8,
-    /// Instances that lost the lock before its time.
+    /// Instances that lost the lock early.
     pub(super) lost: u8,
 }
 
@@ -71,10 +71,10 @@ impl Setting {
     }
 }
 
-/// So long that the two seconds of a quarantine beyond it are little.
+/// So long that the two extra seconds of a quarantine are small against it.
 pub(super) const LEASE: Duration = Duration::from_secs(100);
 
-/// How long an instance keeps the lock: its clock runs one percent faster than those of the clients.
+/// How long an instance keeps the lock: its clock runs one percent faster than the clients' clocks.
 pub(super) fn kept(lease: Duration) -> Duration {
     lease - lease / 100
 }

@@ -1,5 +1,5 @@
-//! What is explored. Each of the small worlds has what it needs for one kind of trouble, and no more:
-//! with everything in one there would be no end.
+//! The worlds to explore. Each small world has what one kind of fault needs, and no more: a world with
+//! everything would be too large.
 
 use std::sync::Arc;
 
@@ -216,7 +216,7 @@ pub(super) fn plain() -> Setting {
     }
 }
 
-/// One acquisition of each client, or two of one.
+/// One acquisition of each client, or two of one client.
 pub(super) const ONCE: Spent = Spent {
     begun: 2,
     renewed: 0,
@@ -227,14 +227,14 @@ pub(super) const ONCE: Spent = Spent {
     lost: 0,
 };
 
-/// Twice this is after the deadline of a lease, and after its end on an instance, but not after the
-/// lease by the client's own clock: so a deadline without drift is too late.
+/// Two of these steps pass the deadline of a lease and its end on an instance, but not the lease by the
+/// client's own clock: so a deadline without drift is too late.
 pub(super) const HALF: u64 = LEASE_MS * 497 / 1000;
 
-/// After each of these another round of extension is due.
+/// After each of these steps another round of extension is due.
 pub(super) const THIRD: u64 = LEASE_MS * 334 / 1000;
 
-/// After every lease, and after every quarantine.
+/// Longer than every lease and every quarantine.
 const OVER: u64 = LEASE_MS * 1030 / 1000;
 
 const LEASE_MS: u64 = LEASE.as_millis() as u64;

@@ -1,4 +1,4 @@
-//! How the world goes on.
+//! The steps of the world.
 
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ impl World {
         self.obey(index, &actions);
     }
 
-    /// Brings a message to where it goes.
+    /// Delivers a message.
     pub(super) fn deliver(&mut self, setting: &Setting, index: usize, message: Message) {
         let now = setting.moment(self.ticks);
         let quorum = self.clients[usize::from(message.id.client)].quorum();
@@ -131,7 +131,7 @@ impl World {
         self.tell(setting, message.id.client.into(), &event);
     }
 
-    /// Lets a client's core know.
+    /// Passes an event to a client's core.
     fn tell(&mut self, setting: &Setting, index: usize, event: &Event) {
         let now = setting.moment(self.ticks);
         let client = &mut self.clients[index];

@@ -1,5 +1,5 @@
-//! What can be done at once or left out, because nobody could tell: it would only make many states of
-//! one.
+//! What can be done at once or left out because no party can observe the difference. It would only
+//! multiply the states.
 
 use super::client::is_over;
 use super::instance::{Body, Message};
@@ -22,7 +22,7 @@ impl World {
         }
     }
 
-    /// The core takes no notice of what is said of an instance's acquisition that is not the last.
+    /// The core ignores answers about any acquisition of an instance but the last one.
     fn hear_of_the_last_only(&mut self, client: usize) {
         for member in 0..self.instances.len() {
             let id = self.clients[client].id(client, member);
@@ -41,8 +41,8 @@ impl World {
         }
     }
 
-    /// An acquisition that is over answers a late grant with a release, and nothing else with
-    /// anything. It hears of it at once: the release may be late in its stead.
+    /// An acquisition that is over answers a late grant with a release, and ignores everything else. It
+    /// receives the grant at once; the release can be late instead.
     fn hear_the_rest(&mut self, setting: &Setting, client: usize) {
         let mut is_owed = false;
         for member in 0..self.instances.len() {

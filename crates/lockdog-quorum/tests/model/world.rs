@@ -14,12 +14,11 @@ pub(super) struct World {
     pub(super) instances: Instances,
     pub(super) clients: [Client; 2],
     pub(super) spent: Spent,
-    /// The tokens that were shown, each a bit.
+    /// The tokens that were shown, one bit each.
     pub(super) shown: u32,
-    /// A token was shown twice, or one that is not larger than all that were shown before its
-    /// acquisition began.
+    /// A token was shown twice, or is not larger than all that were shown before its acquisition began.
     pub(super) out_of_order: bool,
-    /// An acquisition that was over was not so any more.
+    /// An acquisition that was over became valid again.
     pub(super) revived: bool,
 }
 
@@ -47,24 +46,24 @@ impl DerefMut for Instances {
 /// What can happen next.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Move {
-    /// Time goes on.
+    /// Time passes.
     Pass,
-    /// A client begins to acquire, to have it renewed or not.
+    /// A client begins to acquire; the flag says whether it renews.
     Begin(usize, bool),
-    /// A client notices that time has passed, at once or late.
+    /// A client notices that time has passed, in time or late.
     Wake(usize),
     Unlock(usize),
-    /// A further claim of a client wants it longer.
+    /// A further claim of a client asks for a longer lease.
     Lengthen(usize),
     /// A message to or from an instance arrives.
     Deliver(usize, Message),
-    /// It arrives, and will once more.
+    /// A message arrives, and will arrive once more.
     Double(usize, Message),
-    /// A client is told that it will not hear of its request to an instance.
+    /// A client is told that no answer to this request comes.
     Fail(usize, Message),
-    /// An instance comes back without its data.
+    /// An instance restarts without its data.
     Restart(usize),
-    /// An instance loses the lock before its time, by its clock for one.
+    /// An instance loses the lock early, for example by its clock.
     Lose(usize),
 }
 
@@ -101,7 +100,7 @@ impl Model for Setting {
         let may_begin = spent.begun < limits.begun;
         let mut clients = world.clients.iter();
         if !may_begin && clients.all(|it| it.quorum().is_none_or(is_over)) {
-            // Nobody will be valid any more, whatever happens.
+            // No client will be valid any more, whatever happens.
             return;
         }
         if world.ticks < self.ticks {
@@ -160,7 +159,7 @@ impl Model for Setting {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        // One for all: the checker takes long to look up each.
+        // One property for all promises, because the checker takes long to look up each.
         let keeps_all = |setting: &Self, world: &World| world.broken(setting).is_none();
         vec![Property::always("every promise is kept", keeps_all)]
     }

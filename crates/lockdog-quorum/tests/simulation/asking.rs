@@ -1,4 +1,4 @@
-//! What an acquisition asks its instances, and what it takes their answers for.
+//! What an acquisition asks its instances, and how it interprets their answers.
 
 use super::attempt::{Attempt, Means, Member};
 use super::instance::Look;
@@ -8,7 +8,7 @@ use super::world::{Command, Reply};
 use crate::{Answer, Event, Phase, Register, Rules, quarantine};
 
 impl Attempt {
-    /// Takes an instance; what that comes to, if nothing is sent for it.
+    /// Acquires an instance; returns the answer if no command is sent for it.
     pub(super) fn take(
         &mut self,
         index: usize,
@@ -45,7 +45,7 @@ impl Attempt {
         None
     }
 
-    /// False if the instance is asked nothing at present.
+    /// False if the instance must not be asked at present.
     pub(super) fn ask(
         &mut self,
         index: usize,
@@ -79,10 +79,10 @@ impl Attempt {
     }
 
     pub(super) fn release(&mut self, index: usize, means: &mut Means<'_, '_>) {
-        // Where a `Take` is under way, the core says so again when it is answered.
+        // If a `Take` is pending, the core repeats this when it is answered.
         let member = &mut self.members[index];
         if member.id != 0 && member.taking && member.left {
-            // No caller is left to bring the answer, so the background undoes what it did.
+            // No caller is left to bring the answer, so the background undoes the request.
             member.taking = false;
             means.lanes[index].withdraw(member.id);
             if self.quorum.is_living() {
@@ -102,7 +102,7 @@ impl Attempt {
         member.id = 0;
     }
 
-    /// Takes in what an instance answered; nothing if it did not in time.
+    /// Processes the answer of an instance; `None` if it did not answer in time.
     pub(super) fn hear(
         &mut self,
         index: usize,
@@ -148,7 +148,7 @@ impl Attempt {
                 }
                 _ => {
                     member.id = 0;
-                    // What was not answered is settled by the lane.
+                    // The lane settles requests without an answer.
                     if reply.is_some() {
                         means.world.note_closed(ask.id);
                     }
@@ -161,7 +161,7 @@ impl Attempt {
         if matches!(answer, Answer::Taken(_)) && !is_first {
             means.world.seen.saw(Sight::Heal);
         }
-        // Of a fenced lock, the first round is not the one that wins.
+        // With a fenced lock, the first round does not win.
         let wins = !(is_first && is_fenced);
         if wins && matches!(answer, Answer::Taken(_) | Answer::Extended | Answer::Marked) {
             self.rounds.acknowledge(ask.round, index);
@@ -194,7 +194,8 @@ impl Attempt {
         if self.quorum.rules().reads == 0 {
             return None;
         }
-        // Asked as one that it is no more, it said nothing that counts.
+        // The instance was asked under an identity that it no longer has, so its register does not
+        // count.
         let reborn = look.fresh || means.lanes[index].since_ms != ask.since_ms;
         if reborn {
             means.world.seen.saw(Sight::UntrustedRegister);

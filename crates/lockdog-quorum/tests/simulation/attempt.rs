@@ -1,4 +1,4 @@
-//! One acquisition: the quorum under test, and what it has under way.
+//! One acquisition: the quorum under test, and its requests under way.
 
 use std::time::Duration;
 
@@ -17,41 +17,41 @@ pub(super) struct Attempt {
     pub(super) rounds: Rounds,
     /// When it began, in true time.
     pub(super) began: u64,
-    /// Nothing went wrong since it began, and it was not almost over when it was to be renewed.
+    /// No fault happened since it began, and it was not almost over when it asked for renewal.
     pub(super) can_be_kept: bool,
-    /// The largest token that anybody had been shown by then.
+    /// The largest token shown to any client by then.
     pub(super) floor: u64,
     /// When it was acquired, in true time.
     pub(super) acquired: Option<u64>,
-    /// What was last taken notice of.
+    /// The last phase that was processed.
     pub(super) phase: Phase,
-    /// The deadline that the observer found to be right.
+    /// The deadline that the observer found correct.
     pub(super) proved: Moment,
     pub(super) wake_at: Moment,
     pub(super) wakes: u32,
-    /// How often time alone made it step.
+    /// How many steps were caused by time alone.
     ticks: u64,
-    /// The rounds that were asked for: the first one, one for its token, and one for each re-entry.
+    /// The number of expected rounds: the first one, one for its token, and one for each re-entry.
     pub(super) rounds_due: u64,
-    /// Up to when a re-entry wants it, and when, in true time, it has to be so.
+    /// The deadline that a re-entry asks for, and the true time by which it must be reached.
     pub(super) wanted: Option<(Moment, u64)>,
-    /// Its owner wants it no longer than that.
+    /// The owner's limit for the deadline.
     pub(super) bound: Moment,
-    /// The shortest lease that it is renewed with.
+    /// The shortest lease that it was renewed with.
     lease: Duration,
 }
 
-/// What it has on one instance.
+/// Its state on one instance.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member {
-    /// The acquisition that is under way or stands there; 0 if there is none.
+    /// The acquisition that is pending or holds the lock there; 0 if there is none.
     pub(super) id: Id,
     pub(super) taking: bool,
-    /// The caller of the request under way has stopped.
+    /// The caller of the pending request has stopped.
     pub(super) left: bool,
-    /// By then the core gives up the request under way.
+    /// When the core gives up the pending request.
     pub(super) gives_up: Moment,
-    /// When its lease is over.
+    /// When its lease ends.
     pub(super) ends: Moment,
 }
 
@@ -106,7 +106,7 @@ impl Attempt {
         attempt
     }
 
-    /// It is over, and nothing of it is under way.
+    /// It is over, and none of its requests is pending.
     pub(super) fn is_finished(&self) -> bool {
         self.is_over() && !self.members.iter().any(|member| member.taking)
     }
@@ -118,18 +118,18 @@ impl Attempt {
         )
     }
 
-    /// Wants this acquisition of an instance, or has not decided yet.
+    /// Whether it wants this acquisition of an instance, or has not decided yet.
     pub(super) fn wants(&self, id: Id) -> bool {
         !self.is_over() && self.members.iter().any(|member| member.id == id)
     }
 
-    /// A re-entry wants it for longer; where nothing goes wrong, it is so at a true time.
+    /// A re-entry asks for a longer hold; without faults it gets it by a true time.
     pub(super) fn want(&mut self, until: Moment, by: u64) {
         let before = self.wanted.map_or(until, |(before, _)| before);
         self.wanted = Some((until.max(before), by));
     }
 
-    /// It is as long as re-entries want it, or may be not so yet.
+    /// It is as long as re-entries want it, or their time limit has not passed yet.
     pub(super) fn is_as_wanted(&self, now: u64) -> bool {
         let Some((until, by)) = self.wanted else {
             return true;
@@ -141,7 +141,7 @@ impl Attempt {
         let now = means.now();
         let actions = self.quorum.step(event, now);
         self.act(actions, means);
-        // Time may have been up already for what follows; it never is again and again.
+        // The follow-up step may already be due, but not again and again.
         for _ in 0..3 {
             if self.quorum.wake_at() > now {
                 return;
@@ -155,7 +155,7 @@ impl Attempt {
             .claim(is_quiet, || format!("it wakes itself for ever: {self:?}"));
     }
 
-    /// The time has come that it wanted to be told of.
+    /// The time of a requested tick has come.
     pub(super) fn tick(&mut self, means: &mut Means<'_, '_>) {
         self.wake_at = Moment::NEVER;
         self.ticks += 1;
@@ -165,7 +165,7 @@ impl Attempt {
             .world
             .claim(is_calm, || format!("it wakes itself too often: {self:?}"));
         self.tell(Event::Tick, means);
-        // Three a lease, and ten when they fail; some more for tokens in the way.
+        // Three rounds a lease, ten when they fail, and some more for conflicting tokens.
         self.lease = self.lease.min(self.quorum.rules().lease);
         let lived = u128::from(means.world.now - self.began);
         let most = self.rounds_due + (12 * lived / self.lease.as_nanos()) as u64 + 5;
@@ -209,7 +209,7 @@ impl Attempt {
         }
     }
 
-    /// The latest token is among those that its instances told it.
+    /// The latest token is among those that its instances reported.
     pub(super) fn has_trusted_reads(&self) -> bool {
         let registers = self.quorum.members.iter().filter_map(|it| it.register);
         let trusted = registers.filter(|register| !register.reborn);

@@ -1,4 +1,4 @@
-//! One client: it goes through its script, and drives its quorums as the real driver does.
+//! One client: it executes its script, and drives its quorums as the real driver does.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(super) struct Client<'a> {
     pub(super) max_lease: Duration,
     pub(super) poll_cap: Duration,
     pub(super) lanes: Vec<Lane>,
-    /// The newest last; those before it are over, and have something under way still.
+    /// The newest is last. Earlier ones are over, but still have requests pending.
     pub(super) attempts: Vec<Attempt>,
     pub(super) attempt: u32,
     pub(super) patience: RetryTimer,
@@ -31,7 +31,7 @@ pub(super) struct Client<'a> {
     pub(super) wait_ends: Moment,
     pub(super) step: usize,
     pub(super) generation: u32,
-    /// When its script goes on, by its clock.
+    /// When its script continues, by its own clock.
     pub(super) due: Option<Moment>,
     /// It has left its script, and wants the lock once more.
     pub(super) finishing: bool,
@@ -45,10 +45,10 @@ pub(super) enum Doing {
     Resting,
     /// A round is under way.
     Trying,
-    /// For another round.
+    /// Waits for the next round.
     Waiting,
     Nothing,
-    /// It has had the lock, and wants nothing more.
+    /// It has held the lock, and wants nothing more.
     Done,
 }
 
@@ -104,7 +104,7 @@ impl<'a> Client<'a> {
         self.frozen_until > world.now
     }
 
-    /// Somebody who looks now finds that it has the lock.
+    /// Whether it would answer now that it holds the lock.
     pub(super) fn believes(&self, world: &World<'_>) -> bool {
         let now = self.now(world);
         let mut attempts = self.attempts.iter();
@@ -119,14 +119,14 @@ impl<'a> Client<'a> {
         !self.dead && self.doing == Doing::Waiting
     }
 
-    /// It does not ask this instance at present, or would not count it.
+    /// It does not ask this instance at present, or would not count its answer.
     pub(super) fn is_out_of_reach(&self, instance: usize, world: &World<'_>) -> bool {
         let lane = &self.lanes[instance];
         let left = quarantine::left(lane.reborn, self.max_lease, self.now(world));
         lane.suspect || left.is_some()
     }
 
-    /// What stands in an instance under this acquisition is wanted, or may be.
+    /// Whether the lock of this acquisition on an instance is wanted, or may be.
     pub(super) fn wants(&self, id: world::Id) -> bool {
         self.attempts.iter().any(|attempt| attempt.wants(id))
     }
@@ -199,7 +199,7 @@ impl<'a> Client<'a> {
         self.with(self.attempt, world, |_, _| {});
     }
 
-    /// Does something to an attempt, and sees to what follows.
+    /// Applies a change to an attempt, and processes the consequences.
     pub(super) fn with(
         &mut self,
         number: u32,
@@ -220,7 +220,7 @@ impl<'a> Client<'a> {
         self.attempts.retain(|attempt| !attempt.is_finished());
     }
 
-    /// Takes notice of what became of an attempt.
+    /// Processes the state of an attempt.
     fn follow(&mut self, index: usize, world: &mut World<'_>) {
         let attempt = &mut self.attempts[index];
         let wake_at = attempt.quorum.wake_at();
@@ -231,7 +231,7 @@ impl<'a> Client<'a> {
                 attempt: attempt.number,
                 generation: attempt.wakes,
             };
-            // Timers come up to a millisecond late.
+            // Timers fire up to a millisecond late.
             let at = self.clock.truly(wake_at) + world.chance.within(0, 1_000_000);
             let client = self.number;
             world.at(at, world::Event::Timer { client, timer });
@@ -275,7 +275,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Work that looked before it writes, or has to go through with what it began.
+    /// A holder that checked before it writes, or must finish a write.
     pub(super) fn write(&self, world: &mut World<'_>) {
         if let Some(index) = self.attempts.iter().position(|attempt| !attempt.is_over()) {
             self.write_as(index, world);

@@ -7,12 +7,12 @@ use crate::Moment;
 pub(super) struct Clock(pub(super) Wall);
 
 impl Clock {
-    /// What it shows at a true time.
+    /// The local time at a true time.
     pub(super) fn local(self, now: u64) -> Moment {
         Moment(self.offset() + now * self.0.rate / 1_000_000)
     }
 
-    /// The true time from which on it shows this moment.
+    /// The true time at which it first shows this moment.
     pub(super) fn truly(self, moment: Moment) -> u64 {
         let passed = moment.0.saturating_sub(self.offset());
         (passed * 1_000_000).div_ceil(self.0.rate)

@@ -20,7 +20,7 @@ impl Plan {
         let epochs = chance.percent(50);
         let watchdog_lease_ms = chance.one_of(&[200, 400, 600]);
         let faultless = chance.percent(15);
-        // Now and then faults go on after a quarantine.
+        // Sometimes faults continue after a quarantine.
         let longest_ms = LONGEST_LEASES * watchdog_lease_ms;
         let quarantine = quarantine::period(Duration::from_millis(longest_ms));
         let pause_ms = if !faultless && chance.percent(20) {
@@ -30,7 +30,7 @@ impl Plan {
         };
         let finish_ms = pause_ms + chance.within(2, 5) * watchdog_lease_ms;
         let calm_ms = if faultless { 0 } else { finish_ms };
-        // Either rates differ as much as they may, or clocks step as far as the rest allows.
+        // Either rates differ as much as allowed, or clocks step as far as the rest allows.
         let steps = chance.percent(50);
         let rates: &[u64] = if steps {
             &[999_000, 1_000_000, 1_001_000]
@@ -70,7 +70,7 @@ impl Plan {
                 plan.mishaps.extend(mishap);
             }
             if pause_ms > 0 {
-                // What comes back early counts again before the end.
+                // An instance that restarts early counts again before the end.
                 for mishap in &mut plan.mishaps {
                     if matches!(mishap.what, What::Crash { .. }) {
                         mishap.at_ms %= 2 * watchdog_lease_ms;
@@ -168,7 +168,7 @@ fn step(chance: &mut Chance, lease_ms: u64, steps: &mut Vec<Step>) {
                 lease_ms: chance.within(60, LONGEST_LEASES * lease_ms),
                 renewed: chance.percent(50),
             };
-            // Often enough, the next comes before the answer to the one before.
+            // Often enough, the next request is sent before the previous one is answered.
             let times = chance.one_of(&[1, 1, 1, 1, 1, 1, 20, 150]);
             for _ in 0..times {
                 steps.push(claim);
@@ -194,7 +194,7 @@ fn mishap(chance: &mut Chance, plan: &Plan, steps: bool) -> Option<Mishap> {
     let client = chance.within(0, plan.scripts.len() as u64 - 1) as usize;
     let longest = chance.one_of(&[lease_ms / 4, lease_ms, 2 * lease_ms]);
     let ms = chance.within(1, longest);
-    // Always the same ones, so that there are never too many of them in one lease.
+    // Always the same instances, so that there are never too many of them in one lease.
     let is_masked = instance < plan.masked;
     let what = match chance.within(0, 99) {
         0..22 if has_close_clocks(plan) || is_remembered(plan, Some(instance)) => What::Crash {
@@ -216,7 +216,7 @@ fn mishap(chance: &mut Chance, plan: &Plan, steps: bool) -> Option<Mishap> {
         },
         78..81 => What::Die { client },
         81..86 if steps => {
-            // Once, so that what is left of the drift is not used up twice in a lease.
+            // Only once, so that the remaining drift is not used twice in a lease.
             let has_stepped = plan.mishaps.iter().any(|mishap| {
                 matches!(mishap.what, What::Step { instance: other, .. } if other == instance)
             });
@@ -243,8 +243,8 @@ fn mishap(chance: &mut Chance, plan: &Plan, steps: bool) -> Option<Mishap> {
     Some(Mishap { at_ms, what })
 }
 
-/// Other instances know the latest token, even if this one crashes, too. Where too many came back for
-/// that, it takes clocks to tell later from earlier.
+/// Other instances know the latest token, even if this one crashes too. If too many restarted for that,
+/// clocks must tell later from earlier.
 fn is_remembered(plan: &Plan, crashing: Option<usize>) -> bool {
     let mut crashed: Vec<usize> = crashing.into_iter().collect();
     crashed.extend(plan.mishaps.iter().filter_map(|it| match it.what {
@@ -264,7 +264,7 @@ fn has_close_clocks(plan: &Plan) -> bool {
     !plan.timeless && are_close && !plan.mishaps.iter().any(is_jump)
 }
 
-/// Nobody asks for a lease of more watchdog leases than that.
+/// No client asks for a lease of more watchdog leases than this.
 const LONGEST_LEASES: u64 = 2;
-/// Clocks closer than that tell what was before a quarantine from what is after it.
+/// Clocks closer than this can tell times before a quarantine from times after it.
 const CLOSE_MS: u64 = 1_000;

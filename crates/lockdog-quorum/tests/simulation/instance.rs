@@ -1,4 +1,4 @@
-//! One instance: what `lua/red_lock` and `lua/lock` do on a server, in memory.
+//! One instance: an in-memory version of `lua/red_lock` and `lua/lock`.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use crate::quarantine;
 
 pub(super) struct Instance {
     wall: Wall,
-    /// By how much its clock was set.
+    /// How far its clock was set.
     stepped_ms: i64,
     data: Data,
-    /// What it had before each of its newest writes.
+    /// Its data before each of its newest writes.
     older: Vec<Data>,
-    /// Another after each restart.
+    /// Changes at each restart.
     pub(super) identity: u32,
     pub(super) up: bool,
-    /// It stands still until then.
+    /// It is frozen until then.
     pub(super) paused_until: u64,
-    /// How long it grants nothing after a loss of its data, if it remembers one.
+    /// How long it grants nothing after a loss of its data, if it records such losses.
     quarantine: Option<Duration>,
     /// Acquisitions whose lock it lost early.
     pub(super) lost: Vec<Id>,
@@ -32,11 +32,11 @@ struct Data {
     epoch: Option<Epoch>,
 }
 
-/// Who has the lock.
+/// The holder of the lock.
 #[derive(Clone, Copy)]
 pub(super) struct Standing {
     pub(super) id: Id,
-    /// The last millisecond in which the key is there.
+    /// The last millisecond in which the key exists.
     until_ms: u64,
 }
 
@@ -50,17 +50,17 @@ struct Register {
 #[derive(Clone, Copy)]
 struct Epoch {
     identity: u32,
-    /// Nothing where somebody vouched for the data.
+    /// `None` if the data was marked as complete.
     since_ms: Option<u64>,
 }
 
-/// A look at the register.
+/// A reading of the register.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
     pub(super) token: Option<u64>,
     /// The instance's clock, in microseconds.
     pub(super) time: u64,
-    /// The register may say too little: it was not written since the loss of its data.
+    /// The register may be too small: it was not written since the data was lost.
     pub(super) fresh: bool,
 }
 
@@ -96,13 +96,13 @@ impl Instance {
         self.clock(now) / 1_000_000
     }
 
-    /// Who has the lock now.
+    /// The current holder of the lock.
     pub(super) fn standing(&self, now: u64) -> Option<Standing> {
         let now_ms = self.clock_ms(now);
         self.data.lock.filter(|lock| lock.until_ms >= now_ms)
     }
 
-    /// For how much longer it keeps the lock for `id`, in true nanoseconds.
+    /// How much longer it keeps the lock for `id`, in true nanoseconds.
     pub(super) fn keeps(&self, id: Id, now: u64) -> u64 {
         match self.standing(now) {
             Some(lock) if lock.id == id => {
@@ -113,7 +113,7 @@ impl Instance {
         }
     }
 
-    /// It would grant its lock to whoever asks.
+    /// It would grant its lock to any client.
     pub(super) fn is_free(&self, now: u64) -> bool {
         let now_ms = self.clock_ms(now);
         let is_quarantined = self.quarantine.is_some_and(|period| {
@@ -123,7 +123,7 @@ impl Instance {
         self.standing(now).is_none() && !is_quarantined
     }
 
-    /// Does what it is told. A message is to be sent to those who wait if it freed the lock.
+    /// Executes a command. The flag says whether it freed the lock, so that waiters get a message.
     pub(super) fn execute(&mut self, command: Command, now: u64) -> (Reply, bool) {
         let reply = match command {
             Command::Hello => Reply::Welcome(self.identity, self.clock_ms(now)),
@@ -281,7 +281,7 @@ impl Instance {
         }
     }
 
-    /// Whoever has the lock cannot count on it any more.
+    /// The current holder cannot rely on the lock any more.
     pub(super) fn lose(&mut self) {
         self.lost.extend(self.data.lock.map(|lock| lock.id));
     }
@@ -293,5 +293,5 @@ fn left(since_ms: Option<u64>, max_lease: Duration, now_ms: u64) -> Option<Durat
     quarantine::left(since_ms.map(moment), max_lease, moment(now_ms))
 }
 
-/// So many of the newest writes may not be on the disk yet.
+/// How many of the newest writes may not be on disk yet.
 const REMEMBERED: usize = 4;

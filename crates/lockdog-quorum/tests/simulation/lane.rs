@@ -1,4 +1,4 @@
-//! A client's way to one instance: its connection, what is under way there, and what is to be undone.
+//! A client's path to one instance: its connection, its pending calls, and what must be undone.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ pub(super) struct Lane {
     client: usize,
     instance: usize,
     clock: Clock,
-    /// Which start of the instance the connection leads to.
+    /// The identity of the instance that the connection leads to.
     link: Option<u32>,
-    /// Who the instance was when it last said so.
+    /// The last identity that the instance reported.
     known: Option<u32>,
-    /// When it was seen to be another than before.
+    /// When a change of its identity was detected.
     pub(super) reborn: Option<Moment>,
-    /// The instance's own clock then: what its registers say from before may be too little.
+    /// The instance's own clock at that time: registers written before may be too small.
     pub(super) since_ms: Option<u64>,
     /// It did not answer in time, and is asked nothing more until it answers.
     pub(super) suspect: bool,
@@ -38,7 +38,7 @@ enum What {
         pause: Duration,
     },
     Ask(Ask),
-    /// What an acquisition did is undone, again and again until its lease is over.
+    /// Undoes an acquisition, repeatedly, until its lease is over.
     Settle {
         id: Id,
         until: Moment,
@@ -53,20 +53,20 @@ impl What {
     }
 }
 
-/// Something that a quorum wants to be answered.
+/// A query that a quorum needs an answer to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ask {
     pub(super) attempt: u32,
     pub(super) round: u32,
     pub(super) id: Id,
     pub(super) takes: bool,
-    /// Its caller has stopped: the answer is not heard, nor its absence.
+    /// Its caller has stopped: neither the answer nor its absence is reported.
     pub(super) left: bool,
-    /// What was written up to then is not trusted.
+    /// Values written before this are not trusted.
     pub(super) since_ms: Option<u64>,
-    /// Its answer is waited for up to then, though the others go on without it.
+    /// Until when its answer is awaited, while the others continue without it.
     pub(super) late_until: Option<Moment>,
-    /// What it may have done is over then.
+    /// When its effect is over.
     pub(super) ends: Moment,
 }
 
@@ -101,13 +101,13 @@ impl Lane {
         self.call(What::Ask(ask), command, limit, world);
     }
 
-    /// Undoes what an acquisition did, or may yet do.
+    /// Undoes what an acquisition did, or may still do.
     pub(super) fn settle(&mut self, id: Id, until: Moment, pause: Duration, world: &mut World<'_>) {
         let what = What::Settle { id, until, pause };
         self.call(what, Command::Release { id }, pause, world);
     }
 
-    /// Forgets a request whose caller has stopped.
+    /// Removes a request whose caller has stopped.
     pub(super) fn withdraw(&mut self, id: Id) {
         let is_it = |call: &Call| matches!(call.what, What::Ask(ask) if ask.takes && ask.id == id);
         self.calls.retain(|call| !is_it(call));
@@ -158,7 +158,7 @@ impl Lane {
         }
     }
 
-    /// The connection is no more. What was not answered is sent again on the next one.
+    /// The connection is broken. Unanswered commands are sent again on the next one.
     pub(super) fn disconnect(&mut self, world: &mut World<'_>) {
         self.link = None;
         if !self.calls.is_empty() {
@@ -166,7 +166,7 @@ impl Lane {
         }
     }
 
-    /// Takes in what the instance said: the answer to something that was asked, if it is one.
+    /// Processes a message of the instance: the answer to a call, if it is one.
     pub(super) fn hear(
         &mut self,
         serial: u32,
@@ -179,7 +179,7 @@ impl Lane {
             }
             return None;
         }
-        // However late, it is alive.
+        // However late the answer, the instance is alive.
         self.suspect = false;
         let call = self.remove(serial)?;
         match (call.what, reply) {
@@ -193,7 +193,7 @@ impl Lane {
         None
     }
 
-    /// A new connection leads to an instance of this identity; the first one seen is trusted.
+    /// A new connection leads to an instance of this identity; the first identity is trusted.
     fn meet(&mut self, identity: u32, clock_ms: u64, world: &mut World<'_>) {
         if self.known.is_some_and(|known| known != identity) {
             self.reborn = Some(self.clock.local(world.now));
@@ -207,7 +207,7 @@ impl Lane {
         }
     }
 
-    /// A call is not waited for any longer: what has failed with it.
+    /// Stops waiting for a call. Returns the call that failed, if any.
     pub(super) fn give_up(&mut self, serial: u32, world: &mut World<'_>) -> Option<Ask> {
         let call = self.remove(serial)?;
         let mut failed = None;
@@ -231,7 +231,7 @@ impl Lane {
             }
             What::Ask(ask) => match ask.late_until {
                 Some(until) => {
-                    // The others go on without it, and it may be answered yet.
+                    // The others continue without it; an answer may still come.
                     let what = What::Ask(Ask {
                         late_until: None,
                         ..ask

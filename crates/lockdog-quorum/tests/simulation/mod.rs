@@ -1,20 +1,20 @@
-//! A randomized test of the quorum core: instances in memory, a network of faults, virtual time.
+//! A randomized test of the quorum core: instances in memory, a network with faults, virtual time.
 //!
 //! Several clients drive the real core as the driver in `red_lock` does. Requests and replies are
-//! delivered late, twice, out of order and not at all; instances crash with their data, with some of
-//! it and without; clocks run at different rates and step; clients freeze, die and give up. All within
-//! what a quorum needs (A1 to A3 of docs/quorum.md). An observer that sees all sides checks after
-//! every event:
+//! delivered late, twice, out of order or not at all. Instances crash with their data, with some of it,
+//! or without. Clocks run at different rates and step. Clients freeze, die and give up. All this stays
+//! within what a quorum needs (A1 to A3 of docs/quorum.md). An observer that sees all sides checks
+//! after every event:
 //!
-//! - M: no two clients believe in the lock at one time;
-//! - F: fencing tokens are unique and grow, and a resource that looks at them takes no late write;
-//! - L: whoever loses it is told by the deadline, which moves only with a quorum of one round;
-//! - P: after the faults every client gets it;
-//! - O: what nobody wants is given back, at once where nothing goes wrong, and never stays for longer
-//!   than a lease;
-//! - Q: no instance is asked for longer than its time, though the caller of the request has stopped;
-//! - V: whoever holds it knows of enough instances that have it, and is told at once when it does not;
-//! - where the core counts on an instance, that one has the lock, and keeps it for long enough.
+//! - M: no two clients rely on the lock at the same time;
+//! - F: fencing tokens are unique and grow, and a resource that checks them accepts no late write;
+//! - L: a holder learns of a loss by the deadline, which moves only with a quorum of one round;
+//! - P: after the faults every client gets the lock;
+//! - O: what no client wants is released, at once without faults, and never stays longer than a lease;
+//! - Q: no instance is asked for longer than its time limit, even if the caller of the request has
+//!   stopped;
+//! - V: a holder knows of enough instances that have it, and learns at once when there are too few;
+//! - if the core counts on an instance, that instance has the lock and keeps it for long enough.
 //!
 //! `LOCKDOG_SEEDS=n` runs n seeds, `LOCKDOG_SEED=n` replays one and shows what happened.
 
@@ -48,7 +48,7 @@ use seen::Seen;
 
 const SEEDS: u64 = 10_000;
 
-/// Tells all about a failing seed and ends the test.
+/// Reports a failing seed in full and fails the test.
 fn fail(seed: u64) -> ! {
     let plan = seeds::shrink(Plan::draw(seed), Plan::smaller, |plan| {
         run(plan, false).violation.is_some()
@@ -86,7 +86,7 @@ fn no_seed_violates_what_a_quorum_promises() {
     }
     let seen = total.into_inner();
     println!("{seeds} seeds, {} events\n{}", seen.events, seen.table());
-    // A run that never comes by a fault would prove nothing.
+    // A run that never meets a fault would prove nothing.
     let rare = seen.rarer_than(seeds / 5000);
     assert!(rare.is_empty(), "seen too rarely: {rare:?}");
 }

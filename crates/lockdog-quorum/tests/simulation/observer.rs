@@ -1,4 +1,4 @@
-//! Who sees all sides at once, and what must be true there.
+//! The observer: it sees all sides at once and checks what must be true.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,7 +20,8 @@ pub(super) fn look_at_client(
     if clients[index].dead {
         return;
     }
-    // M: a belief begins with a step of its own, so whoever stepped is compared with the others.
+    // M: a client begins to rely on the lock in a step of its own, so it is compared with the others
+    // then.
     if clients[index].believes(world) {
         let mut others = (0..clients.len()).filter(|other| *other != index);
         let another = others.find(|other| clients[*other].believes(world));
@@ -30,10 +31,10 @@ pub(super) fn look_at_client(
     }
     let client = &mut clients[index];
     let (now, need) = (client.now(world), need(world));
-    // Whoever thaws hears in any order of what it missed.
+    // After a freeze, a client receives what it missed in any order.
     let is_frozen = client.frozen_until >= world.now && client.frozen_until > 0;
     for attempt in &mut client.attempts {
-        // F: a token that was never shown never will be.
+        // F: a token is not shown before the lock is acquired.
         let is_shown = attempt.acquired.is_none() && attempt.quorum.token().is_some();
         world.claim(!is_shown, || {
             format!("client {index} shows a token without the lock: {attempt:?}")
@@ -41,22 +42,22 @@ pub(super) fn look_at_client(
         if !attempt.quorum.is_living() {
             continue;
         }
-        // L: its owner is told in time.
+        // L: its owner learns of a loss in time.
         let is_told = is_frozen || now < attempt.quorum.deadline();
         world.claim(is_told, || {
             format!("client {index} is not told at its deadline: {attempt:?}")
         });
-        // Q: no instance is asked for longer than its time, whatever became of the caller.
+        // Q: no instance is asked for longer than its time limit, whatever happened to the caller.
         for (known, member) in attempt.quorum.members.iter().zip(&attempt.members) {
             let is_asked = known.stand == MemberState::Asked;
             let is_bounded = attempt.quorum.wake_at() <= member.gives_up;
-            // Timers come up to a millisecond late.
+            // Timers fire up to a millisecond late.
             let is_in_time = is_frozen || now < member.gives_up + LATE;
             world.claim(!is_asked || (is_bounded && is_in_time), || {
                 format!("client {index} asks an instance for too long: {attempt:?}")
             });
         }
-        // V: whoever is valid is so by what it knows itself.
+        // V: a valid holder is valid by its own knowledge.
         let held = attempt.quorum.members.iter();
         let held = held
             .filter(|known| known.stand == MemberState::Held)
@@ -95,7 +96,7 @@ pub(super) fn look_at_instance(
     }
 }
 
-/// Where a quorum counts on an instance, that one keeps the lock for it, and for long enough.
+/// If a quorum counts on an instance, that instance keeps the lock for it, and for long enough.
 fn compare(
     index: usize,
     client: &Client<'_>,
@@ -125,17 +126,17 @@ fn compare(
     }
 }
 
-/// The acknowledgements without which nobody has the lock. Reckoned here, not by the core.
+/// The acknowledgements that a holder needs at least. Computed here, not by the core.
 fn need(world: &World<'_>) -> usize {
     (world.plan.instances + world.plan.masked) / 2 + 1
 }
 
-/// Looks at what must be so soon where nothing goes wrong.
+/// Checks what must happen soon if there are no faults.
 #[derive(Default)]
 pub(super) struct Sweeper {
-    /// For each instance, what nobody wanted at the last looks, and at how many of them.
+    /// For each instance, what no client wanted at the last checks, and the number of those checks.
     unwanted: Vec<(u32, u32)>,
-    /// For each client and instance, at how many looks a holder did not have it that could.
+    /// For each client and instance, the number of checks at which a holder lacked a free instance.
     missing: BTreeMap<(usize, usize), u64>,
 }
 
@@ -152,7 +153,7 @@ impl Sweeper {
         }
     }
 
-    /// What is renewed is taken where it is free.
+    /// A renewed holder re-acquires an instance that is free.
     fn look_for_missing(
         &mut self,
         client: &Client<'_>,
@@ -181,7 +182,7 @@ impl Sweeper {
         }
     }
 
-    /// O: what nobody wants any more is gone long before its lease is over.
+    /// O: what no client wants is released long before its lease is over.
     fn look_for_unwanted(
         &mut self,
         clients: &[Client<'_>],
@@ -218,7 +219,7 @@ pub(super) fn look_at_the_end(instances: &[Instance], world: &mut World<'_>) {
     }
 }
 
-/// What a client has to have done by then.
+/// What a client must have achieved by then.
 pub(super) fn look_at_progress(clients: &[Client<'_>], world: &mut World<'_>) {
     for (index, client) in clients.iter().enumerate() {
         let living = client.living().map(|attempt: &Attempt| &attempt.quorum);
@@ -229,7 +230,7 @@ pub(super) fn look_at_progress(clients: &[Client<'_>], world: &mut World<'_>) {
 }
 
 const LATE: Duration = Duration::from_millis(2);
-/// How often the sweeper looks.
+/// The interval of the sweeper.
 pub(super) const SWEEP_MS: u64 = 50;
-/// So many looks in a row.
+/// The number of checks in a row that make a violation.
 const PATIENCE: u32 = 3;

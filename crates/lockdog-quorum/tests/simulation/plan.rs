@@ -1,8 +1,8 @@
-//! What happens in one run: drawn from its seed, and cut shorter to find the shortest failing one.
+//! The events of one run: drawn from its seed, and reduced to find the shortest failing plan.
 //!
-//! Every plan keeps to what a quorum needs (A1 to A3 of docs/quorum.md): rates that differ by less
-//! than one percent, losses that are either covered by quarantine or happen to no more instances than
-//! are masked.
+//! Every plan stays within what a quorum needs (A1 to A3 of docs/quorum.md): rates differ by less than
+//! one percent, and losses are either covered by quarantine or affect no more instances than are
+//! masked.
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Plan {
@@ -10,14 +10,14 @@ pub(super) struct Plan {
     pub(super) instances: usize,
     pub(super) masked: usize,
     pub(super) fenced: bool,
-    /// Instances have no clock that tokens could be taken from.
+    /// Instances have no clock for tokens.
     pub(super) timeless: bool,
-    /// Instances remember when they lost their data. Without it, each client has to have seen them
+    /// Instances record when they lost their data. If they do not, each client must have seen them
     /// before.
     pub(super) epochs: bool,
     pub(super) watchdog_lease_ms: u64,
     pub(super) poll_cap_ms: u64,
-    /// When faults end, and nothing more goes wrong.
+    /// When the faults end.
     pub(super) calm_ms: u64,
     /// When clients leave their scripts, and each wants the lock once more.
     pub(super) finish_ms: u64,
@@ -34,11 +34,11 @@ pub(super) struct Faults {
     pub(super) slow_ms: u64,
     pub(super) doubled: u64,
     pub(super) dropped: u64,
-    /// Requests to acquire whose caller stops: it waits for no answer any more, and says so to no one.
+    /// Requests to acquire whose caller stops: it waits for no answer, and notifies no party.
     pub(super) left: u64,
 }
 
-/// A clock: what it shows at the beginning, and its parts per million of the true rate.
+/// A clock: its initial time, and its rate in parts per million of the true rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Wall {
     pub(super) offset_ms: u64,
@@ -48,7 +48,7 @@ pub(super) struct Wall {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Script {
     pub(super) clock: Wall,
-    /// It saw no instance before.
+    /// It has seen no instance before.
     pub(super) cold: bool,
     pub(super) steps: Vec<Step>,
 }
@@ -56,16 +56,16 @@ pub(super) struct Script {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Step {
     Acquire(Want),
-    /// A further claim on what is held, if it is.
+    /// A further claim on a hold, if there is one.
     Reenter {
         lease_ms: u64,
         renewed: bool,
     },
-    /// A further claim bounds what is held.
+    /// A further claim limits the hold.
     Bound(u64),
-    /// The last claim without a lease ends before others.
+    /// The last claim without a fixed lease ends before others.
     LetExpire,
-    /// The driver has to give it up.
+    /// The driver must give it up.
     Lose,
     Unlock,
     Rest(u64),
@@ -73,12 +73,12 @@ pub(super) enum Step {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Want {
-    /// Without one it is renewed.
+    /// `None`: it is renewed.
     pub(super) lease_ms: Option<u64>,
     pub(super) wait_ms: Option<u64>,
-    /// Its caller gives a round up after so long.
+    /// Its caller gives a round up after this time.
     pub(super) cancel_ms: Option<u64>,
-    /// Or when its token is being written.
+    /// The caller gives up while the token is being written.
     pub(super) cancels_marking: bool,
     pub(super) min_validity_ms: u64,
     pub(super) max_hold_ms: Option<u64>,
@@ -97,34 +97,34 @@ pub(super) enum What {
         keeps: Keeps,
         down_ms: u64,
     },
-    /// It stands still, and does everything later.
+    /// It freezes, and does everything later.
     Pause {
         instance: usize,
         ms: u64,
     },
-    /// Within the drift that is allowed for.
+    /// Within the allowed drift.
     Step {
         instance: usize,
         ms: i64,
     },
-    /// Beyond it: only on a masked instance.
+    /// Beyond the allowed drift: only on a masked instance.
     Jump {
         instance: usize,
         ms: i64,
     },
-    /// It loses a lock without a restart: only a masked instance.
+    /// It loses a lock without a restart: only on a masked instance.
     Evict {
         instance: usize,
         register: bool,
     },
-    /// Nothing gets through between a client and these instances.
+    /// No message passes between a client and these instances.
     Cut {
         client: usize,
         instances: u8,
         ways: Ways,
         ms: u64,
     },
-    /// A connection ends.
+    /// A connection breaks.
     Break {
         client: usize,
         instance: usize,
@@ -138,7 +138,7 @@ pub(super) enum What {
     },
 }
 
-/// What an instance that crashed comes back with.
+/// The data that an instance has after a crash.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Keeps {
     All,
@@ -155,7 +155,7 @@ pub(super) enum Ways {
 }
 
 impl Plan {
-    /// The longest that anybody asks for.
+    /// The longest lease that any client asks for.
     pub(super) fn longest_lease_ms(&self) -> u64 {
         let steps = self.scripts.iter().flat_map(|script| &script.steps);
         let leases = steps.filter_map(|step| match step {
@@ -166,7 +166,7 @@ impl Plan {
         leases.fold(self.watchdog_lease_ms, u64::max)
     }
 
-    /// Every plan that is a little less than this one.
+    /// Every plan that is slightly smaller than this one.
     pub(super) fn smaller(&self) -> Vec<Self> {
         let mut plans = Vec::new();
         let mut add = |change: &dyn Fn(&mut Self)| {
@@ -210,5 +210,5 @@ impl Plan {
     }
 }
 
-/// What clocks show at the beginning, at least.
+/// The smallest initial time of a clock.
 pub(super) const START_MS: u64 = 1_000_000;

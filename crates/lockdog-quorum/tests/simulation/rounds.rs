@@ -1,4 +1,4 @@
-//! The rounds of one acquisition as its driver sees them: what the observer proves deadlines by.
+//! The rounds of one acquisition as its driver sees them: the observer uses them to prove deadlines.
 
 use std::time::Duration;
 
@@ -12,15 +12,15 @@ pub(super) struct Rounds(Vec<Round>);
 #[derive(Debug)]
 struct Round {
     number: u32,
-    /// When something was first asked in it.
+    /// When the first query of the round was sent.
     began: Moment,
     lease: Duration,
-    /// Who acknowledged what was asked in it, a bit each.
+    /// Which instances acknowledged a query of the round, one bit each.
     acknowledged: u8,
 }
 
 impl Rounds {
-    /// Something is asked in a round.
+    /// A query is sent in a round.
     pub(super) fn ask(&mut self, number: u32, now: Moment, lease: Duration) {
         if self.newest() >= number {
             return;
@@ -46,7 +46,7 @@ impl Rounds {
         }
     }
 
-    /// So many acknowledged one of the rounds, and it is good for a deadline as late as this.
+    /// Whether `need` instances acknowledged one of the rounds, and it allows this deadline.
     pub(super) fn prove(&self, deadline: Moment, need: usize) -> bool {
         self.0.iter().any(|round| {
             round.acknowledged.count_ones() as usize >= need

@@ -1,4 +1,4 @@
-//! One run: a plan's clients and instances, the mishaps between them, and the observer.
+//! One run: the clients and instances of a plan, the mishaps between them, and the observer.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::seen::{Seen, Sight};
 use super::world::{Command, Event, Reply, Request, World};
 use crate::quarantine;
 
-/// What a run came to.
+/// The outcome of a run.
 pub(super) struct Outcome {
     pub(super) violation: Option<String>,
     pub(super) seen: Seen,
@@ -106,7 +106,7 @@ impl<'a> Run<'a> {
             }
             Event::Start { instance } => self.start(instance),
             Event::Thaw { client } => {
-                // Before it hears of anything, it goes on with what it was at.
+                // Before it receives anything, it continues with its pending work.
                 let client = &self.clients[client];
                 if !client.dead {
                     client.write(world);
@@ -142,7 +142,7 @@ impl<'a> Run<'a> {
         let plan = self.world.plan;
         if !self.is_ending && self.clients.iter().all(Client::is_done) {
             self.is_ending = true;
-            // What was sent before all was calm still arrives, and stands for a lease.
+            // Messages sent before the calm phase still arrive, and their grants last for a lease.
             let latest = ns(plan.calm_ms + 2 * plan.watchdog_lease_ms + 10);
             let lease = plan.longest_lease_ms() + 2 * plan.watchdog_lease_ms;
             let at = self.world.now.max(latest) + ns(lease + lease / 50);
@@ -207,7 +207,7 @@ impl<'a> Run<'a> {
                 let identity = instance.identity;
                 world.at(until(down_ms), Event::Start { instance: index });
                 for client in 0..self.clients.len() {
-                    // A machine that goes down tells nobody.
+                    // A machine that crashes sends no notification.
                     if world.chance.percent(50) {
                         world.reset(client, index, identity);
                     }
@@ -291,7 +291,7 @@ fn ns(ms: u64) -> u64 {
     ms * 1_000_000
 }
 
-/// No plan comes near.
+/// Far above the size of any plan.
 const MOST_EVENTS: u64 = 30_000;
-/// After that, everything is undone that had to wait for a connection.
+/// After this time, everything is undone that had to wait for a connection.
 const AFTER_CALM_MS: u64 = 400;

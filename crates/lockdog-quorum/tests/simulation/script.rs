@@ -1,4 +1,4 @@
-//! How a client goes through its script: what it does next, and how it waits for the lock.
+//! How a client executes its script: its next step, and its waits for the lock.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ impl Client<'_> {
         world.claim(kept, || {
             format!("what is renewed is lost though nothing went wrong: {reason:?}, {attempt:?}")
         });
-        // Work that does not look goes on.
+        // Work that does not check the guard continues.
         self.write_as(index, world);
     }
 
@@ -102,7 +102,7 @@ impl Client<'_> {
         self.later(next.min(self.wait_ends).max(now), world);
     }
 
-    /// Does what comes next.
+    /// Executes the next step.
     pub(super) fn go_on(&mut self, world: &mut World<'_>) {
         let now = self.now(world);
         match self.doing {
@@ -197,7 +197,7 @@ impl Client<'_> {
         self.begin(rules, world);
     }
 
-    /// Leaves the script: from now on it wants the lock once more, however long that takes.
+    /// Leaves the script: from now on it wants the lock once more, without a time limit.
     pub(super) fn finish(&mut self, world: &mut World<'_>) {
         self.finishing = true;
         self.wait_ends = Moment::NEVER;
@@ -205,7 +205,7 @@ impl Client<'_> {
             Doing::Trying | Doing::Waiting => {
                 self.want = ANY;
                 if self.doing == Doing::Trying {
-                    // Nobody gives this round up any more.
+                    // This round is not given up any more.
                     self.never();
                 }
             }
@@ -221,7 +221,7 @@ impl Client<'_> {
             self.tell(Event::Unlock, world);
             self.doing = Doing::Done;
         } else if self.believes(world) {
-            // What is renewed stays for longer than its lease.
+            // What is renewed stays longer than its lease.
             self.has_had_it = true;
             self.rest(self.rules.lease * 3 / 2, world);
         } else if self.finishing {
@@ -249,14 +249,14 @@ impl Client<'_> {
         world.at(self.clock.truly(at), world::Event::Timer { client, timer });
     }
 
-    /// No timer makes its script go on.
+    /// Clears the timer of its script.
     pub(super) fn never(&mut self) {
         self.due = None;
         self.generation += 1;
     }
 }
 
-/// What everybody wants in the end.
+/// What every client wants at the end.
 pub(super) const ANY: Want = Want {
     lease_ms: None,
     wait_ms: None,
@@ -266,7 +266,7 @@ pub(super) const ANY: Want = Want {
     max_hold_ms: None,
 };
 
-/// For a round, where nothing goes wrong.
+/// Enough for a round without faults.
 const ENOUGH: Duration = Duration::from_millis(50);
 const SOON: u64 = 50_000_000;
 const SHORT: Duration = Duration::from_millis(5);

@@ -1,9 +1,9 @@
-//! How often runs came by what they are there to try: a simulation without faults proves nothing.
+//! How often runs met the events that they should test: a simulation without faults proves nothing.
 
-/// Makes the list of all along with the names.
+/// Defines the list of all events together with their names.
 macro_rules! sights {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Something worth having been through.
+        /// An event worth meeting.
         #[derive(Clone, Copy, Debug, Eq, PartialEq)]
         pub(super) enum Sight {
             $($(#[$doc])* $name,)*
@@ -16,20 +16,20 @@ macro_rules! sights {
 }
 
 sights! {
-    /// Requests and replies that took longer than an instance is waited for.
+    /// Requests and replies that took longer than the answer limit.
     Late,
     Doubled,
     Dropped,
-    /// A `Take` that arrived after the client had been told that what it did is undone.
+    /// A `Take` that arrived after the client had been told that its effects are undone.
     Orphan,
     /// Commands sent again on a new connection, whose first sending may have arrived.
     SentAgain,
     Suspect,
-    /// A request to acquire whose caller stopped, and one of them that the core gave up.
+    /// A request to acquire whose caller stopped, and such a request that the core gave up.
     Left,
     GivenUp,
     Grant,
-    /// A round was lost, and some of the instances had been had.
+    /// A round was lost after some of the instances had been acquired.
     Collision,
     WokenByMessage,
     /// An acquire that its caller gave up.
@@ -37,7 +37,7 @@ sights! {
     Reentry,
     Jeopardy,
     Recovery,
-    /// An instance that was lost, or never had, was taken by a round of extension.
+    /// An instance that was lost, or never acquired, was acquired by a round of extension.
     Heal,
     LostByDeadline,
     LostToClearNoes,
@@ -51,24 +51,24 @@ sights! {
     CrashTruncated,
     QuarantinedByClient,
     QuarantinedByServer,
-    /// What an instance granted was given back, because it came back meanwhile.
+    /// A grant of an instance was released, because the instance had restarted meanwhile.
     GivenBackInQuarantine,
     ExtendedInQuarantine,
-    /// The lock of a living holder was lost early on an instance, and masked.
+    /// An instance lost the lock of a living holder early, and the loss was masked.
     EarlyLoss,
     ClockStep,
     TokenShown,
     TokenConflict,
-    /// A token was in the way of a quorum, and a larger one was tried.
+    /// A token was in conflict with a quorum, and a larger one was tried.
     TokenRaised,
     UntrustedRegister,
-    /// Too many instances came back, so that the clocks had to do.
+    /// Too many instances restarted, so the clocks decided.
     TokenByClocks,
-    /// The resource refused a holder that came late.
+    /// The resource refused a late holder.
     StaleWriteRefused,
 }
 
-/// How often each was seen.
+/// How often each event was seen.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     counts: [u64; Sight::ALL.len()],
@@ -96,7 +96,7 @@ impl Seen {
         self.events += other.events;
     }
 
-    /// What was seen less often than `least`.
+    /// Events that were seen less often than `least`.
     pub(super) fn rarer_than(&self, least: u64) -> Vec<Sight> {
         let rare = |sight: &Sight| self.counts[*sight as usize] < least;
         Sight::ALL.iter().copied().filter(rare).collect()

@@ -1,17 +1,17 @@
-//! The fencing tokens that were shown, and a resource that refuses what comes late.
+//! The fencing tokens that were shown, and a resource that refuses late writes.
 
 use std::collections::BTreeSet;
 
 #[derive(Default)]
 pub(super) struct Tokens {
     shown: BTreeSet<u64>,
-    /// The largest that the resource has seen.
+    /// The largest token that the resource has seen.
     taken: u64,
-    /// When the newest acquisition began that wrote to the resource.
+    /// When the newest acquisition that wrote to the resource began.
     writer_began: u64,
 }
 
-/// A write to the resource, by a holder that may have lost the lock without knowing.
+/// A write to the resource, by a holder that may have lost the lock without knowing it.
 pub(super) struct Write {
     pub(super) token: u64,
     /// When its acquisition began, and when its token was shown.
@@ -21,13 +21,13 @@ pub(super) struct Write {
 }
 
 impl Tokens {
-    /// The largest that anybody was shown.
+    /// The largest token that any client was shown.
     pub(super) fn largest(&self) -> u64 {
         self.shown.last().copied().unwrap_or(0)
     }
 
-    /// A token is shown to one whose acquisition began when `floor` was the largest shown. Says what
-    /// is wrong with it.
+    /// Records a token shown to an acquisition that began when `floor` was the largest. Returns the
+    /// violation, if any.
     pub(super) fn show(&mut self, token: u64, floor: u64) -> Option<String> {
         if token <= floor {
             return Some(format!("token {token} is shown after {floor}"));
@@ -35,8 +35,8 @@ impl Tokens {
         (!self.shown.insert(token)).then(|| format!("token {token} is shown twice"))
     }
 
-    /// The resource takes a write unless it saw a larger token; true if it did. Says what is wrong
-    /// with that.
+    /// The resource accepts a write unless it has seen a larger token; true if it did. An error is a
+    /// violation.
     pub(super) fn write(&mut self, write: &Write) -> Result<bool, String> {
         let token = write.token;
         if token < self.taken {

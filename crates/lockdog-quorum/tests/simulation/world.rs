@@ -1,4 +1,4 @@
-//! What everybody in a run shares: the time, a network of faults, chance, and what is written down.
+//! What all parties of a run share: the time, a network with faults, randomness, and the records.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,17 +12,17 @@ use super::tokens::Tokens;
 /// One acquisition of one instance, never used again.
 pub(super) type Id = u32;
 
-/// What an instance is told.
+/// A command to an instance.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Command {
-    /// On a new connection: who are you?
+    /// On a new connection: asks for the identity.
     Hello,
-    /// Are you there?
+    /// Asks whether the instance is alive.
     Probe,
     Take {
         id: Id,
         lease: Duration,
-        /// What was written up to then is not trusted: the client saw it come back.
+        /// Values written before this are not trusted: the client saw the instance restart.
         since_ms: Option<u64>,
     },
     Extend {
@@ -39,7 +39,7 @@ pub(super) enum Command {
     },
 }
 
-/// What it answers.
+/// The reply of an instance.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reply {
     /// Its identity, and its clock.
@@ -47,14 +47,14 @@ pub(super) enum Reply {
     Pong,
     Taken(Look),
     Busy(Option<Duration>, Look),
-    /// It lost its data, and grants nothing for so long.
+    /// It lost its data, and grants nothing for this time.
     Refused(Duration),
     Extended,
     Marked,
     Conflict(u64),
     NotOurs,
     Released,
-    /// The connection to the instance of this identity is no more.
+    /// The connection to the instance of this identity is broken.
     Reset(u32),
 }
 
@@ -62,7 +62,7 @@ pub(super) enum Reply {
 pub(super) struct Request {
     pub(super) client: usize,
     pub(super) instance: usize,
-    /// Which start of the instance its connection leads to; any for a new one.
+    /// The identity of the instance that its connection leads to; any for a new one.
     pub(super) identity: Option<u32>,
     pub(super) serial: u32,
     pub(super) command: Command,
@@ -77,7 +77,7 @@ pub(super) enum Event {
         serial: u32,
         reply: Reply,
     },
-    /// An instance says that its lock was released.
+    /// An instance reports that its lock was released.
     Message {
         client: usize,
         instance: usize,
@@ -96,25 +96,25 @@ pub(super) enum Event {
     },
     Calm,
     Finish,
-    /// A look at what is left behind.
+    /// A check for what is left behind.
     Sweep,
-    /// Every client must have had the lock.
+    /// Every client must have held the lock by now.
     Due,
     End,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Timer {
-    /// A call is not waited for any longer.
+    /// A call is not awaited any longer.
     Call { instance: usize, serial: u32 },
-    /// A quorum wants to be told the time.
+    /// A quorum asked for a tick.
     Tick { attempt: u32, generation: u32 },
-    /// The script goes on.
+    /// The script continues.
     Script { generation: u32 },
 }
 
 impl Event {
-    /// Whose it is, if it is a client's.
+    /// The client that the event belongs to, if any.
     pub(super) fn client(&self) -> Option<usize> {
         match *self {
             Self::Reply { client, .. }
@@ -130,13 +130,13 @@ pub(super) struct World<'a> {
     /// True time since the beginning, in nanoseconds.
     pub(super) now: u64,
     pub(super) chance: Chance,
-    /// Nothing goes wrong any more.
+    /// No more faults happen.
     pub(super) calm: bool,
     faults: Faults,
     queue: BTreeMap<(u64, u32), Event>,
     number: u32,
     cuts: Vec<Cut>,
-    /// Whose each acquisition was, and whether its client owes nothing for it any more.
+    /// The client of each acquisition, and whether that client has nothing left to do for it.
     acquisitions: Vec<(usize, bool)>,
     pub(super) tokens: Tokens,
     pub(super) seen: Seen,
@@ -175,7 +175,7 @@ impl<'a> World<'a> {
         self.queue.insert((at.max(self.now), self.number), event);
     }
 
-    /// The next thing that happens; time passes until then.
+    /// The next event; advances the time to it.
     pub(super) fn next(&mut self) -> Option<Event> {
         let ((at, _), event) = self.queue.pop_first()?;
         self.now = at;
@@ -199,7 +199,7 @@ impl<'a> World<'a> {
         self.carry(client, instance, Ways::Replies, event);
     }
 
-    /// A message is never doubled: hearing it twice would be no worse.
+    /// A message is never doubled: receiving it twice has no further effect.
     pub(super) fn message(&mut self, client: usize, instance: usize) {
         let event = Event::Message { client, instance };
         if !self.is_cut(client, instance, Ways::Replies) && !self.drops() {
@@ -208,7 +208,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The instance tells a client that their connection is no more.
+    /// Notifies a client that its connection to the instance is broken.
     pub(super) fn reset(&mut self, client: usize, instance: usize, identity: u32) {
         let event = Event::Reply {
             client,
@@ -260,7 +260,7 @@ impl<'a> World<'a> {
         });
     }
 
-    /// A few milliseconds as a rule.
+    /// Usually a few milliseconds.
     fn delay(&mut self) -> u64 {
         if self.chance.percent(self.faults.slow) {
             self.late()
@@ -277,7 +277,7 @@ impl<'a> World<'a> {
         late
     }
 
-    /// From now on nothing goes wrong any more; what is on its way still arrives.
+    /// From now on no more faults happen; messages under way still arrive.
     pub(super) fn be_calm(&mut self) {
         self.calm = true;
         self.faults = Faults::default();
@@ -320,5 +320,5 @@ impl<'a> World<'a> {
     }
 }
 
-/// One way, where nothing goes wrong.
+/// One way, without faults.
 pub(super) const LONGEST_DELAY: u64 = 3_000_000;

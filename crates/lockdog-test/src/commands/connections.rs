@@ -1,4 +1,4 @@
-//! What a connection says of itself.
+//! Commands about connections.
 
 use super::{Command, client_only, is};
 use crate::database::{Client, DATABASES, Database, text};
@@ -57,7 +57,7 @@ pub(super) const COMMANDS: &[Command] = &[
         }
         Ok(Reply::OK)
     }),
-    // What deadpool asks of a connection that is taken again.
+    // deadpool sends this before it reuses a connection.
     client_only("unwatch", 1, |_, _, _| Ok(Reply::OK)),
 ];
 
@@ -65,7 +65,7 @@ pub(super) fn no_cluster() -> Refusal {
     Refusal::new("ERR This instance has cluster support disabled")
 }
 
-/// There is one user, and everybody is it who says the password.
+/// There is one user. Any user name is accepted with the right password.
 fn let_in(database: &mut Database, client: Option<u64>, user: &[u8], password: &[u8]) -> Answer {
     let expected = database.password.as_bytes();
     if user != b"default" || !(expected.is_empty() || password == expected) {
@@ -257,7 +257,7 @@ fn kill(database: &mut Database, own: u64, filters: &[Vec<u8>]) -> Answer {
         .collect();
     for id in &meant {
         if *id == own {
-            // It gets its answer first.
+            // It receives the reply first.
             database.clients.remove(id);
         } else if let Some(client) = database.clients.remove(id) {
             client.closing.cancel();

@@ -1,4 +1,4 @@
-//! Hashes: the locks themselves.
+//! Hashes, which store the locks.
 
 use super::{Command, anywhere};
 use crate::database::Database;
@@ -102,7 +102,7 @@ fn value(database: &mut Database, key: &[u8], wanted: &[u8]) -> Result<Option<Ve
     Ok(pair.map(|(_, value)| value.clone()))
 }
 
-/// How many fields are new.
+/// Sets fields; returns the number of new ones.
 fn set(database: &mut Database, args: &[Vec<u8>]) -> Result<i64, Refusal> {
     let pairs = &args[2..];
     if !pairs.len().is_multiple_of(2) {

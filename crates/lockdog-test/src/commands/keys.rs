@@ -1,4 +1,4 @@
-//! Keys of any kind, and when they end.
+//! Keys of any type, and their expiry.
 
 use super::{Command, anywhere, is};
 use crate::database::{Database, text};
@@ -80,7 +80,7 @@ fn left(database: &mut Database, key: &[u8], rounded: fn(i64) -> i64) -> i64 {
     }
 }
 
-/// `unit` is how many milliseconds the argument counts.
+/// EXPIRE and its variants; `unit` is the number of milliseconds in one unit of the argument.
 fn expire(database: &mut Database, args: &[Vec<u8>], unit: i64, is_absolute: bool) -> Answer {
     let keys = database.keys();
     let now = keys.now() as i64;
@@ -141,7 +141,7 @@ impl Conditions {
         Ok(read)
     }
 
-    /// A key without an expiry counts as one that ends last of all.
+    /// A key without an expiry counts as one that expires last.
     fn allow(&self, present: Option<u64>, until: i64) -> bool {
         let present = present.map(|until| until as i64);
         !(self.only_without && present.is_some()

@@ -66,13 +66,13 @@ pub(super) const COMMANDS: &[Command] = &[
     }),
 ];
 
-/// Negative places count from the end.
+/// The index of an item; negative positions count from the end.
 fn place(at: i64, length: usize) -> Option<usize> {
     let at = if at < 0 { at + length as i64 } else { at };
     usize::try_from(at).ok()
 }
 
-/// From the first place up to behind the last one.
+/// The index of the first item, and the one behind the last.
 pub(super) fn range(from: i64, to: i64, length: usize) -> (usize, usize) {
     let from = place(from, length).unwrap_or(0);
     let to = place(to, length).map_or(0, |to| (to + 1).min(length));

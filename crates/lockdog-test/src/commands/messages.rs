@@ -1,4 +1,4 @@
-//! Messages: who listens, and what is sent.
+//! Pub/sub: subscriptions and messages.
 
 use std::collections::BTreeSet;
 
@@ -41,7 +41,7 @@ pub(super) const COMMANDS: &[Command] = &[
     }),
 ];
 
-/// One of the three ways to listen.
+/// One of the three kinds of subscription.
 struct Way {
     begins: &'static str,
     ends: &'static str,
@@ -70,7 +70,7 @@ impl Client {
     }
 }
 
-/// Begins or ends listening; without names it ends everything of this way.
+/// Adds or removes subscriptions; an unsubscribe without names removes all of this kind.
 fn change(
     database: &mut Database,
     client: Option<u64>,
@@ -111,7 +111,7 @@ fn change(
     Ok(Reply::Several(replies))
 }
 
-/// Channels and patterns count together, sharded channels by themselves.
+/// Channels and patterns are counted together, sharded channels separately.
 fn count_of(client: &Client, way: &Way) -> i64 {
     let count = if way.begins == SHARDED.begins {
         client.shard_channels.len()
@@ -121,7 +121,7 @@ fn count_of(client: &Client, way: &Way) -> i64 {
     count as i64
 }
 
-/// How many connections the message was sent to, whether or not it arrives.
+/// Returns the number of connections that the message was sent to, whether or not it arrives.
 pub(crate) fn publish(
     database: &mut Database,
     channel: &[u8],
@@ -158,7 +158,7 @@ pub(crate) fn publish(
     count
 }
 
-/// How many connections listen on a channel.
+/// The number of connections subscribed to a channel.
 pub(crate) fn listeners(database: &Database, channel: &[u8], sharded: bool) -> usize {
     let all = database.clients.values();
     let listening = all.filter(|client| match sharded {
@@ -168,7 +168,7 @@ pub(crate) fn listeners(database: &Database, channel: &[u8], sharded: bool) -> u
     listening.count()
 }
 
-/// All channels that somebody listens on.
+/// All channels with at least one subscriber.
 pub(crate) fn channels(database: &Database, sharded: bool) -> BTreeSet<Vec<u8>> {
     let all = database.clients.values();
     let names = all.flat_map(|client| match sharded {
@@ -208,7 +208,7 @@ fn pubsub(database: &mut Database, _: Option<u64>, args: &[Vec<u8>]) -> Answer {
     }
 }
 
-/// Shows a command to those who asked for all; `client` is `None` for a script's.
+/// Shows a command to every MONITOR connection; `client` is `None` for a command of a script.
 pub(super) fn show_monitors(database: &mut Database, client: Option<u64>, args: &[Vec<u8>]) {
     let monitors = database.clients.iter().filter(|(_, it)| it.is_monitor);
     let monitors: Vec<u64> = monitors.map(|(id, _)| *id).collect();

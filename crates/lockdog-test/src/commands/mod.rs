@@ -1,4 +1,4 @@
-//! What the server does for a command, whether a client sent it or a script called it.
+//! The server's commands, sent by a client or called by a script.
 
 mod connections;
 mod hashes;
@@ -24,7 +24,7 @@ use crate::reply::{Answer, Refusal, Reply};
 #[derive(Clone, Copy)]
 pub(crate) struct Command {
     name: &'static str,
-    /// How many words it has with its name; negative: at least as many.
+    /// The number of words including the name; if negative, the minimum.
     arity: i32,
     place: Place,
     run: Run,
@@ -37,7 +37,7 @@ enum Place {
     ClientOnly,
 }
 
-/// The caller is `None` for a script's own caller where that is gone, and in tests.
+/// The caller is `None` in tests, and for a script whose caller has disconnected.
 type Run = fn(&mut Database, Option<u64>, &[Vec<u8>]) -> Answer;
 
 const fn anywhere(name: &'static str, arity: i32, run: Run) -> Command {
@@ -56,16 +56,16 @@ const fn client_only(name: &'static str, arity: i32, run: Run) -> Command {
     }
 }
 
-/// What a client's command comes to.
+/// The result of a client's command.
 pub(crate) enum Outcome {
     Reply(Reply),
-    /// The connection ends without the reply.
+    /// The connection closes without the reply.
     Cut,
-    /// The connection ends behind the reply.
+    /// The connection closes after the reply.
     Last(Reply),
-    /// The reply comes after this time, and the connection's other commands wait for it.
+    /// The reply comes after this time. The connection's later commands wait for it.
     Later(Duration, Reply),
-    /// Nothing is written.
+    /// No reply is written.
     Silence,
 }
 

@@ -27,7 +27,7 @@ pub(super) const COMMANDS: &[Command] = &[
     client_only("script", -2, scripts),
 ];
 
-/// The keys of a script, and what comes behind them.
+/// The keys of a script, and its other arguments.
 type Parts<'a> = (&'a [Vec<u8>], &'a [Vec<u8>]);
 
 fn parts(args: &[Vec<u8>]) -> Result<Parts<'_>, Refusal> {

@@ -1,4 +1,4 @@
-//! What the server says of itself.
+//! Commands about the server.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -40,13 +40,13 @@ pub(super) const COMMANDS: &[Command] = &[
         ]))
     }),
     client_only("save", 1, |_, _, _| Ok(Reply::OK)),
-    // In a script it stands still.
+    // In a script the time does not advance.
     anywhere("time", 1, |database, _, _| {
         let time = database.began;
         let parts = [time / 1_000_000, time % 1_000_000];
         Ok(Reply::bulks(parts.map(|part| part.to_string())))
     }),
-    // Nobody follows this server.
+    // This server has no replicas.
     client_only("wait", 3, |_, _, args| {
         int_arg(&args[1])?;
         if int_arg(&args[2])? < 0 {
@@ -56,7 +56,7 @@ pub(super) const COMMANDS: &[Command] = &[
     }),
 ];
 
-/// How long WAIT waits in vain; `None` if it does not wait.
+/// How long WAIT waits without a result; `None` if it does not wait.
 pub(super) fn wait_time(args: &[Vec<u8>]) -> Option<Duration> {
     let wanted = int_arg(args.get(1)?).ok().filter(|wanted| *wanted > 0);
     let time = int_arg(args.get(2)?).ok()?;
@@ -119,7 +119,7 @@ fn info(database: &mut Database, wanted: &[String]) -> String {
             name[..1].make_ascii_uppercase();
             info.push_str(&format!("# {name}\r\n"));
             for (name, value) in lines(database, section) {
-                // Writing to a string does not fail.
+                // Writing to a string cannot fail.
                 let _ = write!(info, "{name}:{value}\r\n");
             }
         }
@@ -213,5 +213,5 @@ const SECTIONS: &[&str] = &[
     "keyspace",
 ];
 
-/// The server whose behaviour this is.
+/// The server version that is imitated.
 pub(super) const VERSION: &str = "7.0.15";

@@ -1,4 +1,4 @@
-//! Sorted sets: places in queues, timeouts of permits.
+//! Sorted sets: queue positions, and timeouts of permits.
 
 use std::collections::BTreeMap;
 
@@ -87,7 +87,7 @@ fn in_order(database: &mut Database, key: &[u8]) -> Result<Vec<(Vec<u8>, f64)>, 
     let set = database.keys().find::<Sorted>(key)?;
     let items = set.into_iter().flat_map(|set| set.iter());
     let mut items: Vec<_> = items.map(|(item, score)| (item.clone(), *score)).collect();
-    // Names are in order already, and the sort keeps that.
+    // The names are sorted already, and the sort is stable.
     items.sort_by(|(_, a), (_, b)| a.total_cmp(b));
     Ok(items)
 }
@@ -251,7 +251,7 @@ impl Options {
     }
 }
 
-/// Scores from one up to another, each with or without itself.
+/// A range of scores; each bound is inclusive or exclusive.
 struct Bounds {
     low: (f64, bool),
     high: (f64, bool),

@@ -76,7 +76,7 @@ fn add(database: &mut Database, key: &[u8], by: i64) -> Answer {
     Ok(Reply::Int(count))
 }
 
-/// SETEX and PSETEX; `unit` is how many milliseconds the argument counts.
+/// SETEX and PSETEX; `unit` is the number of milliseconds in one unit of the argument.
 fn set_for(database: &mut Database, args: &[Vec<u8>], unit: u64) -> Answer {
     let keys = database.keys();
     let until = expiry(args, &args[2], unit, keys.now())?;

@@ -39,7 +39,7 @@ async fn nothing_can_be_lost_on_an_empty_server() {
 }
 
 #[tokio::test]
-#[should_panic(expected = r#"the key "orders" is no lock"#)]
+#[should_panic(expected = r#"the key "orders" is not a lock"#)]
 async fn a_key_of_another_kind_has_no_holder() {
     let server = Server::new();
     assert_eq!(ask(&server, &["set", "orders", "42"]).await, "+OK");
@@ -59,7 +59,7 @@ async fn an_error_without_words_cannot_be_given() {
 }
 
 #[tokio::test]
-#[should_panic(expected = "no client of the test server")]
+#[should_panic(expected = "no client could connect to the test server")]
 async fn a_client_of_a_server_that_refuses_it_says_why() {
     let server = Server::new();
     server.require_password("secret");
