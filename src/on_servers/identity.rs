@@ -29,7 +29,12 @@ async fn who_the_server_is_is_asked_before_the_first_command_of_each_connection(
     let taken = member.acquire("f", PLAIN).await.unwrap();
     assert!(matches!(taken.acquired, AcquireReply::Granted), "{taken:?}");
     // The background's connection too.
-    member.core.server.suspect("", &Failure::silent(ms(20)));
+    member
+        .core
+        .server
+        .node("")
+        .unwrap()
+        .suspect(&Failure::silent(ms(20)));
     let cleared = async || member.core.server.suspected("").is_none();
     eventually(SOON, "it is cleared", cleared).await;
     let commands = member.proxy.commands();

@@ -159,7 +159,10 @@ async fn a_pool_of_two_has_room_for_the_question() {
     let client = Client::builder().pool(pool).build().await.unwrap();
     let core = client.lock("l").session().core().clone();
     for _ in 0..2 {
-        core.server.suspect("", &Failure::silent(ms(20)));
+        core.server
+            .node("")
+            .unwrap()
+            .suspect(&Failure::silent(ms(20)));
         let cleared = async || core.server.suspected("").is_none();
         eventually(SOON, "it is cleared", cleared).await;
     }
@@ -170,8 +173,11 @@ async fn the_first_reason_stands_until_it_is_cleared() {
     let member = TestMember::start().await;
     member.server.pause();
     let server = &member.core.server;
-    server.suspect("", &Failure::silent(ms(20)));
-    server.suspect("", &Failure::Unsent("later".into()));
+    server.node("").unwrap().suspect(&Failure::silent(ms(20)));
+    server
+        .node("")
+        .unwrap()
+        .suspect(&Failure::Unsent("later".into()));
     let why = server.suspected("");
     assert!(
         matches!(why, Some(Failure::Silent { waited: limit, .. }) if limit == ms(20)),
@@ -179,7 +185,10 @@ async fn the_first_reason_stands_until_it_is_cleared() {
     );
     member.server.resume();
     eventually(SOON, "it is cleared", async || !member.suspected()).await;
-    server.suspect("", &Failure::Unsent("again".into()));
+    server
+        .node("")
+        .unwrap()
+        .suspect(&Failure::Unsent("again".into()));
     let why = server.suspected("");
     assert!(
         matches!(&why, Some(Failure::Unsent(cause)) if &**cause == "again"),
@@ -212,7 +221,11 @@ async fn an_address_names_no_user_and_no_password() {
 
 impl TestMember {
     fn suspect(&self) {
-        self.core.server.suspect("", &Failure::silent(ms(20)));
+        self.core
+            .server
+            .node("")
+            .unwrap()
+            .suspect(&Failure::silent(ms(20)));
     }
 
     fn suspected(&self) -> bool {

@@ -267,7 +267,7 @@ impl RedLockCall<'_> {
         let waited = Rules::answer_limit(self.terms.lease);
         for (member, instance) in self.lock.instances().iter().enumerate() {
             if hold.see(|state, _| state.quorum.outcome(member)) == MemberOutcome::Late {
-                instance.suspect(&Error::timeout(waited));
+                instance.suspect_late(&hold.addressees[member], waited);
             }
         }
     }

@@ -26,7 +26,7 @@ pub(super) struct LockInstance {
 }
 
 /// What an instance is asked for in a first round, or when it is re-acquired.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct InstanceAcquire {
     pub(super) owner: Owner,
     pub(super) terms: Terms,
@@ -35,6 +35,8 @@ pub(super) struct InstanceAcquire {
     pub(super) max_lease: Duration,
     /// The answer is not awaited beyond this.
     pub(super) until: Moment,
+    /// Set before each sending.
+    pub(super) addressee: Addressee,
 }
 
 impl LockInstance {
@@ -132,6 +134,7 @@ impl LockInstance {
                     PendingAcquire::first(&self.session, &self.key, taking.owner)
                 }
             };
+            acquiring = acquiring.to(&taking.addressee);
             let now = core.clock.now();
             let looked = acquiring
                 .attempt_as_member(&taking.terms, guards, now, until)
@@ -326,12 +329,12 @@ impl LockInstance {
         quarantine::left(lost.seen, taking.max_lease, self.core().clock.now())
     }
 
-    /// If the error means that the server did not answer, sends it nothing more until it has answered a
-    /// probe. For an acquire still under way, whose server is not known.
-    pub(super) fn suspect(&self, error: &Error) {
-        if let Some(silence) = silence(error) {
-            self.core().server.suspect(self.key.key(), &silence);
-        }
+    /// Asks the server nothing more until it has answered a probe. For an acquire that is still in
+    /// flight: `addressee` is the server that it went to, which may differ from the one that the map
+    /// names (design: invariant 15). Does nothing if it went to no server yet.
+    pub(super) fn suspect_late(&self, addressee: &Addressee, waited: Duration) {
+        let silence = Failure::silent(waited);
+        self.core().server.suspect_addressee(addressee, &silence);
     }
 
     /// The same, for the server where the query failed. That may be another server than the map names
@@ -378,6 +381,31 @@ mod on_servers {
         let told = instance.take(&taking(&instance)).await;
         assert!(matches!(told.answer, Answer::Failed));
         assert_eq!(suspects(&instance), [address(other)]);
+    }
+
+    /// A round ends while the acquire is still in flight. By then it went to the server that MOVED named.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn an_acquire_in_flight_is_suspected_at_the_server_that_it_went_to() {
+        let cluster = Cluster::builder(2, 0).announce_proxies().start().await;
+        let owner = cluster.owner_of(NAME).await;
+        let other = cluster.nodes.iter().find(|node| node.id != owner.id);
+        let other = other.expect("there are two");
+        let client = Client::connect(cluster.url()).await.unwrap();
+        send_on(&owner, other);
+
+        let instance = instance(&client);
+        let taking = taking(&instance);
+        let suspected = async {
+            while !suspects(&instance).contains(&address(other)) {
+                instance.suspect_late(&taking.addressee, Duration::from_millis(500));
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = suspected => {}
+            _ = instance.take(&taking) => panic!("the acquire ended before its server was suspected"),
+        }
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -448,6 +476,7 @@ mod on_servers {
             is_fenced: false,
             max_lease: lease,
             until: instance.core().clock.now() + Duration::from_secs(3),
+            addressee: Addressee::default(),
         }
     }
 }

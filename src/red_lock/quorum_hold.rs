@@ -17,6 +17,7 @@ use crate::clock::{Clock, Moment};
 use crate::error::{Error, LostReason};
 use crate::hold::Terms;
 use crate::owner::Owner;
+use crate::server::Addressee;
 use crate::session::{Claim, TimerKey};
 
 /// One owner's hold on a lock of many instances.
@@ -29,6 +30,8 @@ pub(super) struct QuorumHold {
     terms: Terms,
     pub(super) clock: Clock,
     pub(super) acquired: Moment,
+    /// The server that each instance's acquire went to.
+    pub(super) addressees: SmallVec<[Addressee; 5]>,
     pub(super) state: Mutex<QuorumHoldState>,
     /// Notified after each step.
     pub(super) changed: Notify,
@@ -125,6 +128,7 @@ impl QuorumHold {
             },
             clock: lock.clock().clone(),
             acquired: now,
+            addressees: (0..instances).map(|_| Addressee::default()).collect(),
             state: Mutex::new(QuorumHoldState {
                 quorum,
                 claims: (0..instances).map(|_| None).collect(),
@@ -302,6 +306,7 @@ impl QuorumHold {
                     is_fenced: self.lock.is_fenced(),
                     max_lease: self.lock.longest_lease(),
                     until,
+                    addressee: self.addressees[asked.member].clone(),
                 };
                 instance.take(&taking).await
             }

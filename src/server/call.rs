@@ -124,6 +124,9 @@ impl Server {
         sent: &mut Sent,
     ) -> Result<Value, Failure> {
         sent.was_sent = false;
+        if let Some(addressee) = &sent.addressee {
+            addressee.set(place);
+        }
         let connection = match place.node.current() {
             Some(current) => current,
             None => {

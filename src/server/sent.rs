@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::addressee::Addressee;
 use super::connection::Connection;
 use super::node::Node;
 use super::permit::Permit;
@@ -34,6 +35,8 @@ pub(crate) struct Sent {
     pub(super) was_sent: bool,
     /// The server at which the call failed, even if nothing was sent to it.
     pub(super) failed_at: Option<Arc<Node>>,
+    /// Set before each sending, for those who must know the server while the call is in flight.
+    pub(super) addressee: Option<Addressee>,
     /// Checked before each sending.
     pub(super) permits: SmallVec<[Permit; 1]>,
 }
@@ -45,6 +48,12 @@ impl Sent {
             permits: permits.into_iter().collect(),
             ..Self::default()
         }
+    }
+
+    /// Each sending sets this first.
+    pub(crate) fn to(mut self, addressee: Option<Addressee>) -> Self {
+        self.addressee = addressee;
+        self
     }
 
     /// Adds a permit that each further sending needs.

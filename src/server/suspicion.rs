@@ -2,42 +2,21 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
+use super::addressee::Addressee;
 use super::failure::Failure;
 use super::node::Node;
-use super::route::Route;
 use super::{Sent, Server};
 
-/// The server of a watchdog's command. It is already known while the command is in flight.
-#[derive(Clone, Default)]
-pub(crate) struct Addressee(Arc<Mutex<Option<Arc<Node>>>>);
-
-impl Addressee {
-    pub(crate) fn set(&self, place: &Route) {
-        let old = self.0.lock().replace(place.node.clone());
-        // Dropped after the lock is released.
-        drop(old);
-    }
-}
-
 impl Server {
-    /// Reports that the server of this key does not answer.
-    pub(crate) fn suspect(&self, key: &str, failure: &Failure) {
-        if let Ok(node) = self.node(key) {
-            node.suspect(failure);
-        }
-    }
-
     /// Reports the server that was asked, which may differ from the key's server. A server without
     /// slots gets no commands anyway.
     pub(crate) fn suspect_asked(&self, sent: &Sent, failure: &Failure) {
         self.suspect_node(sent.failed_at.as_ref(), failure);
     }
 
-    /// Reports the server of a watchdog's command, if the command has one yet.
+    /// Reports the server that a command in flight went to, if it went to one yet.
     pub(crate) fn suspect_addressee(&self, addressee: &Addressee, failure: &Failure) {
-        let node = addressee.0.lock().clone();
+        let node = addressee.node();
         self.suspect_node(node.as_ref(), failure);
     }
 

@@ -13,7 +13,7 @@ use crate::hold::{ClaimFlags, Hold, HoldPhase, HoldState, Terms, TurnGuard};
 use crate::key::LockKey;
 use crate::owner::Owner;
 use crate::script::{self, AcquireReply};
-use crate::server::{Failure, Sent, TimeBox};
+use crate::server::{Addressee, Failure, Sent, TimeBox};
 use crate::wait::HandedOver;
 
 /// An acquire in flight. If it is dropped before it is complete, the background undoes it (design:
@@ -25,6 +25,8 @@ pub(crate) struct PendingAcquire {
     /// The hold begins with this acquire: without a grant there is no hold.
     pub(super) first: bool,
     pub(super) sent: Sent,
+    /// Set before each sending.
+    addressee: Option<Addressee>,
     /// It was granted and a claim exists for it, or another party has taken it over.
     pub(super) granted: bool,
     /// It was sent once and the server refused it: there is nothing to undo.
@@ -89,6 +91,7 @@ impl PendingAcquire {
             hold,
             command,
             sent: Sent::default(),
+            addressee: None,
             granted: false,
             refused: false,
         }
@@ -111,6 +114,12 @@ impl PendingAcquire {
     }
 
     /// Where the last attempt was sent, and which of its sendings may have run.
+    /// Says which server is asked, while the acquire is in flight.
+    pub(crate) fn to(mut self, addressee: &Addressee) -> Self {
+        self.addressee = Some(addressee.clone());
+        self
+    }
+
     pub(crate) fn sent(&self) -> &Sent {
         &self.sent
     }
@@ -199,7 +208,8 @@ impl PendingAcquire {
         let Some(target) = self.target(lease, now, until) else {
             return Ok(None);
         };
-        self.sent = Sent::with(self.command.iter().map(TurnGuard::permit));
+        let permits = self.command.iter().map(TurnGuard::permit);
+        self.sent = Sent::with(permits).to(self.addressee.clone());
         self.refused = false;
         Ok(self.command.is_some().then_some(target))
     }

@@ -1,0 +1,24 @@
+//! Which server a command in flight went to.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::node::Node;
+use super::route::Route;
+
+/// The server of a watchdog's command. It is already known while the command is in flight.
+#[derive(Clone, Default)]
+pub(crate) struct Addressee(Arc<Mutex<Option<Arc<Node>>>>);
+
+impl Addressee {
+    pub(crate) fn set(&self, place: &Route) {
+        let old = self.0.lock().replace(place.node.clone());
+        // Dropped after the lock is released.
+        drop(old);
+    }
+
+    pub(super) fn node(&self) -> Option<Arc<Node>> {
+        self.0.lock().clone()
+    }
+}
