@@ -173,7 +173,10 @@ async fn an_answer_is_none_where_it_cannot_be_known_whose_it_is() {
         let rule = member.proxy.on(named("INFO"), action);
         let rule = rule.always();
         let failure = member.acquire("f", PLAIN).await.unwrap_err();
-        assert!(is_expected(&failure), "{failure:?}");
+        // On a slow machine the last attempt has no time to connect: then the refusal before it is the
+        // failure.
+        let is_refusal = matches!(&failure, Failure::Refused { code, .. } if code == "LOADING");
+        assert!(is_expected(&failure) || is_refusal, "{failure:?}");
         rule.remove();
         assert!(rule.hits() >= 1);
         member.proxy.cut_all();

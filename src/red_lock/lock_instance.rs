@@ -134,7 +134,7 @@ impl LockInstance {
                     PendingAcquire::first(&self.session, &self.key, taking.owner)
                 }
             };
-            acquiring = acquiring.to(&taking.addressee);
+            acquiring.addressee = Some(taking.addressee.clone());
             let now = core.clock.now();
             let looked = acquiring
                 .attempt_as_member(&taking.terms, guards, now, until)

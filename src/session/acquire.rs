@@ -26,7 +26,7 @@ pub(crate) struct PendingAcquire {
     pub(super) first: bool,
     pub(super) sent: Sent,
     /// Set before each sending.
-    addressee: Option<Addressee>,
+    pub(crate) addressee: Option<Addressee>,
     /// It was granted and a claim exists for it, or another party has taken it over.
     pub(super) granted: bool,
     /// It was sent once and the server refused it: there is nothing to undo.
@@ -114,12 +114,6 @@ impl PendingAcquire {
     }
 
     /// Where the last attempt was sent, and which of its sendings may have run.
-    /// Says which server is asked, while the acquire is in flight.
-    pub(crate) fn to(mut self, addressee: &Addressee) -> Self {
-        self.addressee = Some(addressee.clone());
-        self
-    }
-
     pub(crate) fn sent(&self) -> &Sent {
         &self.sent
     }

@@ -25,7 +25,7 @@
 //! };
 //! let now = Moment(1_000_000_000);
 //! let (mut quorum, actions) = Quorum::begin(rules, now);
-//! The core asks all three instances, and two of them grant the lock.
+//! // The core asks all three instances, and two of them grant the lock.
 //! for action in &actions[..2] {
 //!     let &Action::Take { member, round } = action else { unreachable!() };
 //!     let answer = Answer::Taken(None);

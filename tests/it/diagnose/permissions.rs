@@ -130,7 +130,7 @@ async fn who_waits_for_disks_needs_a_server_and_a_permission_for_that() {
                 .find(|it| is_old(it))
                 .expect("it has no WAITAOF");
             assert!(old.meaning.contains("WAITAOF"), "{old}");
-            assert_eq!(about(&found, "does not know: waitaof"), 1, "{found:?}");
+            assert_eq!(about(&found, "does not support: waitaof"), 1, "{found:?}");
             continue;
         }
         let line = ["ACL SETUSER lockdog +waitaof"];
