@@ -14,7 +14,7 @@ use crate::session::Unlocked;
 
 /// A held lock of several parts, for one guard or for all guards of its owner.
 ///
-/// Each of `unlock`, `drop_claim` and `forget` is called once for each guard, one of them and no
+/// Each of `unlock`, `drop_claim`, `forget` and `leave` is called once for each guard, one of them and no
 /// other.
 pub(crate) trait CompositeHold: Send + Sync + 'static {
     /// Who holds it.
@@ -62,6 +62,9 @@ pub(crate) trait CompositeHold: Send + Sync + 'static {
 
     /// Leaves one guard's claim to a later `lock.unlock()`.
     fn forget(&self);
+
+    /// Ends one guard's claim here, and leaves what is held to its lease.
+    fn leave(&self);
 }
 
 /// One guard's claim on a lock of several parts. Dropping it gives it back.
@@ -92,6 +95,11 @@ impl CompositeClaim {
     pub(super) fn forget(mut self) {
         self.ended = true;
         self.lock.forget();
+    }
+
+    pub(super) fn leave(mut self) {
+        self.ended = true;
+        self.lock.leave();
     }
 }
 

@@ -195,6 +195,24 @@ impl Guard {
             GuardKind::Several(share) => share.forget(),
         }
     }
+
+    /// Ends the guard and leaves the lock in Redis until its lease is over: for a throttle, which lets
+    /// nobody in for a while, `try_lock().lease(d)` and then this. Nothing is sent, so nothing can fail.
+    ///
+    /// Nobody holds the lock then, not even its owner, who gets it again when the lease is over as
+    /// everybody else does; `lock.unlock()` does not end it. The client does not release it:
+    /// neither [`Client::shutdown`](crate::Client::shutdown), whose report does not count it, nor its
+    /// drop. `force_unlock` frees it.
+    ///
+    /// A lock that was acquired without a lease is not renewed any more: what is left of its lease runs
+    /// out, the watchdog's lease at most. While other guards of the same hold live, the hold goes on and is renewed for them; when the last of them ends, the lock is
+    /// left all the same. A lock that is lost already has nothing to be left.
+    pub fn leave_to_lease(self) {
+        match self.kind {
+            GuardKind::One(claim) => claim.leave(),
+            GuardKind::Several(share) => share.leave(),
+        }
+    }
 }
 
 impl fmt::Debug for Guard {

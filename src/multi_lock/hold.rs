@@ -263,6 +263,12 @@ impl CompositeHold for MultiHold {
         };
         claims.into_iter().for_each(Claim::forget);
     }
+
+    fn leave(&self) {
+        // A lost one has nothing to be left.
+        let claims = self.end().unwrap_or_default();
+        claims.into_iter().for_each(Claim::leave);
+    }
 }
 
 impl Dependant for MultiHold {

@@ -127,6 +127,11 @@ impl CompositeHold for QuorumClaim {
         self.hold.see(|state, _| state.forgotten.push(self.watched));
         self.hold.end_if_forgotten();
     }
+
+    fn leave(&self) {
+        self.warn_elsewhere();
+        self.hold.leave(self.watched);
+    }
 }
 
 /// What ending one claim leaves to do.
@@ -158,9 +163,24 @@ impl QuorumHold {
             return Ok(ClaimEnd::Kept(count));
         }
         let requests = self.step_locked(&mut state, Event::Unlock);
+        let left = state.left;
         drop(state);
         self.unregister();
+        if left > 0 {
+            for request in requests {
+                if let Request::GiveBack(_, claim) = request {
+                    claim.leave();
+                }
+            }
+            return Ok(ClaimEnd::Kept(left));
+        }
         Ok(ClaimEnd::Last(requests))
+    }
+
+    /// Takes one claim back. When the last one ends, the instances keep the lock up to their leases.
+    fn leave(self: &Arc<Self>, watched: bool) {
+        self.see(|state, _| state.left += 1);
+        drop(self.end(watched));
     }
 
     /// A lost one that nobody is left to be told of is forgotten for good.

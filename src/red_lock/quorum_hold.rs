@@ -62,6 +62,8 @@ pub(super) struct QuorumHoldState {
     pub(super) watched: u32,
     /// The claims among them whose guards were forgotten, and whether those are watched.
     pub(super) forgotten: Vec<bool>,
+    /// Claims that have ended, and left what is held to its lease.
+    pub(super) left: u32,
     /// Orders whose answers nobody will bring.
     pub(super) dropped: Vec<(usize, u32)>,
     /// What callers poll, and when the background looks whether they still do.
@@ -132,6 +134,7 @@ impl QuorumHold {
                 count: 0,
                 watched: 0,
                 forgotten: Vec::new(),
+                left: 0,
                 dropped: Vec::new(),
                 under_way: Vec::new(),
                 keeper: 0,
@@ -172,8 +175,7 @@ impl QuorumHold {
             };
             actions.append(&state.quorum.step(event, now));
         }
-        // Before it, so that a round that begins now takes again what was lost; and after it, as it may
-        // have brought what was lost by then.
+        // Before it, so that a new round takes what was lost; after it, for what it brought.
         if part_lost {
             self.tell_parts_lost(state, now, &mut actions);
         }

@@ -74,6 +74,18 @@ impl Claim {
         core.after_drop(&self.hold, dropped);
     }
 
+    /// Ends the claim, and leaves what stands in Redis to its lease.
+    pub(crate) fn leave(mut self) {
+        self.warn_elsewhere();
+        self.ended = true;
+        let core = self.session.core();
+        let (flags, now) = (self.flags, core.clock.now());
+        let dropped = core
+            .holds
+            .change(&self.hold, |state| state.leave_claim(flags, now));
+        core.after_drop(&self.hold, dropped);
+    }
+
     /// A claim that ends in another task than it began has left its owner behind there: whatever
     /// that task does next would re-enter the lock.
     pub(super) fn warn_elsewhere(&mut self) {

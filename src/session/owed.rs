@@ -1,12 +1,15 @@
 //! Whose turn it is to send for a hold, and what is owed where its sender goes or stands still.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::claim::Claim;
 use super::settle::Job;
 use super::{Core, Session};
 use crate::clock::Moment;
-use crate::hold::{Dropped, Hold, HoldState, TurnGuard};
+use crate::error::LostReason;
+use crate::hold::{Dropped, Hold, HoldPhase, HoldState, TurnGuard};
+use crate::script::SettleReply;
 
 impl Core {
     /// Sees to what a dropped claim asks for.
@@ -71,5 +74,36 @@ impl Core {
     pub(crate) fn take_forgotten(&self, session: &Arc<Session>, hold: &Arc<Hold>) -> Option<Claim> {
         let flags = self.holds.change(hold, |state| state.forgotten.pop())?;
         Some(Claim::new(session.clone(), hold.clone(), flags))
+    }
+
+    /// Nobody asks the server again: the end of the lease releases it.
+    pub(super) fn give_up_release(&self, hold: &Hold) {
+        // Whoever lost it waits for the answer, and counts it then.
+        if hold.state().phase == HoldPhase::Ended {
+            self.unreleased.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// How many releases were given up because the server refused them.
+    pub(crate) fn unreleased(&self) -> usize {
+        self.unreleased.load(Ordering::Acquire)
+    }
+
+    /// `is_last` if no earlier command for the hold is on its way.
+    pub(super) fn settled(
+        &self,
+        hold: &Arc<Hold>,
+        target: u32,
+        settled: &SettleReply,
+        is_last: bool,
+    ) {
+        if target == 0 {
+            let now = self.clock.now();
+            if is_last {
+                self.holds.change(hold, |state| state.remains_until = now);
+            }
+        } else if matches!(settled, SettleReply::Missing) {
+            self.lose(hold, LostReason::NotOurs);
+        }
     }
 }

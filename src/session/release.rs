@@ -32,17 +32,18 @@ impl Claim {
     /// The claim is ended all the same, in the background.
     pub(crate) async fn unlock(mut self) -> Result<Unlocked, Error> {
         self.warn_elsewhere();
-        if let Some(count) = self.end_locally() {
-            return Ok(Unlocked::StillHeld { count });
-        }
         loop {
+            if let Some(count) = self.end_locally() {
+                return Ok(Unlocked::StillHeld { count });
+            }
             let command = match self.hold.try_command() {
                 Some(command) => command,
                 None => self.acquire_turn().await?,
             };
             match PendingUnlock::begin(self, command)? {
                 Ok(ending) => return ending.finish().await,
-                // Somebody took its turn over before: this thread stood still.
+                // Somebody took its turn over before, as this thread stood still; or the other claims
+                // were left to the lease.
                 Err(claim) => self = claim,
             }
         }
@@ -90,9 +91,9 @@ impl PendingUnlock {
             if !state.is_valid(now) {
                 return Err(state.expire(now));
             }
-            if !command.is_valid() {
+            if !command.is_valid() || state.is_last_beside_left() {
                 // Who took the turn over settled on a count that this claim was among. Who takes it over
-                // from here on settles on the count without it.
+                // from here on settles on the count without it. What is left to its lease is not released.
                 return Ok(None);
             }
             state.drop_claim(claim.flags, now);

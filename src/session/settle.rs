@@ -2,7 +2,6 @@
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -10,7 +9,6 @@ use tokio::sync::oneshot;
 use super::Core;
 use super::lane::Lane;
 use crate::clock::Moment;
-use crate::error::LostReason;
 use crate::hold::{Hold, HoldPhase, HoldState, TurnGuard};
 use crate::script::{self, SettleReply};
 use crate::server::{Connection, Failure, Route};
@@ -185,6 +183,10 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
     if job.only_if_listed && core.holds.numbered(hold.key(), hold.number()).is_none() {
         return None;
     }
+    if hold.state().is_left() {
+        // What an earlier command did to it ends with the lease.
+        return None;
+    }
     let limit = core.server.command_timeout();
     let there = match job.sent_to.take() {
         Some(route) => Ok(route),
@@ -315,33 +317,6 @@ impl Job {
         if let Some(answer) = self.answer {
             // Whoever asked may have lost patience.
             let _ = answer.send(outcome);
-        }
-    }
-}
-
-impl Core {
-    /// Nobody asks the server again: the end of the lease releases it.
-    fn give_up_release(&self, hold: &Hold) {
-        // Whoever lost it waits for the answer, and counts it then.
-        if hold.state().phase == HoldPhase::Ended {
-            self.unreleased.fetch_add(1, Ordering::AcqRel);
-        }
-    }
-
-    /// How many releases were given up because the server refused them.
-    pub(crate) fn unreleased(&self) -> usize {
-        self.unreleased.load(Ordering::Acquire)
-    }
-
-    /// `is_last` if no earlier command for the hold is on its way.
-    fn settled(&self, hold: &Arc<Hold>, target: u32, settled: &SettleReply, is_last: bool) {
-        if target == 0 {
-            let now = self.clock.now();
-            if is_last {
-                self.holds.change(hold, |state| state.remains_until = now);
-            }
-        } else if matches!(settled, SettleReply::Missing) {
-            self.lose(hold, LostReason::NotOurs);
         }
     }
 }

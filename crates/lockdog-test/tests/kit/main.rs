@@ -7,6 +7,7 @@ mod connectors;
 mod exclusive;
 mod failure_model;
 mod faults;
+mod left_to_lease;
 mod limits;
 mod losses;
 mod quorum;
