@@ -65,6 +65,10 @@ pub(crate) trait CompositeHold: Send + Sync + 'static {
 
     /// Ends one guard's claim here, and leaves what is held to its lease.
     fn leave(&self);
+
+    /// See [`Guard::extend`](super::Guard::extend).
+    fn extend(self: Arc<Self>, lease: Duration)
+    -> Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 }
 
 /// One guard's claim on a lock of several parts. Dropping it gives it back.

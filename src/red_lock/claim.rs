@@ -13,6 +13,7 @@ use super::query::{Completion, Request};
 use super::quorum_hold::{QuorumHold, QuorumHoldState};
 use crate::error::{Error, Instance, Lost, Result};
 use crate::guard::{CompositeHold, Verdict};
+use crate::lease;
 use crate::owner::Owner;
 use crate::session::{Unlocked, warn_elsewhere};
 
@@ -131,6 +132,20 @@ impl CompositeHold for QuorumClaim {
     fn leave(&self) {
         self.warn_elsewhere();
         self.hold.leave(self.watched);
+    }
+
+    fn extend(
+        self: Arc<Self>,
+        lease: Duration,
+    ) -> Pin<Box<dyn Future<Output = Result<()>> + Send>> {
+        Box::pin(async move {
+            lease::check_lease("lease", lease, self.hold.lock.max_lease)?;
+            if let Some(lost) = self.hold.loss() {
+                return Err(lost.into());
+            }
+            let lease = lease::whole(lease);
+            self.hold.lengthen(lease, false).await.map(drop)
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 mod acquire;
 mod batch_acquire;
 mod claim;
+mod extend;
 mod lane;
 mod member_attempt;
 mod owed;

@@ -59,6 +59,8 @@ pub(crate) type TimerKey = (Moment, u64);
 pub(crate) struct ExtendRequest {
     pub(crate) hold: Arc<Hold>,
     pub(crate) lease: Duration,
+    /// The question takes a third of this at most.
+    pub(crate) patience: Duration,
     pub(crate) addressee: Addressee,
     /// Dropped, it counts as unanswered.
     pub(crate) answer: oneshot::Sender<Result<RenewReply, Failure>>,
@@ -209,11 +211,13 @@ impl Upkeep {
 }
 
 impl Core {
-    /// Has the client's thread extend the lease of one hold, and say whom it asks for that.
+    /// Has the client's thread extend the lease of one hold, and say whom it asks for that. The question
+    /// takes a third of `patience` at most.
     pub(crate) async fn extend(
         &self,
         hold: &Arc<Hold>,
         lease: Duration,
+        patience: Duration,
         addressee: &Addressee,
     ) -> Result<RenewReply, Failure> {
         let (answer, answered) = oneshot::channel();
@@ -224,6 +228,7 @@ impl Core {
                 list.extensions.push(ExtendRequest {
                     hold,
                     lease,
+                    patience,
                     addressee: addressee.clone(),
                     answer,
                 });

@@ -5,6 +5,7 @@ mod clients;
 mod commands_as_redis;
 mod connectors;
 mod exclusive;
+mod extend;
 mod failure_model;
 mod faults;
 mod left_to_lease;
