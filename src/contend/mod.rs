@@ -8,6 +8,7 @@
 mod answer;
 mod beside;
 mod contest;
+mod long_wait;
 mod stand_by;
 
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::hold::Hold;
+use crate::owner::Owner;
 use crate::session::Core;
 use crate::wait::{Backoff, HandedOver, WaiterGuard};
 
@@ -55,6 +57,16 @@ pub(crate) trait Contender: Send {
         place: Option<&QueuePlace>,
         now: &mut Moment,
     ) -> impl Future<Output = Result<OwnerHas<Self::Won>>> + Send;
+
+    /// Who wants it.
+    fn owner(&self) -> Option<Owner> {
+        None
+    }
+
+    /// The hold of another owner of the same client that keeps it from this one, if there is one.
+    fn local_holder(&self) -> Option<Arc<Hold>> {
+        None
+    }
 
     /// Why it is of no use to ask the server now: its own client keeps what it wants, or is about to
     /// release it. `has_waited` if it has just waited for a release.
@@ -248,7 +260,6 @@ mod tests {
     use crate::clock::Clock;
     use crate::hold::HandOverLimits;
     use crate::key::LockKey;
-    use crate::owner::Owner;
     use crate::server::{Address, Context, Endpoint, Server};
     use crate::session::{Reentry, Settings};
     use crate::wait::{WaitRequest, Wake};

@@ -10,6 +10,7 @@ mod failure_model;
 mod faults;
 mod left_to_lease;
 mod limits;
+mod long_waits;
 mod losses;
 mod quorum;
 mod readme;

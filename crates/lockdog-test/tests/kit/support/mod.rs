@@ -2,6 +2,7 @@
 
 pub(crate) mod compare;
 pub(crate) mod locks;
+pub(crate) mod logs;
 pub(crate) mod real;
 pub(crate) mod resp;
 
