@@ -371,7 +371,7 @@ mod tests {
             Ok(Unlocked::Released)
         ));
         let not_held = || Err(NotHeld::nothing("a", "1").into());
-        let unconfirmed = || Err(UnlockUnconfirmed::new("a", None).into());
+        let unconfirmed = || Err(UnlockUnconfirmed::new("a", Duration::ZERO, None).into());
         for outcomes in [
             vec![not_held(), unconfirmed(), kept(1)],
             vec![kept(1), unconfirmed(), not_held()],

@@ -10,6 +10,7 @@ use crate::clock::Moment;
 use crate::error::LostReason;
 use crate::hold::{Dropped, Hold, HoldPhase, HoldState, TurnGuard};
 use crate::script::SettleReply;
+use crate::server::Failure;
 
 impl Core {
     /// Sees to what a dropped claim asks for.
@@ -105,5 +106,21 @@ impl Core {
         } else if matches!(settled, SettleReply::Missing) {
             self.lose(hold, LostReason::NotOurs);
         }
+    }
+
+    /// Says that a lock which nobody holds any more stays taken. False if this is no such lock.
+    pub(super) fn warn_of_release(&self, hold: &Hold, failure: &Failure) -> bool {
+        let is_release = {
+            let state = hold.state();
+            state.phase == HoldPhase::Ended && state.granted
+        };
+        if is_release {
+            tracing::warn!(
+                target: "lockdog::lock",
+                { lock.hash = %hold.key().fingerprint(), owner = %hold.owner(), ?failure },
+                "a lock could not be released yet; it is tried again until its lease is over"
+            );
+        }
+        is_release
     }
 }

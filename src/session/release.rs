@@ -1,6 +1,7 @@
 //! Ending a claim, and telling Redis so.
 
 use std::pin::pin;
+use std::time::Duration;
 
 use super::claim::Claim;
 use super::settle::Job;
@@ -58,7 +59,7 @@ impl Claim {
         command.map_err(|_| {
             // The drop puts this unlock behind it.
             let cause = Some(self.hold.unanswered(waited));
-            UnlockUnconfirmed::new(self.hold.key().name(), cause).into()
+            UnlockUnconfirmed::new(self.hold.key().name(), waited, cause).into()
         })
     }
 }
@@ -137,9 +138,8 @@ impl PendingUnlock {
             // Counted here; the final unlock deletes the field whatever its count is.
             Err(failure) if failure.is_out_of_memory() && self.target > 0 => Ok(kept),
             Err(failure) => {
-                let waited = self.claim.session.core().clock.now().since(self.began);
-                let cause = Some(Error::from(failure).after(waited));
-                Err(UnlockUnconfirmed::new(self.claim.hold.key().name(), cause).into())
+                let cause = Error::from(failure).after(self.waited());
+                Err(self.unconfirmed(Some(cause)))
             }
         }
     }
@@ -191,8 +191,17 @@ impl PendingUnlock {
             _ if self.target > 0 => Ok(Unlocked::StillHeld { count: self.left }),
             // Redis said that nothing of it is left, at a time when only this unlock could end it.
             _ if remains_until <= now && now < deadline => Ok(Unlocked::Released),
-            _ => Err(UnlockUnconfirmed::new(hold.key().name(), None).into()),
+            _ => Err(self.unconfirmed(None)),
         }
+    }
+
+    fn waited(&self) -> Duration {
+        self.claim.session.core().clock.now().since(self.began)
+    }
+
+    fn unconfirmed(&self, cause: Option<Error>) -> Error {
+        let name = self.claim.hold.key().name();
+        UnlockUnconfirmed::new(name, self.waited(), cause).into()
     }
 
     /// The field was not there: lost, unless an earlier sending of this unlock deleted it.
@@ -215,7 +224,7 @@ impl PendingUnlock {
         if now < self.claim.hold.state().deadline {
             return Ok(Unlocked::Released);
         }
-        Err(UnlockUnconfirmed::new(self.claim.hold.key().name(), None).into())
+        Err(self.unconfirmed(None))
     }
 }
 

@@ -29,6 +29,10 @@ pub(crate) struct Job {
     failed: u32,
     /// Since when the server refuses it at the end of the client.
     refused_since: Option<Moment>,
+    /// When it was first tried.
+    began: Option<Moment>,
+    /// It was said that it takes long.
+    has_warned: bool,
 }
 
 /// A job that one try did not end.
@@ -77,6 +81,8 @@ impl Job {
             sent_to: None,
             failed: 0,
             refused_since: None,
+            began: None,
+            has_warned: false,
             only_if_listed: false,
         }
     }
@@ -187,6 +193,7 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
         // What an earlier command did to it ends with the lease.
         return None;
     }
+    let began = *job.began.get_or_insert_with(|| core.clock.now());
     let limit = core.server.command_timeout();
     let there = match job.sent_to.take() {
         Some(route) => Ok(route),
@@ -257,6 +264,10 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
         }
     }
     hold.state().unsettled = true;
+    // The caller's connection may be one that nobody drives, which says nothing of the server.
+    if job.on.is_none() && !job.has_warned && now.since(began) >= A_SECOND {
+        job.has_warned = core.warn_of_release(&hold, &failure);
+    }
     let hash = hold.key().fingerprint();
     tracing::debug!(target: "lockdog::lock", { lock.hash = %hash, ?failure }, "settling again");
     job.sent_to = core.server.redirected(&failure, connection.as_ref().ok());

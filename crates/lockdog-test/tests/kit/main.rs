@@ -18,5 +18,6 @@ mod renewals;
 mod scope;
 mod scripts_as_redis;
 mod several;
+mod slow_releases;
 mod support;
 mod virtual_time;
