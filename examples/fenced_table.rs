@@ -117,7 +117,7 @@ impl Service {
         for url in urls {
             clients.push(Client::connect(url).await?);
         }
-        let locks = clients.iter().map(|client| client.lock("stock:42"));
+        let locks = clients.iter().map(|client| client.lock("example:stock:42"));
         let lock = RedLock::new(locks).fenced();
         let table = Connection::open(file)?;
         Ok(Self {

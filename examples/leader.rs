@@ -36,7 +36,7 @@ async fn main() -> Result<()> {
         .watchdog_lease(LEASE)
         .build()
         .await?;
-    let lock = client.lock("leader");
+    let lock = client.lock("example:leader");
     let resign = asked_to_end();
     while !resign.is_cancelled() {
         println!("{name} stands");

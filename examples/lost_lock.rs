@@ -77,23 +77,29 @@ async fn main() -> lockdog::Result<()> {
         .build()
         .await?;
 
-    steal(url, "select");
-    println!("{}", until_lost(client.lock("select").lock().await?).await);
-
-    steal(url, "tasks");
+    steal(url, "example:lost_lock:select");
     println!(
         "{}",
-        tokens_for_tasks(client.lock("tasks").lock().await?).await
+        until_lost(client.lock("example:lost_lock:select").lock().await?).await
     );
 
-    steal(url, "writes");
+    steal(url, "example:lost_lock:tasks");
     println!(
         "{}",
-        look_before_each_write(client.lock("writes").lock().await?).await
+        tokens_for_tasks(client.lock("example:lost_lock:tasks").lock().await?).await
     );
 
-    steal(url, "with");
-    println!("{}", with_does_it_all(&client.lock("with")).await);
+    steal(url, "example:lost_lock:writes");
+    println!(
+        "{}",
+        look_before_each_write(client.lock("example:lost_lock:writes").lock().await?).await
+    );
+
+    steal(url, "example:lost_lock:with");
+    println!(
+        "{}",
+        with_does_it_all(&client.lock("example:lost_lock:with")).await
+    );
 
     client.shutdown().await;
     Ok(())

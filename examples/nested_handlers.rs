@@ -88,7 +88,7 @@ async fn archive_slowly(guard: Guard) {
 
 impl Service {
     fn account(&self, id: u64) -> Lock {
-        self.client.lock(format!("account:{id}"))
+        self.client.lock(format!("example:account:{id}"))
     }
 
     fn times_settled(&self, id: u64) -> u64 {

@@ -15,8 +15,8 @@ use lockdog::{Client, Error, Lock, MultiLock, Owner, Result, Ttl};
 /// The way of new code: a guard stands for each acquire, and ends it.
 #[rustfmt::skip]
 async fn with_guards(redisson: &Client) -> Result<()> {
-    /* RLock lock = redisson.getLock("orders"); */ let lock = redisson.lock("orders");
-    /* lock.getName();                          */ is("getName", lock.name(), "orders");
+    /* RLock lock = redisson.getLock(ORDERS);   */ let lock = redisson.lock(ORDERS);
+    /* lock.getName();                          */ is("getName", lock.name(), ORDERS);
 
     /* lock.lock();                             */ let guard = lock.lock().await?;
     /* lock.isLocked();                         */ is("isLocked", lock.is_locked().await?, true);
@@ -67,7 +67,7 @@ async fn with_guards(redisson: &Client) -> Result<()> {
 /// The way of code that locks in one place and unlocks in another: forget the guard.
 #[rustfmt::skip]
 async fn without_guards(redisson: &Client) -> Result<()> {
-    let lock = redisson.lock("legacy");
+    let lock = redisson.lock("example:porting:legacy");
     /* lock.lock();                             */ lock.lock().await?.forget();
     /* lock.unlock();                           */ lock.unlock().await?;
     /* lock.unlock(); // IllegalMonitorState... */ is("unlock, not held", matches!(lock.unlock().await, Err(Error::NotHeld(_))), true);
@@ -86,7 +86,7 @@ async fn without_guards(redisson: &Client) -> Result<()> {
 /// thread id are those above, for every call of lockdog is asynchronous.
 #[rustfmt::skip]
 async fn with_thread_ids(redisson: &Client) -> Result<()> {
-    let lock = redisson.lock("async");
+    let lock = redisson.lock("example:porting:async");
     let (id7, id8) = (Owner::from_id(7), Owner::from_id(8));
     /* lock.lockAsync(7);                       */ lock.lock().owner(&id7).await?.forget();
     /* lock.isHeldByThread(7);                  */ is("isHeldByThread", lock.is_held_by(&id7).await?, true);
@@ -122,7 +122,7 @@ async fn with_thread_ids(redisson: &Client) -> Result<()> {
 /// Several locks as one.
 #[rustfmt::skip]
 async fn with_several(redisson: &Client) -> Result<()> {
-    let (a, b) = (redisson.lock("account:1"), redisson.lock("account:2"));
+    let [a, b] = ["example:porting:account:1", "example:porting:account:2"].map(|name| redisson.lock(name));
     /* RLock all = new RedissonMultiLock(a, b); */ let all = MultiLock::new([a.clone(), b.clone()]);
     /* all.lock();                              */ let guard = all.lock().await?;
     /* all.isHeldByCurrentThread();             */ is("multi isHeldByCurrentThread", all.is_held().await?, true);
@@ -178,3 +178,6 @@ fn is<T: PartialEq + std::fmt::Debug>(call: &str, got: T, java: T) {
 fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
+
+/// A name of its own: some calls free the lock by force, whoever has it.
+const ORDERS: &str = "example:porting:orders";

@@ -30,7 +30,10 @@ pub(super) async fn release_all(core: &Arc<Core>) -> ShutdownReport {
     let mut report = ShutdownReport::default();
     let (mut held, mut under_way) = (Vec::new(), Vec::new());
     for hold in core.holds.all() {
-        if core.lose_quietly(&hold, LostReason::ShutDown) {
+        if hold.state().left > 0 {
+            // Its guards are told, and its lease ends it.
+            core.lose_quietly(&hold, LostReason::ShutDown);
+        } else if core.lose_quietly(&hold, LostReason::ShutDown) {
             let (job, answer) = Job::answering(hold);
             core.settle_in_background(job);
             held.push(answer);

@@ -24,6 +24,7 @@ pub(crate) async fn contend<C: Contender>(
         release_awaited: None,
         beside: Beside::default(),
         outage: None,
+        has_warned: false,
     };
     if let Some(at) = at {
         contest.enter(at, now)?;
@@ -48,6 +49,8 @@ pub(super) struct Contest<C: Contender> {
     pub(super) beside: Beside,
     /// The outage that this call's last attempt met.
     pub(super) outage: Option<Error>,
+    /// It was said that this client itself has what it waits for.
+    pub(super) has_warned: bool,
 }
 
 /// The result of one iteration.
@@ -66,7 +69,10 @@ impl<C: Contender> Contest<C> {
                 Step::Won(won) => return Ok(Some(won)),
                 Step::GaveUp => return Ok(None),
                 Step::Again => {}
-                Step::Wait(until) => self.park(until).await?,
+                Step::Wait(until) => {
+                    self.warn_of_own_client();
+                    self.park(until).await?;
+                }
             }
             now = self.now();
         }

@@ -8,6 +8,7 @@
 mod answer;
 mod beside;
 mod contest;
+mod long_wait;
 mod stand_by;
 
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::hold::Hold;
+use crate::owner::Owner;
 use crate::session::Core;
 use crate::wait::{Backoff, HandedOver, WaiterGuard};
 
@@ -55,6 +57,16 @@ pub(crate) trait Contender: Send {
         place: Option<&QueuePlace>,
         now: &mut Moment,
     ) -> impl Future<Output = Result<OwnerHas<Self::Won>>> + Send;
+
+    /// The owner that waits.
+    fn owner(&self) -> Option<Owner> {
+        None
+    }
+
+    /// The hold of another owner of the same client that keeps the lock from this one, if there is one.
+    fn local_holder(&self) -> Option<Arc<Hold>> {
+        None
+    }
 
     /// Why there is no point in asking the server now: the call's own client has the lock, or is about
     /// to release it. `has_waited`: the call has just waited for a release.
@@ -249,7 +261,6 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
     use crate::key::LockKey;
-    use crate::owner::Owner;
     use crate::session::disconnected;
     use crate::wait::WaitRequest;
 

@@ -233,14 +233,17 @@ impl std::error::Error for NotHeld {}
 #[derive(Clone, Debug)]
 pub struct UnlockUnconfirmed {
     lock: Arc<str>,
+    waited: Option<Duration>,
     cause: Option<Box<Error>>,
     instances: Arc<[Instance]>,
 }
 
 impl UnlockUnconfirmed {
-    pub(crate) fn new(lock: &str, cause: Option<Error>) -> Self {
+    /// Of a plain lock, after this time.
+    pub(crate) fn new(lock: &str, waited: Duration, cause: Option<Error>) -> Self {
         Self {
             lock: lock.into(),
+            waited: Some(waited),
             cause: cause.map(Box::new),
             instances: Arc::default(),
         }
@@ -248,10 +251,12 @@ impl UnlockUnconfirmed {
 
     /// Of a lock of several, by what became of each part.
     pub(super) fn of_whole(lock: &str, instances: Vec<Instance>) -> Self {
-        let mut unlock = Self::new(lock, None);
-        unlock.cause = instances.iter().find_map(Instance::failure).map(Box::new);
-        unlock.instances = instances.into();
-        unlock
+        Self {
+            lock: lock.into(),
+            waited: None,
+            cause: instances.iter().find_map(Instance::failure).map(Box::new),
+            instances: instances.into(),
+        }
     }
 
     /// The lock's name.
@@ -259,7 +264,7 @@ impl UnlockUnconfirmed {
         &self.lock
     }
 
-    /// What kept the answer away; of a lock of several, that of the first part which did not confirm,
+    /// What kept the answer away, as the text says too; of a lock of several, that of the first part which did not confirm,
     /// with its server. `None`: a repeated unlock found nothing, and the deadline had
     /// passed meanwhile, so that it may have been the first unlock or the end of the lease.
     pub fn cause(&self) -> Option<&Error> {
@@ -276,6 +281,13 @@ impl UnlockUnconfirmed {
 impl fmt::Display for UnlockUnconfirmed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the unlock could not be confirmed: lock={:?}", self.lock)?;
+        if let Some(waited) = self.waited {
+            write!(f, " waited={}ms; ", waited.as_millis())?;
+            match &self.cause {
+                Some(cause) => write!(f, "{cause}")?,
+                None => f.write_str(FOUND_NOTHING)?,
+            }
+        }
         for instance in &*self.instances {
             write!(f, "; {instance}")?;
         }
@@ -284,11 +296,7 @@ impl fmt::Display for UnlockUnconfirmed {
 }
 
 impl std::error::Error for UnlockUnconfirmed {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        if !self.instances.is_empty() {
-            // The text has it.
-            return None;
-        }
-        self.cause.as_deref().map(|cause| cause as _)
-    }
+    // The text has the cause, so that it is no source.
 }
+
+const FOUND_NOTHING: &str = "a repeated unlock found nothing, and the lease was over by then";

@@ -14,7 +14,7 @@ use crate::session::Unlocked;
 
 /// A held lock of several parts, for one guard or for all guards of its owner.
 ///
-/// Each of `unlock`, `drop_claim` and `forget` is called once for each guard, one of them and no
+/// Each of `unlock`, `drop_claim`, `forget` and `leave` is called once for each guard, one of them and no
 /// other.
 pub(crate) trait CompositeHold: Send + Sync + 'static {
     /// Who holds it.
@@ -63,6 +63,13 @@ pub(crate) trait CompositeHold: Send + Sync + 'static {
 
     /// Leaves one guard's claim for a later `lock.unlock()`.
     fn forget(&self);
+
+    /// Ends one guard's claim here, and leaves what is held to its lease.
+    fn leave(&self);
+
+    /// See [`Guard::extend`](super::Guard::extend).
+    fn extend(self: Arc<Self>, lease: Duration)
+    -> Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 }
 
 /// One guard's claim on a lock of several parts. Dropping it releases it.
@@ -93,6 +100,11 @@ impl CompositeClaim {
     pub(super) fn forget(mut self) {
         self.ended = true;
         self.lock.forget();
+    }
+
+    pub(super) fn leave(mut self) {
+        self.ended = true;
+        self.lock.leave();
     }
 }
 

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{CompositeHold, Verdict};
 use crate::clock::Moment;
-use crate::error::{Instance, Lost};
+use crate::error::{Instance, Lost, Result};
 use crate::hold::{Hold, HoldPhase};
 use crate::lease::TOLD_EARLY;
 use crate::owner::Owner;
@@ -146,6 +146,16 @@ impl Held {
         match &self.kind {
             HeldKind::One(_) => None,
             HeldKind::Several(lock) => lock.token(),
+        }
+    }
+
+    /// See [`Guard::extend`](super::Guard::extend).
+    pub(super) async fn extend(self, lease: Duration) -> Result<()> {
+        match self.kind {
+            HeldKind::One(HeldLock { session, hold }) => {
+                session.core().lengthen(&hold, lease).await
+            }
+            HeldKind::Several(lock) => lock.extend(lease).await,
         }
     }
 

@@ -5,6 +5,7 @@ mod held;
 mod verdict;
 
 use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -194,6 +195,49 @@ impl Guard {
             GuardKind::One(claim) => claim.forget(),
             GuardKind::Several(share) => share.forget(),
         }
+    }
+
+    /// Ends the guard and leaves the lock in Redis until its lease is over: for a throttle, which lets
+    /// nobody in for a while, `try_lock().lease(d)` and then this. Nothing is sent, so nothing can fail.
+    ///
+    /// Nobody holds the lock then, not even its owner, who gets it again when the lease is over as
+    /// everybody else does; `lock.unlock()` does not end it. The client does not release it:
+    /// neither [`Client::shutdown`](crate::Client::shutdown), whose report does not count it, nor its
+    /// drop. `force_unlock` frees it.
+    ///
+    /// A lock that was acquired without a lease is not renewed any more: what is left of its lease runs
+    /// out, the watchdog's lease at most. [`Guard::extend`] sets that before. While other guards of the
+    /// same hold live, the hold goes on and is renewed for them; when the last of them ends, the lock is
+    /// left all the same. A lock that is lost already has nothing to be left.
+    pub fn leave_to_lease(self) {
+        match self.kind {
+            GuardKind::One(claim) => claim.leave(),
+            GuardKind::Several(share) => share.leave(),
+        }
+    }
+
+    /// Has the lock held for `lease` from now on, with whichever lease it was acquired: for work that
+    /// takes longer than was known. From 10 ms up to the client's `max_lease`, for a
+    /// [`RedLock`](crate::RedLock) up to [its own](crate::RedLock::max_lease). Redisson has nothing like
+    /// it.
+    ///
+    /// It never shortens what is held, and does not pass a `max_hold`. A guard without a lease is renewed
+    /// as before, once no more than the watchdog's lease is left. All guards of the hold have the longer
+    /// lease, also when this one is gone.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`](crate::Error::Lost) if the lock was lost before.
+    /// [`Error::Invalid`](crate::Error::Invalid) for a lease out of bounds: nothing is sent.
+    /// After any other error the lock is held as before, up to [`Guard::remaining`]; it may stand in
+    /// Redis for the longer lease. The call takes a command timeout at most, on a `RedLock` a round.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancelled, the lock may or may not be held for longer.
+    pub fn extend(&self, lease: Duration) -> impl Future<Output = Result<()>> + Send + use<> {
+        let held = self.held();
+        async move { held.extend(lease).await }
     }
 }
 

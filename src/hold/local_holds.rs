@@ -109,6 +109,15 @@ impl Holds {
         kept
     }
 
+    /// A hold of another owner that keeps the lock, as far as this client knows.
+    pub(crate) fn of_another(&self, key: &LockKey, owner: Owner) -> Option<Arc<Hold>> {
+        let table = self.table.lock();
+        let now = self.clock.now();
+        let mut living = table.by_key.get(key)?.of(HoldGroup::Living);
+        let keeps = |hold: &&Arc<Hold>| hold.owner() != owner && hold.state().is_valid(now);
+        living.find(keeps).cloned()
+    }
+
     /// The newest hold that was ended to release the lock and has no answer yet.
     pub(crate) fn releasing(&self, key: &LockKey) -> Option<Arc<Hold>> {
         let table = self.table.lock();

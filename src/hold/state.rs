@@ -62,6 +62,9 @@ pub(crate) struct HoldState {
     pub(crate) parts: u32,
     /// The claims among them whose guards were forgotten.
     pub(crate) forgotten: Vec<ClaimFlags>,
+    /// The claims among them that ended and left the lock in Redis to its lease. The number stays when
+    /// the hold ends: such a hold deletes nothing in Redis.
+    pub(crate) left: u32,
     /// Until when the hold counts as held.
     pub(crate) deadline: Moment,
     /// Until when Redis may still have something of it.
@@ -96,7 +99,7 @@ pub(crate) struct HoldState {
 pub(crate) enum Dropped {
     /// Send a settlement to Redis.
     Settle,
-    /// The hold ended with the claim, and Redis can have nothing of it.
+    /// The hold ended with the claim. Redis can have nothing of it, or what it has is left to its lease.
     Forget,
     /// Nothing: the hold continues, or another party ends it.
     Nothing,
@@ -111,6 +114,7 @@ impl HoldState {
             watched: 0,
             parts: 0,
             forgotten: Vec::new(),
+            left: 0,
             deadline: now,
             remains_until: now,
             renew_at: Moment::NEVER,
@@ -159,9 +163,19 @@ impl HoldState {
         self.phase == HoldPhase::Ended && !self.handing_on
     }
 
-    /// Only forgotten claims are left.
+    /// Every claim is a forgotten one, or was left to the lease.
     pub(crate) fn is_only_forgotten(&self) -> bool {
-        self.count as usize == self.forgotten.len()
+        self.count as usize == self.forgotten.len() + self.left as usize
+    }
+
+    /// One claim is there beside those that were left to the lease.
+    pub(crate) fn is_last_beside_left(&self) -> bool {
+        self.left > 0 && self.count == self.left + 1
+    }
+
+    /// It was given up, and what stands in Redis is left to its lease.
+    pub(crate) fn is_left(&self) -> bool {
+        self.phase == HoldPhase::Ended && self.left > 0
     }
 
     /// Adds a claim that Redis does not count. Returns false if Redis has to be asked: the hold is not
@@ -229,7 +243,7 @@ impl HoldState {
             return None;
         }
         // An unanswered renewal may have extended its lease. A fixed lease ends by itself.
-        let may_be_left = self.watched > 0 && now < self.remains_until;
+        let may_be_left = self.watched > 0 && now < self.remains_until && self.left == 0;
         let gone = matches!(reason, LostReason::NotOurs | LostReason::Forced);
         self.end();
         Some(if may_be_left && !gone {
@@ -259,11 +273,12 @@ impl HoldState {
     /// Ends a claim if that changes nothing in Redis. Returns the number of claims left.
     pub(crate) fn drop_locally(&mut self, flags: ClaimFlags, now: Moment) -> Option<u32> {
         let replaced = self.local > 0 && (flags.local || self.target() == 1);
-        if !replaced || !self.is_valid(now) {
+        if !(replaced || self.is_last_beside_left()) || !self.is_valid(now) {
             return None;
         }
+        let left = self.count - 1;
         self.drop_claim(flags, now);
-        Some(self.count)
+        Some(left)
     }
 
     /// Ends a claim. With the last claim, a living hold ends immediately (design: invariant 6).
@@ -280,8 +295,11 @@ impl HoldState {
         self.parts = self.parts.saturating_sub(u32::from(flags.part));
         let local = self.local.saturating_sub(u32::from(flags.local));
         self.local = local.min(self.count.saturating_sub(1));
-        if self.count == 0 || (lost && self.is_only_forgotten()) {
-            // Only forgotten claims are left, so no guard has to be notified.
+        if self.count == self.left || (lost && self.is_only_forgotten()) {
+            // No guard is left that has to be notified.
+            if self.left > 0 {
+                return self.end_left();
+            }
             self.end();
         } else if lost || self.target() == shown {
             return Dropped::Nothing;
@@ -300,6 +318,29 @@ impl HoldState {
         }
         self.forgotten.push(flags);
         Dropped::Nothing
+    }
+
+    /// Ends a claim and leaves what stands in Redis to its lease, when the last claim has ended.
+    pub(crate) fn leave_claim(&mut self, flags: ClaimFlags, now: Moment) -> Dropped {
+        if !self.is_living() {
+            return self.drop_claim(flags, now);
+        }
+        // It stays counted, so that Redis need not be told.
+        self.left += 1;
+        self.watched = self.watched.saturating_sub(u32::from(flags.watched));
+        self.parts = self.parts.saturating_sub(u32::from(flags.part));
+        if self.count == self.left {
+            self.end_left()
+        } else {
+            Dropped::Nothing
+        }
+    }
+
+    /// Ends a hold that is left to its lease, in Redis now and at another master later.
+    fn end_left(&mut self) -> Dropped {
+        self.end();
+        self.granted = false;
+        Dropped::Forget
     }
 }
 

@@ -9,6 +9,7 @@ use crate::contend::{
 };
 use crate::error::{Error, Result};
 use crate::hold::{Hold, LocalHolds, PATIENCE};
+use crate::owner::Owner;
 use crate::session::{AttemptOutcome, Claim, Core, PendingAcquire};
 use crate::wait::{Backoff, HandedOver, WaitRequest, WaiterGuard};
 
@@ -100,6 +101,15 @@ impl Contender for LockContender<'_> {
             *now = core.clock.now();
         }
         Ok(OwnerHas::Nothing)
+    }
+
+    fn owner(&self) -> Option<Owner> {
+        Some(self.caller.owner)
+    }
+
+    fn local_holder(&self) -> Option<Arc<Hold>> {
+        let LockCall { key, owner, .. } = *self.caller;
+        self.caller.core().holds.of_another(key, owner)
     }
 
     fn kept(&mut self, now: Moment, has_waited: bool) -> LocalState {

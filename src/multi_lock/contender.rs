@@ -12,7 +12,8 @@ use crate::contend::{
     Attempted, Contender, Failed, LocalState, OwnerHas, QueuePlace, TimedOut, contend,
 };
 use crate::error::{Error, Result};
-use crate::hold::OwnerState;
+use crate::hold::{Hold, OwnerState};
+use crate::owner::Owner;
 use crate::session::{Claim, Core};
 use crate::wait::{Backoff, WaitRequest, WaiterGuard};
 
@@ -93,6 +94,18 @@ impl Contender for MultiLockContender<'_> {
             // What its owner holds already it may have once more.
             Some(place) if self.call.may_reenter(place.at) => OwnerHas::Part,
             _ => OwnerHas::Nothing,
+        })
+    }
+
+    fn owner(&self) -> Option<Owner> {
+        Some(self.call.owner)
+    }
+
+    fn local_holder(&self) -> Option<Arc<Hold>> {
+        let mut members = self.call.members.list().iter();
+        members.find_map(|member| {
+            let holds = &member.core().holds;
+            holds.of_another(&member.key, self.call.owner)
         })
     }
 

@@ -12,6 +12,7 @@ use super::members::LockMember;
 use crate::error::{Error, Instance, InstanceState, Lost, LostReason, Result};
 use crate::guard::{CompositeHold, Verdict};
 use crate::hold::{Dependant, Hold, HoldPhase};
+use crate::lease;
 use crate::owner::Owner;
 use crate::session::{Claim, Unlocked};
 
@@ -263,6 +264,33 @@ impl CompositeHold for MultiHold {
         };
         claims.into_iter().for_each(Claim::forget);
     }
+
+    fn leave(&self) {
+        // A lost one has nothing to be left.
+        let claims = self.end().unwrap_or_default();
+        claims.into_iter().for_each(Claim::leave);
+    }
+
+    fn extend(
+        self: Arc<Self>,
+        lease: Duration,
+    ) -> Pin<Box<dyn Future<Output = Result<()>> + Send>> {
+        Box::pin(async move {
+            for (member, _) in &self.parts {
+                // Before anything is sent.
+                lease::check_lease("lease", lease, member.core().settings.max_lease)?;
+            }
+            let extending = self.parts.iter().map(|(member, hold)| async move {
+                let extended = member.core().lengthen(hold, lease).await;
+                extended.map_err(|error| member.about(error))
+            });
+            let outcomes = join_all(extending).await;
+            if let Some(lost) = self.loss(Duration::ZERO) {
+                return Err(lost.into());
+            }
+            outcomes.into_iter().collect()
+        })
+    }
 }
 
 impl Dependant for MultiHold {
@@ -343,7 +371,7 @@ mod tests {
             Ok(Unlocked::Released)
         ));
         let not_held = || Err(NotHeld::nothing("a", "1").into());
-        let unconfirmed = || Err(UnlockUnconfirmed::new("a", None).into());
+        let unconfirmed = || Err(UnlockUnconfirmed::new("a", Duration::ZERO, None).into());
         for outcomes in [
             vec![not_held(), unconfirmed(), kept(1)],
             vec![kept(1), unconfirmed(), not_held()],

@@ -135,6 +135,11 @@ impl LockMember {
             && core.server.may_share(key, other.key.key())
     }
 
+    /// Says of a failure that it is about this one.
+    pub(super) fn about(&self, error: Error) -> Error {
+        error.of_part(&format!("{:?}", self.key.name()), &self.server())
+    }
+
     fn server(&self) -> String {
         self.core().server.address()
     }

@@ -145,48 +145,7 @@ impl RedLockCall<'_> {
             return Err(Error::Lost(lost));
         }
         let Terms { lease, watched, .. } = *self.terms;
-        let wanted = self.lock.clock().now();
-        let was_renewed = hold.see(|state, _| state.quorum.rules().renewed);
-        let is_enough = |hold: &QuorumHold| {
-            hold.see(|state, now| {
-                let quorum = &state.quorum;
-                let is_long = crate::lease::deadline(wanted, lease) <= quorum.deadline()
-                    || quorum.is_as_long_as_allowed();
-                let is_renewed = watched && was_renewed;
-                quorum.is_valid(now) && (is_renewed || is_long)
-            })
-        };
-        let lengthening = PendingExtension { hold: &hold };
-        if !is_enough(&hold) || (watched && !was_renewed) {
-            let renewed = watched;
-            let requests = hold.step(Event::Lengthen { lease, renewed });
-            // The round is that of a hold that others count on, so the background drives it, and this
-            // call only waits for its verdict.
-            hold.delegate(requests);
-            loop {
-                let changed = hold.changed.notified();
-                let Some(ends) = hold.see(|state, now| state.quorum.extending(wanted, now)) else {
-                    break;
-                };
-                tokio::select! {
-                    biased;
-                    () = changed => {}
-                    () = hold.clock.sleep_until(ends) => {
-                        let more = hold.step(Event::Tick);
-                        hold.delegate(more);
-                    }
-                }
-            }
-        }
-        if let Some(lost) = hold.loss()
-            && !mutant!("red_lock_reentry_on_lost")
-        {
-            return Err(Error::Lost(lost));
-        }
-        if !is_enough(&hold) {
-            let need = hold.see(|state, _| state.quorum.rules().need);
-            return Err(NoQuorum::new(hold.instances(), need).into());
-        }
+        let lengthening = hold.lengthen(lease, watched).await?;
         let counted = hold.claim_again(self.terms);
         drop(lengthening);
         Ok(counted.then(|| Guard::several(Arc::new(QuorumClaim::new(hold, watched)))))
@@ -289,17 +248,6 @@ impl RedLockCall<'_> {
             }
         }
         (could_be_had < need || !is_busy).then(|| NoQuorum::new(instances, need).into())
-    }
-}
-
-/// A wish for more of what is held. It may come to nothing: then nobody is left to renew it for.
-struct PendingExtension<'a> {
-    hold: &'a Arc<QuorumHold>,
-}
-
-impl Drop for PendingExtension<'_> {
-    fn drop(&mut self) {
-        self.hold.see(|state, _| state.let_expire_unless_watched());
     }
 }
 

@@ -13,6 +13,7 @@ use super::query::{Completion, Request};
 use super::quorum_hold::{QuorumHold, QuorumHoldState};
 use crate::error::{Error, Instance, Lost, Result};
 use crate::guard::{CompositeHold, Verdict};
+use crate::lease;
 use crate::owner::Owner;
 use crate::session::{Unlocked, warn_elsewhere};
 
@@ -127,6 +128,25 @@ impl CompositeHold for QuorumClaim {
         self.hold.see(|state, _| state.forgotten.push(self.watched));
         self.hold.end_if_forgotten();
     }
+
+    fn leave(&self) {
+        self.warn_elsewhere();
+        self.hold.leave(self.watched);
+    }
+
+    fn extend(
+        self: Arc<Self>,
+        lease: Duration,
+    ) -> Pin<Box<dyn Future<Output = Result<()>> + Send>> {
+        Box::pin(async move {
+            lease::check_lease("lease", lease, self.hold.lock.max_lease)?;
+            if let Some(lost) = self.hold.loss() {
+                return Err(lost.into());
+            }
+            let lease = lease::whole(lease);
+            self.hold.lengthen(lease, false).await.map(drop)
+        })
+    }
 }
 
 /// What ending one claim leaves to do.
@@ -158,9 +178,24 @@ impl QuorumHold {
             return Ok(ClaimEnd::Kept(count));
         }
         let requests = self.step_locked(&mut state, Event::Unlock);
+        let left = state.left;
         drop(state);
         self.unregister();
+        if left > 0 {
+            for request in requests {
+                if let Request::GiveBack(_, claim) = request {
+                    claim.leave();
+                }
+            }
+            return Ok(ClaimEnd::Kept(left));
+        }
         Ok(ClaimEnd::Last(requests))
+    }
+
+    /// Takes one claim back. When the last one ends, the instances keep the lock up to their leases.
+    fn leave(self: &Arc<Self>, watched: bool) {
+        self.see(|state, _| state.left += 1);
+        drop(self.end(watched));
     }
 
     /// A lost one that nobody is left to be told of is forgotten for good.

@@ -17,6 +17,8 @@ use crate::contend::{
 };
 use crate::error::{Error, InstanceState, Result};
 use crate::guard::Guard;
+use crate::hold::Hold;
+use crate::owner::Owner;
 use crate::session::Core;
 use crate::wait::{Backoff, Listener, WaitRequest, WaiterGuard};
 
@@ -118,6 +120,17 @@ impl Contender for RedLockContender<'_> {
         }
         *now = self.clock().now();
         Ok(OwnerHas::Nothing)
+    }
+
+    fn owner(&self) -> Option<Owner> {
+        Some(self.caller.owner)
+    }
+
+    fn local_holder(&self) -> Option<Arc<Hold>> {
+        let RedLockCall { lock, owner, .. } = *self.caller;
+        self.kept_until(self.clock().now())?;
+        let mut instances = lock.instances().iter();
+        instances.find_map(|instance| instance.core().holds.of_another(instance.key(), owner))
     }
 
     /// While this process keeps a quorum of it, its waiters send nothing.

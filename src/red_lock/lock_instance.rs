@@ -241,7 +241,7 @@ impl LockInstance {
             core.clock.sleep_until(until.min(now + A_MOMENT)).await;
         }
         let addressee = Addressee::default();
-        let mut answer = std::pin::pin!(core.extend(hold, lease, &addressee));
+        let mut answer = std::pin::pin!(core.extend(hold, lease, lease, &addressee));
         let answer = match tokio::time::timeout(until.since(now), &mut answer).await {
             Ok(answer) => answer,
             Err(_) => {

@@ -8,6 +8,7 @@ mod deferred;
 mod dispatch;
 mod execution;
 mod instance_answer;
+mod lengthen;
 mod listening;
 mod lock_instance;
 mod pending_query;

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use lockdog_quorum::{Action, Actions, Answer, Event, LossCause, Phase, Quorum, Rules};
+use lockdog_quorum::{Action, Actions, Answer, Event, Phase, Quorum, Rules};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio::sync::Notify;
@@ -65,6 +65,8 @@ pub(super) struct QuorumHoldState {
     pub(super) watched: u32,
     /// The claims whose guards were forgotten, with a flag for each: whether it is watched.
     pub(super) forgotten: Vec<bool>,
+    /// Claims that have ended, and left what is held to its lease.
+    pub(super) left: u32,
     /// Orders whose answers nobody will bring.
     pub(super) dropped: Vec<(usize, u32)>,
     /// What callers poll, and when the background checks that they still do.
@@ -80,28 +82,6 @@ pub(super) struct QuorumHoldState {
     pub(super) part_lost_because: Option<LostReason>,
     /// What to do after the mutex is released.
     pub(super) deferred: Deferred,
-}
-
-impl QuorumHoldState {
-    /// The reason of a loss, as its owner sees it.
-    pub(super) fn reason(&self, loss: LossCause) -> LostReason {
-        match loss {
-            LossCause::Deadline => LostReason::Deadline,
-            LossCause::MaxHold => LostReason::MaxHold,
-            LossCause::NotOurs => self.part_lost_because.unwrap_or(LostReason::NotOurs),
-            // The driver ends a hold only if every client was shut down.
-            LossCause::Driver => LostReason::ShutDown,
-        }
-    }
-
-    /// It is still being acquired and has no claim yet.
-    pub(super) fn is_undecided(&self) -> bool {
-        let is_over = matches!(
-            self.quorum.phase(),
-            Phase::Failed | Phase::Lost(_) | Phase::Ended
-        );
-        self.count == 0 && !is_over
-    }
 }
 
 impl QuorumHold {
@@ -136,6 +116,7 @@ impl QuorumHold {
                 count: 0,
                 watched: 0,
                 forgotten: Vec::new(),
+                left: 0,
                 dropped: Vec::new(),
                 under_way: Vec::new(),
                 keeper: 0,
@@ -176,8 +157,7 @@ impl QuorumHold {
             };
             actions.append(&state.quorum.step(event, now));
         }
-        // Before it, so that a round that begins now takes again what was lost; and after it, as it may
-        // have brought what was lost by then.
+        // Before it, so that a new round takes what was lost; after it, for what it brought.
         if part_lost {
             self.tell_parts_lost(state, now, &mut actions);
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockdog_quorum::{Actions, Answer, Event, LossCause};
+use lockdog_quorum::{Actions, Answer, Event, LossCause, Phase};
 
 use super::query::Request;
 use super::quorum_hold::{QuorumHold, QuorumHoldState};
@@ -67,6 +67,26 @@ impl QuorumHold {
 }
 
 impl QuorumHoldState {
+    /// The reason of a loss, as its owner sees it.
+    pub(super) fn reason(&self, loss: LossCause) -> LostReason {
+        match loss {
+            LossCause::Deadline => LostReason::Deadline,
+            LossCause::MaxHold => LostReason::MaxHold,
+            LossCause::NotOurs => self.part_lost_because.unwrap_or(LostReason::NotOurs),
+            // The driver ends a hold only if every client was shut down.
+            LossCause::Driver => LostReason::ShutDown,
+        }
+    }
+
+    /// It is still being acquired and has no claim yet.
+    pub(super) fn is_undecided(&self) -> bool {
+        let is_over = matches!(
+            self.quorum.phase(),
+            Phase::Failed | Phase::Lost(_) | Phase::Ended
+        );
+        self.count == 0 && !is_over
+    }
+
     /// Whether it has not ended, and nothing is known that would end it.
     fn is_sound(&self, now: Moment) -> bool {
         let is_living = self.quorum.is_living() && now < self.quorum.notified_at();

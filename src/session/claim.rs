@@ -74,6 +74,18 @@ impl Claim {
         core.after_drop(&self.hold, dropped);
     }
 
+    /// Ends the claim, and leaves the lock in Redis to its lease.
+    pub(crate) fn leave(mut self) {
+        self.warn_elsewhere();
+        self.ended = true;
+        let core = self.session.core();
+        let (flags, now) = (self.flags, core.clock.now());
+        let dropped = core
+            .holds
+            .change(&self.hold, |state| state.leave_claim(flags, now));
+        core.after_drop(&self.hold, dropped);
+    }
+
     /// Warns if the claim ends in a different task than it began. The first task still counts as the
     /// owner, and would re-enter the lock with its next acquire.
     pub(super) fn warn_elsewhere(&mut self) {

@@ -1,12 +1,16 @@
 //! Turns to send for a hold, and what the background does if the sender is dropped or frozen.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::claim::Claim;
 use super::settle::Job;
 use super::{Core, Session};
 use crate::clock::Moment;
-use crate::hold::{Dropped, Hold, HoldState, TurnGuard};
+use crate::error::LostReason;
+use crate::hold::{Dropped, Hold, HoldPhase, HoldState, TurnGuard};
+use crate::script::SettleReply;
+use crate::server::Failure;
 
 impl Core {
     /// Does what a dropped claim requires.
@@ -71,5 +75,52 @@ impl Core {
     pub(crate) fn take_forgotten(&self, session: &Arc<Session>, hold: &Arc<Hold>) -> Option<Claim> {
         let flags = self.holds.change(hold, |state| state.forgotten.pop())?;
         Some(Claim::new(session.clone(), hold.clone(), flags))
+    }
+
+    /// Nobody asks the server again: the end of the lease releases it.
+    pub(super) fn give_up_release(&self, hold: &Hold) {
+        // Whoever lost it waits for the answer, and counts it then.
+        if hold.state().phase == HoldPhase::Ended {
+            self.unreleased.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// How many releases were given up because the server refused them.
+    pub(crate) fn unreleased(&self) -> usize {
+        self.unreleased.load(Ordering::Acquire)
+    }
+
+    /// `is_last` if no earlier command for the hold is on its way.
+    pub(super) fn settled(
+        &self,
+        hold: &Arc<Hold>,
+        target: u32,
+        settled: &SettleReply,
+        is_last: bool,
+    ) {
+        if target == 0 {
+            let now = self.clock.now();
+            if is_last {
+                self.holds.change(hold, |state| state.remains_until = now);
+            }
+        } else if matches!(settled, SettleReply::Missing) {
+            self.lose(hold, LostReason::NotOurs);
+        }
+    }
+
+    /// Says that a lock which nobody holds any more stays taken. False if this is no such lock.
+    pub(super) fn warn_of_release(&self, hold: &Hold, failure: &Failure) -> bool {
+        let is_release = {
+            let state = hold.state();
+            state.phase == HoldPhase::Ended && state.granted
+        };
+        if is_release {
+            tracing::warn!(
+                target: "lockdog::lock",
+                { lock.hash = %hold.key().fingerprint(), owner = %hold.owner(), ?failure },
+                "a lock could not be released yet; it is tried again until its lease is over"
+            );
+        }
+        is_release
     }
 }

@@ -81,15 +81,21 @@ impl Claim {
 
     /// Ends the claim if no command is needed. Returns the number of claims left.
     pub(super) fn end_locally(&mut self) -> Option<u32> {
-        let hold = self.hold();
-        if hold.state().local == 0 {
-            return None;
+        let hold = &self.hold;
+        {
+            let state = hold.state();
+            if state.local == 0 && state.left == 0 {
+                return None;
+            }
         }
-        let core = self.session().core();
+        let core = self.session.core();
         let (flags, now) = (self.flags, core.clock.now());
         let left = core
             .holds
             .change(hold, |state| state.drop_locally(flags, now));
+        if left.is_some() && hold.state().is_left() {
+            core.forget(hold);
+        }
         self.ended = left.is_some();
         left
     }

@@ -1,6 +1,7 @@
 //! Ending a claim, and telling Redis so.
 
 use std::pin::pin;
+use std::time::Duration;
 
 use super::claim::Claim;
 use super::settle::Job;
@@ -32,17 +33,18 @@ impl Claim {
     /// The background still ends the claim.
     pub(crate) async fn unlock(mut self) -> Result<Unlocked, Error> {
         self.warn_elsewhere();
-        if let Some(count) = self.end_locally() {
-            return Ok(Unlocked::StillHeld { count });
-        }
         loop {
+            if let Some(count) = self.end_locally() {
+                return Ok(Unlocked::StillHeld { count });
+            }
             let command = match self.hold.try_command() {
                 Some(command) => command,
                 None => self.acquire_turn().await?,
             };
             match PendingUnlock::begin(self, command)? {
                 Ok(ending) => return ending.finish().await,
-                // Another party took the turn over before: this thread was frozen.
+                // Another party took the turn over before: this thread was frozen. Or the other claims
+                // were left to the lease.
                 Err(claim) => self = claim,
             }
         }
@@ -57,7 +59,7 @@ impl Claim {
         command.map_err(|_| {
             // Dropping the claim queues this unlock behind that command.
             let cause = Some(self.hold.unanswered(waited));
-            UnlockUnconfirmed::new(self.hold.key().name(), cause).into()
+            UnlockUnconfirmed::new(self.hold.key().name(), waited, cause).into()
         })
     }
 }
@@ -90,9 +92,9 @@ impl PendingUnlock {
             if !state.is_valid(now) {
                 return Err(state.expire(now));
             }
-            if !command.is_valid() {
+            if !command.is_valid() || state.is_last_beside_left() {
                 // Who took the turn over settled on a count that this claim was among. Who takes it over
-                // from here on settles on the count without it.
+                // from here on settles on the count without it. What is left to its lease is not released.
                 return Ok(None);
             }
             state.drop_claim(claim.flags, now);
@@ -136,9 +138,8 @@ impl PendingUnlock {
             // Counted locally; the final unlock deletes the field whatever its count is.
             Err(failure) if failure.is_out_of_memory() && self.target > 0 => Ok(kept),
             Err(failure) => {
-                let waited = self.claim.session.core().clock.now().since(self.began);
-                let cause = Some(Error::from(failure).after(waited));
-                Err(UnlockUnconfirmed::new(self.claim.hold.key().name(), cause).into())
+                let cause = Error::from(failure).after(self.waited());
+                Err(self.unconfirmed(Some(cause)))
             }
         }
     }
@@ -190,8 +191,17 @@ impl PendingUnlock {
             _ if self.target > 0 => Ok(Unlocked::StillHeld { count: self.left }),
             // Redis said that nothing of it is left, at a time when only this unlock could end it.
             _ if remains_until <= now && now < deadline => Ok(Unlocked::Released),
-            _ => Err(UnlockUnconfirmed::new(hold.key().name(), None).into()),
+            _ => Err(self.unconfirmed(None)),
         }
+    }
+
+    fn waited(&self) -> Duration {
+        self.claim.session.core().clock.now().since(self.began)
+    }
+
+    fn unconfirmed(&self, cause: Option<Error>) -> Error {
+        let name = self.claim.hold.key().name();
+        UnlockUnconfirmed::new(name, self.waited(), cause).into()
     }
 
     /// The field was missing: lost, unless an earlier sending of this unlock deleted it.
@@ -214,7 +224,7 @@ impl PendingUnlock {
         if now < self.claim.hold.state().deadline {
             return Ok(Unlocked::Released);
         }
-        Err(UnlockUnconfirmed::new(self.claim.hold.key().name(), None).into())
+        Err(self.unconfirmed(None))
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -10,7 +9,6 @@ use tokio::sync::oneshot;
 use super::Core;
 use super::lane::Lane;
 use crate::clock::Moment;
-use crate::error::LostReason;
 use crate::hold::{Hold, HoldPhase, HoldState, TurnGuard};
 use crate::script::{self, SettleReply};
 use crate::server::{Connection, Failure, Route};
@@ -32,6 +30,10 @@ pub(crate) struct Job {
     failed: u32,
     /// Since when the server refuses the job while the client shuts down.
     refused_since: Option<Moment>,
+    /// When it was first tried.
+    began: Option<Moment>,
+    /// It was said that it takes long.
+    has_warned: bool,
 }
 
 /// A job that needs another attempt.
@@ -80,6 +82,8 @@ impl Job {
             sent_to: None,
             failed: 0,
             refused_since: None,
+            began: None,
+            has_warned: false,
             only_if_listed: false,
         }
     }
@@ -186,6 +190,11 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
     if job.only_if_listed && core.holds.numbered(hold.key(), hold.number()).is_none() {
         return None;
     }
+    if hold.state().is_left() {
+        // What an earlier command did to it ends with the lease.
+        return None;
+    }
+    let began = *job.began.get_or_insert_with(|| core.clock.now());
     let limit = core.server.command_timeout();
     let there = match job.sent_to.take() {
         Some(route) => Ok(route),
@@ -256,6 +265,10 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
         }
     }
     hold.state().unsettled = true;
+    // The caller's connection may be one that nobody drives, which says nothing of the server.
+    if job.on.is_none() && !job.has_warned && now.since(began) >= A_SECOND {
+        job.has_warned = core.warn_of_release(&hold, &failure);
+    }
     let hash = hold.key().fingerprint();
     tracing::debug!(target: "lockdog::lock", { lock.hash = %hash, ?failure }, "settlement failed");
     job.sent_to = core.server.redirected(&failure, connection.as_ref().ok());
@@ -318,33 +331,6 @@ impl Job {
         if let Some(answer) = self.answer {
             // The receiver may be gone.
             let _ = answer.send(outcome);
-        }
-    }
-}
-
-impl Core {
-    /// Stops the attempts: the lock is released when its lease ends.
-    fn give_up_release(&self, hold: &Hold) {
-        // A lost hold is not counted: the caller that waits for the answer counts it.
-        if hold.state().phase == HoldPhase::Ended {
-            self.unreleased.fetch_add(1, Ordering::AcqRel);
-        }
-    }
-
-    /// How many releases were given up because the server refused them.
-    pub(crate) fn unreleased(&self) -> usize {
-        self.unreleased.load(Ordering::Acquire)
-    }
-
-    /// `is_last`: no earlier command for the hold is in flight.
-    fn settled(&self, hold: &Arc<Hold>, target: u32, settled: &SettleReply, is_last: bool) {
-        if target == 0 {
-            let now = self.clock.now();
-            if is_last {
-                self.holds.change(hold, |state| state.remains_until = now);
-            }
-        } else if matches!(settled, SettleReply::Missing) {
-            self.lose(hold, LostReason::NotOurs);
         }
     }
 }

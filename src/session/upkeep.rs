@@ -59,6 +59,8 @@ pub(crate) type TimerKey = (Moment, u64);
 pub(crate) struct ExtendRequest {
     pub(crate) hold: Arc<Hold>,
     pub(crate) lease: Duration,
+    /// The question takes a third of this at most.
+    pub(crate) patience: Duration,
     pub(crate) addressee: Addressee,
     /// If dropped, the request counts as unanswered.
     pub(crate) answer: oneshot::Sender<Result<RenewReply, Failure>>,
@@ -210,11 +212,12 @@ impl Upkeep {
 
 impl Core {
     /// Asks the client's thread to extend the lease of one hold. `addressee` receives which server is
-    /// asked.
+    /// asked. The question takes at most a third of `patience`.
     pub(crate) async fn extend(
         &self,
         hold: &Arc<Hold>,
         lease: Duration,
+        patience: Duration,
         addressee: &Addressee,
     ) -> Result<RenewReply, Failure> {
         let (answer, answered) = oneshot::channel();
@@ -225,6 +228,7 @@ impl Core {
                 list.extensions.push(ExtendRequest {
                     hold,
                     lease,
+                    patience,
                     addressee: addressee.clone(),
                     answer,
                 });

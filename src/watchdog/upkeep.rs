@@ -68,7 +68,7 @@ async fn apart(work: BackgroundTask) {
 }
 
 async fn extend_parts(core: Arc<Core>, extensions: Vec<ExtendRequest>) {
-    let longest = extensions.iter().map(|extension| extension.lease).max();
+    let longest = extensions.iter().map(|extension| extension.patience).max();
     let longest = longest.unwrap_or_default();
     let until = core.clock.now() + longest / 3;
     let leases: Vec<(Arc<Hold>, Duration)> = extensions

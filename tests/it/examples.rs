@@ -9,4 +9,5 @@ mod nested_handlers;
 mod porting;
 mod program;
 mod redlock;
+mod small;
 mod tls;

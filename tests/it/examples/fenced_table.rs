@@ -19,7 +19,7 @@ async fn the_table_refuses_the_write_of_one_who_was_stopped_beyond_the_lease() {
         let redis = server.redis().await;
         redis.assert_clean().await;
         // The register stays, for tokens to grow from it; the lock does not.
-        assert!(!redis.exists("stock:42").await);
+        assert!(!redis.exists("example:stock:42").await);
         assert_eq!(redis.keys().await.len(), 1);
     }
 }

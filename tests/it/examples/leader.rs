@@ -30,7 +30,7 @@ async fn another_leads_when_the_leader_is_killed_and_at_once_when_it_resigns() {
 
     alice.kill().await;
     eventually(TAKEN_OVER, "another leads", async || {
-        let now = redis.hash("leader").await;
+        let now = redis.hash(LEADER).await;
         now.keys().next().is_some_and(|field| *field != first)
     })
     .await;
@@ -54,13 +54,14 @@ async fn another_leads_when_the_leader_is_killed_and_at_once_when_it_resigns() {
     let (status, said) = next.end().await;
     assert!(status.success(), "{status}: {said:#?}");
     redis.assert_clean().await;
-    assert!(!redis.exists("leader").await);
+    assert!(!redis.exists(LEADER).await);
 }
 
 async fn holder(redis: &crate::support::Redis) -> String {
-    let hash = redis.hash("leader").await;
+    let hash = redis.hash(LEADER).await;
     hash.into_keys().next().expect("somebody leads")
 }
 
-const CHANNEL: &str = "redisson_lock__channel:{leader}";
+const LEADER: &str = "example:leader";
+const CHANNEL: &str = "redisson_lock__channel:{example:leader}";
 const TAKEN_OVER: Duration = Duration::from_secs(60);

@@ -9,16 +9,16 @@ use super::program::Program;
 use crate::support::{Redis, RedisServer, eventually};
 
 /// One keep-alive connection.
-struct Http(TcpStream);
+pub(super) struct Http(TcpStream);
 
 impl Http {
-    async fn connect(address: &str) -> Self {
+    pub(super) async fn connect(address: &str) -> Self {
         let stream = TcpStream::connect(address).await;
         Self(stream.expect("the service listens"))
     }
 
     /// Answers the status and the body; the connection stays open.
-    async fn post(&mut self, path: &str) -> (u16, String) {
+    pub(super) async fn post(&mut self, path: &str) -> (u16, String) {
         let request = format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n");
         let sent = self.0.write_all(request.as_bytes()).await;
         sent.expect("the connection is alive");
@@ -114,7 +114,7 @@ async fn a_job_keeps_its_lock_against_the_next_request_of_the_same_connection() 
     let archiving = (200, "archiving".to_owned());
     assert_eq!(http.post("/accounts/7/archive").await, archiving);
     // The job's field is that of an owner of its own, which no task can be.
-    let field = redis.hash("account:7").await.into_keys().next();
+    let field = redis.hash("example:account:7").await.into_keys().next();
     let field = field.expect("the job has the lock");
     assert!(field.contains(":o"), "{field}");
     let busy = (409, "busy".to_owned());
@@ -123,7 +123,7 @@ async fn a_job_keeps_its_lock_against_the_next_request_of_the_same_connection() 
     let settled = (200, "settled, times=1 hold count=1".to_owned());
     assert_eq!(http.post("/accounts/7/settle").await, settled);
     eventually(PATIENCE, "the account is free", async || {
-        !redis.exists("account:7").await
+        !redis.exists("example:account:7").await
     })
     .await;
     ends_well(service, &redis).await;

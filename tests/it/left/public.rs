@@ -381,6 +381,16 @@ pub(super) const PUBLIC: &[Public] = &[
         }),
     ),
     Public::new(
+        "extend of a guard",
+        &["Guard::extend"],
+        ALL,
+        made!(|stand| {
+            let request = stand.lock().lock().owner(&Owner::new());
+            let guard = request.lease(LONG / 2).await.expect("the lock is free");
+            Made::call(guard.extend(LONG)).beside(guard)
+        }),
+    ),
+    Public::new(
         "unlock of an inner guard",
         &["Guard::unlock"],
         PLAIN_AND_MULTI,

@@ -1,6 +1,8 @@
 //! The servers that tests compare, and plain connections to them.
 
 pub(crate) mod compare;
+pub(crate) mod locks;
+pub(crate) mod logs;
 pub(crate) mod real;
 pub(crate) mod resp;
 

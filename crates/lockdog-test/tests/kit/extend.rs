@@ -1,0 +1,93 @@
+//! Guards that get a longer lease.
+
+use std::time::Duration;
+
+use lockdog::{Error, Owner};
+use tokio::time::sleep;
+
+use crate::support::locks::{NAME, Stand};
+
+const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fixed_lease_is_made_longer_and_never_shorter() {
+    for stand in Stand::each().await {
+        let guard = stand.lock().lease(secs(10)).await.unwrap();
+        sleep(secs(5)).await;
+        guard.extend(secs(60)).await.unwrap();
+        let long = guard.remaining();
+        assert!(long > secs(58) && long <= secs(60), "{long:?}");
+        guard.extend(secs(1)).await.unwrap();
+        assert!(guard.remaining() > secs(58));
+        sleep(secs(50)).await;
+        assert!(guard.is_valid() && stand.is_taken());
+        let other = stand.try_lock().owner(&Owner::new());
+        assert!(other.await.unwrap().is_none());
+        guard.unlock().await.unwrap();
+        assert_eq!(stand.taken(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_with_a_watchdog_is_renewed_as_before_when_the_longer_lease_ends() {
+    for stand in Stand::each().await {
+        let guard = stand.held().await;
+        guard.extend(secs(300)).await.unwrap();
+        let long = guard.remaining();
+        assert!(long > secs(290), "{long:?}");
+        sleep(secs(400)).await;
+        assert!(guard.is_valid() && stand.is_taken());
+        assert!(guard.remaining() <= secs(30), "{:?}", guard.remaining());
+        guard.unlock().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_is_gone_is_not_extended_but_lost() {
+    for stand in Stand::each().await {
+        let guard = stand.lock().lease(secs(60)).await.unwrap();
+        for server in &stand.servers {
+            server.lose(NAME);
+        }
+        let extended = guard.extend(secs(120)).await;
+        assert!(matches!(extended, Err(Error::Lost(_))), "{extended:?}");
+        assert!(!guard.is_valid());
+        // Once more, from what is known here.
+        let extended = guard.extend(secs(120)).await;
+        assert!(matches!(extended, Err(Error::Lost(_))), "{extended:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bound_is_not_passed_and_a_bad_lease_is_refused() {
+    for stand in Stand::each().await {
+        let guard = stand.lock().max_hold(secs(60)).await.unwrap();
+        guard.extend(secs(300)).await.unwrap();
+        assert!(guard.remaining() <= secs(60), "{:?}", guard.remaining());
+        let extended = guard.extend(Duration::from_millis(5)).await;
+        assert!(
+            matches!(extended, Err(Error::Invalid { .. })),
+            "{extended:?}"
+        );
+        guard.unlock().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_server_costs_the_call_a_command_timeout_and_not_the_lock() {
+    let [stand, ..] = Stand::each().await;
+    let guard = stand.lock().lease(secs(60)).await.unwrap();
+    stand.servers[0].freeze();
+    let began = tokio::time::Instant::now();
+    let extended = guard.extend(secs(300)).await;
+    assert!(
+        matches!(extended, Err(Error::Timeout { .. })),
+        "{extended:?}"
+    );
+    assert!(began.elapsed() <= secs(4), "{:?}", began.elapsed());
+    assert!(guard.is_valid() && guard.remaining() <= secs(60));
+    stand.servers[0].thaw();
+    guard.unlock().await.unwrap();
+}

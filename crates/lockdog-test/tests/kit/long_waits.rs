@@ -1,0 +1,54 @@
+//! A wait for what another owner of the same client holds.
+
+use std::future::IntoFuture;
+use std::time::Duration;
+
+use lockdog::Owner;
+use lockdog_test::Server;
+use tokio::time::sleep;
+
+use crate::support::locks::Stand;
+use crate::support::logs::Warnings;
+
+const TEXT: &str = "waiting for a lock that another owner of this client holds";
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_a_lock_that_the_same_client_holds_for_long_is_warned_of_once() {
+    for stand in Stand::each().await {
+        let (warnings, _recording) = Warnings::of_this_thread();
+        let guard = stand.held().await;
+        let request = stand.try_lock().wait(Duration::from_secs(60));
+        let child = tokio::spawn(request.owner(&Owner::from_id(7)).into_future());
+        sleep(Duration::from_secs(9)).await;
+        assert_eq!(warnings.with(TEXT), [""; 0]);
+        sleep(Duration::from_secs(4)).await;
+        let said = warnings.with(TEXT);
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].starts_with("lockdog::wait "), "{said:?}");
+        let owners = format!(" owner=7 holder={}", guard.owner());
+        assert!(
+            said[0].contains(&owners) && said[0].contains("lock.hash="),
+            "{said:?}"
+        );
+        assert!(child.await.unwrap().unwrap().is_none());
+        assert_eq!(warnings.with(TEXT).len(), 1);
+        guard.unlock().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_queue_behind_short_holds_is_not_warned_of() {
+    let server = Server::new();
+    let lock = server.client().await.lock("orders");
+    let (warnings, _recording) = Warnings::of_this_thread();
+    let workers: Vec<_> = (0..30)
+        .map(|_| {
+            let lock = lock.clone();
+            tokio::spawn(async move { lock.with(|_held| sleep(Duration::from_secs(1))).await })
+        })
+        .collect();
+    for worker in workers {
+        worker.await.unwrap().unwrap();
+    }
+    assert_eq!(warnings.with(TEXT), [""; 0]);
+}

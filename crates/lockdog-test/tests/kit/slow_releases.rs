@@ -1,0 +1,46 @@
+//! Releases that the server does not answer.
+
+use std::time::Duration;
+
+use lockdog_test::Server;
+use tokio::time::sleep;
+
+use crate::support::logs::Warnings;
+
+const TEXT: &str = "a lock could not be released yet";
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_guard_whose_release_takes_longer_than_a_second_is_warned_of_once() {
+    let server = Server::new();
+    let client = server.client().await;
+    let lock = client.lock("orders");
+    let (warnings, _recording) = Warnings::of_this_thread();
+    let guard = lock.lock().lease(Duration::from_secs(60)).await.unwrap();
+    server.refuse("evalsha", "LOADING the dataset is in memory", 1_000);
+    drop(guard);
+    sleep(Duration::from_millis(900)).await;
+    assert_eq!(warnings.with(TEXT), [""; 0]);
+    sleep(Duration::from_secs(10)).await;
+    let said = warnings.with(TEXT);
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].starts_with("lockdog::lock "), "{said:?}");
+    assert!(
+        said[0].contains("LOADING") && said[0].contains("lock.hash="),
+        "{said:?}"
+    );
+    server.refuse("evalsha", "-", 0);
+    server.assert_clean().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unconfirmed_unlock_says_what_kept_the_answer_away_and_how_long_it_waited() {
+    let server = Server::new();
+    let lock = server.client().await.lock("orders");
+    let guard = lock.lock().await.unwrap();
+    server.freeze();
+    let error = guard.unlock().await.unwrap_err().to_string();
+    let wanted = "the unlock could not be confirmed: lock=\"orders\" waited=3000ms; no answer";
+    assert!(error.starts_with(wanted), "{error}");
+    server.thaw();
+    server.assert_clean().await;
+}

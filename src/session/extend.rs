@@ -1,0 +1,52 @@
+//! Lengthening the lease of a hold, for a guard.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Core;
+use crate::error::{Error, LostReason, Result};
+use crate::hold::Hold;
+use crate::lease;
+use crate::script::RenewReply;
+use crate::server::Addressee;
+
+impl Core {
+    /// Has a hold last for this long from now on, if it does not last longer already. The client's thread
+    /// asks, as for a renewal, so a caller that is not polled keeps nobody waiting.
+    pub(crate) async fn lengthen(&self, hold: &Arc<Hold>, lease: Duration) -> Result<()> {
+        self.ensure_open()?;
+        lease::check_lease("lease", lease, self.settings.max_lease)?;
+        self.ensure_held(hold)?;
+        let allowed = hold.state().max_until.since(self.clock.now());
+        let lease = lease::whole(lease.min(allowed));
+        if lease < lease::SHORTEST {
+            // It lasts as long as it may.
+            return Ok(());
+        }
+        let limit = self.server.command_timeout();
+        let addressee = Addressee::default();
+        let asked = self.extend(hold, lease, lease.min(limit * 3), &addressee);
+        match tokio::time::timeout(limit, asked).await {
+            Ok(Ok(RenewReply::Extended)) => self.ensure_held(hold),
+            Ok(Ok(RenewReply::Missing)) => {
+                self.ensure_held(hold)?;
+                Err(hold.lost_as(LostReason::NotOurs, self.clock.now()).into())
+            }
+            Ok(Ok(RenewReply::Unknown)) => {
+                let cause = "the server could not extend the lease".into();
+                Err(Error::Unavailable { cause })
+            }
+            Ok(Err(failure)) => Err(failure.into()),
+            Err(_) => Err(hold.unanswered(limit)),
+        }
+    }
+
+    fn ensure_held(&self, hold: &Arc<Hold>) -> Result<()> {
+        let Some(lost) = hold.loss(self.clock.now()) else {
+            return Ok(());
+        };
+        // What is said stays true: no renewal may come in after it.
+        self.lose(hold, lost.reason());
+        Err(lost.into())
+    }
+}

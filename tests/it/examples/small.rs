@@ -1,0 +1,68 @@
+//! The small programs to begin with.
+
+use super::nested_handlers::Http;
+use super::program::Program;
+use crate::support::RedisServer;
+
+async fn leaves_nothing(server: &RedisServer) {
+    let redis = server.redis().await;
+    redis.assert_clean().await;
+    assert_eq!(redis.keys().await, [""; 0]);
+}
+
+#[tokio::test]
+async fn the_plain_program_takes_its_lock_and_gives_it_back() {
+    let server = RedisServer::start().await;
+    let said = Program::run("plain", &[&server.url()]).await;
+    assert_eq!(said.len(), 2, "{said:#?}");
+    assert!(said[0].starts_with("working, safe for "), "{said:#?}");
+    assert_eq!(said[1], "done");
+    leaves_nothing(&server).await;
+}
+
+#[tokio::test]
+async fn a_handler_that_a_timeout_layer_cancels_leaves_no_lock() {
+    let server = RedisServer::start().await;
+    let mut service = Program::start("timeout_layer", &[&server.url(), "127.0.0.1:0"]);
+    let address = service.says("listening on ").await;
+    let mut http = Http::connect(&address).await;
+    // Its work would take a hundred times as long as it may.
+    let (status, _) = http.post("/slow").await;
+    assert_eq!(status, 408);
+    assert_eq!(http.post("/fast").await, (200, "worked".to_owned()));
+    service.terminate();
+    let (status, said) = service.end().await;
+    assert!(status.success(), "{status}: {said:#?}");
+    leaves_nothing(&server).await;
+}
+
+#[tokio::test]
+async fn one_node_runs_the_job_though_it_has_ended_when_the_other_asks() {
+    let server = RedisServer::start().await;
+    let said = Program::run("scheduled_job", &[&server.url()]).await;
+    assert_eq!(
+        said,
+        ["node 1 ran the job: true", "node 2 ran the job: false"]
+    );
+    let redis = server.redis().await;
+    assert!(redis.exists("example:scheduled_job").await);
+}
+
+#[tokio::test]
+async fn threads_that_block_exclude_each_other() {
+    let server = RedisServer::start().await;
+    let said = Program::run("threads", &[&server.url()]).await;
+    assert_eq!(said, ["4 threads counted to 40"]);
+    leaves_nothing(&server).await;
+}
+
+#[tokio::test]
+async fn the_logs_of_a_program_have_the_loss_of_its_lock() {
+    let server = RedisServer::start().await;
+    let said = Program::run("logging", &[&server.url()]).await;
+    let is_loss = |line: &&String| {
+        line.contains(" WARN lockdog::lock: lock lost ") && line.contains("reason=Forced")
+    };
+    assert_eq!(said.iter().filter(is_loss).count(), 1, "{said:#?}");
+    leaves_nothing(&server).await;
+}
