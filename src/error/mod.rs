@@ -40,6 +40,7 @@ pub enum Error {
     ///
     /// Mend the call: the message names the argument and its bounds.
     #[error("invalid {what}: {why}")]
+    #[non_exhaustive]
     Invalid {
         /// The argument.
         what: &'static str,
@@ -83,6 +84,7 @@ pub enum Error {
     /// Mend the cause: a permission, a password, the type of the key, the server's memory or disk.
     /// [`Error::is_retriable`] tells the passing ones (`LOADING`, `READONLY`, ...) apart.
     #[error("the server refused the command: {code} {message}")]
+    #[non_exhaustive]
     Refused {
         /// The error's code: `WRONGTYPE`, `NOPERM`, `OOM`, ...
         code: String,
@@ -99,6 +101,7 @@ pub enum Error {
         waited.as_millis(),
         part.as_deref().unwrap_or_default()
     )]
+    #[non_exhaustive]
     Timeout {
         /// How long the call took, from its first poll; in the report on one part of a lock of
         /// several, how long that part was asked.
@@ -114,6 +117,7 @@ pub enum Error {
     ///
     /// Shed load, or raise `ClientBuilder::max_waiters`.
     #[error("too many waiters, max_waiters={limit}")]
+    #[non_exhaustive]
     TooManyWaiters {
         /// The bound, as configured.
         limit: usize,
@@ -124,6 +128,7 @@ pub enum Error {
     ///
     /// Try again later.
     #[error("no connection to the server: {cause}")]
+    #[non_exhaustive]
     Unavailable {
         /// What the connection said, without secrets.
         cause: Arc<str>,

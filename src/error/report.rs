@@ -33,6 +33,7 @@ pub enum InstanceState {
     /// It was held to the end of the whole, and is given back.
     GivenBack,
     /// Somebody else has it.
+    #[non_exhaustive]
     HeldByAnother {
         /// How long that one's lock lives on unless it is renewed; none if it has no end.
         ttl: Option<Duration>,
@@ -44,11 +45,13 @@ pub enum InstanceState {
     /// Its answer was not waited for: the outcome was known before. It may still come, and count.
     Unanswered,
     /// It may have come back without its data, so it does not count yet.
+    #[non_exhaustive]
     Quarantined {
         /// How long it still does not.
         left: Duration,
     },
     /// It could not be asked, did not answer, or refused.
+    #[non_exhaustive]
     Unreachable {
         /// Why.
         cause: Error,

@@ -20,16 +20,13 @@ use crate::support::prelude::{SOON, ms};
 
 /// A client of this master that requires an acknowledgement, within a second.
 async fn requiring(all: &Replicated, replicas: Replicas) -> Client {
-    let ack = ReplicaAck::Require {
-        replicas,
-        timeout: TIMEOUT,
-    };
+    let ack = ReplicaAck::require(replicas).timeout(TIMEOUT);
     build(Client::builder().url(all.master.url()).replica_ack(ack)).await
 }
 
 /// A client of this master that waits for replicas if they are there, for a second.
 async fn best_effort(all: &Replicated) -> Client {
-    let ack = ReplicaAck::BestEffort { timeout: TIMEOUT };
+    let ack = ReplicaAck::best_effort().timeout(TIMEOUT);
     build(Client::builder().url(all.master.url()).replica_ack(ack)).await
 }
 

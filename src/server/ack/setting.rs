@@ -27,10 +27,7 @@ use crate::error::Error;
 /// # async fn example() -> lockdog::Result<()> {
 /// let client = lockdog::Client::builder()
 ///     .url("redis://127.0.0.1:6379")
-///     .replica_ack(ReplicaAck::Require {
-///         replicas: Replicas::Count(1),
-///         timeout: Duration::from_millis(500),
-///     })
+///     .replica_ack(ReplicaAck::require(Replicas::Count(1)).timeout(Duration::from_millis(500)))
 ///     .build()
 ///     .await?;
 /// # Ok(())
@@ -57,16 +54,18 @@ pub enum ReplicaAck {
     /// then the lock is granted. A lease shorter than that may be over first. Where `WAIT` is unknown
     /// or not permitted, nobody is asked either. Members of a [`RedLock`](crate::RedLock) do not wait: its other instances are
     /// there for what this one may lose.
+    #[non_exhaustive]
     BestEffort {
-        /// How long to wait; at least 1 ms, at most the command timeout.
+        /// The longest wait, from 1 ms up to the client's command timeout.
         timeout: Duration,
     },
     /// So many replicas, or the acquire fails with [`Error::NotReplicated`](crate::Error::NotReplicated)
     /// and leaves nothing.
+    #[non_exhaustive]
     Require {
         /// How many.
         replicas: Replicas,
-        /// How long to wait; at least 1 ms, at most the command timeout.
+        /// The longest wait, from 1 ms up to the client's command timeout.
         timeout: Duration,
     },
     /// As [`ReplicaAck::Require`], and on disk: in the append-only files (`WAITAOF`, Redis 7.2 or
@@ -74,12 +73,13 @@ pub enum ReplicaAck {
     ///
     /// With `appendfsync everysec` that takes up to a second or two. A replica without an
     /// append-only file never acknowledges; a master without one refuses `local`.
+    #[non_exhaustive]
     RequireAof {
         /// On the master's own disk, too.
         local: bool,
         /// On how many replicas' disks; [`Replicas::Count`] of zero is allowed here beside `local`.
         replicas: Replicas,
-        /// How long to wait; at least 1 ms, at most the command timeout.
+        /// The longest wait, from 1 ms up to the client's command timeout.
         timeout: Duration,
     },
 }
@@ -99,11 +99,55 @@ pub enum Replicas {
 }
 
 impl ReplicaAck {
+    /// [`ReplicaAck::BestEffort`] with a timeout of 1 s.
+    pub const fn best_effort() -> Self {
+        Self::BestEffort { timeout: A_SECOND }
+    }
+
+    /// [`ReplicaAck::Require`] with a timeout of 1 s.
+    pub const fn require(replicas: Replicas) -> Self {
+        Self::Require {
+            replicas,
+            timeout: A_SECOND,
+        }
+    }
+
+    /// [`ReplicaAck::RequireAof`] with a timeout of 1 s, without the master's own disk.
+    pub const fn require_aof(replicas: Replicas) -> Self {
+        Self::RequireAof {
+            local: false,
+            replicas,
+            timeout: A_SECOND,
+        }
+    }
+
+    /// Sets how long an acquire waits for the replicas: from 1 ms up to the client's command timeout.
+    /// [`ReplicaAck::Off`] does not wait, so it stays as it is.
+    #[must_use = "the setting it was called on does not change"]
+    pub const fn timeout(mut self, limit: Duration) -> Self {
+        match &mut self {
+            Self::Off => {}
+            Self::BestEffort { timeout }
+            | Self::Require { timeout, .. }
+            | Self::RequireAof { timeout, .. } => *timeout = limit,
+        }
+        self
+    }
+
+    /// Sets whether [`ReplicaAck::RequireAof`] also waits for the master's own disk. It changes no other
+    /// setting.
+    #[must_use = "the setting it was called on does not change"]
+    pub const fn local(mut self, on_master: bool) -> Self {
+        if let Self::RequireAof { local, .. } = &mut self {
+            *local = on_master;
+        }
+        self
+    }
+
     /// Waits for the replicas that are there by default, where others may take the master's place.
     pub(crate) fn default_of(is_switched: bool, command_timeout: Duration) -> Self {
         if is_switched {
-            let timeout = Duration::from_secs(1).min(command_timeout);
-            Self::BestEffort { timeout }
+            Self::best_effort().timeout(A_SECOND.min(command_timeout))
         } else {
             Self::Off
         }
@@ -154,7 +198,9 @@ impl Replicas {
     }
 }
 
-/// `WAIT` counts in milliseconds, and none are without end.
+/// How long an acquire waits unless the caller says otherwise.
+const A_SECOND: Duration = Duration::from_secs(1);
+/// `WAIT` counts in milliseconds, and 0 of them mean no limit.
 const SHORTEST: Duration = Duration::from_millis(1);
 
 #[cfg(test)]

@@ -123,7 +123,7 @@ async fn one_of_three_in_the_other_sides_hands_is_no_obstacle_to_either() {
         let busy = &guard.instances()[server].state;
         eventually(SOON, "the third is told of", async || {
             let busy = &guard.instances()[server].state;
-            matches!(busy, InstanceState::HeldByAnother { ttl: Some(_) })
+            matches!(busy, InstanceState::HeldByAnother { ttl: Some(_), .. })
         })
         .await;
         assert!(!matches!(busy, InstanceState::Acquired));

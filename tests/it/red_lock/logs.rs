@@ -193,7 +193,8 @@ fn no_line_at_info_or_above_names_the_lock_that_an_instance_lost() {
                 matches!(
                     state,
                     InstanceState::Unreachable {
-                        cause: Error::Lost(_)
+                        cause: Error::Lost(_),
+                        ..
                     }
                 )
             };

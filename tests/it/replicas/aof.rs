@@ -7,11 +7,9 @@ use crate::support::{Binary, Replicated, eventually};
 use crate::turn::turn;
 
 async fn client(all: &Replicated, local: bool, replicas: u32) -> Client {
-    let ack = ReplicaAck::RequireAof {
-        local,
-        replicas: Replicas::Count(replicas),
-        timeout: ms(2500),
-    };
+    let ack = ReplicaAck::require_aof(Replicas::Count(replicas))
+        .local(local)
+        .timeout(ms(2500));
     build(Client::builder().url(all.master.url()).replica_ack(ack)).await
 }
 

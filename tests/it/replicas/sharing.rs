@@ -17,10 +17,7 @@ async fn many_callers_share_a_wait() {
     // As if server and replica were a millisecond away.
     let proxy = Proxy::start(&all.master).await;
     proxy.delay(Direction::ToServer, Duration::from_millis(1));
-    let ack = ReplicaAck::Require {
-        replicas: Replicas::Count(1),
-        timeout: SOON,
-    };
+    let ack = ReplicaAck::require(Replicas::Count(1)).timeout(SOON);
     let builder = Client::builder().url(proxy.url()).replica_ack(ack);
     let client = build(builder.command_timeout(SOON)).await;
     let mut tasks = JoinSet::new();
@@ -74,10 +71,7 @@ async fn contenders_exclude_each_other() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wait_under_way_keeps_no_other_command_waiting() {
     let all = Replicated::start(1).await;
-    let ack = ReplicaAck::Require {
-        replicas: Replicas::Count(1),
-        timeout: SOON,
-    };
+    let ack = ReplicaAck::require(Replicas::Count(1)).timeout(SOON);
     let builder = Client::builder().url(all.master.url()).replica_ack(ack);
     let client = build(builder.command_timeout(SOON)).await;
     let held = client.lock("held").lock().await.unwrap();
@@ -119,10 +113,7 @@ async fn a_wait_over_a_pool_goes_on_when_the_caller_that_began_it_is_gone() {
 }
 
 async fn goes_on_without_its_first_caller(all: &Replicated, builder: ClientBuilder) {
-    let ack = ReplicaAck::Require {
-        replicas: Replicas::Count(1),
-        timeout: SOON,
-    };
+    let ack = ReplicaAck::require(Replicas::Count(1)).timeout(SOON);
     let client = build(builder.replica_ack(ack).command_timeout(SOON)).await;
     turn(&client.lock("l")).await;
     let before = all.calls(["wait"]).await[0];

@@ -72,7 +72,8 @@ async fn a_dropped_nested_lock_leaves_the_outer_hold_as_it_was() {
             let is_lost = matches!(
                 instance.state,
                 InstanceState::Unreachable {
-                    cause: Error::Closed
+                    cause: Error::Closed,
+                    ..
                 } | InstanceState::Lost
             );
             assert!(!is_lost, "nothing is wrong with it: {instance}");

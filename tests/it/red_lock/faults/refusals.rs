@@ -165,7 +165,7 @@ fn assert_refused(instances: &[Instance], stand: &Stand, code: &str) {
         .iter()
         .find(|instance| stand.member(instance) == 0);
     let first = first.expect("it is there");
-    let InstanceState::Unreachable { cause } = &first.state else {
+    let InstanceState::Unreachable { cause, .. } = &first.state else {
         panic!("{first}");
     };
     let refused = matches!(cause, Error::Refused { code: found, .. } if found == code);

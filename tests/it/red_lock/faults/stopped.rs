@@ -148,7 +148,7 @@ fn assert_healthy(guard: &Guard) {
     for instance in guard.instances() {
         let is_refused = matches!(
             &instance.state,
-            InstanceState::Unreachable { cause } if matches!(cause, lockdog::Error::Closed)
+            InstanceState::Unreachable { cause, .. } if matches!(cause, lockdog::Error::Closed)
         );
         assert!(!is_refused, "no client was shut down: {instance}");
     }
