@@ -91,6 +91,7 @@
 //!
 //! # Features
 //!
+//! - `deadpool`: `ClientBuilder::pool`, which takes a connection pool of the `deadpool-redis` crate. On by default.
 //! - `tls`: `rediss://`, `rediss+sentinel://` and `rediss+cluster://` URLs, through rustls and the system's certificates
 //!   or those of [`ClientBuilder::tls`]. On by default.
 

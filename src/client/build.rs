@@ -233,7 +233,7 @@ impl ClientBuilder {
         lease::check("command_timeout", self.command_timeout, A_DAY)?;
         lease::check("poll_cap", self.poll_cap, A_DAY)?;
         if let (false, Some(pool)) = (self.has_address(), &self.pool)
-            && pool.status().max_size < 2
+            && pool.max_size() < 2
         {
             let why = "without a url it must have room for two connections".to_owned();
             return Err(Error::invalid("pool", why));
@@ -241,7 +241,7 @@ impl ClientBuilder {
         if let Some(ack) = &self.replica_ack {
             ack.check(self.command_timeout)?;
             if let (false, Some(pool)) = (self.has_address() || ack.is_off(), &self.pool)
-                && pool.status().max_size < 3
+                && pool.max_size() < 3
             {
                 let why =
                     "without a url and with replica_ack it must have room for three connections";

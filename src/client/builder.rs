@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::hold::HandOverLimits;
 use crate::key::NameMapper;
-use crate::server::{Connector, Protocol, ReplicaAck, TlsSettings};
+use crate::server::{Connector, Protocol, ReplicaAck, TlsSettings, UserPool};
 use crate::session::Reentry;
 use crate::wait::Wake;
 
@@ -45,7 +45,7 @@ pub struct ClientBuilder {
     pub(super) master_tls: Option<bool>,
     pub(super) tls: Option<TlsSettings>,
     pub(super) protocol: Option<Protocol>,
-    pub(super) pool: Option<deadpool_redis::Pool>,
+    pub(super) pool: Option<UserPool>,
     pub(super) watchdog_lease: Duration,
     pub(super) command_timeout: Duration,
     pub(super) poll_cap: Duration,

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use super::ClientBuilder;
 use crate::server::Connector;
+#[cfg(feature = "deadpool")]
+use crate::server::UserPool;
 
 impl ClientBuilder {
     /// The server: see [`Client::connect`](crate::Client::connect).
@@ -81,8 +83,9 @@ impl ClientBuilder {
     /// A pool's connections queue 50 commands each. Once more calls than that are begun on one
     /// runtime and not polled again, the other calls of that runtime time out. Connections that the
     /// client opens itself have no such limit.
+    #[cfg(feature = "deadpool")]
     pub fn pool(mut self, pool: deadpool_redis::Pool) -> Self {
-        self.pool = Some(pool);
+        self.pool = Some(UserPool::new(pool));
         self
     }
 }

@@ -10,6 +10,7 @@ use redis::{Cmd, RedisResult, Value};
 use super::failure::Failure;
 use super::identity::Identity;
 use super::user_connector::Driver;
+use super::user_pool::PooledConnection;
 use crate::clock::Moment;
 
 /// A multiplexed connection: commands sent on it are executed in the order of their sending.
@@ -42,7 +43,10 @@ struct Inner {
 pub(super) enum ConnectionParts {
     Nothing,
     /// Counts it as taken where a user's pool gave it.
-    Pooled(#[expect(dead_code, reason = "it is kept")] deadpool_redis::Connection),
+    Pooled(
+        #[cfg_attr(feature = "deadpool", expect(dead_code, reason = "it is kept"))]
+        PooledConnection,
+    ),
     /// Drives it where a user's connector opened it.
     Driver(#[expect(dead_code, reason = "it is kept")] Driver),
 }

@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_redis::HookError;
-use deadpool_redis::PoolError;
 use redis::RedisError;
 
 use crate::error::{Error, passes};
@@ -59,15 +57,10 @@ impl Failure {
         failure.without(password)
     }
 
-    /// What a user's pool says of an attempt to connect, or to take a connection.
-    pub(super) fn of_pool(error: &PoolError) -> Self {
-        match error {
-            // Only the pool knows the password.
-            PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)) => {
-                Self::of_connect(error, None)
-            }
-            _ => Self::Unsent(without_arguments(&error.to_string()).into()),
-        }
+    /// A user's pool says this instead of giving a connection.
+    #[cfg(feature = "deadpool")]
+    pub(super) fn of_pool(text: &str) -> Self {
+        Self::Unsent(without_arguments(text).into())
     }
 
     /// Withholds the text if the password stands in it: a server may repeat it in words that this

@@ -37,6 +37,7 @@ mod subscriber;
 mod suspicion;
 mod tls;
 mod user_connector;
+mod user_pool;
 mod wire;
 
 pub use access::Protocol;
@@ -58,3 +59,4 @@ pub(crate) use sent::{Sent, TimeBox};
 pub(crate) use subscriber::Subscriber;
 pub(crate) use suspicion::Addressee;
 pub use tls::TlsSettings;
+pub(crate) use user_pool::UserPool;

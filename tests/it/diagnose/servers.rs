@@ -158,6 +158,7 @@ async fn a_server_that_cannot_be_reached_is_an_error_and_no_finding() {
     server.resume();
 }
 
+#[cfg(feature = "deadpool")]
 #[tokio::test]
 async fn a_pool_alone_is_looked_at_too() {
     let server = RedisServer::start().await;

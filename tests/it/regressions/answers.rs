@@ -109,6 +109,7 @@ async fn a_grant_that_comes_after_its_lease_is_no_busy_lock() {
     eventually(SOON, "nothing is left", async || !redis.exists("l").await).await;
 }
 
+#[cfg(feature = "deadpool")]
 #[tokio::test]
 async fn a_pool_of_the_users_does_not_shorten_the_command_timeout() {
     let server = RedisServer::start().await;

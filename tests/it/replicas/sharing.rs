@@ -104,6 +104,7 @@ async fn a_wait_goes_on_when_the_caller_that_began_it_is_gone() {
 }
 
 /// The connections of a pool have a timer for each answer.
+#[cfg(feature = "deadpool")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wait_over_a_pool_goes_on_when_the_caller_that_began_it_is_gone() {
     let all = Replicated::start(1).await;
