@@ -164,6 +164,17 @@ pub use server::{Connector, Protocol, ReplicaAck, Replicas, Time, TlsSettings, T
 pub use session::{Reentry, Unlocked};
 pub use wait::{Backoff, Wake};
 
+/// The crate of [`ClientBuilder::pool`], in the version that it takes.
+#[cfg(feature = "deadpool")]
+pub use deadpool_redis;
+/// What [`ClientBuilder::pool`] takes.
+#[cfg(feature = "deadpool")]
+pub use deadpool_redis::Pool;
+/// What [`Guard::lost_token`] returns.
+pub use tokio_util::sync::CancellationToken;
+/// What [`Client::id`] returns.
+pub use uuid::Uuid;
+
 /// Compiles the example in the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
