@@ -4,8 +4,7 @@
 //! kept on `CLOCK_BOOTTIME` (design: invariant 2).
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -17,7 +16,8 @@ pub(crate) use lockdog_quorum::Moment;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clock {
     /// Nanoseconds by which a test moved this clock ahead.
-    ahead: Option<Arc<AtomicU64>>,
+    #[cfg(test)]
+    ahead: Option<std::sync::Arc<std::sync::atomic::AtomicU64>>,
     /// tokio's clock instead of the machine's.
     tokio: Option<TokioClock>,
     /// Virtual time and seeded chance instead of the machine's.
@@ -28,7 +28,8 @@ pub(crate) struct Clock {
 impl Clock {
     /// A clock that runs `ahead` nanoseconds before the machine's, so that tests can let a
     /// machine "sleep" without sleeping.
-    pub(crate) fn shifted(ahead: Arc<AtomicU64>) -> Self {
+    #[cfg(test)]
+    pub(crate) fn shifted(ahead: std::sync::Arc<std::sync::atomic::AtomicU64>) -> Self {
         Self {
             ahead: Some(ahead),
             ..Self::default()
@@ -82,11 +83,12 @@ impl Clock {
         if let Some(clock) = &self.tokio {
             return clock.now();
         }
-        let ahead = self
-            .ahead
-            .as_ref()
-            .map_or(0, |ahead| ahead.load(Ordering::Relaxed));
-        Moment(boottime().saturating_add(ahead))
+        #[cfg(test)]
+        if let Some(ahead) = &self.ahead {
+            let ahead = ahead.load(std::sync::atomic::Ordering::Relaxed);
+            return Moment(boottime().saturating_add(ahead));
+        }
+        Moment(boottime())
     }
 
     /// A number that nobody can foresee. It comes from here because a simulated run has to be the

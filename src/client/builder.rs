@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use crate::clock::Clock;
@@ -252,8 +251,8 @@ impl ClientBuilder {
     }
 
     /// Lets a test move this client's clock ahead, in nanoseconds, as if the machine had slept.
-    #[doc(hidden)]
-    pub fn clock_ahead(mut self, nanoseconds: Arc<AtomicU64>) -> Self {
+    #[cfg(test)]
+    pub(crate) fn clock_ahead(mut self, nanoseconds: Arc<std::sync::atomic::AtomicU64>) -> Self {
         self.clock = Clock::shifted(nanoseconds);
         self
     }

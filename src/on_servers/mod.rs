@@ -1,6 +1,7 @@
 //! Tests on real servers, of what one server of a quorum does and no public call shows by itself.
 
 mod acl;
+mod asleep;
 mod epoch;
 mod identity;
 mod member;
