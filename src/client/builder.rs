@@ -49,7 +49,7 @@ pub struct ClientBuilder {
     pub(super) command_timeout: Duration,
     pub(super) poll_cap: Duration,
     pub(super) max_lease: Duration,
-    pub(super) max_waiters: usize,
+    pub(super) max_waiters: u32,
     pub(super) wake: Wake,
     pub(super) hand_overs: HandOverLimits,
     pub(super) reentry: Reentry,
@@ -135,7 +135,7 @@ impl ClientBuilder {
     /// [`Error::TooManyWaiters`](crate::Error::TooManyWaiters).
     ///
     /// Defaults to 100,000.
-    pub fn max_waiters(mut self, waiters: usize) -> Self {
+    pub fn max_waiters(mut self, waiters: u32) -> Self {
         self.max_waiters = waiters;
         self
     }

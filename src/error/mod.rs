@@ -120,7 +120,7 @@ pub enum Error {
     #[non_exhaustive]
     TooManyWaiters {
         /// The bound, as configured.
-        limit: usize,
+        limit: u32,
     },
 
     /// There is no connection to the server. The lock is not held through this call: if a command

@@ -100,11 +100,13 @@ pub struct NoQuorum(Arc<Facts>);
 #[derive(Debug)]
 struct Facts {
     instances: Vec<Instance>,
-    need: usize,
+    need: u32,
 }
 
 impl NoQuorum {
     pub(crate) fn new(instances: Vec<Instance>, need: usize) -> Self {
+        // A quorum has a handful of instances.
+        let need = u32::try_from(need).unwrap_or(u32::MAX);
         Self(Arc::new(Facts { instances, need }))
     }
 
@@ -114,7 +116,7 @@ impl NoQuorum {
     }
 
     /// How many of them it takes.
-    pub fn need(&self) -> usize {
+    pub fn need(&self) -> u32 {
         self.0.need
     }
 }

@@ -133,7 +133,7 @@ impl Guard {
     }
 
     /// The lock's name, as it was asked for.
-    pub fn lock_name(&self) -> &str {
+    pub fn name(&self) -> &str {
         match &self.kind {
             GuardKind::One(claim) => claim.hold().key().name(),
             GuardKind::Several(share) => share.lock().name(),
@@ -200,7 +200,7 @@ impl Guard {
 impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guard")
-            .field("lock", &self.lock_name())
+            .field("lock", &self.name())
             .field("owner", &self.owner())
             .field("remaining", &self.remaining())
             .finish_non_exhaustive()

@@ -30,7 +30,7 @@ pub struct HolderInfo {
     pub field: String,
     /// How many acquires of it are not unlocked yet, without those counted by
     /// [`Reentry::Local`](crate::Reentry::Local).
-    pub count: u64,
+    pub count: u32,
     /// How long the lock lives on unless it is renewed.
     pub ttl: Ttl,
     /// The holder is an owner of this client.
@@ -94,7 +94,7 @@ impl Lock {
     /// # Cancel safety
     ///
     /// Cancelling it changes nothing.
-    pub async fn hold_count(&self) -> Result<u64> {
+    pub async fn hold_count(&self) -> Result<u32> {
         self.count_of(&Owner::current()).await
     }
 
@@ -141,7 +141,7 @@ impl Lock {
         }))
     }
 
-    async fn count_of(&self, owner: &Owner) -> Result<u64> {
+    async fn count_of(&self, owner: &Owner) -> Result<u32> {
         let key = self.key()?;
         let core = self.session().core();
         core.ensure_open()?;
@@ -179,7 +179,7 @@ fn ttl(answer: &Value) -> Option<Ttl> {
     }
 }
 
-fn first_pair(fields: Value) -> Option<(String, u64)> {
+fn first_pair(fields: Value) -> Option<(String, u32)> {
     let (field, count) = match fields {
         Value::Array(fields) => {
             let mut fields = fields.into_iter();
@@ -199,7 +199,7 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
-fn number(value: &Value) -> Option<u64> {
+fn number(value: &Value) -> Option<u32> {
     text(value)?.parse().ok()
 }
 

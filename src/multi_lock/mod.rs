@@ -103,10 +103,10 @@ impl MultiLock {
         }
     }
 
-    /// The names of its members, in brackets. [`Guard::lock_name`] is this. Redisson's `getName()` is
+    /// The names of its members, in brackets. [`Guard::name`] is this. Redisson's `getName()` is
     /// not supported for multi locks.
     ///
-    /// [`Guard::lock_name`]: crate::Guard::lock_name
+    /// [`Guard::name`]: crate::Guard::name
     pub fn name(&self) -> &str {
         &self.inner.name
     }
@@ -232,7 +232,7 @@ impl MultiLock {
     /// # Cancel safety
     ///
     /// Cancelling it changes nothing.
-    pub async fn hold_count(&self) -> Result<u64> {
+    pub async fn hold_count(&self) -> Result<u32> {
         self.inner.members()?;
         let counts = try_join_all(self.locks().iter().map(Lock::hold_count)).await?;
         Ok(counts.into_iter().min().unwrap_or(0))

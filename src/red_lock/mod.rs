@@ -119,8 +119,8 @@ impl RedLock {
     ///
     /// More than the instances can bear is an error of each request. Defaults to none. Redisson has
     /// nothing like it.
-    pub fn masking(self, instances: usize) -> Self {
-        self.with_settings(|inner| inner.masked = instances)
+    pub fn masking(self, instances: u32) -> Self {
+        self.with_settings(|inner| inner.masked = instances as usize)
     }
 
     /// Has every acquire bring a fencing token: [`Guard::token`](crate::Guard::token), larger than
@@ -168,10 +168,10 @@ impl RedLock {
         }
     }
 
-    /// The names of its locks; one, if they all have the same. [`Guard::lock_name`] is this.
+    /// The names of its locks; one, if they all have the same. [`Guard::name`] is this.
     /// Redisson's `getName()` is not supported for its RedLock.
     ///
-    /// [`Guard::lock_name`]: crate::Guard::lock_name
+    /// [`Guard::name`]: crate::Guard::name
     pub fn name(&self) -> &str {
         &self.inner.name
     }

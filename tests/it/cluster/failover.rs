@@ -334,7 +334,7 @@ impl Held {
                 lost += 1;
                 continue;
             }
-            let name = guard.lock_name().to_owned();
+            let name = guard.name().to_owned();
             let redis = cluster.owner_of(&name).await.redis().await;
             assert!(redis.exists(&name).await, "{name} is not there");
             assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);

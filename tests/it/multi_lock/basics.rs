@@ -29,7 +29,7 @@ async fn all_are_held_by_the_owner_until_the_unlock() {
         assert!(guard.is_valid() && guard.remaining() > ms(8_000));
         assert_eq!((guard.owner(), guard.hold_count()), (owner, 1));
         let name = format!("[{}]", members.map(|(_, name)| name).join(", "));
-        assert_eq!((lock.name(), guard.lock_name()), (&*name, &*name));
+        assert_eq!((lock.name(), guard.name()), (&*name, &*name));
         assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
         assert!(!lock.is_held().await.unwrap() && !lock.is_held_by(&owner).await.unwrap());
         test.assert_clean().await;
@@ -292,7 +292,7 @@ async fn the_work_is_done_while_all_are_held() {
     let lock = test.multi(&[(0, "a"), (1, "b")]);
     let work = async |held: lockdog::Held| {
         let counts = (test.counts(0, "a").await, test.counts(1, "b").await);
-        (held.is_valid(), held.lock_name().to_owned(), counts)
+        (held.is_valid(), held.name().to_owned(), counts)
     };
     let (valid, name, counts) = lock.with(work).await.unwrap();
     assert!(valid);

@@ -28,7 +28,7 @@ async fn it_is_taken_on_every_server_and_given_back_on_every_server() {
     }
     assert!(guard.is_valid() && guard.remaining() > ms(29_000));
     assert_eq!(
-        (guard.lock_name(), guard.hold_count(), guard.token()),
+        (guard.name(), guard.hold_count(), guard.token()),
         ("l", 1, None)
     );
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);

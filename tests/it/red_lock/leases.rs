@@ -89,7 +89,7 @@ async fn a_view_of_it_is_told_of_every_end() {
     let mut kept = None;
     let output = lock
         .with(async |held| {
-            assert!(held.is_valid() && held.lock_name() == "l" && held.hold_count() == 1);
+            assert!(held.is_valid() && held.name() == "l" && held.hold_count() == 1);
             assert_eq!(held.instances().len(), 3);
             kept = Some(held);
             7

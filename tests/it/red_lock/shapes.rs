@@ -148,7 +148,7 @@ async fn odd_names_are_names_and_bad_ones_are_refused() {
             continue;
         }
         let guard = lock.lock().await.unwrap();
-        assert_eq!((lock.name(), guard.lock_name()), (name, name));
+        assert_eq!((lock.name(), guard.name()), (name, name));
         has(&guard, 2).await;
         servers.assert_counts(name, [1, 1]).await;
         guard.unlock().await.unwrap();
