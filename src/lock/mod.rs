@@ -2,6 +2,7 @@
 
 mod acquire;
 mod contender;
+mod holder;
 mod query;
 mod request;
 mod unlock;
@@ -17,7 +18,8 @@ use crate::session::Session;
 use crate::wait::Backoff;
 
 pub(crate) use acquire::released;
-pub use query::{HoldInfo, HolderInfo, Ttl};
+pub use holder::{HolderInfo, Ttl};
+pub use query::HoldInfo;
 pub use unlock::ForceUnlockRequest;
 
 /// A lock on a server: reentrant, leased, shared with Redisson's `RLock` of the same name.

@@ -64,7 +64,7 @@ impl Lock {
         let field = match holder {
             Some(field) => field,
             None => match self.holder().await? {
-                Some(holder) => holder.field,
+                Some(holder) => holder.field().to_owned(),
                 None => return Ok(false),
             },
         };
@@ -117,7 +117,7 @@ impl Inner {
 impl ForceUnlockRequest {
     /// Frees the lock only from this holder, seen before with [`Lock::holder`].
     pub fn expecting(mut self, holder: &HolderInfo) -> Self {
-        self.holder = Some(holder.field.clone());
+        self.holder = Some(holder.field().to_owned());
         self
     }
 }

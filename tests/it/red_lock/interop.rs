@@ -235,7 +235,7 @@ async fn each_side_sees_the_others_instances_as_plain_locks() {
         let lock = client.lock(NAME);
         // Redisson stops at its quorum.
         if let Some(holder) = lock.holder().await.unwrap() {
-            assert_eq!(holder.field, thread.field_on(server).await);
+            assert_eq!(holder.field(), thread.field_on(server).await);
             assert_eq!((holder.count, holder.ours), (1, false));
         }
     }
