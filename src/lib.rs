@@ -175,6 +175,23 @@ pub use tokio_util::sync::CancellationToken;
 /// What [`Client::id`] returns.
 pub use uuid::Uuid;
 
+#[cfg(test)]
+mod tests {
+    use std::panic::{RefUnwindSafe, UnwindSafe};
+
+    use super::*;
+
+    #[test]
+    fn handles_may_cross_a_caught_panic() {
+        fn may_cross<T: UnwindSafe + RefUnwindSafe + Send + Sync + 'static>() {}
+        may_cross::<Client>();
+        may_cross::<Lock>();
+        may_cross::<MultiLock>();
+        may_cross::<RedLock>();
+        may_cross::<Owner>();
+    }
+}
+
 /// Compiles the example in the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -9,6 +9,7 @@ mod scope;
 mod shutdown;
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
@@ -171,6 +172,11 @@ impl Client {
         report
     }
 }
+
+/// A panic of a caller leaves what the client knows in order: each change of it ends before code of a
+/// caller runs.
+impl UnwindSafe for Client {}
+impl RefUnwindSafe for Client {}
 
 const NO_PROVISION: &str =
     "a cluster's servers remember nothing of it: there is nothing to provision";

@@ -8,6 +8,7 @@ mod request;
 mod unlock;
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
@@ -247,6 +248,10 @@ impl Inner {
         self.key.as_ref().map_err(Error::clone)
     }
 }
+
+/// As [`Client`](crate::Client).
+impl UnwindSafe for Lock {}
+impl RefUnwindSafe for Lock {}
 
 impl fmt::Debug for Lock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -9,6 +9,7 @@ mod request;
 mod round;
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
@@ -244,6 +245,10 @@ impl Inner {
         self.members.as_ref().map_err(Error::clone)
     }
 }
+
+/// As [`Client`](crate::Client).
+impl UnwindSafe for MultiLock {}
+impl RefUnwindSafe for MultiLock {}
 
 impl fmt::Debug for MultiLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

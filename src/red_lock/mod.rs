@@ -21,6 +21,7 @@ mod unlock;
 mod validity;
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -245,6 +246,10 @@ impl RedLock {
         }
     }
 }
+
+/// As [`Client`](crate::Client).
+impl UnwindSafe for RedLock {}
+impl RefUnwindSafe for RedLock {}
 
 impl fmt::Debug for RedLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
