@@ -1,11 +1,13 @@
 //! What a caller asks of a lock of any kind; nothing happens before it is awaited.
 
-use std::fmt;
+mod debug;
+
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::background::ensure_runtime;
 use crate::error::{Error, Result};
 use crate::guard::{Guard, Held};
 use crate::hold::Terms;
@@ -96,16 +98,25 @@ pub(crate) enum OwnerChoice {
     Given(Owner),
 }
 
+/// Who unlocks: this owner, else the current one. A call asks for it at its first poll, which fails
+/// outside a tokio runtime.
+pub(crate) fn unlocker(owner: Option<Owner>) -> Result<Owner> {
+    ensure_runtime()?;
+    Ok(owner.unwrap_or_else(Owner::current))
+}
+
 impl AcquireOptions {
-    /// Who acquires, the same at each call. To be asked at the first poll.
-    pub(crate) fn owner(&mut self) -> Owner {
+    /// Who acquires, the same at each call. A call asks for it at its first poll, which fails outside a
+    /// tokio runtime.
+    pub(crate) fn owner(&mut self) -> Result<Owner> {
+        ensure_runtime()?;
         let owner = match self.owner {
             OwnerChoice::Current => Owner::current(),
             OwnerChoice::New => Owner::new(),
             OwnerChoice::Given(owner) => owner,
         };
         self.owner = OwnerChoice::Given(owner);
-        owner
+        Ok(owner)
     }
 
     /// What it means for a lock of the client with these settings. Checks everything that can be
@@ -287,45 +298,6 @@ impl IntoFuture for UnlockRequest {
     fn into_future(self) -> Self::IntoFuture {
         self.lock.unlock(self.owner)
     }
-}
-
-impl fmt::Debug for LockRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        show("LockRequest", &*self.lock, &self.options, f).finish()
-    }
-}
-
-impl fmt::Debug for TryLockRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        show("TryLockRequest", &*self.lock, &self.options, f)
-            .field("wait", &self.wait)
-            .finish()
-    }
-}
-
-impl fmt::Debug for UnlockRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UnlockRequest")
-            .field("lock", &self.lock.name())
-            .field("owner", &self.owner)
-            .finish()
-    }
-}
-
-fn show<'a, 'b>(
-    name: &str,
-    lock: &dyn Acquire,
-    options: &AcquireOptions,
-    f: &'a mut fmt::Formatter<'b>,
-) -> fmt::DebugStruct<'a, 'b> {
-    let mut debug = f.debug_struct(name);
-    debug
-        .field("lock", &lock.name())
-        .field("lease", &options.lease)
-        .field("max_hold", &options.max_hold)
-        .field("owner", &options.owner)
-        .field("reentry", &options.reentry);
-    debug
 }
 
 /// Does the work while the lock is held, and only then lets its output out.

@@ -1,6 +1,7 @@
 //! Looking at how the servers of a client are set up.
 
 use super::Client;
+use crate::background::ensure_runtime;
 use crate::diagnosis::{self, Diagnosis};
 use crate::error::Result;
 
@@ -38,6 +39,7 @@ impl Client {
     /// ```
     pub async fn diagnose(&self) -> Result<Diagnosis> {
         let core = self.session.core();
+        ensure_runtime()?;
         core.ensure_open()?;
         let expected = core.settings.expected.clone().unwrap_or_default();
         // Boxed: what opens connections is large.

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::background::ensure_runtime;
 use crate::error::{Error, Result};
 use crate::key::kind;
 use crate::lock::{HoldInfo, Lock};
@@ -141,6 +142,7 @@ impl Client {
     /// Cancelled, it may have had its effect on the server, and has none on this client.
     pub async fn provision(&self) -> Result<()> {
         let core = self.session.core();
+        ensure_runtime()?;
         core.ensure_open()?;
         if core.server.is_cluster() {
             return Err(Error::invalid("client", NO_PROVISION.to_owned()));

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::background::ensure_runtime;
 use crate::error::{Instance, Lost, Result};
 use crate::owner::Owner;
 use crate::session::{Claim, Unlocked};
@@ -169,7 +170,10 @@ impl Guard {
     /// [`Error::Lost`](crate::Error::Lost) if it was lost before. Somebody else may have held it
     /// since.
     /// [`Error::UnlockUnconfirmed`](crate::Error::UnlockUnconfirmed) if Redis did not confirm within
-    /// the command timeout, or refused; the client goes on trying in the background. Where an earlier
+    /// the command timeout, or refused; the client goes on trying in the background.
+    /// [`Error::Invalid`](crate::Error::Invalid) outside a tokio runtime; the lock is given back in
+    /// the background.
+    /// Where an earlier
     /// command for the same hold is without an answer too, that is waited for before: three command
     /// timeouts in all.
     ///
@@ -177,6 +181,8 @@ impl Guard {
     ///
     /// Cancelled at any point, the lock is given back in the background, as by a drop.
     pub async fn unlock(self) -> Result<Unlocked> {
+        // A guard that is dropped outside a runtime is released in the background.
+        ensure_runtime()?;
         match self.kind {
             GuardKind::One(claim) => claim.unlock().await,
             GuardKind::Several(share) => share.unlock().await,

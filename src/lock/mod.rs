@@ -174,7 +174,8 @@ impl Lock {
     /// [`Error::Timeout`], [`Error::Unavailable`] or a retriable [`Error::Refused`] if the server
     /// could not be asked for the whole command timeout; [`Error::NotReplicated`] if too few replicas
     /// have it in time ([`ReplicaAck::Require`](crate::ReplicaAck::Require)).
-    /// [`Error::Refused`] if it does not allow it, [`Error::Invalid`] for a bad name or lease,
+    /// [`Error::Refused`] if it does not allow it, [`Error::Invalid`] for a bad name or lease and
+    /// outside a tokio runtime,
     /// [`Error::AlreadyHeld`] if this owner holds a lock of a kind that does not re-enter;
     /// [`Error::TooManyWaiters`], [`Error::Closed`].
     ///

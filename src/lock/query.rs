@@ -6,6 +6,7 @@ use redis::Value;
 
 use super::Lock;
 use super::holder::{self, HolderInfo, Ttl};
+use crate::background::ensure_runtime;
 use crate::error::Result;
 use crate::hold::Hold;
 use crate::key::LockKey;
@@ -117,6 +118,7 @@ impl Lock {
     async fn count_of(&self, owner: &Owner) -> Result<u32> {
         let key = self.key()?;
         let core = self.session().core();
+        ensure_runtime()?;
         core.ensure_open()?;
         // An owner of this client that has no hold here has none in Redis.
         let Some(hold) = core.holds.of_owner(key, *owner) else {
@@ -130,6 +132,7 @@ impl Lock {
     /// Asks the server something about a key that changes nothing.
     async fn ask(&self, command: &str, key: &LockKey, more: &[&str]) -> Result<Value> {
         let core = self.session().core();
+        ensure_runtime()?;
         core.ensure_open()?;
         let time = core.server.allot(core.clock.now());
         let mut question = redis::cmd(command);

@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::IntoFuture;
 
 use super::{HolderInfo, Inner, Lock};
+use crate::background::ensure_runtime;
 use crate::error::{Error, NotHeld, Result};
 use crate::hold::OwnerState;
 use crate::owner::Owner;
@@ -60,6 +61,7 @@ impl Lock {
     async fn free_from(&self, holder: Option<String>) -> Result<bool> {
         let key = self.key()?;
         let core = self.session().core();
+        ensure_runtime()?;
         core.ensure_open()?;
         let field = match holder {
             Some(field) => field,
