@@ -18,7 +18,27 @@ use crate::session::{Reentry, Settings, Unlocked};
 /// A wish to hold a lock, from [`Lock::lock`](crate::Lock::lock),
 /// [`MultiLock::lock`](crate::MultiLock::lock) or [`RedLock::lock`](crate::RedLock::lock). Await it.
 ///
-/// Where a `Future` is asked for, as by `tokio::spawn`, write `lock.lock().into_future()`.
+/// A request is not a future itself: `.await` makes it one. `tokio::spawn`, `join_all` and the like ask
+/// for a future, which [`into_future`](IntoFuture::into_future) returns.
+///
+/// # Examples
+///
+/// ```no_run
+/// # async fn example(client: lockdog::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// // A task that acquires. The guard belongs to that task's owner.
+/// let task = tokio::spawn(client.lock("orders:1").lock().into_future());
+/// let guard = task.await??;
+///
+/// // Many acquires at the same time, in one task.
+/// let names = ["orders:2", "orders:3"];
+/// let requests = names.map(|name| client.lock(name).lock().into_future());
+/// for guard in futures_util::future::join_all(requests).await {
+///     guard?.unlock().await?;
+/// }
+/// # guard.unlock().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 #[must_use = "a request does nothing unless it is awaited"]
 pub struct LockRequest {
@@ -30,7 +50,7 @@ pub struct LockRequest {
 /// [`Lock::try_lock`](crate::Lock::try_lock), [`MultiLock::try_lock`](crate::MultiLock::try_lock) or
 /// [`RedLock::try_lock`](crate::RedLock::try_lock). Await it.
 ///
-/// Where a `Future` is asked for, as by `tokio::spawn`, write `lock.try_lock().into_future()`.
+/// `tokio::spawn` and `join_all` take `lock.try_lock().into_future()`, as with [`LockRequest`].
 #[derive(Clone)]
 #[must_use = "a request does nothing unless it is awaited"]
 pub struct TryLockRequest {
