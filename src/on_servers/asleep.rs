@@ -1,5 +1,6 @@
 //! The machine sleeps: nothing runs, and the client's clock goes on.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -214,6 +215,7 @@ const LEASE: Duration = Duration::from_millis(1200);
 const NAME: &str = "orders:42";
 
 fn renew_script() -> String {
-    let folder = env!("CARGO_MANIFEST_DIR");
-    std::fs::read_to_string(format!("{folder}/lua/lock/renew.lua")).expect("it is there")
+    let lua = Path::new(env!("CARGO_MANIFEST_DIR")).join("lua");
+    let file = lua.join("lock/renew").with_extension("lua");
+    std::fs::read_to_string(file).expect("it is there")
 }
