@@ -37,6 +37,10 @@ impl Clock {
     }
 
     /// The clock of the runtime that this is called on, which tests can pause.
+    #[cfg_attr(
+        not(test),
+        expect(clippy::needless_update, reason = "tests have more fields")
+    )]
     pub(crate) fn of_tokio() -> Self {
         let tokio = TokioClock {
             runtime: Handle::current(),

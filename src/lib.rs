@@ -155,7 +155,7 @@ pub use error::{
     NotReplicated, Result, UnlockUnconfirmed,
 };
 pub use guard::{Guard, Held, Verdict};
-pub use lock::{ForceUnlockRequest, HoldInfo, HolderInfo, Lock, Ttl};
+pub use lock::{AnyLock, ForceUnlockRequest, HoldInfo, HolderInfo, Lock, Ttl};
 pub use multi_lock::MultiLock;
 pub use owner::Owner;
 pub use red_lock::RedLock;

@@ -1,6 +1,7 @@
 //! The lock on a server, and the wait for it.
 
 mod acquire;
+mod any_lock;
 mod contender;
 mod holder;
 mod query;
@@ -19,6 +20,8 @@ use crate::session::Session;
 use crate::wait::Backoff;
 
 pub(crate) use acquire::released;
+pub use any_lock::AnyLock;
+pub(crate) use any_lock::sealed::Sealed;
 pub use holder::{HolderInfo, Ttl};
 pub use query::HoldInfo;
 pub use unlock::ForceUnlockRequest;

@@ -1,6 +1,7 @@
 //! Several locks that are held together, or not at all.
 
 mod acquire;
+mod any_lock;
 mod contender;
 mod hold;
 mod members;

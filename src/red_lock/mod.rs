@@ -1,6 +1,7 @@
 //! A lock on many independent instances, held by whoever has a quorum of them.
 
 mod acquire;
+mod any_lock;
 mod claim;
 mod config;
 mod contender;
