@@ -174,7 +174,7 @@ macro_rules! options {
         }
 
         /// Bounds how long the watchdog may keep the lock, counted from this acquire; then it is
-        /// lost, with [`LostReason::MaxHold`](crate::LostReason::MaxHold). For work that may hang.
+        /// lost, with [`LostReason::MaxHold`](crate::error::LostReason::MaxHold). For work that may hang.
         /// Where several acquires of one hold set a bound, the earliest holds. Redisson has no such
         /// thing.
         pub fn max_hold(mut self, max_hold: Duration) -> Self {
@@ -248,7 +248,7 @@ impl TryLockRequest {
     /// milliseconds later. What the server grants after that is undone in the background. Two things
     /// take longer: a wait below 10 ms has 10 ms, from the first poll, for its first attempt, since a
     /// free lock would be a timeout otherwise; and with
-    /// [`ReplicaAck::Require`](crate::ReplicaAck::Require) an acquire that the replicas do not have in
+    /// [`ReplicaAck::Require`](crate::config::ReplicaAck::Require) an acquire that the replicas do not have in
     /// time may take 100 ms more to be undone.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);

@@ -10,7 +10,7 @@ impl Client {
     /// master that grants without its replicas, a replica or a cluster's node in place of a server,
     /// an old version, a clock that is wrong, permissions that are missing. Each finding says what it
     /// means and how it is mended; what cannot be looked at is a finding, too
-    /// ([`Finding::is_known`](crate::Finding::is_known)).
+    /// ([`Finding::is_known`](crate::report::Finding::is_known)).
     ///
     /// The same is looked at whenever the client meets a server, and what is wrong is logged as a
     /// warning then. That leaves out what a user with the documented permissions would be refused;

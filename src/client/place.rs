@@ -57,7 +57,7 @@ impl ClientBuilder {
     /// What opens connections to the server, in place of a URL; users, passwords, database and protocol
     /// are those of [`ClientBuilder::username`] and its like. Instead of [`ClientBuilder::url`].
     ///
-    /// Where its [`Connector::time`] is [`Time::Tokio`](crate::Time::Tokio), leases run by tokio's clock,
+    /// Where its [`Connector::time`] is [`Time::Tokio`](crate::config::Time::Tokio), leases run by tokio's clock,
     /// and what the client does in the background is a task of the runtime that it is built on.
     ///
     /// Redisson has nothing like it.
@@ -77,7 +77,7 @@ impl ClientBuilder {
     /// A pool of yours, for the commands of callers. One connection is taken from it and kept.
     ///
     /// A pool cannot be asked for connections that hear messages. Give the URL too; with a pool
-    /// alone, waits poll ([`Wake::Poll`](crate::Wake::Poll)) and the watchdog takes a second connection
+    /// alone, waits poll ([`Wake::Poll`](crate::config::Wake::Poll)) and the watchdog takes a second connection
     /// from the pool.
     ///
     /// A pool's connections queue 50 commands each. Once more calls than that are begun on one

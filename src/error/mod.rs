@@ -1,4 +1,4 @@
-//! What can go wrong, and what it means for the lock.
+//! What can go wrong, and what it means for the lock; the facts that an error carries.
 
 mod hold;
 mod replicas;
@@ -71,7 +71,7 @@ pub enum Error {
     NotHeld(#[from] NotHeld),
 
     /// Too few replicas acknowledged the lock in time
-    /// ([`ReplicaAck::Require`](crate::ReplicaAck::Require)). It is not held through this call: the
+    /// ([`ReplicaAck::Require`](crate::config::ReplicaAck::Require)). It is not held through this call: the
     /// master granted it, and it was given back before this was told, or is in the background where
     /// the master did not answer that in time ([`NotReplicated::is_undone`]).
     ///

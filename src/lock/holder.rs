@@ -32,7 +32,7 @@ pub enum Ttl {
 pub struct HolderInfo {
     field: String,
     /// How many acquires of the holder are not unlocked yet. It does not include those of
-    /// [`Reentry::Local`](crate::Reentry::Local).
+    /// [`Reentry::Local`](crate::config::Reentry::Local).
     pub count: u32,
     /// How long Redis keeps the lock unless the holder renews it.
     pub ttl: Ttl,

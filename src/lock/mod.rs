@@ -102,7 +102,7 @@ impl Lock {
     }
 
     /// A handle of the same lock whose waiters ask again and again, with these pauses, and listen for no
-    /// message: as [`Wake::Poll`](crate::Wake::Poll), for this handle alone.
+    /// message: as [`Wake::Poll`](crate::config::Wake::Poll), for this handle alone.
     ///
     /// No pause is longer than the client's `poll_cap`. A [`MultiLock`](crate::MultiLock) or a
     /// [`RedLock`](crate::RedLock) of this lock does not take the pauses over. Corresponds to the
@@ -112,7 +112,7 @@ impl Lock {
     ///
     /// ```no_run
     /// use std::time::Duration;
-    /// use lockdog::Backoff;
+    /// use lockdog::config::Backoff;
     ///
     /// # async fn example(client: lockdog::Client) -> lockdog::Result<()> {
     /// let lock = client.lock("orders:42").backoff(Backoff::constant(Duration::from_millis(64)));
@@ -176,7 +176,7 @@ impl Lock {
     /// guard first.
     /// [`Error::Timeout`], [`Error::Unavailable`] or a retriable [`Error::Refused`] if the server
     /// could not be asked for the whole command timeout; [`Error::NotReplicated`] if too few replicas
-    /// have it in time ([`ReplicaAck::Require`](crate::ReplicaAck::Require)).
+    /// have it in time ([`ReplicaAck::Require`](crate::config::ReplicaAck::Require)).
     /// [`Error::Refused`] if it does not allow it, [`Error::Invalid`] for a bad name or lease and
     /// outside a tokio runtime,
     /// [`Error::AlreadyHeld`] if this owner holds a lock of a kind that does not re-enter;

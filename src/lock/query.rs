@@ -61,7 +61,7 @@ impl Lock {
     }
 
     /// How many acquires of the current owner are not unlocked yet, as Redis counts them: without
-    /// those of [`Reentry::Local`](crate::Reentry::Local). 0 if it does not hold the lock.
+    /// those of [`Reentry::Local`](crate::config::Reentry::Local). 0 if it does not hold the lock.
     /// Corresponds to Redisson's `getHoldCount()`.
     ///
     /// # Errors

@@ -36,7 +36,7 @@ use members::MemberGroups;
 ///
 /// The watchdog renews the members once all of them are held. The loss of one is the loss of the
 /// whole: the guard is told, and the members that are left are given back right after. A guard's
-/// [`Guard::instances`](crate::Guard::instances) and [`Lost::instances`](crate::Lost::instances) say
+/// [`Guard::instances`](crate::Guard::instances) and [`Lost::instances`](crate::error::Lost::instances) say
 /// which one it was.
 ///
 /// No lock at all, one lock of one client given twice, and a member whose name cannot be used are

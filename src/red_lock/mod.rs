@@ -107,7 +107,7 @@ pub struct RedLock {
 
 impl RedLock {
     /// The lock that these locks make together. No locks, the same one twice, or clients of which only
-    /// some have tokio's clock (see [`Time`](crate::Time)) are an error of each request. Corresponds to
+    /// some have tokio's clock (see [`Time`](crate::config::Time)) are an error of each request. Corresponds to
     /// Redisson's `new RedissonRedLock(a, b, c)`.
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Self {
         Self {

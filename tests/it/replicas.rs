@@ -13,7 +13,9 @@ mod sharing;
 
 use std::time::Duration;
 
-use lockdog::{Client, ClientBuilder, Error, NotReplicated, ReplicaAck, Replicas};
+use lockdog::config::{ReplicaAck, Replicas};
+use lockdog::error::NotReplicated;
+use lockdog::{Client, ClientBuilder, Error};
 
 use crate::support::Replicated;
 use crate::support::prelude::{SOON, ms};

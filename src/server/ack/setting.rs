@@ -22,7 +22,7 @@ use crate::error::Error;
 /// ```no_run
 /// use std::time::Duration;
 ///
-/// use lockdog::{ReplicaAck, Replicas};
+/// use lockdog::config::{ReplicaAck, Replicas};
 ///
 /// # async fn example() -> lockdog::Result<()> {
 /// let client = lockdog::Client::builder()

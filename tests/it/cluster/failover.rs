@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use lockdog::{Client, Guard, LostReason, Owner, ReplicaAck, Unlocked};
+use lockdog::config::ReplicaAck;
+use lockdog::error::LostReason;
+use lockdog::{Client, Guard, Owner, Unlocked};
 
 use super::{LONG, SOON, ms, soon, waiter, without_polling};
 use crate::crowd::Crowd;

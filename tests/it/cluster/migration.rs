@@ -4,7 +4,8 @@ use std::future::IntoFuture;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lockdog::{Client, Guard, LostReason, MultiLock, Owner, Unlocked};
+use lockdog::error::LostReason;
+use lockdog::{Client, Guard, MultiLock, Owner, Unlocked};
 
 use super::{LONG, SOON, load_scripts, ms, soon, waiter, without_polling};
 use crate::crowd::Crowd;

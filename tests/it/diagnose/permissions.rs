@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use lockdog::{Client, ClientBuilder, Finding, FindingKind, RedLock, ReplicaAck, Replicas};
+use lockdog::config::{ReplicaAck, Replicas};
+use lockdog::report::{Finding, FindingKind};
+use lockdog::{Client, ClientBuilder, RedLock};
 
 use super::{SERVERS, findings, well_set_up};
 use crate::support::{Binary, Redis, RedisServer};

@@ -1,6 +1,7 @@
 //! Findings that are about the server.
 
-use lockdog::{Client, Error, FindingKind};
+use lockdog::report::FindingKind;
+use lockdog::{Client, Error};
 
 use super::{SERVERS, SOON, findings, kinds_at, ms, well_set_up};
 use crate::support::{Redis, RedisServer, eventually, free_port};

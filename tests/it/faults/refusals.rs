@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lockdog::{Client, Error, LostReason, Unlocked};
+use lockdog::error::LostReason;
+use lockdog::{Client, Error, Unlocked};
 
 use crate::faults::SOON;
 use crate::faults::scripts::{acquire, renew};

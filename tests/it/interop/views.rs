@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lockdog::{Client, Error, Owner, Ttl, Unlocked};
+use lockdog::report::Ttl;
+use lockdog::{Client, Error, Owner, Unlocked};
 
 use super::{holder, without_timers};
 use crate::support::RedisServer;

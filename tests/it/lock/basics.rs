@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use lockdog::{Error, LostReason, Owner, Ttl, Unlocked};
+use lockdog::error::LostReason;
+use lockdog::report::Ttl;
+use lockdog::{Error, Owner, Unlocked};
 
 use super::{Fixture, Kind, LONG, SOON, each_kind, ms, waiter};
 use crate::support::eventually;

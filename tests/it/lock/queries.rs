@@ -1,6 +1,8 @@
 //! What a lock, its client and its guards tell.
 
-use lockdog::{Client, LostReason, Owner, Ttl};
+use lockdog::error::LostReason;
+use lockdog::report::Ttl;
+use lockdog::{Client, Owner};
 
 use super::{Fixture, Kind, LONG, SOON, each_kind, ms};
 use crate::support::eventually;

@@ -2,7 +2,8 @@
 
 use std::error::Error;
 
-use lockdog::{Client, ClientBuilder, Owner, Protocol};
+use lockdog::config::Protocol;
+use lockdog::{Client, ClientBuilder, Owner};
 
 use super::{SOON, ms};
 use crate::support::cluster::names;

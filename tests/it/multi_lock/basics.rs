@@ -1,6 +1,9 @@
 //! Lock and unlock of several as one, on healthy servers.
 
-use lockdog::{Error, InstanceState, MultiLock, Owner, Reentry, Ttl, Unlocked};
+use lockdog::config::Reentry;
+use lockdog::error::InstanceState;
+use lockdog::report::Ttl;
+use lockdog::{Error, MultiLock, Owner, Unlocked};
 
 use super::{Fixture, SOON, ms, multi};
 use crate::support::eventually;
@@ -391,7 +394,7 @@ async fn a_bounded_hold_is_lost_at_its_bound() {
     tokio::time::sleep(ms(1_800)).await;
     assert!(guard.is_valid(), "it is renewed up to its bound");
     let lost = tokio::time::timeout(SOON, guard.lost()).await.unwrap();
-    assert_eq!(lost.reason(), lockdog::LostReason::MaxHold);
+    assert_eq!(lost.reason(), lockdog::error::LostReason::MaxHold);
     // A busy machine tells later.
     assert!(lost.held_for() >= ms(2_900), "{:?}", lost.held_for());
     drop(guard);
@@ -410,7 +413,7 @@ async fn a_lease_ends_by_itself() {
     };
     assert!(left <= lease, "{left:?}");
     let lost = tokio::time::timeout(SOON, guard.lost()).await.unwrap();
-    assert_eq!(lost.reason(), lockdog::LostReason::Deadline);
+    assert_eq!(lost.reason(), lockdog::error::LostReason::Deadline);
     assert!(!guard.is_valid() && guard.remaining().is_zero());
     assert!(guard.unlock().await.unwrap_err().is_lost());
     test.assert_clean().await;

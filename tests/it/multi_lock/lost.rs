@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use lockdog::{
-    Client, Error, Guard, InstanceState, LostReason, MultiLock, Owner, Unlocked, Verdict,
-};
+use lockdog::error::{InstanceState, LostReason};
+use lockdog::report::Verdict;
+use lockdog::{Client, Error, Guard, MultiLock, Owner, Unlocked};
 
 use super::{Fixture, SOON, clients, ms, multi};
 use crate::support::{eventually, timed};

@@ -2,7 +2,8 @@
 
 use std::future::IntoFuture;
 
-use lockdog::{Error, InstanceState, Owner, RedLock, Unlocked};
+use lockdog::error::InstanceState;
+use lockdog::{Error, Owner, RedLock, Unlocked};
 
 use super::{SOON, Servers, lock_of, ms};
 use crate::support::eventually;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use lockdog::{Error, InstanceState, LostReason, Owner};
+use lockdog::error::{InstanceState, LostReason};
+use lockdog::{Error, Owner};
 
 use super::{SOON, Servers, has, lock_of, ms, states};
 use crate::support::eventually;

@@ -5,7 +5,8 @@ use std::future::IntoFuture;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use lockdog::{Client, InstanceState, Owner, RedLock, Unlocked};
+use lockdog::error::InstanceState;
+use lockdog::{Client, Owner, RedLock, Unlocked};
 
 use super::{NEVER, SOON, Servers, has, lock_of};
 use crate::interop::{assert_woken, channel};

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use lockdog::{LostReason, Owner};
+use lockdog::Owner;
+use lockdog::error::LostReason;
 
 use super::{SOON, Servers, has, lock_of, ms};
 use crate::support::eventually;

@@ -1,6 +1,7 @@
 //! What is logged of a lock of many instances.
 
-use lockdog::{Client, Error, InstanceState, LostReason, Owner};
+use lockdog::error::{InstanceState, LostReason};
+use lockdog::{Client, Error, Owner};
 use tracing::Level;
 
 use super::{SOON, Servers, has, lock_of, ms, states};

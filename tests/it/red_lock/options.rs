@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use lockdog::{Error, LostReason, Owner, Reentry};
+use lockdog::config::Reentry;
+use lockdog::error::LostReason;
+use lockdog::{Error, Owner};
 
 use super::{SOON, Servers, has, lock_of, ms};
 use crate::support::{Direction, Proxy};

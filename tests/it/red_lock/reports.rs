@@ -3,7 +3,8 @@
 use std::future::IntoFuture;
 use std::time::Duration;
 
-use lockdog::{Error, Instance, InstanceState, Owner, RedLock};
+use lockdog::error::{Instance, InstanceState};
+use lockdog::{Error, Owner, RedLock};
 
 use super::{SOON, Servers, has, lock_of, ms};
 use crate::support::{Action, Data, Gate, Proxy, eventually, named};

@@ -1,6 +1,7 @@
 //! One, two, four and nine instances, several on one server, and names that are none.
 
-use lockdog::{Client, Error, InstanceState, Owner, RedLock};
+use lockdog::error::InstanceState;
+use lockdog::{Client, Error, Owner, RedLock};
 
 use super::{SOON, Servers, has, lock_of, ms, states};
 use crate::support::Cell;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lockdog::{Backoff, Client, Wake};
+use lockdog::Client;
+use lockdog::config::{Backoff, Wake};
 
 use super::{SOON, call_for, ms, through};
 use crate::support::{Action, Direction, Proxy, RedisServer, eventually, named, until_ok};

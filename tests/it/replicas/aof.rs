@@ -1,6 +1,7 @@
 //! Locks that count as granted when they are on disk.
 
-use lockdog::{Client, Error, ReplicaAck, Replicas};
+use lockdog::config::{ReplicaAck, Replicas};
+use lockdog::{Client, Error};
 
 use super::{SOON, build, ms, not_replicated};
 use crate::support::{Binary, Replicated, eventually};

@@ -1,6 +1,7 @@
 //! Callers that are gone while replicas are waited for.
 
-use lockdog::{Client, MultiLock, Owner, ReplicaAck, Replicas};
+use lockdog::config::{ReplicaAck, Replicas};
+use lockdog::{Client, MultiLock, Owner};
 
 use super::{SOON, build, ms};
 use crate::support::{Replicated, eventually};

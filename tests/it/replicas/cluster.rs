@@ -1,6 +1,7 @@
 //! Replicas of a cluster's masters: each lock is for those of its own slot's master.
 
-use lockdog::{Client, ReplicaAck, Replicas};
+use lockdog::Client;
+use lockdog::config::{ReplicaAck, Replicas};
 
 use super::{SLACK, SOON, TIMEOUT, build, ms, not_replicated};
 use crate::support::cluster::{Cluster, slot};

@@ -1,6 +1,8 @@
 //! Locks of several parts over masters with replicas.
 
-use lockdog::{Client, InstanceState, MultiLock, RedLock, ReplicaAck, Replicas};
+use lockdog::config::{ReplicaAck, Replicas};
+use lockdog::error::InstanceState;
+use lockdog::{Client, MultiLock, RedLock};
 
 use super::{SLACK, SOON, TIMEOUT, best_effort, build, ms, not_replicated, requiring};
 use crate::support::{RedisServer, Replicated, eventually, timed};

@@ -1,6 +1,7 @@
 //! A replica becomes the master without a lock that was granted: what each setting does about it.
 
-use lockdog::{Client, RedLock, ReplicaAck, Replicas};
+use lockdog::config::{ReplicaAck, Replicas};
+use lockdog::{Client, RedLock};
 
 use super::{SOON, build, ms, not_replicated};
 use crate::support::{Proxy, RedisServer, Replicated, Sentinels, eventually};

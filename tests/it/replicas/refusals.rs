@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lockdog::{Client, Error, ReplicaAck, Replicas};
+use lockdog::config::{ReplicaAck, Replicas};
+use lockdog::{Client, Error};
 
 use super::{SLACK, SOON, TIMEOUT, build, ms, not_replicated};
 use crate::support::{Action, Direction, Proxy, Replicated, eventually, named, timed};

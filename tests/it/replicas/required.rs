@@ -1,6 +1,7 @@
 //! What is required: a lock that replicas have, or none.
 
-use lockdog::{Client, Error, Owner, ReplicaAck, Replicas};
+use lockdog::config::{ReplicaAck, Replicas};
+use lockdog::{Client, Error, Owner};
 
 use super::{SLACK, SOON, TIMEOUT, build, ms, not_replicated, requiring};
 use crate::support::{Replicated, eventually, timed};

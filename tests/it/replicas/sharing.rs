@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lockdog::{Client, ClientBuilder, Owner, ReplicaAck, Replicas};
+use lockdog::config::{ReplicaAck, Replicas};
+use lockdog::{Client, ClientBuilder, Owner};
 use tokio::task::JoinSet;
 
 use super::{SLACK, SOON, build, requiring};

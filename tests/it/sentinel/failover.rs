@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use lockdog::{Client, LostReason, Owner, ReplicaAck, Unlocked};
+use lockdog::config::ReplicaAck;
+use lockdog::error::LostReason;
+use lockdog::{Client, Owner, Unlocked};
 
 use super::{SOON, ms};
 use crate::crowd::Crowd;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lockdog::{Backoff, Client, MultiLock, RedLock, TryLockRequest, Wake};
+use lockdog::config::{Backoff, Wake};
+use lockdog::{Client, MultiLock, RedLock, TryLockRequest};
 use lockdog_test::Server;
 use tokio::time::Instant;
 

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use lockdog::{ClientBuilder, Error, Held, InstanceState, RedLock, Verdict};
+use lockdog::error::InstanceState;
+use lockdog::report::Verdict;
+use lockdog::{ClientBuilder, Error, Held, RedLock};
 
 use super::is_acquire;
 use super::stand::{Stand, give_back, take};

@@ -3,7 +3,8 @@
 use std::time::Instant;
 
 use futures_util::future::join_all;
-use lockdog::{Client, Error, LostReason, Owner};
+use lockdog::error::LostReason;
+use lockdog::{Client, Error, Owner};
 
 use super::crowd::Crowd;
 use super::fencing::Resource;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lockdog::{Error, Guard, Instance, InstanceState};
+use lockdog::error::{Instance, InstanceState};
+use lockdog::{Error, Guard};
 
 use super::crowd::Crowd;
 use super::stand::{Stand, assert_busy, await_letters, give_back, letters, take};

@@ -4,7 +4,9 @@
 use std::future::IntoFuture;
 use std::time::Duration;
 
-use lockdog::{Client, Guard, InstanceState, Verdict};
+use lockdog::error::InstanceState;
+use lockdog::report::Verdict;
+use lockdog::{Client, Guard};
 use tokio::runtime::{Builder, Runtime};
 
 use super::is_acquire;
