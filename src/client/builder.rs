@@ -115,7 +115,7 @@ impl ClientBuilder {
         self
     }
 
-    /// A waiter looks at the lock this often at least, message or not.
+    /// The longest time between two checks of a waiter, with or without a message.
     ///
     /// Defaults to 1 s.
     pub fn poll_cap(mut self, cap: Duration) -> Self {
@@ -148,10 +148,9 @@ impl ClientBuilder {
         self
     }
 
-    /// How many times in a row this client may hand a lock from one of its owners to the next while
-    /// other clients wait for it, or while it is not known whether any do. Then the lock is released,
-    /// and this client stays out until each of the others has had it, or for 5 ms. Zero: every
-    /// release is for everybody.
+    /// Maximum consecutive hand-overs of a lock in this client while other clients wait for it, or may
+    /// wait. Then the client releases the lock, and pauses until each of the others has had it, or for
+    /// 5 ms. Zero: every release is open to all clients.
     ///
     /// [`Guard::unlock`](crate::Guard::unlock) hands over; a guard that is dropped releases the lock.
     ///
@@ -179,7 +178,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Who counts re-entries, where a request does not say so itself
+    /// Who counts re-entries, unless a request sets it
     /// ([`LockRequest::reentry`](crate::LockRequest::reentry)).
     ///
     /// Defaults to [`Reentry::Counted`]. Redisson has nothing like it.
@@ -188,8 +187,8 @@ impl ClientBuilder {
         self
     }
 
-    /// What has to have a lock besides the master, before it counts as granted: see [`ReplicaAck`]
-    /// for what that gives and what it does not.
+    /// Which replicas must acknowledge a lock before it counts as acquired. [`ReplicaAck`] says what that
+    /// guarantees and what it does not.
     ///
     /// Defaults to [`ReplicaAck::Off`] for one server and to [`ReplicaAck::BestEffort`] of a second,
     /// or of the command timeout if that is shorter, for sentinels and clusters.

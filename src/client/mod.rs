@@ -28,8 +28,9 @@ pub use shutdown::ShutdownReport;
 
 /// A client of one Redis deployment: hands out locks and keeps them alive.
 ///
-/// A handle: clones are the same client, and locks and guards keep it alive. When the last of them
-/// is dropped, what is still held is released in the background and thread and connections end.
+/// A handle: clones are the same client, and locks and guards keep the client alive. When the last of
+/// them is dropped, the client releases in the background what it still holds, and ends its thread and
+/// connections.
 /// Corresponds to Redisson's `RedissonClient`.
 ///
 /// # Examples
@@ -121,9 +122,8 @@ impl Client {
             .collect()
     }
 
-    /// Vouches for the server as it is: its data is what it should be, so it counts in quorums at
-    /// once. Call it once when a new server is set up, and never for one that may have lost locks
-    /// that somebody still holds.
+    /// Marks the server's data as complete, so the server counts in quorums at once. Call it once for a
+    /// new server. Never call it for a server that may have lost locks which an owner still holds.
     ///
     /// It ends the server's quarantine for every client with
     /// [`ClientBuilder::quarantine_on_server`], and for this client what it saw itself. Redisson has
@@ -155,9 +155,9 @@ impl Client {
     }
 
     /// Releases every hold and waits for Redis to confirm it, ends every wait with
-    /// [`Error::Closed`](crate::Error::Closed), and waits for thread and connections to end. Takes
-    /// twice the command timeout at most, twice over if the server does not answer. Guards that are
-    /// still there are told that the lock is lost; an acquire under way is undone and ends with
+    /// [`Error::Closed`](crate::Error::Closed), and waits for thread and connections to end. It takes at
+    /// most 2x the command timeout, or 4x if the server does not answer. Guards that still exist report
+    /// the lock as lost. An acquire under way is undone and ends with
     /// [`Error::Closed`](crate::Error::Closed) too.
     ///
     /// Corresponds to Redisson's `shutdown()`, which releases nothing.

@@ -74,7 +74,7 @@ use config::RedLockConfig;
 /// Clocks that run at rates less than 1 % apart, and instances that keep a key until its TTL is over.
 /// An instance that comes back may have lost what it acknowledged, so it does not count for
 /// [`RedLock::max_lease`] after this client has seen that it is another than before.
-/// [`RedLock::masking`] bears with losses that nobody saw. Where a late write must never get through,
+/// [`RedLock::masking`] tolerates losses that no client saw. Where a late write must never get through,
 /// whatever happens, take [`RedLock::fenced`] and let the resource refuse smaller tokens:
 /// `docs/quorum.md` says what can and what cannot be promised.
 ///
@@ -116,11 +116,11 @@ impl RedLock {
         }
     }
 
-    /// Bears with so many instances, `f`, that lose what they acknowledged without anybody noticing:
-    /// `(N + f) / 2 + 1` of the N are needed instead of `N / 2 + 1`, so four of five for one.
+    /// Tolerates up to `instances` (`f`) instances that silently lose an acknowledged lock. A quorum is
+    /// `(N + f) / 2 + 1` of the N instances instead of `N / 2 + 1`: four of five for one.
     ///
-    /// More than the instances can bear is an error of each request. Defaults to none. Redisson has
-    /// nothing like it.
+    /// If N instances cannot tolerate `f`, each request returns an error. Defaults to 0. Redisson has no
+    /// such setting.
     pub fn masking(self, instances: u32) -> Self {
         self.with_settings(|inner| inner.masked = instances as usize)
     }

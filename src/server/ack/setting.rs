@@ -1,21 +1,20 @@
-//! How far a lock has to have come before it counts as granted, as a user says it.
+//! The setting: which replicas must have a lock before it counts as acquired.
 
 use std::time::Duration;
 
 use crate::error::Error;
 
-/// What has to have a lock besides the master, before it counts as granted.
+/// Which replicas must acknowledge a lock before it counts as acquired.
 ///
-/// A master that fails may be followed by a replica that had not heard of the lock yet, and somebody
-/// else gets it then. A first acquire can wait for the replicas (`WAIT`), which costs it about one
-/// more round trip; a re-entry, a renewal and an unlock never wait. The wait counts for the caller's
-/// deadline, and what it takes is lost from the lease.
+/// After a failover, a replica that did not have the lock may be the master, and another owner can
+/// acquire the lock. A first acquire can wait for the replicas (`WAIT`), which costs about one more round
+/// trip. A re-entry, a renewal and an unlock never wait. The wait is a part of the caller's deadline and
+/// of the lease.
 ///
-/// It makes the loss of a lock in a failover less likely, and no more: nobody sees to it that a
-/// replica which acknowledged is the one that is promoted, a replica may be promoted by people or
-/// tools that do not ask who knows the most, and one that acknowledged may lose what it had when it
-/// is started anew. It is no consensus. What has to bear with that takes a
-/// [`RedLock`](crate::RedLock) on independent servers, or compares fencing tokens.
+/// The wait makes the loss of a lock in a failover less likely. It does not exclude it: a replica that
+/// did not acknowledge may be promoted, and a replica that acknowledged may lose its data in a restart.
+/// It is no consensus. To tolerate such losses, use a [`RedLock`](crate::RedLock) on independent servers,
+/// or compare fencing tokens.
 ///
 /// # Examples
 ///
@@ -36,31 +35,31 @@ use crate::error::Error;
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum ReplicaAck {
-    /// Nothing: what the master granted is granted.
+    /// No replica: the grant of the master is enough.
     #[default]
     Off,
-    /// The replicas that follow the master, if they acknowledge in time; the lock is granted
+    /// The replicas that follow the master, if they acknowledge in time. The client grants the lock
     /// whether they do or not.
     ///
-    /// Who does not acknowledge is not waited for again for a second, then two, up to half a minute.
-    /// A master without replicas is asked once a second whether it has some by now, and nothing is
-    /// waited for.
+    /// If replicas do not acknowledge, the client waits for them again after 1 s, then 2 s, up to 30 s.
+    /// If a master has no replicas, the client does not wait, and checks once a second whether it has
+    /// some.
     ///
-    /// A master that stood still grants what it reads first, though another may be the master by then.
-    /// So a lock that not all replicas acknowledged at once waits until sentinels or another node of
-    /// the cluster have named its master, too; also where that one was seen to lose replicas within
-    /// the last minute, or was not asked for them for three seconds and has none. That takes up to a
-    /// tenth of a second (a quarter beside one that stands still), and `timeout` where nobody answers:
-    /// then the lock is granted. A lease shorter than that may be over first. Where `WAIT` is unknown
-    /// or not permitted, nobody is asked either. Members of a [`RedLock`](crate::RedLock) do not wait: its other instances are
-    /// there for what this one may lose.
+    /// A master that was frozen may continue and grant a lock after another master was elected. So if a
+    /// replica is missing, the client waits until sentinels or another node of the cluster have named
+    /// the master since the grant. A replica is missing if not all replicas acknowledged at once, if the
+    /// client saw the master lose replicas within the last minute, or if it did not count them for three
+    /// seconds and the master has none. This takes up to 0.1 s, up to 0.25 s if one of the asked servers
+    /// is frozen, and `timeout` if none answers; then the client grants the lock. A shorter lease may end
+    /// first. If the server does not know or permit `WAIT`, the client asks no one. Members of a
+    /// [`RedLock`](crate::RedLock) do not wait, because its other instances make up for the loss of one.
     #[non_exhaustive]
     BestEffort {
         /// The longest wait, from 1 ms up to the client's command timeout.
         timeout: Duration,
     },
-    /// So many replicas, or the acquire fails with [`Error::NotReplicated`](crate::Error::NotReplicated)
-    /// and leaves nothing.
+    /// This number of replicas, or the acquire fails with [`Error::NotReplicated`](crate::Error::NotReplicated)
+    /// and leaves no lock behind.
     #[non_exhaustive]
     Require {
         /// How many.
@@ -68,16 +67,16 @@ pub enum ReplicaAck {
         /// The longest wait, from 1 ms up to the client's command timeout.
         timeout: Duration,
     },
-    /// As [`ReplicaAck::Require`], and on disk: in the append-only files (`WAITAOF`, Redis 7.2 or
+    /// As [`ReplicaAck::Require`], but on disk: in the append-only files (`WAITAOF`, Redis 7.2 or
     /// Valkey; other servers refuse it, which is an [`Error::Refused`](crate::Error::Refused)).
     ///
     /// With `appendfsync everysec` that takes up to a second or two. A replica without an
     /// append-only file never acknowledges; a master without one refuses `local`.
     #[non_exhaustive]
     RequireAof {
-        /// On the master's own disk, too.
+        /// Whether the master's own disk must have the lock, too.
         local: bool,
-        /// On how many replicas' disks; [`Replicas::Count`] of zero is allowed here beside `local`.
+        /// How many replicas must have the lock on disk. With `local`, [`Replicas::Count`] may be zero.
         replicas: Replicas,
         /// The longest wait, from 1 ms up to the client's command timeout.
         timeout: Duration,
@@ -88,13 +87,14 @@ pub enum ReplicaAck {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Replicas {
-    /// So many, whoever they are. The only one that a replica which was lost does not make easier.
+    /// Exactly this number. Losing a replica does not lower the requirement, unlike with `All` and
+    /// `Majority`.
     Count(u32),
-    /// All that the master knows as connected at that moment, those that load its data yet among
-    /// them, and one at least: a master without replicas fails it. One that was cut off counts until
-    /// the master gives it up (`repl-timeout`, 60 s by default), and not after that.
+    /// All replicas that the master counts as connected at that moment, and at least one. It includes
+    /// replicas that still load the data. A replica that is cut off counts until the master drops it
+    /// (`repl-timeout`, 60 s by default).
     All,
-    /// More than half of those; one at least. The master itself is not counted.
+    /// More than half of the connected replicas, and at least one. The master does not count.
     Majority,
 }
 
@@ -177,7 +177,7 @@ impl ReplicaAck {
         Ok(())
     }
 
-    /// An acquire fails without it.
+    /// An acquire fails if the replicas do not acknowledge.
     pub(crate) fn is_required(&self) -> bool {
         matches!(self, Self::Require { .. } | Self::RequireAof { .. })
     }
@@ -188,7 +188,7 @@ impl ReplicaAck {
 }
 
 impl Replicas {
-    /// How many it takes of so many.
+    /// How many must acknowledge if this number is connected.
     pub(in crate::server) fn of(self, connected: u32) -> u32 {
         match self {
             Self::Count(count) => count,
