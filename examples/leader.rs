@@ -16,10 +16,9 @@
 
 use std::time::Duration;
 
-use lockdog::{Client, Guard, Result};
+use lockdog::{CancellationToken, Client, Guard, Result};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
-use tokio_util::sync::CancellationToken;
 
 #[tokio::main]
 async fn main() -> Result<()> {

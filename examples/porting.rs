@@ -10,7 +10,8 @@
 
 use std::time::Duration;
 
-use lockdog::{Client, Error, Lock, MultiLock, Owner, Result, Ttl};
+use lockdog::report::Ttl;
+use lockdog::{Client, Error, Lock, MultiLock, Owner, Result};
 
 /// The way of new code: a guard stands for each acquire, and ends it.
 #[rustfmt::skip]

@@ -11,6 +11,8 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::error::{Error, Result};
+
 /// Runs futures on the client's own thread. They end with the thread. A panic in one of them does
 /// not end the others.
 #[derive(Clone, Debug)]
@@ -25,6 +27,16 @@ pub(crate) struct Background {
 pub(crate) struct Thread {
     main: oneshot::Sender<Main>,
     ended: CancellationToken,
+}
+
+/// Fails outside a tokio runtime, where timers and connections would panic.
+pub(crate) fn ensure_runtime() -> Result<()> {
+    // The first check is cheaper. The body of `main` is no task.
+    if tokio::task::try_id().is_some() || Handle::try_current().is_ok() {
+        return Ok(());
+    }
+    let why = "this is called outside of a tokio runtime".to_owned();
+    Err(Error::invalid("runtime", why))
 }
 
 /// The main function of the thread.

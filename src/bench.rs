@@ -202,7 +202,7 @@ impl Queue {
         let cap = Duration::from_secs(1);
         let clock = Clock::default();
         let mut queue = Self {
-            waiters: Arc::new(Waiters::new(clock.clone(), cap, waiting)),
+            waiters: Arc::new(Waiters::new(clock.clone(), cap, waiting as u32)),
             clock,
             key: key(0),
             places: VecDeque::new(),

@@ -4,8 +4,7 @@
 //! `CLOCK_BOOTTIME` (design: invariant 2).
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -17,7 +16,8 @@ pub(crate) use lockdog_quorum::Moment;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clock {
     /// Nanoseconds by which a test moved this clock ahead.
-    ahead: Option<Arc<AtomicU64>>,
+    #[cfg(test)]
+    ahead: Option<std::sync::Arc<std::sync::atomic::AtomicU64>>,
     /// tokio's clock instead of the machine's.
     tokio: Option<TokioClock>,
     /// Virtual time and seeded random numbers instead of the machine's.
@@ -28,7 +28,8 @@ pub(crate) struct Clock {
 impl Clock {
     /// A clock that is `ahead` nanoseconds ahead of the machine's, so that a test can let a machine
     /// "sleep" without waiting.
-    pub(crate) fn shifted(ahead: Arc<AtomicU64>) -> Self {
+    #[cfg(test)]
+    pub(crate) fn shifted(ahead: std::sync::Arc<std::sync::atomic::AtomicU64>) -> Self {
         Self {
             ahead: Some(ahead),
             ..Self::default()
@@ -36,6 +37,10 @@ impl Clock {
     }
 
     /// The clock of the current runtime. Tests can pause it.
+    #[cfg_attr(
+        not(test),
+        expect(clippy::needless_update, reason = "tests have more fields")
+    )]
     pub(crate) fn of_tokio() -> Self {
         let tokio = TokioClock {
             runtime: Handle::current(),
@@ -82,11 +87,12 @@ impl Clock {
         if let Some(clock) = &self.tokio {
             return clock.now();
         }
-        let ahead = self
-            .ahead
-            .as_ref()
-            .map_or(0, |ahead| ahead.load(Ordering::Relaxed));
-        Moment(boottime().saturating_add(ahead))
+        #[cfg(test)]
+        if let Some(ahead) = &self.ahead {
+            let ahead = ahead.load(std::sync::atomic::Ordering::Relaxed);
+            return Moment(boottime().saturating_add(ahead));
+        }
+        Moment(boottime())
     }
 
     /// An unpredictable random number. It comes from the clock because a simulated run has to be

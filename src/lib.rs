@@ -1,5 +1,10 @@
-//! Redisson's distributed locks for tokio services, on the same Redis keys as the Java services
-//! beside them.
+//! Distributed locks for tokio on Redis and Valkey, compatible with Redisson.
+//!
+//! # Start here
+//!
+//! Add lockdog to a service that uses tokio, and connect to the Redis server that all processes share.
+//! Processes that use the same lock name on the same server exclude each other. You need not know
+//! Redisson.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -7,22 +12,52 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> lockdog::Result<()> {
 //! let client = lockdog::Client::connect("redis://127.0.0.1:6379").await?;
-//! let lock = client.lock("orders:42");
+//! let lock = client.lock("orders:42"); // sends nothing yet
 //!
-//! let guard = lock.lock().await?; // waits; the watchdog keeps the lease alive
-//! guard.unlock().await?; // or just drop it
+//! // Waits for the lock. The watchdog renews the lease until the guard is unlocked or dropped.
+//! let guard = lock.lock().await?;
+//! guard.unlock().await?;
 //!
-//! let busy = lock.try_lock().wait(Duration::from_secs(1)).await?.is_none();
+//! // Waits at most 5 s, and holds the lock for at most 30 s.
+//! let (wait, lease) = (Duration::from_secs(5), Duration::from_secs(30));
+//! match lock.try_lock().wait(wait).lease(lease).await? {
+//!     Some(guard) => drop(guard), // dropping the guard releases the lock, too
+//!     None => println!("another owner holds the lock"),
+//! }
+//!
+//! // Cancels the work if the lock is lost.
+//! lock.with(|_held| async { /* work */ }).await?;
+//!
+//! client.shutdown().await; // releases what is still held
 //! # Ok(())
 //! # }
 //! ```
 //!
+//! | you want | use |
+//! | --- | --- |
+//! | to connect | [`Client::connect`]; [`Client::builder`] for settings; [`Client::scope`] shuts down by itself |
+//! | one lock | [`Client::lock`], which returns a [`Lock`] |
+//! | several locks at once | [`MultiLock`] |
+//! | a lock that survives the loss of a server | [`RedLock`] |
+//! | code that takes any of these | [`AnyLock`] |
+//! | to know whether you still hold the lock | [`Guard`]: [`is_valid`](Guard::is_valid), [`lost`](Guard::lost) |
+//! | to let branches of one task exclude each other | [`Lock::exclusive`] |
+//! | settings | [`ClientBuilder`] and the module [`config`] |
+//! | to find out what went wrong | [`Error`] and the module [`error`] |
+//! | the state of locks and servers | the module [`report`] |
+//!
+//! `docs/guide.md` is a guide of ten minutes. Two rules of it:
+//!
+//! - The owner of a lock is the tokio task. A task that holds a lock can acquire it again. Two branches
+//!   of `join!` in one task do not exclude each other; use [`Lock::exclusive`] for them.
+//! - Keep the guard. `if lock.try_lock().await?.is_some()` drops it at once and runs without the lock.
+//!
 //! # Words
 //!
-//! A *lock* is a name on a server. An *owner*, as a rule a tokio task, *holds* it: its *hold* counts
-//! how often it acquired the lock. Redis keeps a hold for a *lease*; the client's *watchdog* renews
-//! the lease of a hold that was acquired without one. A *guard* stands for one acquire. A hold that
-//! is gone against its owner's will is *lost*.
+//! A *lock* is a name on a server. An *owner*, by default a tokio task, *holds* the lock. Its *hold*
+//! counts how often the owner acquired the lock. Redis keeps a hold for a *lease*. The client's
+//! *watchdog* renews the lease of a hold that was acquired without one. A *guard* stands for one
+//! acquire. A hold that ends against its owner's will is *lost*.
 //!
 //! # From Redisson
 //!
@@ -42,57 +77,61 @@
 //! | `IllegalMonitorStateException` | [`Error::NotHeld`], [`Error::Lost`], [`Error::AlreadyHeld`] |
 //! | `lockWatchdogTimeout` | [`ClientBuilder::watchdog_lease`] |
 //!
-//! Each item's documentation names its counterpart, `docs/porting-from-redisson.md` has them all.
+//! The documentation of each item names the Redisson call. `docs/porting-from-redisson.md` lists all of
+//! them.
 //!
 //! # What it promises
 //!
-//! - At most one owner holds a lock, as long as the server keeps the key until its TTL and the
-//!   clocks' rates differ by less than one percent.
-//! - As long as the server keeps the key, a guard tells that its lock is lost no later than another
-//!   could have it: [`Guard::lost`], [`Guard::lost_token`], [`Guard::is_valid`]. [`Lock::with`] cancels
-//!   the work then. Where the key is deleted, flushed or lost in a failover, it tells so at its next
-//!   renewal (a third of the lease at most), or with a fixed lease at its end; with sentinels or a
-//!   cluster, as soon as the switch is known.
-//! - A dropped future, a dropped guard, an aborted task or a panic leaves no lock behind for longer
-//!   than it takes to tell Redis, while the process goes on. A process that dies, or returns from
-//!   `main` without [`Client::shutdown`], leaves it for one lease.
-//! - Whatever is sent twice, late, or unanswered has the effect of once, or is undone.
-//! - No wait is longer than it was told to be, and no message has to arrive for it to end. A wait below
-//!   10 ms has 10 ms for its first attempt: see [`TryLockRequest::wait`].
-//! - A [`RedLock`] on several independent servers bears with the loss of fewer than half of them. A
-//!   server that comes back, perhaps without its data, does not count until every lease of before is
-//!   over, as far as the client can see that it came back. [`RedLock::fenced`] brings tokens that grow.
+//! - At most one owner holds a lock. This assumes that the server keeps the key until its TTL ends, and
+//!   that clock rates differ by less than 1 %.
+//! - A guard reports a lost lock before another owner can hold it, as long as the server keeps the key:
+//!   [`Guard::lost`], [`Guard::lost_token`], [`Guard::is_valid`]. [`Lock::with`] cancels the work then.
+//!   If the key disappears (deleted, flushed, or lost in a failover), the guard reports it at the next
+//!   renewal, at most a third of the lease later. A guard with a fixed lease reports it when the lease
+//!   ends. With Sentinel or a cluster, guards report it as soon as the client sees the failover.
+//! - A dropped future, a dropped guard, an aborted task or a panic leaves no lock behind. The client
+//!   releases it in the background as soon as the server answers. A process that dies, or that returns
+//!   from `main` without [`Client::shutdown`], leaves the lock for one lease.
+//! - A command that is sent twice, arrives late or gets no reply has the effect of one, or is undone.
+//! - Every wait ends within its limit, with or without a message from the server. A wait below 10 ms
+//!   gets 10 ms for its first attempt: see [`TryLockRequest::wait`].
+//! - A [`RedLock`] on several independent servers tolerates the loss of fewer than half of them. A server
+//!   that comes back may have lost its data. The client that sees it come back does not count it until
+//!   all earlier leases are over. [`RedLock::fenced`] adds tokens that grow.
 //!
 //! # In tests
 //!
-//! Under `tokio::time::pause()`, or `#[tokio::test(start_paused = true)]`, every call fails within a
-//! millisecond: while an answer is on its way the runtime has nothing to do, and its clock leaps to the
-//! next timer, which is that call's limit. Let time run in tests that use a lock.
+//! Under `tokio::time::pause()`, or `#[tokio::test(start_paused = true)]`, every call to a real server
+//! fails within a millisecond. While the answer is under way the runtime is idle, so its clock jumps to
+//! the next timer, which is the limit of the call. Do not pause the time in tests that use a real
+//! server.
 //!
 //! # What it does not promise
 //!
-//! - That nobody writes without the lock: between a look at the guard and the write, the process may
-//!   be stopped for longer than the lease. Where that matters, the store itself has to refuse it:
+//! - That only the holder writes. The process may be paused for longer than the lease between a look
+//!   at the guard and the write. Where that matters, the store must refuse the late write:
 //!   [`Guard::token`].
-//! - Exclusion of a lock on one server across a failover to a replica that had not seen the lock, a
-//!   restart without data, or an eviction: the first holder learns of it as above. `docs/quorum.md`
-//!   says which of these a [`RedLock`] bears with.
-//! - An order between the waiters of different clients. Those of one client wait first in, first out.
-//! - Authorization: whoever may write to the server may end a lock.
+//! - Exclusion of a lock on one server across a failover to a replica that did not have the lock, a
+//!   restart without data, or an eviction. The first holder is notified as above. `docs/quorum.md`
+//!   says which of these a [`RedLock`] tolerates.
+//! - An order between the waiters of different clients. The waiters of one client are served first in,
+//!   first out.
+//! - Authorization. Every user who may write to the server can end a lock.
 //!
-//! `docs/failure-model.md` has every fault, and the test that shows what happens in it.
+//! `docs/failure-model.md` lists every fault, and the test that shows what happens.
 //!
 //! # When not to use it
 //!
-//! Inside one process a `tokio::sync::Mutex` needs no server. Where the protected thing is one row of
-//! a database, let the database lock it, or refuse a write that comes late. Without a Java service
-//! beside it, and with a consensus store at hand, take that one's locks: they outlive the loss of a
-//! machine.
+//! In one process, use `tokio::sync::Mutex`; it needs no server. If you protect one row of a database,
+//! let the database lock the row or refuse a late write. If you have a consensus store and no Java
+//! service, use the locks of that store; they survive the loss of a machine.
 //!
 //! # Features
 //!
-//! - `tls`: `rediss://`, `rediss+sentinel://` and `rediss+cluster://` URLs, through rustls and the system's certificates
-//!   or those of [`ClientBuilder::tls`]. On by default.
+//! - `deadpool`: `ClientBuilder::pool`, which takes a connection pool of the `deadpool-redis` crate. On by
+//!   default.
+//! - `tls`: `rediss://`, `rediss+sentinel://` and `rediss+cluster://` URLs, by rustls, with the system's
+//!   certificates or those of [`ClientBuilder::tls`]. On by default.
 
 #![cfg_attr(
     test,
@@ -113,7 +152,7 @@ mod client;
 mod clock;
 mod contend;
 mod diagnosis;
-mod error;
+pub mod error;
 mod guard;
 mod hold;
 mod key;
@@ -147,21 +186,61 @@ mod user_code;
 mod wait;
 mod watchdog;
 
-pub use client::{Client, ClientBuilder, ShutdownReport};
-pub use diagnosis::{Diagnosis, Finding, FindingKind};
-pub use error::{
-    AlreadyHeld, Error, Instance, InstanceState, Lost, LostReason, NoQuorum, NotHeld,
-    NotReplicated, Result, UnlockUnconfirmed,
-};
-pub use guard::{Guard, Held, Verdict};
-pub use lock::{ForceUnlockRequest, HoldInfo, HolderInfo, Lock, Ttl};
+pub use client::{Client, ClientBuilder};
+pub use error::{Error, Result};
+pub use guard::{Guard, Held};
+pub use lock::{AnyLock, ForceUnlockRequest, Lock};
 pub use multi_lock::MultiLock;
 pub use owner::Owner;
 pub use red_lock::RedLock;
 pub use request::{LockRequest, TryLockRequest, UnlockRequest};
-pub use server::{Connector, Protocol, ReplicaAck, Replicas, Time, TlsSettings, Transport};
-pub use session::{Reentry, Unlocked};
-pub use wait::{Backoff, Wake};
+pub use session::Unlocked;
+
+/// Settings of a [`ClientBuilder`] and of requests.
+pub mod config {
+    /// The crate of [`ClientBuilder::pool`](crate::ClientBuilder::pool), in the version that it takes.
+    #[cfg(feature = "deadpool")]
+    pub use deadpool_redis;
+    /// What [`ClientBuilder::pool`](crate::ClientBuilder::pool) takes.
+    #[cfg(feature = "deadpool")]
+    pub use deadpool_redis::Pool;
+
+    pub use crate::server::{
+        Connector, Protocol, ReplicaAck, Replicas, Time, TlsSettings, Transport,
+    };
+    pub use crate::session::Reentry;
+    pub use crate::wait::{Backoff, Wake};
+}
+
+/// What a client, a lock or a guard reports about its state.
+pub mod report {
+    pub use crate::client::ShutdownReport;
+    pub use crate::diagnosis::{Diagnosis, Finding, FindingKind};
+    pub use crate::guard::Verdict;
+    pub use crate::lock::{HoldInfo, HolderInfo, Ttl};
+}
+
+/// What [`Guard::lost_token`] returns.
+pub use tokio_util::sync::CancellationToken;
+/// What [`Client::id`] returns.
+pub use uuid::Uuid;
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{RefUnwindSafe, UnwindSafe};
+
+    use super::*;
+
+    #[test]
+    fn handles_may_cross_a_caught_panic() {
+        fn may_cross<T: UnwindSafe + RefUnwindSafe + Send + Sync + 'static>() {}
+        may_cross::<Client>();
+        may_cross::<Lock>();
+        may_cross::<MultiLock>();
+        may_cross::<RedLock>();
+        may_cross::<Owner>();
+    }
+}
 
 /// Compiles the example in the README.
 #[cfg(doctest)]

@@ -1,11 +1,13 @@
 //! What a caller asks of a lock of any kind; nothing happens before it is awaited.
 
-use std::fmt;
+mod debug;
+
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::background::ensure_runtime;
 use crate::error::{Error, Result};
 use crate::guard::{Guard, Held};
 use crate::hold::Terms;
@@ -16,7 +18,27 @@ use crate::session::{Reentry, Settings, Unlocked};
 /// A wish to hold a lock, from [`Lock::lock`](crate::Lock::lock),
 /// [`MultiLock::lock`](crate::MultiLock::lock) or [`RedLock::lock`](crate::RedLock::lock). Await it.
 ///
-/// Where a `Future` is asked for, as by `tokio::spawn`, write `lock.lock().into_future()`.
+/// A request is not a future itself: `.await` makes it one. `tokio::spawn`, `join_all` and the like ask
+/// for a future, which [`into_future`](IntoFuture::into_future) returns.
+///
+/// # Examples
+///
+/// ```no_run
+/// # async fn example(client: lockdog::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// // A task that acquires. The guard belongs to that task's owner.
+/// let task = tokio::spawn(client.lock("orders:1").lock().into_future());
+/// let guard = task.await??;
+///
+/// // Many acquires at the same time, in one task.
+/// let names = ["orders:2", "orders:3"];
+/// let requests = names.map(|name| client.lock(name).lock().into_future());
+/// for guard in futures_util::future::join_all(requests).await {
+///     guard?.unlock().await?;
+/// }
+/// # guard.unlock().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 #[must_use = "a request does nothing unless it is awaited"]
 pub struct LockRequest {
@@ -28,7 +50,7 @@ pub struct LockRequest {
 /// [`Lock::try_lock`](crate::Lock::try_lock), [`MultiLock::try_lock`](crate::MultiLock::try_lock) or
 /// [`RedLock::try_lock`](crate::RedLock::try_lock). Await it.
 ///
-/// Where a `Future` is asked for, as by `tokio::spawn`, write `lock.try_lock().into_future()`.
+/// `tokio::spawn` and `join_all` take `lock.try_lock().into_future()`, as with [`LockRequest`].
 #[derive(Clone)]
 #[must_use = "a request does nothing unless it is awaited"]
 pub struct TryLockRequest {
@@ -96,16 +118,25 @@ pub(crate) enum OwnerChoice {
     Given(Owner),
 }
 
+/// Who unlocks: this owner, else the current one. A call asks for it at its first poll, which fails
+/// outside a tokio runtime.
+pub(crate) fn unlocker(owner: Option<Owner>) -> Result<Owner> {
+    ensure_runtime()?;
+    Ok(owner.unwrap_or_else(Owner::current))
+}
+
 impl AcquireOptions {
-    /// Who acquires, the same at each call. To be asked at the first poll.
-    pub(crate) fn owner(&mut self) -> Owner {
+    /// Who acquires, the same at each call. A call asks for it at its first poll, which fails outside a
+    /// tokio runtime.
+    pub(crate) fn owner(&mut self) -> Result<Owner> {
+        ensure_runtime()?;
         let owner = match self.owner {
             OwnerChoice::Current => Owner::current(),
             OwnerChoice::New => Owner::new(),
             OwnerChoice::Given(owner) => owner,
         };
         self.owner = OwnerChoice::Given(owner);
-        owner
+        Ok(owner)
     }
 
     /// What it means for a lock of the client with these settings. Checks everything that can be
@@ -143,7 +174,7 @@ macro_rules! options {
         }
 
         /// Bounds how long the watchdog may keep the lock, counted from this acquire; then it is
-        /// lost, with [`LostReason::MaxHold`](crate::LostReason::MaxHold). For work that may hang.
+        /// lost, with [`LostReason::MaxHold`](crate::error::LostReason::MaxHold). For work that may hang.
         /// Where several acquires of one hold set a bound, the earliest holds. Redisson has no such
         /// thing.
         pub fn max_hold(mut self, max_hold: Duration) -> Self {
@@ -217,7 +248,7 @@ impl TryLockRequest {
     /// milliseconds later. What the server grants after that is undone in the background. Two things
     /// take longer: a wait below 10 ms has 10 ms, from the first poll, for its first attempt, since a
     /// free lock would be a timeout otherwise; and with
-    /// [`ReplicaAck::Require`](crate::ReplicaAck::Require) an acquire that the replicas do not have in
+    /// [`ReplicaAck::Require`](crate::config::ReplicaAck::Require) an acquire that the replicas do not have in
     /// time may take 100 ms more to be undone.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
@@ -287,45 +318,6 @@ impl IntoFuture for UnlockRequest {
     fn into_future(self) -> Self::IntoFuture {
         self.lock.unlock(self.owner)
     }
-}
-
-impl fmt::Debug for LockRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        show("LockRequest", &*self.lock, &self.options, f).finish()
-    }
-}
-
-impl fmt::Debug for TryLockRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        show("TryLockRequest", &*self.lock, &self.options, f)
-            .field("wait", &self.wait)
-            .finish()
-    }
-}
-
-impl fmt::Debug for UnlockRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UnlockRequest")
-            .field("lock", &self.lock.name())
-            .field("owner", &self.owner)
-            .finish()
-    }
-}
-
-fn show<'a, 'b>(
-    name: &str,
-    lock: &dyn Acquire,
-    options: &AcquireOptions,
-    f: &'a mut fmt::Formatter<'b>,
-) -> fmt::DebugStruct<'a, 'b> {
-    let mut debug = f.debug_struct(name);
-    debug
-        .field("lock", &lock.name())
-        .field("lease", &options.lease)
-        .field("max_hold", &options.max_hold)
-        .field("owner", &options.owner)
-        .field("reentry", &options.reentry);
-    debug
 }
 
 /// Does the work while the lock is held, and only then lets its output out.

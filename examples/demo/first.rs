@@ -134,7 +134,10 @@ async fn hand_over(
     let busy = lock.try_lock().await?.is_none();
     check(busy, "both have the lock")?;
     let holder = lock.holder().await?.ok_or("nobody has the lock")?;
-    let theirs = !holder.ours && holder.field.starts_with(&id);
+    let holds = holder
+        .client_id()
+        .is_some_and(|holder| holder.to_string() == id);
+    let theirs = !holder.ours && holds;
     check(theirs && id != client.id().to_string(), "another has it")?;
     stage.first(&format!("tried it: busy, client {} has it", &id[..8]));
     Ok(second)

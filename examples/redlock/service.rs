@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lockdog::{Client, Guard, Instance, InstanceState, RedLock};
+use lockdog::error::{Instance, InstanceState};
+use lockdog::{Client, Guard, RedLock};
 
 use crate::Failure;
 use crate::five::Five;

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use std::future::IntoFuture;
 
-use lockdog::{Error, Guard, InstanceState, LostReason};
+use lockdog::error::{InstanceState, LostReason};
+use lockdog::{Error, Guard};
 use tokio::time::sleep;
 
 use crate::Failure;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Client, ClientBuilder};
-use crate::background::Background;
+use crate::background::{Background, ensure_runtime};
 use crate::clock::Clock;
 use crate::diagnosis::{self, ClientProfile};
 use crate::error::{Error, Result};
@@ -19,7 +19,7 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] for a setting or URL that cannot be used. [`Error::Unavailable`] or
+    /// [`Error::Invalid`] for a setting or URL that cannot be used, and outside a tokio runtime. [`Error::Unavailable`] or
     /// [`Error::Timeout`] if the server cannot be reached within the command timeout,
     /// [`Error::Refused`] if it refuses the user or password. These three name the server. Where
     /// sentinels refuse theirs, or do not know the master, that is [`Error::Unavailable`], too, and
@@ -35,10 +35,7 @@ impl ClientBuilder {
     /// Cancelling it leaves nothing behind.
     pub async fn build(mut self) -> Result<Client> {
         self.check()?;
-        if tokio::runtime::Handle::try_current().is_err() {
-            let why = "this is called outside of a tokio runtime".to_owned();
-            return Err(Error::invalid("runtime", why));
-        }
+        ensure_runtime()?;
         let wake = self.wake_or_poll();
         let address = self.address()?;
         let expected = ClientProfile {
@@ -228,7 +225,7 @@ impl ClientBuilder {
         lease::check("command_timeout", self.command_timeout, A_DAY)?;
         lease::check("poll_cap", self.poll_cap, A_DAY)?;
         if let (false, Some(pool)) = (self.has_address(), &self.pool)
-            && pool.status().max_size < 2
+            && pool.max_size() < 2
         {
             let why = "without a url it must have room for two connections".to_owned();
             return Err(Error::invalid("pool", why));
@@ -236,7 +233,7 @@ impl ClientBuilder {
         if let Some(ack) = &self.replica_ack {
             ack.check(self.command_timeout)?;
             if let (false, Some(pool)) = (self.has_address() || ack.is_off(), &self.pool)
-                && pool.status().max_size < 3
+                && pool.max_size() < 3
             {
                 let why =
                     "without a url and with replica_ack it must have room for three connections";

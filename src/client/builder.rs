@@ -2,13 +2,12 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::hold::HandOverLimits;
 use crate::key::NameMapper;
-use crate::server::{Connector, Protocol, ReplicaAck, TlsSettings};
+use crate::server::{Connector, Protocol, ReplicaAck, TlsSettings, UserPool};
 use crate::session::Reentry;
 use crate::wait::Wake;
 
@@ -45,12 +44,12 @@ pub struct ClientBuilder {
     pub(super) master_tls: Option<bool>,
     pub(super) tls: Option<TlsSettings>,
     pub(super) protocol: Option<Protocol>,
-    pub(super) pool: Option<deadpool_redis::Pool>,
+    pub(super) pool: Option<UserPool>,
     pub(super) watchdog_lease: Duration,
     pub(super) command_timeout: Duration,
     pub(super) poll_cap: Duration,
     pub(super) max_lease: Duration,
-    pub(super) max_waiters: usize,
+    pub(super) max_waiters: u32,
     pub(super) wake: Wake,
     pub(super) hand_overs: HandOverLimits,
     pub(super) reentry: Reentry,
@@ -116,7 +115,7 @@ impl ClientBuilder {
         self
     }
 
-    /// A waiter looks at the lock this often at least, message or not.
+    /// The longest time between two checks of a waiter, with or without a message.
     ///
     /// Defaults to 1 s.
     pub fn poll_cap(mut self, cap: Duration) -> Self {
@@ -136,7 +135,7 @@ impl ClientBuilder {
     /// [`Error::TooManyWaiters`](crate::Error::TooManyWaiters).
     ///
     /// Defaults to 100,000.
-    pub fn max_waiters(mut self, waiters: usize) -> Self {
+    pub fn max_waiters(mut self, waiters: u32) -> Self {
         self.max_waiters = waiters;
         self
     }
@@ -149,10 +148,9 @@ impl ClientBuilder {
         self
     }
 
-    /// How many times in a row this client may hand a lock from one of its owners to the next while
-    /// other clients wait for it, or while it is not known whether any do. Then the lock is released,
-    /// and this client stays out until each of the others has had it, or for 5 ms. Zero: every
-    /// release is for everybody.
+    /// Maximum consecutive hand-overs of a lock in this client while other clients wait for it, or may
+    /// wait. Then the client releases the lock, and pauses until each of the others has had it, or for
+    /// 5 ms. Zero: every release is open to all clients.
     ///
     /// [`Guard::unlock`](crate::Guard::unlock) hands over; a guard that is dropped releases the lock.
     ///
@@ -180,7 +178,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Who counts re-entries, where a request does not say so itself
+    /// Who counts re-entries, unless a request sets it
     /// ([`LockRequest::reentry`](crate::LockRequest::reentry)).
     ///
     /// Defaults to [`Reentry::Counted`]. Redisson has nothing like it.
@@ -189,8 +187,8 @@ impl ClientBuilder {
         self
     }
 
-    /// What has to have a lock besides the master, before it counts as granted: see [`ReplicaAck`]
-    /// for what that gives and what it does not.
+    /// Which replicas must acknowledge a lock before it counts as acquired. [`ReplicaAck`] says what that
+    /// guarantees and what it does not.
     ///
     /// Defaults to [`ReplicaAck::Off`] for one server and to [`ReplicaAck::BestEffort`] of a second,
     /// or of the command timeout if that is shorter, for sentinels and clusters.
@@ -252,8 +250,8 @@ impl ClientBuilder {
     }
 
     /// Lets a test move this client's clock ahead, in nanoseconds, as if the machine had slept.
-    #[doc(hidden)]
-    pub fn clock_ahead(mut self, nanoseconds: Arc<AtomicU64>) -> Self {
+    #[cfg(test)]
+    pub(crate) fn clock_ahead(mut self, nanoseconds: Arc<std::sync::atomic::AtomicU64>) -> Self {
         self.clock = Clock::shifted(nanoseconds);
         self
     }

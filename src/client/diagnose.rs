@@ -1,6 +1,7 @@
 //! Looking at how the servers of a client are set up.
 
 use super::Client;
+use crate::background::ensure_runtime;
 use crate::diagnosis::{self, Diagnosis};
 use crate::error::Result;
 
@@ -9,7 +10,7 @@ impl Client {
     /// master that grants without its replicas, a replica or a cluster's node in place of a server,
     /// an old version, a clock that is wrong, permissions that are missing. Each finding says what it
     /// means and how it is mended; what cannot be looked at is a finding, too
-    /// ([`Finding::is_known`](crate::Finding::is_known)).
+    /// ([`Finding::is_known`](crate::report::Finding::is_known)).
     ///
     /// The same is looked at whenever the client meets a server, and what is wrong is logged as a
     /// warning then. That leaves out what a user with the documented permissions would be refused;
@@ -38,6 +39,7 @@ impl Client {
     /// ```
     pub async fn diagnose(&self) -> Result<Diagnosis> {
         let core = self.session.core();
+        ensure_runtime()?;
         core.ensure_open()?;
         let expected = core.settings.expected.clone().unwrap_or_default();
         // Boxed: what opens connections is large.

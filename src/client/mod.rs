@@ -9,11 +9,13 @@ mod scope;
 mod shutdown;
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::background::ensure_runtime;
 use crate::error::{Error, Result};
 use crate::key::kind;
 use crate::lock::{HoldInfo, Lock};
@@ -26,8 +28,9 @@ pub use shutdown::ShutdownReport;
 
 /// A client of one Redis deployment: hands out locks and keeps them alive.
 ///
-/// A handle: clones are the same client, and locks and guards keep it alive. When the last of them
-/// is dropped, what is still held is released in the background and thread and connections end.
+/// A handle: clones are the same client, and locks and guards keep the client alive. When the last of
+/// them is dropped, the client releases in the background what it still holds, and ends its thread and
+/// connections.
 /// Corresponds to Redisson's `RedissonClient`.
 ///
 /// # Examples
@@ -122,9 +125,8 @@ impl Client {
             .collect()
     }
 
-    /// Vouches for the server as it is: its data is what it should be, so it counts in quorums at
-    /// once. Call it once when a new server is set up, and never for one that may have lost locks
-    /// that somebody still holds.
+    /// Marks the server's data as complete, so the server counts in quorums at once. Call it once for a
+    /// new server. Never call it for a server that may have lost locks which an owner still holds.
     ///
     /// It ends the server's quarantine for every client with
     /// [`ClientBuilder::quarantine_on_server`], and for this client what it saw itself. Redisson has
@@ -143,6 +145,7 @@ impl Client {
     /// Cancelled, it may have had its effect on the server, and has none on this client.
     pub async fn provision(&self) -> Result<()> {
         let core = self.session.core();
+        ensure_runtime()?;
         core.ensure_open()?;
         if core.server.is_cluster() {
             return Err(Error::invalid("client", NO_PROVISION.to_owned()));
@@ -155,9 +158,9 @@ impl Client {
     }
 
     /// Releases every hold and waits for Redis to confirm it, ends every wait with
-    /// [`Error::Closed`](crate::Error::Closed), and waits for thread and connections to end. Takes
-    /// twice the command timeout at most, twice over if the server does not answer. Guards that are
-    /// still there are told that the lock is lost; an acquire under way is undone and ends with
+    /// [`Error::Closed`](crate::Error::Closed), and waits for thread and connections to end. It takes at
+    /// most 2x the command timeout, or 4x if the server does not answer. Guards that still exist report
+    /// the lock as lost. An acquire under way is undone and ends with
     /// [`Error::Closed`](crate::Error::Closed) too.
     ///
     /// Corresponds to Redisson's `shutdown()`, which releases nothing.
@@ -174,6 +177,11 @@ impl Client {
         report
     }
 }
+
+/// A panic of a caller leaves what the client knows in order: each change of it ends before code of a
+/// caller runs.
+impl UnwindSafe for Client {}
+impl RefUnwindSafe for Client {}
 
 const NO_PROVISION: &str =
     "a cluster's servers remember nothing of it: there is nothing to provision";

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use super::ClientBuilder;
 use crate::server::Connector;
+#[cfg(feature = "deadpool")]
+use crate::server::UserPool;
 
 impl ClientBuilder {
     /// The server: see [`Client::connect`](crate::Client::connect).
@@ -12,17 +14,16 @@ impl ClientBuilder {
         self
     }
 
-    /// The master that sentinels know by this name, and their URLs, with users and passwords of
-    /// their own if they have any. Give all of them: those that answer are asked who the master is,
-    /// and the one that knows the latest switch is believed. The master is connected to by TLS if the
-    /// first sentinel is (`rediss://`) or [`ClientBuilder::master_tls`] says so; its user, password and
-    /// database are those of [`ClientBuilder::username`] and its like. Instead of
-    /// [`ClientBuilder::url`].
+    /// Connects by Sentinel, in place of [`ClientBuilder::url`]. `master_name` is the name from
+    /// `sentinel monitor`. `urls` lists every sentinel; a URL may have the sentinel's user and password.
+    /// The client asks the sentinels that answer for the master, and the highest config epoch wins. The
+    /// connection to the master uses TLS if the first sentinel's URL is `rediss://` or
+    /// [`ClientBuilder::master_tls`] says so. [`ClientBuilder::username`] and its like set the master's
+    /// user, password and database.
     ///
-    /// When the sentinels have made another server the master, calls go there, every hold is looked
-    /// for at once, and one that the new master does not have is told to be lost. A lease is extended
-    /// only if a sentinel named this master within the last lease: with all sentinels gone, locks are
-    /// lost at their deadlines.
+    /// After a failover, calls go to the new master. The client looks for every hold there at once, and
+    /// reports a hold that is missing as lost. It extends a lease only if a sentinel named this master
+    /// within the last lease, so without sentinels locks are lost at their deadlines.
     ///
     /// Corresponds to Redisson's `useSentinelServers()`.
     pub fn sentinel<U: AsRef<str>>(
@@ -35,15 +36,15 @@ impl ClientBuilder {
         self
     }
 
-    /// The cluster that the nodes at these URLs are of. One that answers is enough to find the others;
-    /// name several. They are connected to with user, password and TLS of the first, or with those of
-    /// [`ClientBuilder::username`] and its like. Instead of [`ClientBuilder::url`].
+    /// Connects to a cluster, in place of [`ClientBuilder::url`]. One node that answers is enough to find
+    /// the others; name several. The client uses the user, password and TLS of the first URL for all
+    /// nodes, or those of [`ClientBuilder::username`] and its like.
     ///
-    /// Each lock is kept by the master that has its slot. A name whose braces would put the lock and
-    /// its channel into different slots is [`Error::Invalid`](crate::Error::Invalid). When a slot gets
-    /// another master, calls go there, every hold in it is looked for at once, and one that the new
-    /// master does not have is told to be lost. A lease is extended only if another node of the
-    /// cluster said within the last lease that this master is one.
+    /// The master of a lock's slot keeps the lock. A name whose braces put the lock and its channel into
+    /// different slots is [`Error::Invalid`](crate::Error::Invalid). If a slot gets another master, calls
+    /// go there. The client looks for every hold of the slot there at once, and reports a hold that is
+    /// missing as lost. It extends a lease only if another node of the cluster named this master within
+    /// the last lease.
     ///
     /// Corresponds to Redisson's `useClusterServers()`.
     pub fn cluster<U: AsRef<str>>(mut self, urls: impl IntoIterator<Item = U>) -> Self {
@@ -55,7 +56,7 @@ impl ClientBuilder {
     /// What opens connections to the server, in place of a URL; users, passwords, database and protocol
     /// are those of [`ClientBuilder::username`] and its like. Instead of [`ClientBuilder::url`].
     ///
-    /// Where its [`Connector::time`] is [`Time::Tokio`](crate::Time::Tokio), leases run by tokio's clock,
+    /// Where its [`Connector::time`] is [`Time::Tokio`](crate::config::Time::Tokio), leases run by tokio's clock,
     /// and what the client does in the background is a task of the runtime that it is built on.
     ///
     /// Redisson has nothing like it.
@@ -72,17 +73,19 @@ impl ClientBuilder {
         self
     }
 
-    /// A pool of yours, for the commands of callers. One connection is taken from it and kept.
+    /// Uses your pool for the commands of callers. The client takes one connection from it and keeps
+    /// it.
     ///
-    /// A pool cannot be asked for connections that hear messages. Give the URL too; with a pool
-    /// alone, waits poll ([`Wake::Poll`](crate::Wake::Poll)) and the watchdog takes a second connection
-    /// from the pool.
+    /// A pool has no connections for messages, so set the URL too. With a pool alone, waiters poll
+    /// ([`Wake::Poll`](crate::config::Wake::Poll)) and the watchdog takes a second connection from the
+    /// pool.
     ///
-    /// A pool's connections queue 50 commands each. Once more calls than that are begun on one
-    /// runtime and not polled again, the other calls of that runtime time out. Connections that the
-    /// client opens itself have no such limit.
+    /// A connection of a pool queues 50 commands. If more calls than that start on one runtime and are
+    /// not polled again, the other calls of that runtime time out. Connections that the client opens
+    /// itself have no such limit.
+    #[cfg(feature = "deadpool")]
     pub fn pool(mut self, pool: deadpool_redis::Pool) -> Self {
-        self.pool = Some(pool);
+        self.pool = Some(UserPool::new(pool));
         self
     }
 }

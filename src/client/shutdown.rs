@@ -15,10 +15,10 @@ use crate::session::{Core, Job, JobOutcome};
 #[non_exhaustive]
 pub struct ShutdownReport {
     /// Holds that Redis confirmed to be released.
-    pub released: usize,
+    pub released: u32,
     /// Holds that may be left in Redis until their leases are over, because it did not answer or
     /// refused the release: those still held at the shutdown, and those that were being released.
-    pub unconfirmed: usize,
+    pub unconfirmed: u32,
 }
 
 /// Takes every hold from its guards and releases it.
@@ -54,9 +54,10 @@ pub(super) async fn release_all(core: &Arc<Core>) -> ShutdownReport {
     for answer in under_way {
         // One that was granted was a hold; one without an answer is counted below.
         let outcome = outcome(core, answer, patience).await;
-        report.released += usize::from(outcome == JobOutcome::Done);
+        report.released += u32::from(outcome == JobOutcome::Done);
     }
-    report.unconfirmed += still_releasing(core, patience).await + core.unreleased();
+    let behind = still_releasing(core, patience).await + core.unreleased();
+    report.unconfirmed += u32::try_from(behind).unwrap_or(u32::MAX);
     report
 }
 

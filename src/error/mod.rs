@@ -1,4 +1,4 @@
-//! What can go wrong, and what it means for the lock.
+//! What can go wrong, and what it means for the lock; the facts that an error carries.
 
 mod hold;
 mod replicas;
@@ -17,29 +17,30 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a call failed.
 ///
-/// A lock that somebody else holds is no error: `try_lock` answers `None`.
-/// Each variant says whether the lock is held, and what to do.
+/// A busy lock is no error: `try_lock` returns `None`.
+/// The documentation of each variant says whether the lock is held, and what the caller must do.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// This owner holds the lock, which is not reentrant, and goes on holding it. Nothing was sent, and
-    /// nothing was taken by this call.
+    /// This owner already holds the lock, which is not reentrant, and keeps it. The call sent nothing and
+    /// acquired nothing.
     ///
-    /// Redisson throws `IllegalMonitorStateException`. Use the guard that is there, or fix the nesting of
-    /// the calls.
+    /// Redisson throws `IllegalMonitorStateException`. Use the existing guard, or do not nest the calls.
     #[error(transparent)]
     AlreadyHeld(#[from] AlreadyHeld),
 
-    /// The client was shut down. The lock is not held through this call.
+    /// The client was shut down. This call does not hold the lock.
     ///
-    /// Make a new client.
+    /// Build a new client.
     #[error("the client is shut down")]
     Closed,
 
-    /// An argument cannot be used; nothing was sent. The lock is not held through this call.
+    /// An argument is not valid, or there is no tokio runtime. The client sent nothing. This call does not
+    /// hold the lock.
     ///
-    /// Mend the call: the message names the argument and its bounds.
+    /// Fix the call. The message names the argument and its limits.
     #[error("invalid {what}: {why}")]
+    #[non_exhaustive]
     Invalid {
         /// The argument.
         what: &'static str,
@@ -47,42 +48,44 @@ pub enum Error {
         why: String,
     },
 
-    /// The lock was held and is no more. Somebody else may hold it by now.
+    /// The owner held the lock and lost it. Another owner may hold it now.
     ///
-    /// Stop the work that it protected, drop the guard, and acquire again if there is reason to.
+    /// Stop the protected work and drop the guard. Then acquire the lock again if the work must continue.
     #[error(transparent)]
     Lost(#[from] Lost),
 
-    /// Too few of a quorum's instances could be had in time, and not because somebody else holds the
-    /// lock. It is not held through this call: what was acquired is given back in the background, on
-    /// the instances that did not answer too.
+    /// Too few instances of a quorum granted the lock in time, and not because another owner holds it.
+    /// This call does not hold the lock. The client releases in the background what it acquired, also on
+    /// instances that did not answer.
     ///
-    /// Try again later; until an instance that did not answer has been told, it may look taken, for
-    /// one lease at most. [`NoQuorum::instances`] says what each of them was.
+    /// Retry later. An instance that did not answer may count the lock as taken for at most one lease.
+    /// [`NoQuorum::instances`] has the state of each instance.
     #[error(transparent)]
     NoQuorum(#[from] NoQuorum),
 
-    /// This owner has nothing to unlock. The lock is not held by it.
+    /// This owner has nothing to unlock: it has no forgotten hold of the lock.
     ///
-    /// Redisson throws `IllegalMonitorStateException`. Mend the pairing of lock and unlock; a hold
-    /// that a living guard stands for is ended through that guard.
+    /// Redisson throws `IllegalMonitorStateException`. Fix the pairing of lock and unlock. If a guard of
+    /// the hold exists, unlock that guard.
     #[error(transparent)]
     NotHeld(#[from] NotHeld),
 
     /// Too few replicas acknowledged the lock in time
-    /// ([`ReplicaAck::Require`](crate::ReplicaAck::Require)). It is not held through this call: the
-    /// master granted it, and it was given back before this was told, or is in the background where
-    /// the master did not answer that in time ([`NotReplicated::is_undone`]).
+    /// ([`ReplicaAck::Require`](crate::config::ReplicaAck::Require)). This call does not hold the lock. The
+    /// master granted it, and the client released it before it returned this error. If the master did
+    /// not confirm the release in time, the client continues in the background
+    /// ([`NotReplicated::is_undone`]).
     ///
-    /// Try again later, or see to the replicas.
+    /// Retry later, or check the replicas.
     #[error(transparent)]
     NotReplicated(#[from] NotReplicated),
 
-    /// The server answered with an error, named by its code. An acquire did not take the lock.
+    /// The server answered with an error code. An acquire did not take the lock.
     ///
-    /// Mend the cause: a permission, a password, the type of the key, the server's memory or disk.
-    /// [`Error::is_retriable`] tells the passing ones (`LOADING`, `READONLY`, ...) apart.
+    /// Fix the cause: a permission, a password, the type of the key, the server's memory or disk.
+    /// [`Error::is_retriable`] is true for transient codes (`LOADING`, `READONLY`, ...).
     #[error("the server refused the command: {code} {message}")]
+    #[non_exhaustive]
     Refused {
         /// The error's code: `WRONGTYPE`, `NOPERM`, `OOM`, ...
         code: String,
@@ -90,57 +93,60 @@ pub enum Error {
         message: String,
     },
 
-    /// The server did not answer in time. The lock is not held through this call: if the command
-    /// still arrives, the client undoes it in the background.
+    /// The server did not answer in time. This call does not hold the lock. If the command still arrives,
+    /// the client undoes it in the background.
     ///
-    /// Try again later; until the undoing is done the lock may look taken, for one lease at most.
+    /// Retry later. Until the client has undone the command, the lock may look taken, for at most one
+    /// lease.
     #[error(
         "no answer from the server in time, waited={}ms{}",
         waited.as_millis(),
         part.as_deref().unwrap_or_default()
     )]
+    #[non_exhaustive]
     Timeout {
-        /// How long the call took, from its first poll; in the report on one part of a lock of
-        /// several, how long that part was asked.
+        /// How long the call took since its first poll. In the report on one part of a multi lock or
+        /// quorum: how long the client waited for that part.
         waited: Duration,
-        /// Who did not answer, in words: the lock's name and its server for a part of a lock of
-        /// several, the server for a client that could not be built, and the server that was asked for
-        /// a call on a cluster or behind sentinels. `None` for a call on a single server, and where
-        /// nobody was asked.
+        /// Who did not answer, as text: for a part of a multi lock or quorum the lock's name and
+        /// server, for a client that could not be built and for a call with Sentinel or a cluster the
+        /// server. `None` for a call on a single server, and if no server was asked.
         part: Option<Arc<str>>,
     },
 
-    /// This client has as many waiters as it may have. The lock is not held through this call.
+    /// The client already has its maximum number of waiters. This call does not hold the lock.
     ///
     /// Shed load, or raise `ClientBuilder::max_waiters`.
     #[error("too many waiters, max_waiters={limit}")]
+    #[non_exhaustive]
     TooManyWaiters {
-        /// The bound, as configured.
-        limit: usize,
+        /// The configured maximum.
+        limit: u32,
     },
 
-    /// There is no connection to the server. The lock is not held through this call: if a command
-    /// was already on its way, the client undoes it in the background.
+    /// There is no connection to the server. This call does not hold the lock. If a command was already
+    /// sent, the client undoes it in the background.
     ///
-    /// Try again later.
+    /// Retry later.
     #[error("no connection to the server: {cause}")]
+    #[non_exhaustive]
     Unavailable {
         /// What the connection said, without secrets.
         cause: Arc<str>,
     },
 
-    /// An unlock was sent and its outcome is not known. The lock may still be taken in Redis, for
-    /// one lease at most; this owner does not hold it any more, and the client keeps trying to
-    /// release it in the background until then.
+    /// The client sent an unlock and does not know its outcome. This owner no longer holds the lock. The
+    /// lock may remain in Redis for at most one lease, and the client retries the release in the
+    /// background until then.
     ///
-    /// Nothing has to be done. Treat the protected work as in doubt if it had to be over before
-    /// anybody else began.
+    /// Nothing has to be done. If the protected work had to end before another owner began, treat its
+    /// result as doubtful.
     #[error(transparent)]
     UnlockUnconfirmed(#[from] UnlockUnconfirmed),
 }
 
 impl Error {
-    /// The lock was held and has been lost.
+    /// The owner held the lock and lost it.
     pub fn is_lost(&self) -> bool {
         matches!(self, Self::Lost(_))
     }
@@ -154,7 +160,7 @@ impl Error {
         }
     }
 
-    /// The same call may well succeed later, with nothing mended by anybody.
+    /// The failure is transient: a retry may succeed without any change.
     pub fn is_retriable(&self) -> bool {
         match self {
             Self::NoQuorum(_)
@@ -167,8 +173,8 @@ impl Error {
         }
     }
 
-    /// Redis may still count the lock as held by the owner that made this call, for one lease at
-    /// most, though the owner must not act on it.
+    /// The lock may remain in Redis for at most one lease, with the caller's owner as its holder. The
+    /// owner does not hold it and must not act on it.
     pub fn may_be_held(&self) -> bool {
         match self {
             Self::NoQuorum(_)

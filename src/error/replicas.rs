@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// An acquire that too few replicas acknowledged in time, see
-/// [`ReplicaAck::Require`](crate::ReplicaAck::Require).
+/// [`ReplicaAck::Require`](crate::config::ReplicaAck::Require).
 #[derive(Clone, Debug)]
 pub struct NotReplicated(Arc<Facts>);
 

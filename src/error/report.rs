@@ -1,4 +1,4 @@
-//! What became of each part of a lock that has several.
+//! The state of each part of a multi lock or quorum.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::Error;
 
-/// One part of a lock of several, an instance of a [`RedLock`](crate::RedLock) or a member of a
-/// [`MultiLock`](crate::MultiLock): a lock on a server, and what it is to the whole.
+/// One part of a lock: an instance of a [`RedLock`](crate::RedLock), or a member of a
+/// [`MultiLock`](crate::MultiLock). It is a lock on a server, with its state.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Instance {
@@ -16,39 +16,42 @@ pub struct Instance {
     /// Where its server is: `host:port`, the path of a socket, the name of sentinels' master, or a
     /// cluster's nodes. Never a password.
     pub server: String,
-    /// What it is to the whole.
+    /// Its state as a part of the whole lock.
     pub state: InstanceState,
 }
 
-/// What one part of a lock is to the whole.
+/// The state of one part of a multi lock or quorum.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum InstanceState {
     /// It is held, and counts.
     Acquired,
-    /// It may have forgotten the lock's latest fencing token, since it came back without its data, and
-    /// too few others are there who know it. What it granted is given back. It counts again once a
-    /// token was written there.
+    /// It came back without its data, so it may not have the lock's latest fencing token, and too few
+    /// other instances have it. The client releases what it granted. It counts again after the client
+    /// wrote a token there.
     Forgetful,
-    /// It was held to the end of the whole, and is given back.
+    /// It was held until the whole lock ended, and the client releases it.
     GivenBack,
-    /// Somebody else has it.
+    /// Another owner has it.
+    #[non_exhaustive]
     HeldByAnother {
-        /// How long that one's lock lives on unless it is renewed; none if it has no end.
+        /// The remaining TTL of the other owner's lock; `None` if the key has no TTL.
         ttl: Option<Duration>,
     },
-    /// It had not answered when its time was over. What it granted, or grants yet, is given back.
+    /// It did not answer in time. The client releases what it granted or still grants.
     Late,
-    /// It was held, and was gone before it was given back.
+    /// It was held, and the key was gone before the client released it.
     Lost,
-    /// Its answer was not waited for: the outcome was known before. It may still come, and count.
+    /// The outcome was known before it answered. Its answer may still come, and count.
     Unanswered,
     /// It may have come back without its data, so it does not count yet.
+    #[non_exhaustive]
     Quarantined {
-        /// How long it still does not.
+        /// The time until it counts.
         left: Duration,
     },
-    /// It could not be asked, did not answer, or refused.
+    /// The client could not ask it, or it did not answer, or it refused.
+    #[non_exhaustive]
     Unreachable {
         /// Why.
         cause: Error,
@@ -90,28 +93,30 @@ impl InstanceState {
     }
 }
 
-/// Too few instances of a quorum could be had.
+/// Too few instances of a quorum granted the lock.
 #[derive(Clone, Debug)]
 pub struct NoQuorum(Arc<Facts>);
 
 #[derive(Debug)]
 struct Facts {
     instances: Vec<Instance>,
-    need: usize,
+    need: u32,
 }
 
 impl NoQuorum {
     pub(crate) fn new(instances: Vec<Instance>, need: usize) -> Self {
+        // A quorum has a handful of instances.
+        let need = u32::try_from(need).unwrap_or(u32::MAX);
         Self(Arc::new(Facts { instances, need }))
     }
 
-    /// What each of them was to the whole.
+    /// The state of each instance.
     pub fn instances(&self) -> &[Instance] {
         &self.0.instances
     }
 
-    /// How many of them it takes.
-    pub fn need(&self) -> usize {
+    /// How many instances a quorum needs.
+    pub fn need(&self) -> u32 {
         self.0.need
     }
 }

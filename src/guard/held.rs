@@ -134,7 +134,7 @@ impl Held {
     }
 
     /// The lock's name, as it was asked for.
-    pub fn lock_name(&self) -> &str {
+    pub fn name(&self) -> &str {
         match &self.kind {
             HeldKind::One(one) => one.hold.key().name(),
             HeldKind::Several(lock) => lock.name(),
@@ -203,7 +203,7 @@ impl HeldLock {
 impl fmt::Debug for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Held")
-            .field("lock", &self.lock_name())
+            .field("lock", &self.name())
             .field("owner", &self.owner())
             .field("remaining", &self.remaining())
             .finish_non_exhaustive()

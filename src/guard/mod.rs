@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::background::ensure_runtime;
 use crate::error::{Instance, Lost, Result};
 use crate::owner::Owner;
 use crate::session::{Claim, Unlocked};
@@ -134,7 +135,7 @@ impl Guard {
     }
 
     /// The lock's name, as given by the caller.
-    pub fn lock_name(&self) -> &str {
+    pub fn name(&self) -> &str {
         match &self.kind {
             GuardKind::One(claim) => claim.hold().key().name(),
             GuardKind::Several(share) => share.lock().name(),
@@ -170,7 +171,9 @@ impl Guard {
     /// [`Error::Lost`](crate::Error::Lost) if it was lost before. Another owner may have held it
     /// since.
     /// [`Error::UnlockUnconfirmed`](crate::Error::UnlockUnconfirmed) if Redis did not confirm within
-    /// the command timeout, or refused; the client continues to retry in the background. If an earlier
+    /// the command timeout, or refused; the client continues to retry in the background.
+    /// [`Error::Invalid`](crate::Error::Invalid) outside a tokio runtime; the client then releases the lock
+    /// in the background. If an earlier
     /// command for the same hold is still unanswered, `unlock` waits for it first: three command
     /// timeouts in all.
     ///
@@ -178,6 +181,8 @@ impl Guard {
     ///
     /// If it is cancelled at any point, the lock is released in the background, as by a drop.
     pub async fn unlock(self) -> Result<Unlocked> {
+        // A guard that is dropped outside a runtime is released in the background.
+        ensure_runtime()?;
         match self.kind {
             GuardKind::One(claim) => claim.unlock().await,
             GuardKind::Several(share) => share.unlock().await,
@@ -244,7 +249,7 @@ impl Guard {
 impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guard")
-            .field("lock", &self.lock_name())
+            .field("lock", &self.name())
             .field("owner", &self.owner())
             .field("remaining", &self.remaining())
             .finish_non_exhaustive()

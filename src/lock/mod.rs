@@ -1,12 +1,15 @@
 //! The lock on a server, and the wait for it.
 
 mod acquire;
+mod any_lock;
 mod contender;
+mod holder;
 mod query;
 mod request;
 mod unlock;
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
@@ -17,7 +20,10 @@ use crate::session::Session;
 use crate::wait::Backoff;
 
 pub(crate) use acquire::released;
-pub use query::{HoldInfo, HolderInfo, Ttl};
+pub use any_lock::AnyLock;
+pub(crate) use any_lock::sealed::Sealed;
+pub use holder::{HolderInfo, Ttl};
+pub use query::HoldInfo;
 pub use unlock::ForceUnlockRequest;
 
 /// A lock on a server: reentrant, leased, shared with Redisson's `RLock` of the same name.
@@ -96,7 +102,7 @@ impl Lock {
     }
 
     /// A handle of the same lock whose waiters ask again and again, with these pauses, and listen for no
-    /// message: as [`Wake::Poll`](crate::Wake::Poll), for this handle alone.
+    /// message: as [`Wake::Poll`](crate::config::Wake::Poll), for this handle alone.
     ///
     /// No pause is longer than the client's `poll_cap`. A [`MultiLock`](crate::MultiLock) of this handle
     /// takes the pauses over while it waits for this member. A [`RedLock`](crate::RedLock) takes the
@@ -107,7 +113,7 @@ impl Lock {
     ///
     /// ```no_run
     /// use std::time::Duration;
-    /// use lockdog::Backoff;
+    /// use lockdog::config::Backoff;
     ///
     /// # async fn example(client: lockdog::Client) -> lockdog::Result<()> {
     /// let lock = client.lock("orders:42").backoff(Backoff::constant(Duration::from_millis(64)));
@@ -171,8 +177,9 @@ impl Lock {
     /// guard first.
     /// [`Error::Timeout`], [`Error::Unavailable`] or a retriable [`Error::Refused`] if the server
     /// could not be asked for the whole command timeout; [`Error::NotReplicated`] if too few replicas
-    /// have it in time ([`ReplicaAck::Require`](crate::ReplicaAck::Require)).
-    /// [`Error::Refused`] if it does not allow it, [`Error::Invalid`] for a bad name or lease,
+    /// have it in time ([`ReplicaAck::Require`](crate::config::ReplicaAck::Require)).
+    /// [`Error::Refused`] if it does not allow it, [`Error::Invalid`] for a bad name or lease and
+    /// outside a tokio runtime,
     /// [`Error::AlreadyHeld`] if this owner holds a lock of a kind that does not re-enter;
     /// [`Error::TooManyWaiters`], [`Error::Closed`].
     ///
@@ -251,6 +258,10 @@ impl Inner {
         self.key.as_ref().map_err(Error::clone)
     }
 }
+
+/// As [`Client`](crate::Client).
+impl UnwindSafe for Lock {}
+impl RefUnwindSafe for Lock {}
 
 impl fmt::Debug for Lock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

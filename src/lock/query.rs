@@ -5,37 +5,14 @@ use std::time::Duration;
 use redis::Value;
 
 use super::Lock;
+use super::holder::{self, HolderInfo, Ttl};
+use crate::background::ensure_runtime;
 use crate::error::Result;
 use crate::hold::Hold;
 use crate::key::LockKey;
 use crate::owner::Owner;
 use crate::server::{Failure, Sent};
 use crate::session::Core;
-
-/// How long a key in Redis lives on.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Ttl {
-    /// It is deleted after this time.
-    Expires(Duration),
-    /// It stays until somebody deletes it: not the work of a lock.
-    Persistent,
-}
-
-/// Who has a lock, as Redis says.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct HolderInfo {
-    /// The holder's hash field: `<client uuid>:<thread or task>`, for lockdog with the hold's number
-    /// behind it.
-    pub field: String,
-    /// How many acquires of it are not unlocked yet, without those counted by
-    /// [`Reentry::Local`](crate::Reentry::Local).
-    pub count: u64,
-    /// How long the lock lives on unless it is renewed.
-    pub ttl: Ttl,
-    /// The holder is an owner of this client.
-    pub ours: bool,
-}
 
 impl Lock {
     /// Whether anybody holds the lock. Corresponds to Redisson's `isLocked()`.
@@ -84,7 +61,7 @@ impl Lock {
     }
 
     /// How many acquires of the current owner are not unlocked yet, as Redis counts them: without
-    /// those of [`Reentry::Local`](crate::Reentry::Local). 0 if it does not hold the lock.
+    /// those of [`Reentry::Local`](crate::config::Reentry::Local). 0 if it does not hold the lock.
     /// Corresponds to Redisson's `getHoldCount()`.
     ///
     /// # Errors
@@ -94,7 +71,7 @@ impl Lock {
     /// # Cancel safety
     ///
     /// Cancelling it changes nothing.
-    pub async fn hold_count(&self) -> Result<u64> {
+    pub async fn hold_count(&self) -> Result<u32> {
         self.count_of(&Owner::current()).await
     }
 
@@ -114,7 +91,8 @@ impl Lock {
         Ok(ttl(&self.ask("PTTL", key, &[]).await?))
     }
 
-    /// Who holds the lock, as Redis says; `None` if nobody does. Redisson has no such call.
+    /// Who holds the lock, as Redis says; `None` if nobody does. If several readers of Redisson's
+    /// read/write lock hold it, this is one of them. Redisson has no such call.
     ///
     /// # Errors
     ///
@@ -126,24 +104,21 @@ impl Lock {
     pub async fn holder(&self) -> Result<Option<HolderInfo>> {
         let key = self.key()?;
         let fields = self.ask("HGETALL", key, &[]).await?;
-        let Some((field, count)) = first_pair(fields) else {
+        let Some((field, count)) = holder::of_hash(fields) else {
             return Ok(None);
         };
         // Gone between the two questions is gone.
         let Some(ttl) = ttl(&self.ask("PTTL", key, &[]).await?) else {
             return Ok(None);
         };
-        Ok(Some(HolderInfo {
-            ours: self.session().core().number_of(&field).is_some(),
-            field,
-            count,
-            ttl,
-        }))
+        let is_ours = self.session().core().number_of(&field).is_some();
+        Ok(Some(HolderInfo::new(field, count, ttl, is_ours)))
     }
 
-    async fn count_of(&self, owner: &Owner) -> Result<u64> {
+    async fn count_of(&self, owner: &Owner) -> Result<u32> {
         let key = self.key()?;
         let core = self.session().core();
+        ensure_runtime()?;
         core.ensure_open()?;
         // An owner of this client that has no hold here has none in Redis.
         let Some(hold) = core.holds.of_owner(key, *owner) else {
@@ -151,12 +126,13 @@ impl Lock {
         };
         let field = core.field(&hold);
         let count = self.ask("HGET", key, &[&field]).await?;
-        Ok(number(&count).unwrap_or(0))
+        Ok(holder::number(&count).unwrap_or(0))
     }
 
     /// Asks the server something about a key that changes nothing.
     async fn ask(&self, command: &str, key: &LockKey, more: &[&str]) -> Result<Value> {
         let core = self.session().core();
+        ensure_runtime()?;
         core.ensure_open()?;
         let time = core.server.allot(core.clock.now());
         let mut question = redis::cmd(command);
@@ -177,30 +153,6 @@ fn ttl(answer: &Value) -> Option<Ttl> {
         Value::Int(-1) => Some(Ttl::Persistent),
         _ => None,
     }
-}
-
-fn first_pair(fields: Value) -> Option<(String, u64)> {
-    let (field, count) = match fields {
-        Value::Array(fields) => {
-            let mut fields = fields.into_iter();
-            (fields.next()?, fields.next()?)
-        }
-        Value::Map(fields) => fields.into_iter().next()?,
-        _ => return None,
-    };
-    Some((text(&field)?, number(&count).unwrap_or(0)))
-}
-
-fn text(value: &Value) -> Option<String> {
-    match value {
-        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-        Value::SimpleString(text) => Some(text.clone()),
-        _ => None,
-    }
-}
-
-fn number(value: &Value) -> Option<u64> {
-    text(value)?.parse().ok()
 }
 
 /// A hold of this client, from [`Client::holds`](crate::Client::holds).

@@ -7,7 +7,7 @@ use super::acquire;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::owner::Owner;
-use crate::request::{Acquire, AcquireOptions, Boxed, WaitLimit};
+use crate::request::{Acquire, AcquireOptions, Boxed, WaitLimit, unlocker};
 use crate::session::{Claim, Reentry, Unlocked};
 
 impl Acquire for Inner {
@@ -27,7 +27,7 @@ impl Acquire for Inner {
 
     fn unlock(self: Arc<Self>, owner: Option<Owner>) -> Boxed<Unlocked> {
         Box::pin(async move {
-            let owner = owner.unwrap_or_else(Owner::current);
+            let owner = unlocker(owner)?;
             self.end_forgotten(owner).await
         })
     }
@@ -46,7 +46,7 @@ impl Inner {
             return Box::pin(async move { told(self.acquired(options, wait).await?) });
         }
         Box::pin(async move {
-            let owner = options.owner();
+            let owner = options.owner()?;
             // A loop of calls that never wait must still let other tasks run.
             tokio::task::consume_budget().await;
             match self.again(&options, owner)? {
@@ -69,7 +69,7 @@ impl Inner {
         mut options: AcquireOptions,
         wait: WaitLimit,
     ) -> Result<Option<Guard>> {
-        let owner = options.owner();
+        let owner = options.owner()?;
         let terms = options.terms(&self.session.core().settings)?;
         let (key, backoff) = (self.key()?, self.backoff.as_ref());
         acquire::acquire(&self.session, key, backoff, owner, &terms, wait).await

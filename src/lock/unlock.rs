@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::IntoFuture;
 
 use super::{HolderInfo, Inner, Lock};
+use crate::background::ensure_runtime;
 use crate::error::{Error, NotHeld, Result};
 use crate::hold::OwnerState;
 use crate::owner::Owner;
@@ -60,11 +61,12 @@ impl Lock {
     async fn free_from(&self, holder: Option<String>) -> Result<bool> {
         let key = self.key()?;
         let core = self.session().core();
+        ensure_runtime()?;
         core.ensure_open()?;
         let field = match holder {
             Some(field) => field,
             None => match self.holder().await? {
-                Some(holder) => holder.field,
+                Some(holder) => holder.field().to_owned(),
                 None => return Ok(false),
             },
         };
@@ -117,7 +119,7 @@ impl Inner {
 impl ForceUnlockRequest {
     /// Frees the lock only from this holder, seen before with [`Lock::holder`].
     pub fn expecting(mut self, holder: &HolderInfo) -> Self {
-        self.holder = Some(holder.field.clone());
+        self.holder = Some(holder.field().to_owned());
         self
     }
 }

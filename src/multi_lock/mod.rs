@@ -1,6 +1,7 @@
 //! Several locks that are held together, or not at all.
 
 mod acquire;
+mod any_lock;
 mod contender;
 mod hold;
 mod members;
@@ -9,6 +10,7 @@ mod request;
 mod round;
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
@@ -34,7 +36,7 @@ use members::MemberGroups;
 ///
 /// The watchdog renews the members once all of them are held. The loss of one is the loss of the
 /// whole: the guard is told, and the members that are left are given back right after. A guard's
-/// [`Guard::instances`](crate::Guard::instances) and [`Lost::instances`](crate::Lost::instances) say
+/// [`Guard::instances`](crate::Guard::instances) and [`Lost::instances`](crate::error::Lost::instances) say
 /// which one it was.
 ///
 /// No lock at all, one lock of one client given twice, and a member whose name cannot be used are
@@ -103,10 +105,10 @@ impl MultiLock {
         }
     }
 
-    /// The names of its members, in brackets. [`Guard::lock_name`] is this. Redisson's `getName()` is
+    /// The names of its members, in brackets. [`Guard::name`] is this. Redisson's `getName()` is
     /// not supported for multi locks.
     ///
-    /// [`Guard::lock_name`]: crate::Guard::lock_name
+    /// [`Guard::name`]: crate::Guard::name
     pub fn name(&self) -> &str {
         &self.inner.name
     }
@@ -232,7 +234,7 @@ impl MultiLock {
     /// # Cancel safety
     ///
     /// Cancelling it changes nothing.
-    pub async fn hold_count(&self) -> Result<u64> {
+    pub async fn hold_count(&self) -> Result<u32> {
         self.inner.members()?;
         let counts = try_join_all(self.locks().iter().map(Lock::hold_count)).await?;
         Ok(counts.into_iter().min().unwrap_or(0))
@@ -244,6 +246,10 @@ impl Inner {
         self.members.as_ref().map_err(Error::clone)
     }
 }
+
+/// As [`Client`](crate::Client).
+impl UnwindSafe for MultiLock {}
+impl RefUnwindSafe for MultiLock {}
 
 impl fmt::Debug for MultiLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -10,7 +10,7 @@ use super::hold::{MultiHold, whole};
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::owner::Owner;
-use crate::request::{Acquire, AcquireOptions, Boxed, WaitLimit};
+use crate::request::{Acquire, AcquireOptions, Boxed, WaitLimit, unlocker};
 use crate::session::Unlocked;
 
 impl Acquire for Inner {
@@ -33,7 +33,7 @@ impl Acquire for Inner {
     fn unlock(self: Arc<Self>, owner: Option<Owner>) -> Boxed<Unlocked> {
         Box::pin(async move {
             self.members()?;
-            let owner = owner.unwrap_or_else(Owner::current);
+            let owner = unlocker(owner)?;
             let ends = self
                 .locks
                 .iter()
@@ -49,7 +49,7 @@ impl Inner {
         mut options: AcquireOptions,
         wait: WaitLimit,
     ) -> Result<Option<Guard>> {
-        let owner = options.owner();
+        let owner = options.owner()?;
         let mut members = self.members()?.clone();
         let mut time = None;
         loop {

@@ -1,6 +1,7 @@
 //! Tests on real servers of one server's part in a quorum, which no public call shows by itself.
 
 mod acl;
+mod asleep;
 mod epoch;
 mod identity;
 mod member;

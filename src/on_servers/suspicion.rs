@@ -151,6 +151,7 @@ async fn a_connection_that_is_silent_on_its_own_is_given_up() {
     assert_eq!(rule.hits(), 1);
 }
 
+#[cfg(feature = "deadpool")]
 #[tokio::test]
 async fn a_pool_of_two_has_room_for_the_question() {
     let server = RedisServer::start().await;
@@ -213,10 +214,13 @@ async fn an_address_names_no_user_and_no_password() {
     let url = format!("unix://{socket}?pass=secret");
     let client = Client::connect(url).await.unwrap();
     assert_eq!(address(client).await, socket);
-    let config = deadpool_redis::Config::from_url(server.url());
-    let pool = config.create_pool(None).unwrap();
-    let client = Client::builder().pool(pool).build().await.unwrap();
-    assert_eq!(address(client).await, "pool");
+    #[cfg(feature = "deadpool")]
+    {
+        let config = deadpool_redis::Config::from_url(server.url());
+        let pool = config.create_pool(None).unwrap();
+        let client = Client::builder().pool(pool).build().await.unwrap();
+        assert_eq!(address(client).await, "pool");
+    }
 }
 
 impl TestMember {

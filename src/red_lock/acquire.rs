@@ -16,7 +16,7 @@ use crate::error::{Error, InstanceState, NoQuorum, Result};
 use crate::guard::Guard;
 use crate::hold::Terms;
 use crate::owner::Owner;
-use crate::request::{Acquire, AcquireOptions, Boxed, FIRST_ATTEMPT, WaitLimit};
+use crate::request::{Acquire, AcquireOptions, Boxed, FIRST_ATTEMPT, WaitLimit, unlocker};
 use crate::session::Unlocked;
 
 impl Acquire for RedLockConfig {
@@ -38,7 +38,7 @@ impl Acquire for RedLockConfig {
 
     fn unlock(self: Arc<Self>, owner: Option<Owner>) -> Boxed<Unlocked> {
         Box::pin(async move {
-            let owner = owner.unwrap_or_else(Owner::current);
+            let owner = unlocker(owner)?;
             self.end_forgotten(owner).await
         })
     }
@@ -50,7 +50,7 @@ impl RedLockConfig {
         mut options: AcquireOptions,
         wait: WaitLimit,
     ) -> Result<Option<Guard>> {
-        let owner = options.owner();
+        let owner = options.owner()?;
         let terms = self.terms(&options)?;
         let began = self.clock().now();
         let deadline = match wait {

@@ -329,16 +329,14 @@ impl LockInstance {
         quarantine::left(lost.seen, taking.max_lease, self.core().clock.now())
     }
 
-    /// Asks the server nothing more until it has answered a probe. For an acquire that is still in
-    /// flight: `addressee` is the server that it went to, which may differ from the one that the map
-    /// names (design: invariant 15). Does nothing if it went to no server yet.
+    /// Suspects the server that an acquire in flight went to, if it went to one yet. Like the server
+    /// below, that may be another one than the map names (design: invariant 15).
     pub(super) fn suspect_late(&self, addressee: &Addressee, waited: Duration) {
         let silence = Failure::silent(waited);
         self.core().server.suspect_addressee(addressee, &silence);
     }
 
-    /// The same, for the server where the query failed. That may be another server than the map names
-    /// (design: invariant 15).
+    /// Suspects the server where the query failed: it gets no query until it has answered a probe.
     fn suspect_asked(&self, sent: &Sent, error: &Error) {
         if let Some(silence) = silence(error) {
             self.core().server.suspect_asked(sent, &silence);

@@ -1,6 +1,7 @@
 //! A lock on many independent instances, held by whoever has a quorum of them.
 
 mod acquire;
+mod any_lock;
 mod claim;
 mod config;
 mod contender;
@@ -22,6 +23,7 @@ mod unlock;
 mod validity;
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,7 +75,7 @@ use config::RedLockConfig;
 /// Clocks that run at rates less than 1 % apart, and instances that keep a key until its TTL is over.
 /// An instance that comes back may have lost what it acknowledged, so it does not count for
 /// [`RedLock::max_lease`] after this client has seen that it is another than before.
-/// [`RedLock::masking`] bears with losses that nobody saw. Where a late write must never get through,
+/// [`RedLock::masking`] tolerates losses that no client saw. Where a late write must never get through,
 /// whatever happens, take [`RedLock::fenced`] and let the resource refuse smaller tokens:
 /// `docs/quorum.md` says what can and what cannot be promised.
 ///
@@ -106,7 +108,7 @@ pub struct RedLock {
 
 impl RedLock {
     /// The lock that these locks make together. No locks, the same one twice, or clients of which only
-    /// some have tokio's clock (see [`Time`](crate::Time)) are an error of each request. Corresponds to
+    /// some have tokio's clock (see [`Time`](crate::config::Time)) are an error of each request. Corresponds to
     /// Redisson's `new RedissonRedLock(a, b, c)`.
     ///
     /// A RedLock is reentrant. A lock of
@@ -119,13 +121,13 @@ impl RedLock {
         }
     }
 
-    /// Bears with so many instances, `f`, that lose what they acknowledged without anybody noticing:
-    /// `(N + f) / 2 + 1` of the N are needed instead of `N / 2 + 1`, so four of five for one.
+    /// Tolerates up to `instances` (`f`) instances that silently lose an acknowledged lock. A quorum is
+    /// `(N + f) / 2 + 1` of the N instances instead of `N / 2 + 1`: four of five for one.
     ///
-    /// More than the instances can bear is an error of each request. Defaults to none. Redisson has
-    /// nothing like it.
-    pub fn masking(self, instances: usize) -> Self {
-        self.with_settings(|inner| inner.masked = instances)
+    /// If N instances cannot tolerate `f`, each request returns an error. Defaults to 0. Redisson has no
+    /// such setting.
+    pub fn masking(self, instances: u32) -> Self {
+        self.with_settings(|inner| inner.masked = instances as usize)
     }
 
     /// Has every acquire bring a fencing token: [`Guard::token`](crate::Guard::token), larger than
@@ -173,10 +175,10 @@ impl RedLock {
         }
     }
 
-    /// The names of its locks; one, if they all have the same. [`Guard::lock_name`] is this.
+    /// The names of its locks; one, if they all have the same. [`Guard::name`] is this.
     /// Redisson's `getName()` is not supported for its RedLock.
     ///
-    /// [`Guard::lock_name`]: crate::Guard::lock_name
+    /// [`Guard::name`]: crate::Guard::name
     pub fn name(&self) -> &str {
         &self.inner.name
     }
@@ -250,6 +252,10 @@ impl RedLock {
         }
     }
 }
+
+/// As [`Client`](crate::Client).
+impl UnwindSafe for RedLock {}
+impl RefUnwindSafe for RedLock {}
 
 impl fmt::Debug for RedLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -37,8 +37,7 @@ impl QuorumHold {
             };
             let was_living = state.quorum.is_living();
             actions.append(&state.quorum.step(event, now));
-            if was_living && state.quorum.phase() == lockdog_quorum::Phase::Lost(LossCause::NotOurs)
-            {
+            if was_living && state.quorum.phase() == Phase::Lost(LossCause::NotOurs) {
                 state.part_lost_because = Some(reason);
             }
         }

@@ -10,6 +10,7 @@ use redis::{Cmd, RedisResult, Value};
 use super::failure::Failure;
 use super::identity::Identity;
 use super::user_connector::Driver;
+use super::user_pool::PooledConnection;
 use crate::clock::Moment;
 
 /// A multiplexed connection. The server executes its commands in the order in which they were sent.
@@ -43,7 +44,10 @@ struct Inner {
 pub(super) enum ConnectionParts {
     Nothing,
     /// A pool's connection. The pool counts it as used until this is dropped.
-    Pooled(#[expect(dead_code, reason = "it is kept")] deadpool_redis::Connection),
+    Pooled(
+        #[cfg_attr(feature = "deadpool", expect(dead_code, reason = "it is kept"))]
+        PooledConnection,
+    ),
     /// Drives a connection that a user's connector opened.
     Driver(#[expect(dead_code, reason = "it is kept")] Driver),
 }

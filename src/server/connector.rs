@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 /// use std::io;
 /// use std::pin::Pin;
 ///
-/// use lockdog::{Connector, Transport};
+/// use lockdog::config::{Connector, Transport};
 /// use tokio::net::UnixStream;
 ///
 /// #[derive(Debug)]

@@ -13,6 +13,7 @@ use super::failure::Failure;
 use super::identity::Identity;
 use super::sentinel::Sentinels;
 use super::user_connector::UserConnector;
+use super::user_pool::UserPool;
 use super::wire::{client, password};
 use crate::clock::{Clock, Moment};
 use crate::error::Error;
@@ -20,7 +21,7 @@ use crate::error::Error;
 /// Opens connections to one deployment.
 pub(crate) struct Endpoint {
     pub(super) route: Locator,
-    pub(super) pool: Option<deadpool_redis::Pool>,
+    pub(super) pool: Option<UserPool>,
     pub(super) name: Option<String>,
     /// Opens connections in place of the address.
     pub(super) user_connector: Option<UserConnector>,
@@ -46,7 +47,7 @@ impl Endpoint {
     /// on lockdog's own thread prefers the address.
     pub(crate) fn new(
         address: Option<Address>,
-        pool: Option<deadpool_redis::Pool>,
+        pool: Option<UserPool>,
         name: Option<String>,
         context: &Context,
     ) -> Result<Self, Error> {
@@ -136,7 +137,7 @@ impl Endpoint {
             Locator::Unknown => 3,
             Locator::Fixed(_) | Locator::Member(_) | Locator::Sentinel(_) => 1,
         };
-        pool.status().max_size.saturating_sub(others).min(RUNTIMES)
+        pool.max_size().saturating_sub(others).min(RUNTIMES)
     }
 
     /// The server's address, if the deployment has several servers.

@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_redis::HookError;
-use deadpool_redis::PoolError;
 use redis::RedisError;
 
 use crate::error::{Error, passes};
@@ -60,15 +58,10 @@ impl Failure {
         failure.without(password)
     }
 
-    /// Classifies the error of a user's pool about connecting, or about taking a connection.
-    pub(super) fn of_pool(error: &PoolError) -> Self {
-        match error {
-            // Only the pool knows the password.
-            PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)) => {
-                Self::of_connect(error, None)
-            }
-            _ => Self::Unsent(without_arguments(&error.to_string()).into()),
-        }
+    /// The error of a user's pool, which gave no connection.
+    #[cfg(feature = "deadpool")]
+    pub(super) fn of_pool(text: &str) -> Self {
+        Self::Unsent(without_arguments(text).into())
     }
 
     /// Removes the text if it contains the password: a server may quote it in a message that this

@@ -39,6 +39,7 @@ mod subscriber;
 mod suspicion;
 mod tls;
 mod user_connector;
+mod user_pool;
 mod wire;
 
 pub use access::Protocol;
@@ -60,3 +61,4 @@ pub(crate) use route::Route;
 pub(crate) use sent::{Sent, TimeBox};
 pub(crate) use subscriber::Subscriber;
 pub use tls::TlsSettings;
+pub(crate) use user_pool::UserPool;

@@ -18,6 +18,7 @@ use super::failure::Failure;
 use super::node::Node;
 use super::route::Route;
 use super::subscriber::Subscriber;
+use super::user_pool::UserPool;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::slot::slot;
@@ -62,7 +63,7 @@ impl Server {
     /// The deployment at this address or in this pool: see [`Endpoint::new`].
     pub(crate) fn at(
         address: Option<Address>,
-        pool: Option<deadpool_redis::Pool>,
+        pool: Option<UserPool>,
         name: Option<String>,
         context: Context,
     ) -> Result<Self, Error> {

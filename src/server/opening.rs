@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-
 use super::connection::{Connection, ConnectionParts};
 use super::endpoint::{Endpoint, Locator};
 use super::failure::Failure;
@@ -35,8 +33,7 @@ impl Endpoint {
         let Some(pool) = &self.pool else {
             return self.open_own(limit).await;
         };
-        let pooled = pool.get().await.map_err(|error| Failure::of_pool(&error))?;
-        let mut multiplexed: MultiplexedConnection = pooled.as_ref().clone();
+        let (mut multiplexed, pooled) = pool.take().await?;
         // Every call has its own time limit, which the pool's limit might cut short.
         multiplexed.set_response_timeout(NO_LIMIT);
         let kept = ConnectionParts::Pooled(pooled);

@@ -15,7 +15,8 @@ use crate::error::Error;
 /// # Examples
 ///
 /// ```no_run
-/// use lockdog::{Client, TlsSettings};
+/// use lockdog::Client;
+/// use lockdog::config::TlsSettings;
 ///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let tls = TlsSettings::new()

@@ -108,7 +108,7 @@ impl Core {
         settings: Settings,
         clock: Clock,
         server: Server,
-        max_waiters: usize,
+        max_waiters: u32,
     ) -> (Self, mpsc::UnboundedReceiver<Job>) {
         let (jobs, owed) = mpsc::unbounded_channel();
         let waiters = Waiters::new(clock.clone(), settings.poll_cap, max_waiters);

@@ -19,7 +19,7 @@ use crate::server::Failure;
 /// # Examples
 ///
 /// ```no_run
-/// use lockdog::Reentry;
+/// use lockdog::config::Reentry;
 ///
 /// # async fn example(client: lockdog::Client) -> lockdog::Result<()> {
 /// let lock = client.lock("orders:42");

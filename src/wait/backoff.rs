@@ -21,7 +21,7 @@ pub enum Wake {
 ///
 /// ```
 /// use std::time::Duration;
-/// use lockdog::Backoff;
+/// use lockdog::config::Backoff;
 ///
 /// let ms = Duration::from_millis;
 /// let backoff = Backoff::exponential(ms(10), ms(100), 3);

@@ -42,7 +42,7 @@ pub(crate) use waiter::{Found, HandedOver, Receiver, WaitRequest};
 pub(crate) struct Waiters {
     clock: Clock,
     poll_cap: Duration,
-    limit: usize,
+    limit: u32,
     next_id: AtomicU64,
     /// Sharded, so that waiters of different locks rarely contend for one mutex.
     shards: [Mutex<ByKey<WaitQueue>>; SHARDS],
@@ -55,7 +55,7 @@ pub(crate) struct Waiters {
 }
 
 impl Waiters {
-    pub(crate) fn new(clock: Clock, poll_cap: Duration, limit: usize) -> Self {
+    pub(crate) fn new(clock: Clock, poll_cap: Duration, limit: u32) -> Self {
         Self {
             clock,
             poll_cap,
@@ -85,7 +85,7 @@ impl Waiters {
         now: Moment,
     ) -> Result<WaiterGuard, Error> {
         let mut queues = self.queues_of(key)?;
-        if self.waiting.fetch_add(1, Ordering::Relaxed) >= self.limit {
+        if self.waiting.fetch_add(1, Ordering::Relaxed) >= self.limit as usize {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
             return Err(Error::TooManyWaiters { limit: self.limit });
         }
@@ -401,7 +401,7 @@ mod tests {
     /// How long it takes until this many waiters of one lock have left, the last one first.
     fn leaving(waiting: usize) -> Duration {
         let clock = Clock::default();
-        let waiters = Waiters::new(clock.clone(), Duration::from_secs(60), waiting);
+        let waiters = Waiters::new(clock.clone(), Duration::from_secs(60), waiting as u32);
         let waiters = Arc::new(waiters);
         let key = Arc::new(LockKey::new(&kind::PLAIN, "l", None).unwrap());
         let enter = |_| {

@@ -6,7 +6,8 @@ mod log;
 mod permissions;
 mod servers;
 
-use lockdog::{Client, Finding, FindingKind};
+use lockdog::Client;
+use lockdog::report::{Finding, FindingKind};
 
 use crate::support::prelude::{SOON, ms};
 use crate::support::server::ServerBuilder;

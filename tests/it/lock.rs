@@ -16,6 +16,7 @@ mod names;
 mod nested;
 mod non_reentrant;
 mod owners;
+#[cfg(feature = "deadpool")]
 mod pool;
 mod queries;
 mod queue;

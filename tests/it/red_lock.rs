@@ -21,7 +21,8 @@ mod waiting;
 
 use std::time::Duration;
 
-use lockdog::{Client, ClientBuilder, Guard, InstanceState, RedLock};
+use lockdog::error::InstanceState;
+use lockdog::{Client, ClientBuilder, Guard, RedLock};
 
 use crate::support::prelude::ms;
 use crate::support::{Redis, RedisServer, eventually, until_ok};

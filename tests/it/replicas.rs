@@ -13,23 +13,22 @@ mod sharing;
 
 use std::time::Duration;
 
-use lockdog::{Client, ClientBuilder, Error, NotReplicated, ReplicaAck, Replicas};
+use lockdog::config::{ReplicaAck, Replicas};
+use lockdog::error::NotReplicated;
+use lockdog::{Client, ClientBuilder, Error};
 
 use crate::support::Replicated;
 use crate::support::prelude::{SOON, ms};
 
 /// A client of this master that requires an acknowledgement, within a second.
 async fn requiring(all: &Replicated, replicas: Replicas) -> Client {
-    let ack = ReplicaAck::Require {
-        replicas,
-        timeout: TIMEOUT,
-    };
+    let ack = ReplicaAck::require(replicas).timeout(TIMEOUT);
     build(Client::builder().url(all.master.url()).replica_ack(ack)).await
 }
 
 /// A client of this master that waits for replicas if they are there, for a second.
 async fn best_effort(all: &Replicated) -> Client {
-    let ack = ReplicaAck::BestEffort { timeout: TIMEOUT };
+    let ack = ReplicaAck::best_effort().timeout(TIMEOUT);
     build(Client::builder().url(all.master.url()).replica_ack(ack)).await
 }
 

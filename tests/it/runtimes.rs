@@ -1,6 +1,7 @@
 //! What others wait for goes on whatever one future or one runtime does (design: invariant 14).
 
 mod outage;
+mod outside;
 mod refused;
 mod two;
 mod unpolled;

@@ -4,7 +4,8 @@ use std::fmt;
 use std::io;
 use std::pin::Pin;
 
-use lockdog::{Client, ClientBuilder, Connector, Time, Transport};
+use lockdog::config::{Connector, Time, Transport};
+use lockdog::{Client, ClientBuilder};
 
 use crate::server::Server;
 

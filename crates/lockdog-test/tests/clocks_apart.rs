@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use lockdog::LostReason;
+use lockdog::error::LostReason;
 use lockdog_test::Server;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);

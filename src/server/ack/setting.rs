@@ -1,36 +1,32 @@
-//! The setting for what must acknowledge a lock before it counts as granted.
+//! The setting: which replicas must have a lock before it counts as acquired.
 
 use std::time::Duration;
 
 use crate::error::Error;
 
-/// Which replicas must acknowledge a lock, besides the master, before it counts as granted.
+/// Which replicas must acknowledge a lock before it counts as acquired.
 ///
-/// If a master fails, the replica that replaces it may not have received the lock yet. Then another
-/// owner can acquire it. A first acquire can wait for the replicas (`WAIT`), which costs it about one
-/// more round trip. A re-entry, a renewal and an unlock never wait. The wait counts towards the
-/// caller's deadline, and the lease runs meanwhile.
+/// After a failover, a replica that did not have the lock may be the master, and another owner can
+/// acquire the lock. A first acquire can wait for the replicas (`WAIT`), which costs about one more round
+/// trip. A re-entry, a renewal and an unlock never wait. The wait is a part of the caller's deadline and
+/// of the lease.
 ///
-/// It makes the loss of a lock in a failover less likely, but does not exclude it. Nothing ensures
-/// that a replica which acknowledged is the one that is promoted: people or tools may promote a
-/// replica without asking which one has the most data. A replica that acknowledged may also lose the
-/// lock when it restarts. This is no consensus. If you need to tolerate such a loss, use a
-/// [`RedLock`](crate::RedLock) on independent servers, or compare fencing tokens.
+/// The wait makes the loss of a lock in a failover less likely. It does not exclude it: a replica that
+/// did not acknowledge may be promoted, and a replica that acknowledged may lose its data in a restart.
+/// It is no consensus. To tolerate such losses, use a [`RedLock`](crate::RedLock) on independent servers,
+/// or compare fencing tokens.
 ///
 /// # Examples
 ///
 /// ```no_run
 /// use std::time::Duration;
 ///
-/// use lockdog::{ReplicaAck, Replicas};
+/// use lockdog::config::{ReplicaAck, Replicas};
 ///
 /// # async fn example() -> lockdog::Result<()> {
 /// let client = lockdog::Client::builder()
 ///     .url("redis://127.0.0.1:6379")
-///     .replica_ack(ReplicaAck::Require {
-///         replicas: Replicas::Count(1),
-///         timeout: Duration::from_millis(500),
-///     })
+///     .replica_ack(ReplicaAck::require(Replicas::Count(1)).timeout(Duration::from_millis(500)))
 ///     .build()
 ///     .await?;
 /// # Ok(())
@@ -39,49 +35,50 @@ use crate::error::Error;
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum ReplicaAck {
-    /// Nothing: a grant of the master counts at once.
+    /// No replica: the grant of the master is enough.
     #[default]
     Off,
-    /// Waits for the replicas that follow the master, but grants the lock even if they do not
-    /// acknowledge in time.
+    /// The replicas that follow the master, if they acknowledge in time. The client grants the lock
+    /// whether they do or not.
     ///
-    /// The client does not wait again for a replica that did not acknowledge for one second, then two,
-    /// up to 30. It asks a master without replicas once a second whether there are some now; locks do
-    /// not wait for any.
+    /// If replicas do not acknowledge, the client waits for them again after 1 s, then 2 s, up to 30 s.
+    /// If a master has no replicas, the client does not wait, and checks once a second whether it has
+    /// some.
     ///
-    /// A frozen master executes the commands in its queue when it continues, although another server
-    /// may be the master by then. So a lock also waits until sentinels or another node of the cluster
-    /// confirm its master, in three cases: not all replicas acknowledged at once; the client saw the
-    /// master lose replicas within the last minute; or the client did not count the replicas for three
-    /// seconds and there are none. This takes up to 0.1 s (0.25 s if one of those asked is frozen), or
-    /// `timeout` if none of them answers. Then the lock is granted. A lease shorter than that may end
-    /// first. If `WAIT` is unknown or not permitted, there is no confirmation either. Members of a
-    /// [`RedLock`](crate::RedLock) do not wait, because its other instances compensate for what one
-    /// instance may lose.
+    /// A master that was frozen may continue and grant a lock after another master was elected. So if a
+    /// replica is missing, the client waits until sentinels or another node of the cluster have named
+    /// the master since the grant. A replica is missing if not all replicas acknowledged at once, if the
+    /// client saw the master lose replicas within the last minute, or if it did not count them for three
+    /// seconds and the master has none. This takes up to 0.1 s, up to 0.25 s if one of the asked servers
+    /// is frozen, and `timeout` if none answers; then the client grants the lock. A shorter lease may end
+    /// first. If the server does not know or permit `WAIT`, the client asks no one. Members of a
+    /// [`RedLock`](crate::RedLock) do not wait, because its other instances make up for the loss of one.
+    #[non_exhaustive]
     BestEffort {
-        /// How long to wait; at least 1 ms, at most the command timeout.
+        /// The longest wait, from 1 ms up to the client's command timeout.
         timeout: Duration,
     },
-    /// This many replicas must acknowledge. Otherwise the acquire fails with
-    /// [`Error::NotReplicated`](crate::Error::NotReplicated) and leaves nothing in Redis.
+    /// This number of replicas, or the acquire fails with [`Error::NotReplicated`](crate::Error::NotReplicated)
+    /// and leaves no lock behind.
+    #[non_exhaustive]
     Require {
         /// How many replicas.
         replicas: Replicas,
-        /// How long to wait; at least 1 ms, at most the command timeout.
+        /// The longest wait, from 1 ms up to the client's command timeout.
         timeout: Duration,
     },
-    /// Like [`ReplicaAck::Require`], and on disk: in the append-only files. This needs `WAITAOF`
-    /// (Redis 7.2 or Valkey). Other servers refuse it with an
-    /// [`Error::Refused`](crate::Error::Refused).
+    /// As [`ReplicaAck::Require`], but on disk: in the append-only files (`WAITAOF`, Redis 7.2 or
+    /// Valkey; other servers refuse it, which is an [`Error::Refused`](crate::Error::Refused)).
     ///
-    /// With `appendfsync everysec` this takes up to two seconds. A replica without an append-only file
-    /// never acknowledges. A master without one refuses `local`.
+    /// With `appendfsync everysec` that takes up to a second or two. A replica without an
+    /// append-only file never acknowledges; a master without one refuses `local`.
+    #[non_exhaustive]
     RequireAof {
-        /// Whether the master's own disk is required too.
+        /// Whether the master's own disk must have the lock, too.
         local: bool,
-        /// The number of replicas' disks. [`Replicas::Count`] of zero is allowed here with `local`.
+        /// How many replicas must have the lock on disk. With `local`, [`Replicas::Count`] may be zero.
         replicas: Replicas,
-        /// How long to wait; at least 1 ms, at most the command timeout.
+        /// The longest wait, from 1 ms up to the client's command timeout.
         timeout: Duration,
     },
 }
@@ -90,22 +87,67 @@ pub enum ReplicaAck {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Replicas {
-    /// Exactly this number. Unlike the others, it does not become smaller when a replica is lost.
+    /// Exactly this number. Losing a replica does not lower the requirement, unlike with `All` and
+    /// `Majority`.
     Count(u32),
-    /// All replicas that are connected to the master at that moment, including those that are still
-    /// loading its data. At least one is required: a master without replicas fails it. A replica that
-    /// was cut off counts until the master drops it (`repl-timeout`, 60 s by default).
+    /// All replicas that the master counts as connected at that moment, and at least one. It includes
+    /// replicas that still load the data. A replica that is cut off counts until the master drops it
+    /// (`repl-timeout`, 60 s by default).
     All,
-    /// More than half of those, and at least one. The master itself does not count.
+    /// More than half of the connected replicas, and at least one. The master does not count.
     Majority,
 }
 
 impl ReplicaAck {
-    /// The default: waits for the existing replicas if another server may replace the master.
+    /// [`ReplicaAck::BestEffort`] with a timeout of 1 s.
+    pub const fn best_effort() -> Self {
+        Self::BestEffort { timeout: A_SECOND }
+    }
+
+    /// [`ReplicaAck::Require`] with a timeout of 1 s.
+    pub const fn require(replicas: Replicas) -> Self {
+        Self::Require {
+            replicas,
+            timeout: A_SECOND,
+        }
+    }
+
+    /// [`ReplicaAck::RequireAof`] with a timeout of 1 s, without the master's own disk.
+    pub const fn require_aof(replicas: Replicas) -> Self {
+        Self::RequireAof {
+            local: false,
+            replicas,
+            timeout: A_SECOND,
+        }
+    }
+
+    /// Sets how long an acquire waits for the replicas: from 1 ms up to the client's command timeout.
+    /// [`ReplicaAck::Off`] does not wait, so it stays as it is.
+    #[must_use = "the setting it was called on does not change"]
+    pub const fn timeout(mut self, limit: Duration) -> Self {
+        match &mut self {
+            Self::Off => {}
+            Self::BestEffort { timeout }
+            | Self::Require { timeout, .. }
+            | Self::RequireAof { timeout, .. } => *timeout = limit,
+        }
+        self
+    }
+
+    /// Sets whether [`ReplicaAck::RequireAof`] also waits for the master's own disk. It changes no other
+    /// setting.
+    #[must_use = "the setting it was called on does not change"]
+    pub const fn local(mut self, on_master: bool) -> Self {
+        if let Self::RequireAof { local, .. } = &mut self {
+            *local = on_master;
+        }
+        self
+    }
+
+    /// Waits for the replicas that are there by default, where others may take the master's place.
     pub(crate) fn default_of(is_switched: bool, command_timeout: Duration) -> Self {
         if is_switched {
-            let timeout = Duration::from_secs(1).min(command_timeout);
-            Self::BestEffort { timeout }
+            Self::best_effort().timeout(A_SECOND.min(command_timeout))
         } else {
             Self::Off
         }
@@ -135,7 +177,7 @@ impl ReplicaAck {
         Ok(())
     }
 
-    /// Whether an acquire fails without the acknowledgements.
+    /// An acquire fails if the replicas do not acknowledge.
     pub(crate) fn is_required(&self) -> bool {
         matches!(self, Self::Require { .. } | Self::RequireAof { .. })
     }
@@ -146,7 +188,7 @@ impl ReplicaAck {
 }
 
 impl Replicas {
-    /// How many acknowledgements are required if this many replicas are connected.
+    /// How many must acknowledge if this number is connected.
     pub(in crate::server) fn of(self, connected: u32) -> u32 {
         match self {
             Self::Count(count) => count,
@@ -156,7 +198,9 @@ impl Replicas {
     }
 }
 
-/// `WAIT` counts in milliseconds, and 0 means no limit.
+/// How long an acquire waits unless the caller says otherwise.
+const A_SECOND: Duration = Duration::from_secs(1);
+/// `WAIT` counts in milliseconds, and 0 of them mean no limit.
 const SHORTEST: Duration = Duration::from_millis(1);
 
 #[cfg(test)]

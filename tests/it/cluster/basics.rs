@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::future::IntoFuture;
 
-use lockdog::{Client, MultiLock, Owner, ReplicaAck, Unlocked};
+use lockdog::config::ReplicaAck;
+use lockdog::{Client, MultiLock, Owner, Unlocked};
 
 use super::{LONG, SOON, load_scripts, ms, soon, waiter, without_polling};
 use crate::support::cluster::{names, slot};

@@ -4,7 +4,8 @@
 use std::future::IntoFuture;
 use std::time::{Duration, Instant};
 
-use lockdog::{Client, Guard, LostReason, Owner, Unlocked};
+use lockdog::error::LostReason;
+use lockdog::{Client, Guard, Owner, Unlocked};
 
 use super::{LONG, SOON, ms, soon};
 use crate::support::cluster::{meet, slot, take_slots};

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use lockdog::{Client, Guard, LostReason, Owner, ReplicaAck, Unlocked};
+use lockdog::config::ReplicaAck;
+use lockdog::error::LostReason;
+use lockdog::{Client, Guard, Owner, Unlocked};
 
 use super::{LONG, SOON, ms, soon, waiter, without_polling};
 use crate::crowd::Crowd;
@@ -334,7 +336,7 @@ impl Held {
                 lost += 1;
                 continue;
             }
-            let name = guard.lock_name().to_owned();
+            let name = guard.name().to_owned();
             let redis = cluster.owner_of(&name).await.redis().await;
             assert!(redis.exists(&name).await, "{name} is not there");
             assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lockdog::{Client, LostReason, Owner};
+use lockdog::error::LostReason;
+use lockdog::{Client, Owner};
 use tracing::Level;
 
 use super::{SOON, ms, soon};

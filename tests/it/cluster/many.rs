@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lockdog::{Client, Guard, LostReason, Owner};
+use lockdog::error::LostReason;
+use lockdog::{Client, Guard, Owner};
 
 use super::{SOON, soon};
 use crate::faults::scripts;

@@ -4,7 +4,8 @@ use std::future::IntoFuture;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lockdog::{Client, Guard, LostReason, MultiLock, Owner, Unlocked};
+use lockdog::error::LostReason;
+use lockdog::{Client, Guard, MultiLock, Owner, Unlocked};
 
 use super::{LONG, SOON, load_scripts, ms, soon, waiter, without_polling};
 use crate::crowd::Crowd;
@@ -236,7 +237,7 @@ async fn a_crowd_goes_on_while_a_node_joins_and_takes_its_slots() {
     let whole = multi.lock().await.unwrap();
     let joined = cluster.join().await;
     crowd.goes_on().await;
-    let held = guards.iter().map(|guard| slot(guard.lock_name()));
+    let held = guards.iter().map(|guard| slot(guard.name()));
     let mut slots: Vec<u16> = held.collect();
     slots.extend(locks.iter().chain(&members).map(|name| slot(name)));
     slots.sort_unstable();
@@ -248,7 +249,7 @@ async fn a_crowd_goes_on_while_a_node_joins_and_takes_its_slots() {
     let redis = joined.redis().await;
     assert!(whole.is_valid());
     for guard in guards {
-        assert!(guard.is_valid() && redis.exists(guard.lock_name()).await);
+        assert!(guard.is_valid() && redis.exists(guard.name()).await);
         assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
     }
     assert_eq!(whole.unlock().await.unwrap(), Unlocked::Released);

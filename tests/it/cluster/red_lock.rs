@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use lockdog::{Client, ClientBuilder, Error, InstanceState, Owner, RedLock, Unlocked};
+use lockdog::error::InstanceState;
+use lockdog::{Client, ClientBuilder, Error, Owner, RedLock, Unlocked};
 use tokio::task::JoinSet;
 
 use super::{LONG, SOON, ms, soon};
@@ -26,7 +27,7 @@ async fn it_is_taken_on_all_clusters_and_given_back_on_all() {
     })
     .await;
     eventually(SOON, "all count", async || guard.margin() == 1).await;
-    let acquired = |it: &lockdog::Instance| matches!(it.state, InstanceState::Acquired);
+    let acquired = |it: &lockdog::error::Instance| matches!(it.state, InstanceState::Acquired);
     assert!(guard.instances().iter().all(acquired));
     assert!(other.try_lock().await.unwrap().is_none());
     let waiting = tokio::spawn({

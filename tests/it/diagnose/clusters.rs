@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use lockdog::{Client, ClientBuilder, FindingKind};
+use lockdog::report::FindingKind;
+use lockdog::{Client, ClientBuilder};
 use tracing::Level;
 
 use super::{SOON, findings};

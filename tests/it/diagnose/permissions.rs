@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use lockdog::{Client, ClientBuilder, Finding, FindingKind, RedLock, ReplicaAck, Replicas};
+use lockdog::config::{ReplicaAck, Replicas};
+use lockdog::report::{Finding, FindingKind};
+use lockdog::{Client, ClientBuilder, RedLock};
 
 use super::{SERVERS, findings, well_set_up};
 use crate::support::{Binary, Redis, RedisServer};
@@ -60,7 +62,7 @@ async fn who_waits_for_replicas_needs_to_be_permitted_to() {
     for binary in SERVERS {
         let (server, redis) = with_user(binary, &documented()).await;
         let timeout = Duration::from_millis(100);
-        let client = client(&server).replica_ack(ReplicaAck::BestEffort { timeout });
+        let client = client(&server).replica_ack(ReplicaAck::best_effort().timeout(timeout));
         let client = client.build().await.unwrap();
         let line = ["ACL SETUSER lockdog +wait"];
         assert_eq!(missing(&findings(&client).await), line, "{binary:?}");
@@ -110,10 +112,10 @@ async fn what_fencing_tokens_need_is_missed_once_a_lock_brings_them() {
 
 #[tokio::test]
 async fn who_waits_for_disks_needs_a_server_and_a_permission_for_that() {
-    let ack = |local| ReplicaAck::RequireAof {
-        local,
-        replicas: Replicas::Count(u32::from(!local)),
-        timeout: Duration::from_millis(100),
+    let ack = |local: bool| {
+        ReplicaAck::require_aof(Replicas::Count(u32::from(!local)))
+            .local(local)
+            .timeout(Duration::from_millis(100))
     };
     for binary in SERVERS {
         let (server, redis) = with_user(binary, &documented()).await;

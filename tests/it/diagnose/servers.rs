@@ -1,6 +1,7 @@
 //! Findings that are about the server.
 
-use lockdog::{Client, Error, FindingKind};
+use lockdog::report::FindingKind;
+use lockdog::{Client, Error};
 
 use super::{SERVERS, SOON, findings, kinds_at, ms, well_set_up};
 use crate::support::{Redis, RedisServer, eventually, free_port};
@@ -158,6 +159,7 @@ async fn a_server_that_cannot_be_reached_is_an_error_and_no_finding() {
     server.resume();
 }
 
+#[cfg(feature = "deadpool")]
 #[tokio::test]
 async fn a_pool_alone_is_looked_at_too() {
     let server = RedisServer::start().await;

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use lockdog::{Client, Error, LostReason, Unlocked, Verdict};
+use lockdog::error::LostReason;
+use lockdog::report::Verdict;
+use lockdog::{Client, Error, Unlocked};
 
 use crate::faults::SOON;
 use crate::faults::scripts::renew;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lockdog::{Client, Error, LostReason, Unlocked};
+use lockdog::error::LostReason;
+use lockdog::{Client, Error, Unlocked};
 
 use crate::faults::SOON;
 use crate::faults::scripts::{acquire, renew};
@@ -11,7 +12,7 @@ use crate::support::{Data, RedisServer, eventually};
 
 /// The whole of [`Error::Refused`], or the failure of the test.
 fn refused(error: &Error) -> (&str, &str) {
-    let Error::Refused { code, message } = error else {
+    let Error::Refused { code, message, .. } = error else {
         panic!("the server refused: {error}");
     };
     assert!(!error.is_retriable() && !error.is_timeout() && !error.is_lost());

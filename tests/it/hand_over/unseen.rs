@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use lockdog::{Backoff, Client, Wake};
+use lockdog::Client;
+use lockdog::config::{Backoff, Wake};
 
 use super::{CHANNEL, LONG, Race, SOON, ms, transfers, warm_up};
 use crate::support::redis::Redis;

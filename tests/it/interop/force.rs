@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lockdog::{Client, LostReason, Owner};
+use lockdog::error::LostReason;
+use lockdog::{Client, Owner};
 
 use super::{SAFETY, holder, waiter};
 use crate::support::redisson::Redisson;

@@ -34,7 +34,7 @@ async fn a_java_holder_is_seen_and_keeps_our_owner_out_until_it_unlocks(kind: &'
     assert!(ours.try_lock().await.unwrap().is_none());
     let seen = ours.holder().await.unwrap().expect("it is held");
     assert_eq!(
-        (seen.field, seen.count, seen.ours),
+        (seen.field().to_owned(), seen.count, seen.ours),
         (t1.field().await, 1, false)
     );
     let waiting = waiter(&ours);

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lockdog::{Client, Error, Owner, Ttl, Unlocked};
+use lockdog::report::Ttl;
+use lockdog::{Client, Error, Owner, Unlocked};
 
 use super::{holder, without_timers};
 use crate::support::RedisServer;
@@ -57,7 +58,10 @@ async fn we_see_javas_reentrant_hold_with_its_field_and_count() {
     for count in 1..=3 {
         t1.lock("orders").await;
         let seen = lock.holder().await.unwrap().unwrap();
-        assert_eq!((seen.field, seen.count), (t1.field().await, count));
+        assert_eq!(
+            (seen.field().to_owned(), seen.count),
+            (t1.field().await, count)
+        );
         assert!(!seen.ours);
         assert!(matches!(seen.ttl, Ttl::Expires(ttl) if ttl <= Duration::from_secs(30)));
     }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use lockdog::{
-    Client, Error, Guard, LockRequest, Owner, Reentry, Result, ShutdownReport, TryLockRequest,
-};
+use lockdog::config::Reentry;
+use lockdog::report::ShutdownReport;
+use lockdog::{Client, Error, Guard, LockRequest, Owner, Result, TryLockRequest};
 use tokio::task::JoinHandle;
 
 use super::LONG;

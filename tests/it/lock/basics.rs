@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use lockdog::{Error, LostReason, Owner, Ttl, Unlocked};
+use lockdog::error::LostReason;
+use lockdog::report::Ttl;
+use lockdog::{Error, Owner, Unlocked};
 
 use super::{Fixture, Kind, LONG, SOON, each_kind, ms, waiter};
 use crate::support::eventually;
@@ -104,7 +106,7 @@ async fn counts_and_states_follow_lock_and_unlock(kind: &'static Kind) {
     let lock = test.lock("l");
     for _ in 0..2 {
         let mut guards = Vec::new();
-        let is = async |count: u64| {
+        let is = async |count: u32| {
             assert_eq!(lock.hold_count().await.unwrap(), count);
             assert_eq!(lock.is_held().await.unwrap(), count > 0);
             assert_eq!(lock.is_locked().await.unwrap(), count > 0);

@@ -83,7 +83,7 @@ fn told_of(seen: &[(String, String)], name: &str) -> bool {
 async fn round_trip(client: &Client, redis: &Redis, name: &str) -> String {
     let guard = client.lock(name).lock().await.unwrap();
     let mut keys = redis.keys().await;
-    assert_eq!(guard.lock_name(), name);
+    assert_eq!(guard.name(), name);
     assert_eq!(redis.hash(name).await.len(), 1);
     guard.unlock().await.unwrap();
     assert_eq!(keys.len(), 1, "{keys:?}");

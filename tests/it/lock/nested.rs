@@ -1,6 +1,7 @@
 //! A nested call whose outer hold is gone.
 
-use lockdog::{Error, LostReason, Owner};
+use lockdog::error::LostReason;
+use lockdog::{Error, Owner};
 
 use super::{Fixture, LONG, SOON, ms};
 use crate::support::eventually;

@@ -1,6 +1,7 @@
 //! What the non-reentrant lock does otherwise than the plain lock.
 
-use lockdog::{Error, MultiLock, Owner, Reentry, Unlocked};
+use lockdog::config::Reentry;
+use lockdog::{Error, MultiLock, Owner, Unlocked};
 
 use super::{Fixture, LONG, SOON, ms, waiter};
 use crate::kinds::NON_REENTRANT;

@@ -1,6 +1,8 @@
 //! What a lock, its client and its guards tell.
 
-use lockdog::{Client, LostReason, Owner, Ttl};
+use lockdog::error::LostReason;
+use lockdog::report::Ttl;
+use lockdog::{Client, Owner};
 
 use super::{Fixture, Kind, LONG, SOON, each_kind, ms};
 use crate::support::eventually;
@@ -44,15 +46,13 @@ async fn the_holder_is_told_as_redis_has_it(kind: &'static Kind) {
     let _inner = ours.lock().owner(&owner).lease(LONG).await.unwrap();
     let fields = test.redis.hash("l").await;
     let holder = ours.holder().await.unwrap().expect("it is held");
-    assert!(fields.contains_key(&holder.field));
+    assert!(fields.contains_key(holder.field()));
     assert_eq!((holder.count, holder.ours), (2, true));
     assert!(matches!(holder.ttl, Ttl::Expires(left) if left <= LONG && left > SOON));
     // The client's id is the field's prefix, as in Redisson.
-    assert!(
-        holder
-            .field
-            .starts_with(&format!("{}:{owner}.", test.client.id()))
-    );
+    assert_eq!(holder.client_id(), Some(test.client.id()));
+    assert_eq!(holder.owner(), owner.to_string());
+    assert!(holder.is_lockdog() && !holder.is_write());
     let seen = kind
         .lock(&other, "l")
         .holder()
@@ -60,8 +60,8 @@ async fn the_holder_is_told_as_redis_has_it(kind: &'static Kind) {
         .unwrap()
         .expect("it is held");
     assert_eq!(
-        (&seen.field, seen.count, seen.ours),
-        (&holder.field, 2, false)
+        (seen.field(), seen.count, seen.ours),
+        (holder.field(), 2, false)
     );
     assert_ne!(other.id(), test.client.id());
     assert!(guard.is_valid());
@@ -74,10 +74,11 @@ async fn a_foreign_hash_is_a_holder_as_well(kind: &'static Kind) {
     let holder = test.lock("l").holder().await.unwrap();
     let holder = holder.expect("it is held");
     assert_eq!(
-        (&*holder.field, holder.count, holder.ours),
+        (holder.field(), holder.count, holder.ours),
         (java, 3, false)
     );
     assert_eq!(holder.ttl, Ttl::Persistent);
+    assert_eq!((holder.owner(), holder.is_lockdog()), ("42", false));
 }
 
 async fn guard_and_view_tell_the_same(kind: &'static Kind) {
@@ -89,12 +90,12 @@ async fn guard_and_view_tell_the_same(kind: &'static Kind) {
         .owner(&owner)
         .lease(LONG)
         .with(|held| async move {
-            assert_eq!((held.owner(), held.lock_name()), (owner, "l"));
+            assert_eq!((held.owner(), held.name()), (owner, "l"));
             assert_eq!(held.hold_count(), 1);
             assert!(held.is_valid() && !held.lost_token().is_cancelled());
             assert!(held.remaining() > SOON && held.remaining() <= LONG);
             let guard = lock.lock().owner(&owner).await.unwrap();
-            assert_eq!((guard.owner(), guard.lock_name()), (owner, "l"));
+            assert_eq!((guard.owner(), guard.name()), (owner, "l"));
             assert_eq!((guard.hold_count(), held.hold_count()), (2, 2));
             assert!(guard.is_valid() && !guard.lost_token().is_cancelled());
             assert!(guard.remaining() > SOON);
@@ -200,7 +201,7 @@ async fn keys_and_channels_are_made_of_the_mapped_name(kind: &'static Kind) {
     let messages = test.redis.messages("*").await;
     let lock = kind.lock(&client, "l");
     let guard = lock.lock().await.unwrap();
-    assert_eq!((lock.name(), guard.lock_name()), ("l", "l"));
+    assert_eq!((lock.name(), guard.name()), ("l", "l"));
     assert_eq!(client.holds()[0].lock, "l");
     assert_eq!(test.redis.keys().await, ["billing:l"]);
     assert!(test.lock("billing:l").is_locked().await.unwrap());

@@ -120,7 +120,7 @@ async fn more_waiters_than_allowed_are_refused_at_once() {
         client.lock("other").lock().await.unwrap_err(),
     ] {
         assert!(
-            matches!(refused, Error::TooManyWaiters { limit: 2 }),
+            matches!(refused, Error::TooManyWaiters { limit: 2, .. }),
             "{refused}"
         );
         assert!(refused.is_retriable());

@@ -85,7 +85,7 @@ async fn the_count_is_shared_by_all_handles_of_a_name(kind: &'static Kind) {
             [count.to_string()]
         );
         assert!(guards.iter().all(|guard| guard.hold_count() == count));
-        assert_eq!(test.lock("l").hold_count().await.unwrap(), u64::from(count));
+        assert_eq!(test.lock("l").hold_count().await.unwrap(), count);
     }
     while let Some(guard) = guards.pop() {
         let left = guards.len() as u32;
@@ -164,7 +164,7 @@ async fn a_watched_acquire_inside_a_fixed_lease_is_renewed_until_it_ends(kind: &
 async fn handler(lock: &Lock, depth: u32) {
     let before = lock.hold_count().await.unwrap();
     let guard = lock.lock().await.unwrap();
-    assert_eq!(u64::from(guard.hold_count()), before + 1);
+    assert_eq!(guard.hold_count(), before + 1);
     tokio::time::sleep(ms(1)).await;
     if depth > 0 {
         Box::pin(handler(lock, depth - 1)).await;

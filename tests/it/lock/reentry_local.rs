@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use lockdog::{Client, Error, Guard, Lock, LostReason, Owner, Reentry, Unlocked};
+use lockdog::config::Reentry;
+use lockdog::error::LostReason;
+use lockdog::{Client, Error, Guard, Lock, Owner, Unlocked};
 
 use super::{Fixture, LONG, SOON, ms, poll_once};
 use crate::support::eventually;

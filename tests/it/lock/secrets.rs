@@ -2,8 +2,8 @@
 
 use std::error::Error;
 
-use deadpool_redis::{Config, Runtime};
-use lockdog::{Client, ClientBuilder, Owner, Protocol};
+use lockdog::config::Protocol;
+use lockdog::{Client, ClientBuilder, Owner};
 
 use super::{SOON, ms};
 use crate::support::cluster::names;
@@ -167,11 +167,12 @@ async fn quotes(texts: &mut Vec<String>, port: u16) -> Vec<String> {
                 let login = format!("{user}:{SECRET}{wrong}");
                 let url = format!("redis://{login}@127.0.0.1:{port}?protocol={protocol}");
                 let by_url = Client::builder().url(&url);
-                let pool = Config::from_url(&url);
-                let pool = pool.builder().expect("it is a URL").max_size(4);
-                let pool = pool.runtime(Runtime::Tokio1).build();
-                let by_pool = Client::builder().pool(pool.expect("it has a runtime"));
-                for builder in [by_url, by_pool] {
+                let builders = [
+                    by_url,
+                    #[cfg(feature = "deadpool")]
+                    by_pool(&url),
+                ];
+                for builder in builders {
                     told.extend(all_told(builder.command_timeout(ms(1_000))).await);
                 }
             }
@@ -179,6 +180,14 @@ async fn quotes(texts: &mut Vec<String>, port: u16) -> Vec<String> {
     }
     texts.extend(told.iter().cloned());
     told
+}
+
+#[cfg(feature = "deadpool")]
+fn by_pool(url: &str) -> ClientBuilder {
+    let pool = deadpool_redis::Config::from_url(url);
+    let pool = pool.builder().expect("it is a URL").max_size(4);
+    let pool = pool.runtime(deadpool_redis::Runtime::Tokio1).build();
+    Client::builder().pool(pool.expect("it has a runtime"))
 }
 
 /// All that one client has to say.

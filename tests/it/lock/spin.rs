@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use lockdog::{Backoff, Error, LostReason, MultiLock, RedLock};
+use lockdog::config::Backoff;
+use lockdog::error::LostReason;
+use lockdog::{Error, MultiLock, RedLock};
 
 use super::{Fixture, LONG, SOON, ms, waiter};
 use crate::kinds::SPIN;

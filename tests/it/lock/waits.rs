@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use lockdog::{Backoff, Client, Owner, Wake};
+use lockdog::config::{Backoff, Wake};
+use lockdog::{Client, Owner};
 
 use super::{Fixture, Kind, SOON, each_kind, ms, waiter};
 use crate::support::eventually;
@@ -140,7 +141,7 @@ async fn a_foreign_key_without_a_ttl_does_not_hang_its_waiters(kind: &'static Ki
     assert!(lock.try_lock().wait(ms(1_000)).await.unwrap().is_none());
     assert_eq!(
         lock.remaining_ttl().await.unwrap(),
-        Some(lockdog::Ttl::Persistent)
+        Some(lockdog::report::Ttl::Persistent)
     );
     let waiting = waiter(&lock);
     tokio::time::sleep(ms(100)).await;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lockdog::{Error, LostReason, Owner};
+use lockdog::error::LostReason;
+use lockdog::{Error, Owner};
 
 use super::{Fixture, LONG, SOON, ms};
 use crate::support::eventually;

@@ -1,6 +1,9 @@
 //! Lock and unlock of several as one, on healthy servers.
 
-use lockdog::{Error, InstanceState, MultiLock, Owner, Reentry, Ttl, Unlocked};
+use lockdog::config::Reentry;
+use lockdog::error::InstanceState;
+use lockdog::report::Ttl;
+use lockdog::{Error, MultiLock, Owner, Unlocked};
 
 use super::{Fixture, SOON, ms, multi};
 use crate::support::eventually;
@@ -29,7 +32,7 @@ async fn all_are_held_by_the_owner_until_the_unlock() {
         assert!(guard.is_valid() && guard.remaining() > ms(8_000));
         assert_eq!((guard.owner(), guard.hold_count()), (owner, 1));
         let name = format!("[{}]", members.map(|(_, name)| name).join(", "));
-        assert_eq!((lock.name(), guard.lock_name()), (&*name, &*name));
+        assert_eq!((lock.name(), guard.name()), (&*name, &*name));
         assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
         assert!(!lock.is_held().await.unwrap() && !lock.is_held_by(&owner).await.unwrap());
         test.assert_clean().await;
@@ -292,7 +295,7 @@ async fn the_work_is_done_while_all_are_held() {
     let lock = test.multi(&[(0, "a"), (1, "b")]);
     let work = async |held: lockdog::Held| {
         let counts = (test.counts(0, "a").await, test.counts(1, "b").await);
-        (held.is_valid(), held.lock_name().to_owned(), counts)
+        (held.is_valid(), held.name().to_owned(), counts)
     };
     let (valid, name, counts) = lock.with(work).await.unwrap();
     assert!(valid);
@@ -391,7 +394,7 @@ async fn a_bounded_hold_is_lost_at_its_bound() {
     tokio::time::sleep(ms(1_800)).await;
     assert!(guard.is_valid(), "it is renewed up to its bound");
     let lost = tokio::time::timeout(SOON, guard.lost()).await.unwrap();
-    assert_eq!(lost.reason(), lockdog::LostReason::MaxHold);
+    assert_eq!(lost.reason(), lockdog::error::LostReason::MaxHold);
     // A busy machine tells later.
     assert!(lost.held_for() >= ms(2_900), "{:?}", lost.held_for());
     drop(guard);
@@ -410,7 +413,7 @@ async fn a_lease_ends_by_itself() {
     };
     assert!(left <= lease, "{left:?}");
     let lost = tokio::time::timeout(SOON, guard.lost()).await.unwrap();
-    assert_eq!(lost.reason(), lockdog::LostReason::Deadline);
+    assert_eq!(lost.reason(), lockdog::error::LostReason::Deadline);
     assert!(!guard.is_valid() && guard.remaining().is_zero());
     assert!(guard.unlock().await.unwrap_err().is_lost());
     test.assert_clean().await;

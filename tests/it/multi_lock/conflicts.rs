@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
-use lockdog::{Backoff, Owner, Reentry, Unlocked, Wake};
+use lockdog::config::{Backoff, Reentry, Wake};
+use lockdog::{Owner, Unlocked};
 use tokio::task::JoinSet;
 
 use super::{Fixture, LONG, SOON, clients, ms, multi, waiter};

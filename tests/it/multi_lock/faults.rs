@@ -264,7 +264,7 @@ async fn a_key_of_another_type_is_an_error_that_names_the_member() {
         redis.cmd(&["SET", name, "foreign"]).await;
         let lock = test.multi(&MEMBERS);
         let error = lock.try_lock().wait(SOON).await.unwrap_err();
-        let Error::Refused { code, message } = &error else {
+        let Error::Refused { code, message, .. } = &error else {
             panic!("{error}")
         };
         assert_eq!(code, "WRONGTYPE");

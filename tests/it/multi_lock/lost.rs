@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use lockdog::{
-    Client, Error, Guard, InstanceState, LostReason, MultiLock, Owner, Unlocked, Verdict,
-};
+use lockdog::error::{InstanceState, LostReason};
+use lockdog::report::Verdict;
+use lockdog::{Client, Error, Guard, MultiLock, Owner, Unlocked};
 
 use super::{Fixture, SOON, clients, ms, multi};
 use crate::support::{eventually, timed};
@@ -325,7 +325,8 @@ async fn an_unlock_that_one_server_does_not_confirm_says_which() {
             "{error}"
         );
     }
-    let is_silent = matches!(&c.state, InstanceState::Unreachable { cause } if cause.is_timeout());
+    let is_silent =
+        matches!(&c.state, InstanceState::Unreachable { cause, .. } if cause.is_timeout());
     assert!(is_silent && error.is_timeout(), "{error}");
     let server = format!("\"c\" on 127.0.0.1:{}: unreachable", test.servers[1].port());
     assert!(error.to_string().contains(&server), "{error}");

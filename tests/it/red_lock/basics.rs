@@ -2,7 +2,8 @@
 
 use std::future::IntoFuture;
 
-use lockdog::{Error, InstanceState, Owner, RedLock, Unlocked};
+use lockdog::error::InstanceState;
+use lockdog::{Error, Owner, RedLock, Unlocked};
 
 use super::{SOON, Servers, lock_of, ms};
 use crate::support::eventually;
@@ -28,7 +29,7 @@ async fn it_is_taken_on_every_server_and_given_back_on_every_server() {
     }
     assert!(guard.is_valid() && guard.remaining() > ms(29_000));
     assert_eq!(
-        (guard.lock_name(), guard.hold_count(), guard.token()),
+        (guard.name(), guard.hold_count(), guard.token()),
         ("l", 1, None)
     );
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);

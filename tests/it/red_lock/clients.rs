@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use lockdog::{Error, InstanceState, LostReason, Owner};
+use lockdog::error::{InstanceState, LostReason};
+use lockdog::{Error, Owner};
 
 use super::{SOON, Servers, has, lock_of, ms, states};
 use crate::support::eventually;
@@ -36,7 +37,7 @@ async fn a_client_that_ends_takes_its_instance_with_it_and_no_more() {
         let closed = states(&guard)
             .into_iter()
             .filter(|state| {
-                matches!(state, InstanceState::Unreachable { cause } if matches!(cause, Error::Closed))
+                matches!(state, InstanceState::Unreachable { cause, .. } if matches!(cause, Error::Closed))
             })
             .count();
         assert_eq!(closed, 1, "{guard:?}");

@@ -1,6 +1,8 @@
 //! What is told of each instance when a lock ends otherwise than its owner wanted.
 
-use lockdog::{Error, Instance, InstanceState, LostReason, Verdict};
+use lockdog::Error;
+use lockdog::error::{Instance, InstanceState, LostReason};
+use lockdog::report::Verdict;
 
 use super::{SOON, Servers, has, lock_of, ms};
 use crate::support::eventually;

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Wake, Waker};
 
-use lockdog::{Guard, LostReason, Owner};
+use lockdog::error::LostReason;
+use lockdog::{Guard, Owner};
 
 use super::{SOON, Servers, has, lock_of, ms};
 use crate::support::eventually;

@@ -5,7 +5,8 @@ use std::future::IntoFuture;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use lockdog::{Client, InstanceState, Owner, RedLock, Unlocked};
+use lockdog::error::InstanceState;
+use lockdog::{Client, Owner, RedLock, Unlocked};
 
 use super::{NEVER, SOON, Servers, has, lock_of};
 use crate::interop::{assert_woken, channel};
@@ -123,7 +124,7 @@ async fn one_of_three_in_the_other_sides_hands_is_no_obstacle_to_either() {
         let busy = &guard.instances()[server].state;
         eventually(SOON, "the third is told of", async || {
             let busy = &guard.instances()[server].state;
-            matches!(busy, InstanceState::HeldByAnother { ttl: Some(_) })
+            matches!(busy, InstanceState::HeldByAnother { ttl: Some(_), .. })
         })
         .await;
         assert!(!matches!(busy, InstanceState::Acquired));
@@ -235,7 +236,7 @@ async fn each_side_sees_the_others_instances_as_plain_locks() {
         let lock = client.lock(NAME);
         // Redisson stops at its quorum.
         if let Some(holder) = lock.holder().await.unwrap() {
-            assert_eq!(holder.field, thread.field_on(server).await);
+            assert_eq!(holder.field(), thread.field_on(server).await);
             assert_eq!((holder.count, holder.ours), (1, false));
         }
     }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use lockdog::{LostReason, Owner};
+use lockdog::Owner;
+use lockdog::error::LostReason;
 
 use super::{SOON, Servers, has, lock_of, ms};
 use crate::support::eventually;
@@ -89,7 +90,7 @@ async fn a_view_of_it_is_told_of_every_end() {
     let mut kept = None;
     let output = lock
         .with(async |held| {
-            assert!(held.is_valid() && held.lock_name() == "l" && held.hold_count() == 1);
+            assert!(held.is_valid() && held.name() == "l" && held.hold_count() == 1);
             assert_eq!(held.instances().len(), 3);
             kept = Some(held);
             7

@@ -1,6 +1,7 @@
 //! What is logged of a lock of many instances.
 
-use lockdog::{Client, Error, InstanceState, LostReason, Owner};
+use lockdog::error::{InstanceState, LostReason};
+use lockdog::{Client, Error, Owner};
 use tracing::Level;
 
 use super::{SOON, Servers, has, lock_of, ms, states};
@@ -193,7 +194,8 @@ fn no_line_at_info_or_above_names_the_lock_that_an_instance_lost() {
                 matches!(
                     state,
                     InstanceState::Unreachable {
-                        cause: Error::Lost(_)
+                        cause: Error::Lost(_),
+                        ..
                     }
                 )
             };

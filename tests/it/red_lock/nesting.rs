@@ -3,7 +3,8 @@
 use std::future::IntoFuture;
 use std::time::Duration;
 
-use lockdog::{Client, Error, InstanceState, LostReason, Owner, RedLock, Unlocked};
+use lockdog::error::{InstanceState, LostReason};
+use lockdog::{Client, Error, Owner, RedLock, Unlocked};
 
 use super::{SOON, Servers, has, lock_of, ms, states};
 use crate::support::{Direction, Proxy, eventually, timed};

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use lockdog::{Error, LostReason, Owner, Reentry};
+use lockdog::config::Reentry;
+use lockdog::error::LostReason;
+use lockdog::{Error, Owner};
 
 use super::{SOON, Servers, has, lock_of, ms};
 use crate::support::{Direction, Proxy};
@@ -220,7 +222,7 @@ async fn what_nobody_can_reach_is_refused_before_anything_is_sent() {
     };
     let lock = || lock_of(&clients, "l");
     refused(lock().masking(2), "masking").await;
-    refused(lock().masking(usize::MAX), "masking").await;
+    refused(lock().masking(u32::MAX), "masking").await;
     refused(lock().min_validity(ms(30_000)), "min_validity").await;
     refused(lock().min_validity(Duration::MAX), "min_validity").await;
     let why = "invalid watchdog_lease: it must be at most RedLock::max_lease=1s, got=30s";

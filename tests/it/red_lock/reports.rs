@@ -3,7 +3,8 @@
 use std::future::IntoFuture;
 use std::time::Duration;
 
-use lockdog::{Error, Instance, InstanceState, Owner, RedLock};
+use lockdog::error::{Instance, InstanceState};
+use lockdog::{Error, Owner, RedLock};
 
 use super::{SOON, Servers, has, lock_of, ms};
 use crate::support::{Action, Data, Gate, Proxy, eventually, named};
@@ -36,7 +37,7 @@ async fn a_guard_tells_of_each_instance_in_the_order_in_which_they_were_given() 
                     assert_ne!(n, 1);
                     assert_eq!(text, format!("\"l{n}\" on 127.0.0.1:{port}: acquired"));
                 }
-                InstanceState::HeldByAnother { ttl } => {
+                InstanceState::HeldByAnother { ttl, .. } => {
                     assert_eq!(n, 1);
                     let ttl = ttl.unwrap();
                     assert!(ms(20_000) < ttl && ttl <= ms(60_000), "{ttl:?}");
@@ -80,16 +81,16 @@ async fn an_error_tells_of_each_instance_why_it_could_not_be_had() {
         let states: Vec<_> = no_quorum.instances().iter().map(|it| &it.state).collect();
         let is_refused = matches!(
             states[1],
-            InstanceState::Unreachable { cause: Error::Refused { code, .. } } if code == "WRONGTYPE"
+            InstanceState::Unreachable { cause: Error::Refused { code, .. }, .. } if code == "WRONGTYPE"
         );
         let is_gone = |state: &InstanceState| match state {
-            InstanceState::Unreachable { cause } => {
+            InstanceState::Unreachable { cause, .. } => {
                 matches!(cause, Error::Unavailable { .. } | Error::Timeout { .. })
             }
             InstanceState::Late => true,
             _ => false,
         };
-        matches!(states[0], InstanceState::HeldByAnother { ttl: Some(_) })
+        matches!(states[0], InstanceState::HeldByAnother { ttl: Some(_), .. })
             && is_refused
             && is_gone(states[2])
             && is_gone(states[3])
@@ -117,7 +118,7 @@ async fn an_instance_that_does_not_answer_in_its_time_is_late() {
     let is_late = |instance: &Instance| match &instance.state {
         InstanceState::Late => true,
         // Its own call noticed before the round did.
-        InstanceState::Unreachable { cause } => cause.is_timeout(),
+        InstanceState::Unreachable { cause, .. } => cause.is_timeout(),
         _ => false,
     };
     let [first, second, third] = no_quorum.instances() else {
@@ -237,7 +238,7 @@ async fn an_instance_that_came_back_without_its_data_counts_after_a_while() {
         };
         let mut left = Vec::new();
         for instance in no_quorum.instances() {
-            if let InstanceState::Quarantined { left: ms } = instance.state {
+            if let InstanceState::Quarantined { left: ms, .. } = instance.state {
                 left.push(ms);
             }
         }

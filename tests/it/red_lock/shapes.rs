@@ -1,6 +1,7 @@
 //! One, two, four and nine instances, several on one server, and names that are none.
 
-use lockdog::{Client, Error, InstanceState, Owner, RedLock};
+use lockdog::error::InstanceState;
+use lockdog::{Client, Error, Owner, RedLock};
 
 use super::{SOON, Servers, has, lock_of, ms, states};
 use crate::support::Cell;
@@ -148,7 +149,7 @@ async fn odd_names_are_names_and_bad_ones_are_refused() {
             continue;
         }
         let guard = lock.lock().await.unwrap();
-        assert_eq!((lock.name(), guard.lock_name()), (name, name));
+        assert_eq!((lock.name(), guard.name()), (name, name));
         has(&guard, 2).await;
         servers.assert_counts(name, [1, 1]).await;
         guard.unlock().await.unwrap();

@@ -3,7 +3,8 @@
 use std::future::IntoFuture;
 use std::time::Instant;
 
-use lockdog::{Backoff, Guard, Owner, RedLock, Wake};
+use lockdog::config::{Backoff, Wake};
+use lockdog::{Guard, Owner, RedLock};
 use tokio::task::JoinHandle;
 
 use super::{NEVER, SOON, Servers, has, lock_of, ms};

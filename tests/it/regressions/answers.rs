@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lockdog::{Backoff, Client, Wake};
+use lockdog::Client;
+use lockdog::config::{Backoff, Wake};
 
 use super::{SOON, call_for, ms, through};
 use crate::support::{Action, Direction, Proxy, RedisServer, eventually, named, until_ok};
@@ -109,6 +110,7 @@ async fn a_grant_that_comes_after_its_lease_is_no_busy_lock() {
     eventually(SOON, "nothing is left", async || !redis.exists("l").await).await;
 }
 
+#[cfg(feature = "deadpool")]
 #[tokio::test]
 async fn a_pool_of_the_users_does_not_shorten_the_command_timeout() {
     let server = RedisServer::start().await;

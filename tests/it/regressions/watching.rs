@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use lockdog::{Client, LostReason};
+use lockdog::Client;
+use lockdog::error::LostReason;
 
 use super::{ms, through};
 use crate::support::{Action, Direction, Proxy, RedisServer};

@@ -1,17 +1,16 @@
 //! Locks that count as granted when they are on disk.
 
-use lockdog::{Client, Error, ReplicaAck, Replicas};
+use lockdog::config::{ReplicaAck, Replicas};
+use lockdog::{Client, Error};
 
 use super::{SOON, build, ms, not_replicated};
 use crate::support::{Binary, Replicated, eventually};
 use crate::turn::turn;
 
 async fn client(all: &Replicated, local: bool, replicas: u32) -> Client {
-    let ack = ReplicaAck::RequireAof {
-        local,
-        replicas: Replicas::Count(replicas),
-        timeout: ms(2500),
-    };
+    let ack = ReplicaAck::require_aof(Replicas::Count(replicas))
+        .local(local)
+        .timeout(ms(2500));
     build(Client::builder().url(all.master.url()).replica_ack(ack)).await
 }
 

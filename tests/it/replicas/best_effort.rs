@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use lockdog::{Client, ReplicaAck};
+use lockdog::Client;
+use lockdog::config::ReplicaAck;
 
 use super::{SLACK, SOON, TIMEOUT, best_effort, build, ms};
 use crate::support::{Logs, Replicated, Sentinels, eventually, logs, timed};

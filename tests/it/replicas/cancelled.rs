@@ -1,6 +1,7 @@
 //! Callers that are gone while replicas are waited for.
 
-use lockdog::{Client, MultiLock, Owner, ReplicaAck, Replicas};
+use lockdog::config::{ReplicaAck, Replicas};
+use lockdog::{Client, MultiLock, Owner};
 
 use super::{SOON, build, ms};
 use crate::support::{Replicated, eventually};
@@ -10,10 +11,7 @@ use crate::turn::turn;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_dropped_while_replicas_are_waited_for_leaves_nothing() {
     let all = Replicated::start(1).await;
-    let ack = ReplicaAck::Require {
-        replicas: Replicas::Count(1),
-        timeout: SOON,
-    };
+    let ack = ReplicaAck::require(Replicas::Count(1)).timeout(SOON);
     let builder = Client::builder().url(all.master.url()).replica_ack(ack);
     let client = build(builder.command_timeout(SOON)).await;
     turn(&client.lock("l")).await;
@@ -42,10 +40,7 @@ async fn a_lock_dropped_while_replicas_are_waited_for_leaves_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shutdown_while_replicas_are_waited_for_leaves_nothing() {
     let all = Replicated::start(1).await;
-    let ack = ReplicaAck::Require {
-        replicas: Replicas::Count(1),
-        timeout: ms(1500),
-    };
+    let ack = ReplicaAck::require(Replicas::Count(1)).timeout(ms(1500));
     let client = build(Client::builder().url(all.master.url()).replica_ack(ack)).await;
     turn(&client.lock("l")).await;
     all.replicas[0].pause();

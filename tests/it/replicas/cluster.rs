@@ -1,6 +1,7 @@
 //! Replicas of a cluster's masters: each lock is for those of its own slot's master.
 
-use lockdog::{Client, ReplicaAck, Replicas};
+use lockdog::Client;
+use lockdog::config::{ReplicaAck, Replicas};
 
 use super::{SLACK, SOON, TIMEOUT, build, ms, not_replicated};
 use crate::support::cluster::{Cluster, slot};
@@ -11,10 +12,7 @@ use crate::turn::turn;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_is_on_the_replica_of_its_own_master() {
     let cluster = Cluster::start(3, 1).await;
-    let required = ReplicaAck::Require {
-        replicas: Replicas::Count(1),
-        timeout: ms(3000),
-    };
+    let required = ReplicaAck::require(Replicas::Count(1)).timeout(ms(3000));
     let by_default = build(Client::builder().url(cluster.url())).await;
     let client = build(Client::builder().url(cluster.url()).replica_ack(required)).await;
     for client in [&client, &by_default] {
@@ -35,10 +33,7 @@ async fn a_lock_is_on_the_replica_of_its_own_master() {
         }
     }
     // One master without its replica keeps nobody from the locks of the others.
-    let ack = ReplicaAck::Require {
-        replicas: Replicas::Count(1),
-        timeout: TIMEOUT,
-    };
+    let ack = ReplicaAck::require(Replicas::Count(1)).timeout(TIMEOUT);
     let client = build(Client::builder().url(cluster.url()).replica_ack(ack)).await;
     let replica = cluster.replica_of(&cluster.nodes[0]).await;
     replica.server.pause();
@@ -63,7 +58,7 @@ async fn a_lock_is_on_the_replica_of_its_own_master() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_a_lost_replica_does_not_acknowledge_waits_for_what_other_nodes_say() {
     let cluster = Cluster::builder(3, 1).announce_proxies().start().await;
-    let ack = ReplicaAck::BestEffort { timeout: ms(3000) };
+    let ack = ReplicaAck::best_effort().timeout(ms(3000));
     let client = build(Client::builder().url(cluster.url()).replica_ack(ack)).await;
     let master = &cluster.nodes[0];
     let lock = client.lock(&*cluster.names_at(master, "l", 1).await[0]);
@@ -97,10 +92,7 @@ async fn a_lock_that_a_lost_replica_does_not_acknowledge_waits_for_what_other_no
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_of_a_slot_that_is_moved_are_acknowledged_where_they_are() {
     let cluster = Cluster::start(3, 1).await;
-    let ack = ReplicaAck::Require {
-        replicas: Replicas::Count(1),
-        timeout: TIMEOUT,
-    };
+    let ack = ReplicaAck::require(Replicas::Count(1)).timeout(TIMEOUT);
     let client = build(Client::builder().url(cluster.url()).replica_ack(ack)).await;
     let name = cluster.names_at(&cluster.nodes[0], "l", 1).await.remove(0);
     turn(&client.lock(&name)).await;

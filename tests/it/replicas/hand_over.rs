@@ -1,6 +1,7 @@
 //! Locks that one owner of a client hands to the next.
 
-use lockdog::{Owner, Replicas};
+use lockdog::Owner;
+use lockdog::config::Replicas;
 
 use super::{SOON, ms, not_replicated, requiring};
 use crate::support::{Replicated, eventually};
@@ -46,10 +47,7 @@ async fn a_hand_over_that_the_replica_does_not_have_is_undone() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hand_over_may_be_acknowledged_after_the_poll_cap() {
     let all = Replicated::start(1).await;
-    let ack = lockdog::ReplicaAck::Require {
-        replicas: Replicas::Count(1),
-        timeout: SOON,
-    };
+    let ack = lockdog::config::ReplicaAck::require(Replicas::Count(1)).timeout(SOON);
     let builder = lockdog::Client::builder().url(all.master.url());
     let builder = builder.replica_ack(ack).command_timeout(SOON);
     let client = super::build(builder.poll_cap(ms(200))).await;

@@ -1,6 +1,8 @@
 //! Locks of several parts over masters with replicas.
 
-use lockdog::{Client, InstanceState, MultiLock, RedLock, ReplicaAck, Replicas};
+use lockdog::config::{ReplicaAck, Replicas};
+use lockdog::error::InstanceState;
+use lockdog::{Client, MultiLock, RedLock};
 
 use super::{SLACK, SOON, TIMEOUT, best_effort, build, ms, not_replicated, requiring};
 use crate::support::{RedisServer, Replicated, eventually, timed};
@@ -59,10 +61,7 @@ async fn an_instance_of_a_red_lock_waits_for_replicas_where_that_is_required() {
         RedLock::new([first, &others[0], &others[1]].map(|client| client.lock("l")))
     };
     let effort = best_effort(&all).await;
-    let ack = ReplicaAck::Require {
-        replicas: Replicas::Count(1),
-        timeout: ms(300),
-    };
+    let ack = ReplicaAck::require(Replicas::Count(1)).timeout(ms(300));
     let required = build(Client::builder().url(all.master.url()).replica_ack(ack)).await;
     let guard = of(&effort).lock().await.unwrap();
     eventually(SOON, "all are acquired", async || guard.margin() == 1).await;
@@ -77,7 +76,7 @@ async fn an_instance_of_a_red_lock_waits_for_replicas_where_that_is_required() {
     eventually(SOON, "one could not be had", async || {
         let instances = guard.instances();
         let state = &instances[0].state;
-        matches!(state, InstanceState::Unreachable { cause } if cause.to_string().contains("replicas"))
+        matches!(state, InstanceState::Unreachable { cause, .. } if cause.to_string().contains("replicas"))
     })
     .await;
     assert_eq!(guard.margin(), 0);

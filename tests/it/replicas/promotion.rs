@@ -1,6 +1,7 @@
 //! A replica becomes the master without a lock that was granted: what each setting does about it.
 
-use lockdog::{Client, RedLock, ReplicaAck, Replicas};
+use lockdog::config::{ReplicaAck, Replicas};
+use lockdog::{Client, RedLock};
 
 use super::{SOON, build, ms, not_replicated};
 use crate::support::{Proxy, RedisServer, Replicated, Sentinels, eventually};
@@ -35,10 +36,7 @@ impl Promotion {
     }
 }
 
-const REQUIRED: ReplicaAck = ReplicaAck::Require {
-    replicas: Replicas::Count(1),
-    timeout: super::TIMEOUT,
-};
+const REQUIRED: ReplicaAck = ReplicaAck::require(Replicas::Count(1)).timeout(super::TIMEOUT);
 
 /// With `Off` a double grant is possible; this test documents it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -120,10 +118,7 @@ async fn a_red_lock_keeps_excluding_when_one_instance_was_promoted_without_it() 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_acknowledged_lock_is_on_the_master_that_sentinels_promote() {
     let all = Sentinels::start().await;
-    let ack = ReplicaAck::Require {
-        replicas: Replicas::All,
-        timeout: ms(3000),
-    };
+    let ack = ReplicaAck::require(Replicas::All).timeout(ms(3000));
     let client = build(Client::builder().url(all.url()).replica_ack(ack)).await;
     let guard = client.lock("l").lock().await.unwrap();
     all.servers[0].kill();

@@ -2,20 +2,18 @@
 
 use std::time::Duration;
 
-use lockdog::{Client, Error, ReplicaAck, Replicas};
+use lockdog::config::{ReplicaAck, Replicas};
+use lockdog::{Client, Error};
 
 use super::{SLACK, SOON, TIMEOUT, build, ms, not_replicated};
 use crate::support::{Action, Direction, Proxy, Replicated, eventually, named, timed};
 use crate::turn::turn;
 
 fn require(timeout: Duration) -> ReplicaAck {
-    ReplicaAck::Require {
-        replicas: Replicas::Count(1),
-        timeout,
-    }
+    ReplicaAck::require(Replicas::Count(1)).timeout(timeout)
 }
 
-const EFFORT: ReplicaAck = ReplicaAck::BestEffort { timeout: TIMEOUT };
+const EFFORT: ReplicaAck = ReplicaAck::best_effort().timeout(TIMEOUT);
 
 /// Acceptance list 12: "WAIT unknown". It is asked for once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -189,13 +187,10 @@ async fn settings_that_cannot_be_met_are_refused() {
         let builder = Client::builder().url("redis://127.0.0.1:1").lazy(true);
         builder.command_timeout(ms(1000)).replica_ack(ack)
     };
-    let count = |count, timeout| ReplicaAck::Require {
-        replicas: Replicas::Count(count),
-        timeout,
-    };
+    let count = |count, timeout| ReplicaAck::require(Replicas::Count(count)).timeout(timeout);
     let zero = Duration::ZERO;
     for (ack, why) in [
-        (ReplicaAck::BestEffort { timeout: zero }, "at least 1ms"),
+        (ReplicaAck::best_effort().timeout(zero), "at least 1ms"),
         (count(1, zero), "at least 1ms"),
         (count(1, ms(1001)), "command_timeout=1s"),
         (count(0, ms(1000)), "ReplicaAck::Off"),

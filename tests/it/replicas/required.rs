@@ -1,6 +1,7 @@
 //! What is required: a lock that replicas have, or none.
 
-use lockdog::{Client, Error, Owner, ReplicaAck, Replicas};
+use lockdog::config::{ReplicaAck, Replicas};
+use lockdog::{Client, Error, Owner};
 
 use super::{SLACK, SOON, TIMEOUT, build, ms, not_replicated, requiring};
 use crate::support::{Replicated, eventually, timed};
@@ -104,10 +105,7 @@ async fn a_master_without_replicas_meets_no_requirement() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reentries_renewals_and_unlocks_wait_for_no_replica() {
     let all = Replicated::start(1).await;
-    let ack = ReplicaAck::Require {
-        replicas: Replicas::Count(1),
-        timeout: SOON,
-    };
+    let ack = ReplicaAck::require(Replicas::Count(1)).timeout(SOON);
     let builder = Client::builder().url(all.master.url()).replica_ack(ack);
     let builder = builder.command_timeout(SOON);
     let client = build(builder.watchdog_lease(ms(1_500))).await;
@@ -133,10 +131,7 @@ async fn reentries_renewals_and_unlocks_wait_for_no_replica() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_callers_deadline_bounds_the_wait_for_replicas() {
     let all = Replicated::start(1).await;
-    let ack = ReplicaAck::Require {
-        replicas: Replicas::Count(1),
-        timeout: ms(60_000),
-    };
+    let ack = ReplicaAck::require(Replicas::Count(1)).timeout(ms(60_000));
     let builder = Client::builder().url(all.master.url()).replica_ack(ack);
     let client = build(builder.command_timeout(ms(60_000))).await;
     all.replicas[0].pause();
@@ -170,10 +165,7 @@ async fn a_waiter_gets_the_lock_when_the_replica_is_back() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_that_is_over_before_the_replicas_have_it_is_no_grant() {
     let all = Replicated::start(1).await;
-    let ack = ReplicaAck::Require {
-        replicas: Replicas::Count(1),
-        timeout: ms(3000),
-    };
+    let ack = ReplicaAck::require(Replicas::Count(1)).timeout(ms(3000));
     let client = build(Client::builder().url(all.master.url()).replica_ack(ack)).await;
     all.replicas[0].pause();
     let request = client.lock("l").try_lock().lease(ms(1_000));

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lockdog::{Client, ClientBuilder, Owner, ReplicaAck, Replicas};
+use lockdog::config::{ReplicaAck, Replicas};
+use lockdog::{Client, ClientBuilder, Owner};
 use tokio::task::JoinSet;
 
 use super::{SLACK, SOON, build, requiring};
@@ -17,10 +18,7 @@ async fn many_callers_share_a_wait() {
     // As if server and replica were a millisecond away.
     let proxy = Proxy::start(&all.master).await;
     proxy.delay(Direction::ToServer, Duration::from_millis(1));
-    let ack = ReplicaAck::Require {
-        replicas: Replicas::Count(1),
-        timeout: SOON,
-    };
+    let ack = ReplicaAck::require(Replicas::Count(1)).timeout(SOON);
     let builder = Client::builder().url(proxy.url()).replica_ack(ack);
     let client = build(builder.command_timeout(SOON)).await;
     let mut tasks = JoinSet::new();
@@ -74,10 +72,7 @@ async fn contenders_exclude_each_other() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wait_under_way_keeps_no_other_command_waiting() {
     let all = Replicated::start(1).await;
-    let ack = ReplicaAck::Require {
-        replicas: Replicas::Count(1),
-        timeout: SOON,
-    };
+    let ack = ReplicaAck::require(Replicas::Count(1)).timeout(SOON);
     let builder = Client::builder().url(all.master.url()).replica_ack(ack);
     let client = build(builder.command_timeout(SOON)).await;
     let held = client.lock("held").lock().await.unwrap();
@@ -110,6 +105,7 @@ async fn a_wait_goes_on_when_the_caller_that_began_it_is_gone() {
 }
 
 /// The connections of a pool have a timer for each answer.
+#[cfg(feature = "deadpool")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wait_over_a_pool_goes_on_when_the_caller_that_began_it_is_gone() {
     let all = Replicated::start(1).await;
@@ -119,10 +115,7 @@ async fn a_wait_over_a_pool_goes_on_when_the_caller_that_began_it_is_gone() {
 }
 
 async fn goes_on_without_its_first_caller(all: &Replicated, builder: ClientBuilder) {
-    let ack = ReplicaAck::Require {
-        replicas: Replicas::Count(1),
-        timeout: SOON,
-    };
+    let ack = ReplicaAck::require(Replicas::Count(1)).timeout(SOON);
     let client = build(builder.replica_ack(ack).command_timeout(SOON)).await;
     turn(&client.lock("l")).await;
     let before = all.calls(["wait"]).await[0];

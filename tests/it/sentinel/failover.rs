@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use lockdog::{Client, LostReason, Owner, ReplicaAck, Unlocked};
+use lockdog::config::ReplicaAck;
+use lockdog::error::LostReason;
+use lockdog::{Client, Owner, Unlocked};
 
 use super::{SOON, ms};
 use crate::crowd::Crowd;
@@ -136,7 +138,7 @@ async fn what_the_old_master_grants_when_it_comes_back_is_no_grant() {
     let hosts = proxies.iter().map(|it| format!("127.0.0.1:{}", it.port()));
     let hosts: Vec<_> = hosts.collect();
     let url = format!("redis+sentinel://{}/{MASTER}", hosts.join(","));
-    let ack = ReplicaAck::BestEffort { timeout: SOON };
+    let ack = ReplicaAck::best_effort().timeout(SOON);
     let client = Client::builder().url(url).watchdog_lease(SOON * 4);
     let client = client.command_timeout(SOON).replica_ack(ack);
     let client = client.build().await.unwrap();

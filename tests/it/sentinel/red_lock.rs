@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use lockdog::{Client, Guard, InstanceState, Owner, RedLock, Unlocked};
+use lockdog::error::InstanceState;
+use lockdog::{Client, Guard, Owner, RedLock, Unlocked};
 
 use super::{SOON, ms};
 use crate::support::sentinels::{MASTER, is_master};

@@ -1,6 +1,7 @@
 //! Neither the sentinels' password nor the master's is in anything that may be written down.
 
-use lockdog::{Client, Owner, Protocol};
+use lockdog::config::Protocol;
+use lockdog::{Client, Owner};
 
 use super::ms;
 use crate::lock::secrets::{SECRET, all_told, no_secret_in, shown};

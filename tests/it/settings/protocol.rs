@@ -1,6 +1,8 @@
 //! RESP3: the same locks by the other protocol.
 
-use lockdog::{Client, ClientBuilder, Error, Owner, Protocol, RedLock, Ttl};
+use lockdog::config::Protocol;
+use lockdog::report::Ttl;
+use lockdog::{Client, ClientBuilder, Error, Owner, RedLock};
 
 use super::{SOON, ms, works};
 use crate::support::{Cluster, Redis, RedisServer, Sentinels, eventually};

@@ -1,6 +1,7 @@
 //! What a builder shows of where the servers are, and what it refuses.
 
-use lockdog::{Client, Error, TlsSettings};
+use lockdog::config::TlsSettings;
+use lockdog::{Client, Error};
 
 #[test]
 fn a_builder_shows_addresses_and_never_a_password() {

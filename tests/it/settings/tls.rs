@@ -4,7 +4,8 @@ use std::fs::{self, File};
 use std::future::IntoFuture;
 use std::process::{Command, Stdio};
 
-use lockdog::{Client, ClientBuilder, Error, Owner, TlsSettings, Unlocked};
+use lockdog::config::TlsSettings;
+use lockdog::{Client, ClientBuilder, Error, Owner, Unlocked};
 use tempfile::TempDir;
 
 use super::{SOON, ms, works};

@@ -1,6 +1,8 @@
 //! A server that takes one key in a command and no more, as a proxy in front of a cluster may.
 
-use lockdog::{Guard, LostReason, Verdict};
+use lockdog::Guard;
+use lockdog::error::LostReason;
+use lockdog::report::Verdict;
 use tokio::time::{sleep, timeout};
 
 use super::{LEASE, PERIOD, SAFETY, builder, connect, connected, hold_many, is_renewal, renewals};

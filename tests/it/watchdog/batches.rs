@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use lockdog::{Guard, LostReason};
+use lockdog::Guard;
+use lockdog::error::LostReason;
 use tokio::time::{sleep, timeout};
 
 use super::{LEASE, PERIOD, SAFETY, builder, connect, connected, hold_many, is_renewal};

@@ -4,7 +4,8 @@ use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
-use lockdog::{Client, Error, LostReason, Owner};
+use lockdog::error::LostReason;
+use lockdog::{Client, Error, Owner};
 use tokio::time::{sleep, timeout};
 
 use super::{LEASE, SAFETY, builder, connect, connected, hold_many, is_acquire};

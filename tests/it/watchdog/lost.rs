@@ -4,7 +4,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lockdog::{Client, Error, Guard, Held, LostReason, Owner, Verdict};
+use lockdog::error::LostReason;
+use lockdog::report::Verdict;
+use lockdog::{Client, Error, Guard, Held, Owner};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lockdog::{Guard, Lock, LostReason, Unlocked};
+use lockdog::error::LostReason;
+use lockdog::{Guard, Lock, Unlocked};
 use tokio::time::{sleep, timeout};
 
 use super::{LEASE, SAFETY, connect, is_renewal, renewals, ttl};

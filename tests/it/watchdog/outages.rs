@@ -3,7 +3,8 @@
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use lockdog::{Error, LostReason, Unlocked};
+use lockdog::error::LostReason;
+use lockdog::{Error, Unlocked};
 use tokio::runtime::Builder;
 use tokio::time::{sleep, timeout};
 

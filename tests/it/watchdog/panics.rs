@@ -1,6 +1,6 @@
 //! A watchdog that fails from within keeps nobody in the dark.
 
-use lockdog::LostReason;
+use lockdog::error::LostReason;
 
 use super::{SAFETY, connect};
 use crate::support::{RedisServer, logs};

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use lockdog::{Error, LostReason, Unlocked};
+use lockdog::error::LostReason;
+use lockdog::{Error, Unlocked};
 use tokio::time::{sleep, timeout};
 
 use super::{LEASE, PERIOD, SAFETY, builder, connect, connected, is_renewal, renewals, ttl};

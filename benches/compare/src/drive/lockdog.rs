@@ -1,6 +1,7 @@
 //! lockdog itself.
 
-use lockdog::{Client, Guard, Lock, RedLock, Reentry};
+use lockdog::{Client, Guard, Lock, RedLock};
+use lockdog::config::Reentry;
 
 use crate::Result;
 use crate::drive::library::Library;

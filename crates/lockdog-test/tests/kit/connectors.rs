@@ -10,7 +10,8 @@ use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
 
-use lockdog::{Client, Connector, Error, RedLock, Time, Transport};
+use lockdog::config::{Connector, Time, Transport};
+use lockdog::{Client, Error, RedLock};
 use lockdog_test::Server;
 use parking_lot::{Condvar, Mutex};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};

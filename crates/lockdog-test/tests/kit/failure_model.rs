@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use lockdog::{Error, LostReason, Unlocked, Verdict};
+use lockdog::error::LostReason;
+use lockdog::report::Verdict;
+use lockdog::{Error, Unlocked};
 use lockdog_test::{Data, Server};
 use tokio::time::{Instant, sleep};
 

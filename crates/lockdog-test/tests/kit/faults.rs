@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lockdog::{Client, Error, LostReason};
+use lockdog::error::LostReason;
+use lockdog::{Client, Error};
 use lockdog_test::{Data, Server};
 use tokio::time::Instant;
 

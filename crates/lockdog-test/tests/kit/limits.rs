@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lockdog::{Backoff, Client, Error, MultiLock, RedLock, TryLockRequest, Wake};
+use lockdog::config::{Backoff, Wake};
+use lockdog::{Client, Error, MultiLock, RedLock, TryLockRequest};
 use lockdog_test::Server;
 use tokio::time::Instant;
 

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use lockdog::{Client, Guard, LostReason, RedLock, Verdict};
+use lockdog::error::LostReason;
+use lockdog::report::Verdict;
+use lockdog::{Client, Guard, RedLock};
 use lockdog_test::{Data, Server};
 use tokio::time::{Instant, sleep, timeout};
 

@@ -3,7 +3,8 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use lockdog::{Client, Error, Lock, MultiLock, Owner, RedLock, Reentry};
+use lockdog::config::Reentry;
+use lockdog::{Client, Error, Lock, MultiLock, Owner, RedLock};
 use lockdog_test::Server;
 use tokio::time::sleep;
 

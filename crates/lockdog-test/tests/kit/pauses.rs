@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lockdog::{Backoff, Client, Lock, MultiLock, RedLock};
+use lockdog::config::Backoff;
+use lockdog::{Client, Lock, MultiLock, RedLock};
 use lockdog_test::Server;
 use tokio::time::{Instant, sleep};
 

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use lockdog::{Client, Guard, Owner, RedLock, Verdict};
+use lockdog::report::Verdict;
+use lockdog::{Client, Guard, Owner, RedLock};
 use lockdog_test::Server;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};

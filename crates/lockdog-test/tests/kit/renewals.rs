@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lockdog::{Guard, LostReason};
+use lockdog::Guard;
+use lockdog::error::LostReason;
 use lockdog_test::Server;
 use tokio::time::{Instant, sleep};
 

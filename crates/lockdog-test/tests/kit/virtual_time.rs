@@ -3,7 +3,8 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use lockdog::{Error, LostReason, MultiLock, Owner, RedLock};
+use lockdog::error::LostReason;
+use lockdog::{Error, MultiLock, Owner, RedLock};
 use lockdog_test::{Data, Server};
 use tokio::task::JoinSet;
 use tokio::time::Instant;

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use lockdog::{Client, LostReason, Owner, Unlocked};
+use lockdog::error::LostReason;
+use lockdog::{Client, Owner, Unlocked};
 
 use super::{finish, got, held_with_next, transfers};
 use crate::faults::SOON;

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use lockdog::{Client, Error, Lock, Owner, Ttl};
+use lockdog::report::Ttl;
+use lockdog::{Client, Error, Lock, Owner};
 
 use crate::kinds::Kind;
 

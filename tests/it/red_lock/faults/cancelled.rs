@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use lockdog::{ClientBuilder, Error, Held, InstanceState, RedLock, Verdict};
+use lockdog::error::InstanceState;
+use lockdog::report::Verdict;
+use lockdog::{ClientBuilder, Error, Held, RedLock};
 
 use super::is_acquire;
 use super::stand::{Stand, give_back, take};
@@ -72,7 +74,8 @@ async fn a_dropped_nested_lock_leaves_the_outer_hold_as_it_was() {
             let is_lost = matches!(
                 instance.state,
                 InstanceState::Unreachable {
-                    cause: Error::Closed
+                    cause: Error::Closed,
+                    ..
                 } | InstanceState::Lost
             );
             assert!(!is_lost, "nothing is wrong with it: {instance}");

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use lockdog::{Error, LostReason, Owner};
+use lockdog::error::LostReason;
+use lockdog::{Error, Owner};
 
 use super::crowd::Crowd;
 use super::stand::{Stand, assert_busy, give_back, letters, red_lock, take};

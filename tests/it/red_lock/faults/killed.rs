@@ -3,7 +3,8 @@
 use std::future::IntoFuture;
 use std::time::Instant;
 
-use lockdog::{Error, LostReason, Unlocked};
+use lockdog::error::LostReason;
+use lockdog::{Error, Unlocked};
 
 use super::crowd::Crowd;
 use super::stand::{Stand, assert_busy, await_letters, give_back, letters, red_lock, take};

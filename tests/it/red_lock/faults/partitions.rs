@@ -1,6 +1,7 @@
 //! Networks between one holder and its servers that carry nothing, in one direction or in both.
 
-use lockdog::{Error, LostReason};
+use lockdog::Error;
+use lockdog::error::LostReason;
 
 use super::LEASE;
 use super::crowd::Crowd;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lockdog::{Error, Guard, Instance, InstanceState};
+use lockdog::error::{Instance, InstanceState};
+use lockdog::{Error, Guard};
 
 use super::crowd::Crowd;
 use super::stand::{Stand, assert_busy, await_letters, give_back, letters, take};
@@ -165,7 +166,7 @@ fn assert_refused(instances: &[Instance], stand: &Stand, code: &str) {
         .iter()
         .find(|instance| stand.member(instance) == 0);
     let first = first.expect("it is there");
-    let InstanceState::Unreachable { cause } = &first.state else {
+    let InstanceState::Unreachable { cause, .. } = &first.state else {
         panic!("{first}");
     };
     let refused = matches!(cause, Error::Refused { code: found, .. } if found == code);

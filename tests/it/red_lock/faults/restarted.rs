@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use lockdog::{Error, LostReason, RedLock};
+use lockdog::error::LostReason;
+use lockdog::{Error, RedLock};
 
 use super::crowd::Crowd;
 use super::stand::{Stand, assert_busy, await_letters, give_back, letters, red_lock, take};

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use lockdog::{Client, ClientBuilder, Error, Guard, Instance, InstanceState, RedLock};
+use lockdog::error::{Instance, InstanceState};
+use lockdog::{Client, ClientBuilder, Error, Guard, RedLock};
 
 use super::{LEASE, NAME};
 use crate::red_lock::{SOON, lock_of, ms};

@@ -4,7 +4,9 @@
 use std::future::IntoFuture;
 use std::time::Duration;
 
-use lockdog::{Client, Guard, InstanceState, Verdict};
+use lockdog::error::InstanceState;
+use lockdog::report::Verdict;
+use lockdog::{Client, Guard};
 use tokio::runtime::{Builder, Runtime};
 
 use super::is_acquire;
@@ -148,7 +150,7 @@ fn assert_healthy(guard: &Guard) {
     for instance in guard.instances() {
         let is_refused = matches!(
             &instance.state,
-            InstanceState::Unreachable { cause } if matches!(cause, lockdog::Error::Closed)
+            InstanceState::Unreachable { cause, .. } if matches!(cause, lockdog::Error::Closed)
         );
         assert!(!is_refused, "no client was shut down: {instance}");
     }

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use lockdog::{Guard, LostReason};
+use lockdog::Guard;
+use lockdog::error::LostReason;
 
 use super::crowd::Beside;
 use crate::red_lock::{SOON, ms};

@@ -1,0 +1,129 @@
+//! What locks of all kinds have in common, for code that takes any of them.
+
+use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+
+use super::Lock;
+use crate::error::Result;
+use crate::guard::Held;
+use crate::owner::Owner;
+use crate::request::{Boxed, LockRequest, TryLockRequest, UnlockRequest};
+
+/// A lock of any kind: [`Lock`], [`MultiLock`](crate::MultiLock) or [`RedLock`](crate::RedLock).
+///
+/// For code that takes one without knowing which, as Java code takes an `RLock`. `&dyn AnyLock` and
+/// `Box<dyn AnyLock>` work too. No other type can implement it, so later versions can add methods.
+///
+/// # Examples
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use lockdog::{AnyLock, Client, MultiLock, RedLock, Result};
+///
+/// async fn bill(lock: &impl AnyLock) -> Result<bool> {
+///     let Some(guard) = lock.try_lock().wait(Duration::from_secs(1)).await? else {
+///         return Ok(false);
+///     };
+///     guard.unlock().await?;
+///     Ok(true)
+/// }
+///
+/// # async fn example(a: Client, b: Client, c: Client) -> Result<()> {
+/// bill(&a.lock("orders:42")).await?;
+/// bill(&MultiLock::new([a.lock("orders:42"), a.lock("orders:43")])).await?;
+/// bill(&RedLock::new([a.lock("orders"), b.lock("orders"), c.lock("orders")])).await?;
+///
+/// let locks: Vec<Box<dyn AnyLock>> = vec![Box::new(a.lock("orders:42"))];
+/// for lock in &locks {
+///     lock.lock().with(|_held| async { /* ... */ }).await?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub trait AnyLock:
+    sealed::Sealed + fmt::Debug + Send + Sync + UnwindSafe + RefUnwindSafe + 'static
+{
+    /// The lock's name: see [`Lock::name`].
+    fn name(&self) -> &str;
+
+    /// A handle whose acquires never re-enter: see [`Lock::exclusive`].
+    #[must_use = "the handle that it was called on is as it was"]
+    fn exclusive(&self) -> Self
+    where
+        Self: Sized;
+
+    /// Acquires the lock, and waits for it without limit: see [`Lock::lock`].
+    fn lock(&self) -> LockRequest;
+
+    /// Acquires the lock at once, or within [`TryLockRequest::wait`]: see [`Lock::try_lock`].
+    fn try_lock(&self) -> TryLockRequest;
+
+    /// Ends a hold whose guard was forgotten: see [`Lock::unlock`].
+    fn unlock(&self) -> UnlockRequest;
+
+    /// Acquires the lock, does the work, unlocks: see [`Lock::with`]. For a `dyn AnyLock`, and in generic
+    /// code that needs a future which is `Send`, write `lock.lock().with(work)`.
+    fn with<F, Fut>(&self, work: F) -> impl Future<Output = Result<Fut::Output>>
+    where
+        Self: Sized,
+        F: FnOnce(Held) -> Fut,
+        Fut: Future,
+    {
+        self.lock().with(work)
+    }
+
+    /// Whether the current owner holds the lock: see [`Lock::is_held`]. A [`RedLock`](crate::RedLock)
+    /// answers without asking a server.
+    fn is_held(&self) -> Boxed<bool>;
+
+    /// Whether this owner holds the lock: see [`Lock::is_held_by`].
+    fn is_held_by(&self, owner: &Owner) -> Boxed<bool>;
+
+    /// How many acquires of the current owner are not unlocked yet: see [`Lock::hold_count`].
+    fn hold_count(&self) -> Boxed<u32>;
+}
+
+/// Keeps other crates from implementing [`AnyLock`].
+pub(crate) mod sealed {
+    #[expect(unnameable_types, reason = "no other crate may name it")]
+    pub trait Sealed {}
+}
+
+impl sealed::Sealed for Lock {}
+
+impl AnyLock for Lock {
+    fn name(&self) -> &str {
+        self.name()
+    }
+
+    fn exclusive(&self) -> Self {
+        self.exclusive()
+    }
+
+    fn lock(&self) -> LockRequest {
+        self.lock()
+    }
+
+    fn try_lock(&self) -> TryLockRequest {
+        self.try_lock()
+    }
+
+    fn unlock(&self) -> UnlockRequest {
+        self.unlock()
+    }
+
+    fn is_held(&self) -> Boxed<bool> {
+        let lock = self.clone();
+        Box::pin(async move { lock.is_held().await })
+    }
+
+    fn is_held_by(&self, owner: &Owner) -> Boxed<bool> {
+        let (lock, owner) = (self.clone(), *owner);
+        Box::pin(async move { lock.is_held_by(&owner).await })
+    }
+
+    fn hold_count(&self) -> Boxed<u32> {
+        let lock = self.clone();
+        Box::pin(async move { lock.hold_count().await })
+    }
+}

@@ -1,0 +1,191 @@
+//! Who has a lock, as the hash in Redis says.
+
+use std::time::Duration;
+
+use redis::Value;
+use uuid::Uuid;
+
+/// How long a key in Redis lives on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Ttl {
+    /// It is deleted after this time.
+    Expires(Duration),
+    /// It stays until somebody deletes it: not the work of a lock.
+    Persistent,
+}
+
+/// Who has a lock, from [`Lock::holder`](crate::Lock::holder).
+///
+/// # Examples
+///
+/// ```no_run
+/// # async fn example(lock: lockdog::Lock) -> lockdog::Result<()> {
+/// if let Some(holder) = lock.holder().await? {
+///     let program = if holder.is_lockdog() { "lockdog" } else { "Redisson" };
+///     println!("held by {program}, client={:?} owner={}", holder.client_id(), holder.owner());
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct HolderInfo {
+    field: String,
+    /// How many acquires of the holder are not unlocked yet. It does not include those of
+    /// [`Reentry::Local`](crate::config::Reentry::Local).
+    pub count: u32,
+    /// How long Redis keeps the lock unless the holder renews it.
+    pub ttl: Ttl,
+    /// The holder is an owner of this client.
+    pub ours: bool,
+}
+
+impl HolderInfo {
+    pub(super) fn new(field: String, count: u32, ttl: Ttl, ours: bool) -> Self {
+        Self {
+            field,
+            count,
+            ttl,
+            ours,
+        }
+    }
+
+    /// The holder's field in the lock's hash, as Redis has it. lockdog writes
+    /// `<client uuid>:<owner>.<hold's number>`, Redisson `<client uuid>:<thread>`.
+    pub fn field(&self) -> &str {
+        &self.field
+    }
+
+    /// The client of the holder: [`Client::id`](crate::Client::id), in Redisson `getId()`. `None` if the
+    /// field does not begin with a UUID, so another program wrote it.
+    pub fn client_id(&self) -> Option<Uuid> {
+        let (client, _) = self.field.split_once(':')?;
+        Uuid::try_parse(client).ok()
+    }
+
+    /// The holder among the owners of its client. For lockdog this is [`Owner`](crate::Owner) as
+    /// text, for Redisson the id of the thread. If another program wrote the field, it is the whole
+    /// field.
+    pub fn owner(&self) -> &str {
+        match (self.client_id(), self.field.split_once(':')) {
+            (Some(_), Some((_, rest))) => {
+                let rest = rest.strip_suffix(WRITE).unwrap_or(rest);
+                numbered(rest).unwrap_or(rest)
+            }
+            _ => &self.field,
+        }
+    }
+
+    /// The holder is a client of lockdog, in this process or another. Redisson's fields have no number
+    /// behind the owner.
+    pub fn is_lockdog(&self) -> bool {
+        let rest = self.field.split_once(':').map_or("", |(_, rest)| rest);
+        self.client_id().is_some() && numbered(rest).is_some()
+    }
+
+    /// The holder has the write lock of Redisson's `getReadWriteLock(name)`.
+    pub fn is_write(&self) -> bool {
+        self.field.ends_with(WRITE)
+    }
+}
+
+/// The owner in `<owner>.<number>`.
+fn numbered(text: &str) -> Option<&str> {
+    let (owner, number) = text.rsplit_once('.')?;
+    number.parse::<u64>().is_ok().then_some(owner)
+}
+
+/// The holder and its count, out of a lock's hash. A read/write lock has the field `mode` beside its
+/// holders, and each reader has one. The writer goes first, because it excludes the others.
+pub(super) fn of_hash(fields: Value) -> Option<(String, u32)> {
+    let pairs: Vec<(Value, Value)> = match fields {
+        Value::Map(pairs) => pairs,
+        Value::Array(fields) => {
+            let mut fields = fields.into_iter();
+            std::iter::from_fn(|| Some((fields.next()?, fields.next()?))).collect()
+        }
+        _ => return None,
+    };
+    let mut holders: Vec<(String, u32)> = pairs
+        .iter()
+        .filter_map(|(field, count)| {
+            let field = text(field)?;
+            (field != MODE).then(|| (field, number(count).unwrap_or(0)))
+        })
+        .collect();
+    let writer = holders.iter().position(|(field, _)| field.ends_with(WRITE));
+    (!holders.is_empty()).then(|| holders.swap_remove(writer.unwrap_or(0)))
+}
+
+pub(super) fn number(value: &Value) -> Option<u32> {
+    text(value)?.parse().ok()
+}
+
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        Value::SimpleString(text) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+/// Redisson's field for the mode of a read/write lock: `read` or `write`.
+const MODE: &str = "mode";
+/// Redisson's suffix for the field of a writer.
+const WRITE: &str = ":write";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLIENT: &str = "5f6b8a3e-26a7-4f6b-9c1e-0d2f3a4b5c6d";
+
+    fn holder(field: &str) -> HolderInfo {
+        HolderInfo::new(field.to_owned(), 1, Ttl::Persistent, false)
+    }
+
+    #[test]
+    fn a_field_names_its_client_and_owner() {
+        for (rest, owner, is_lockdog, is_write) in [
+            ("47", "47", false, false),
+            ("47:write", "47", false, true),
+            ("t47.3", "t47", true, false),
+            ("47.3", "47", true, false),
+        ] {
+            let seen = holder(&format!("{CLIENT}:{rest}"));
+            assert_eq!(seen.client_id(), Uuid::try_parse(CLIENT).ok());
+            assert_eq!(
+                (seen.owner(), seen.is_lockdog(), seen.is_write()),
+                (owner, is_lockdog, is_write)
+            );
+        }
+        for foreign in ["", ":", "somebody", "some:body.1", "mode"] {
+            let seen = holder(foreign);
+            assert_eq!((seen.owner(), seen.field()), (foreign, foreign));
+            assert!(seen.client_id().is_none() && !seen.is_lockdog());
+        }
+    }
+
+    #[test]
+    fn the_mode_of_a_read_write_lock_is_no_holder() {
+        let bulk = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let pairs = |fields: &[(&str, &str)]| {
+            let pairs = fields
+                .iter()
+                .map(|(field, value)| (bulk(field), bulk(value)));
+            pairs.collect::<Vec<_>>()
+        };
+        let written = pairs(&[("u:1", "1"), ("mode", "write"), ("u:1:write", "2")]);
+        let flat = written
+            .iter()
+            .flat_map(|(field, value)| [field.clone(), value.clone()]);
+        for hash in [Value::Array(flat.collect()), Value::Map(written)] {
+            assert_eq!(of_hash(hash), Some(("u:1:write".to_owned(), 2)));
+        }
+        let read = Value::Map(pairs(&[("mode", "read"), ("u:1", "3")]));
+        assert_eq!(of_hash(read), Some(("u:1".to_owned(), 3)));
+        let alone = Value::Map(pairs(&[("mode", "read")]));
+        assert_eq!(of_hash(alone), None);
+        assert_eq!(of_hash(Value::Array(Vec::new())), None);
+    }
+}

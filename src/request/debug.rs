@@ -1,0 +1,44 @@
+//! How requests are shown.
+
+use std::fmt;
+
+use super::{Acquire, AcquireOptions, LockRequest, TryLockRequest, UnlockRequest};
+
+impl fmt::Debug for LockRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        show("LockRequest", &*self.lock, &self.options, f).finish()
+    }
+}
+
+impl fmt::Debug for TryLockRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        show("TryLockRequest", &*self.lock, &self.options, f)
+            .field("wait", &self.wait)
+            .finish()
+    }
+}
+
+impl fmt::Debug for UnlockRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UnlockRequest")
+            .field("lock", &self.lock.name())
+            .field("owner", &self.owner)
+            .finish()
+    }
+}
+
+fn show<'a, 'b>(
+    name: &str,
+    lock: &dyn Acquire,
+    options: &AcquireOptions,
+    f: &'a mut fmt::Formatter<'b>,
+) -> fmt::DebugStruct<'a, 'b> {
+    let mut debug = f.debug_struct(name);
+    debug
+        .field("lock", &lock.name())
+        .field("lease", &options.lease)
+        .field("max_hold", &options.max_hold)
+        .field("owner", &options.owner)
+        .field("reentry", &options.reentry);
+    debug
+}

@@ -1,0 +1,66 @@
+//! A pool that the user brought. Without the feature `deadpool` no value of it exists.
+
+use redis::aio::MultiplexedConnection;
+
+use super::failure::Failure;
+
+#[cfg(feature = "deadpool")]
+type Pool = deadpool_redis::Pool;
+#[cfg(not(feature = "deadpool"))]
+type Pool = std::convert::Infallible;
+
+#[cfg(feature = "deadpool")]
+type Connection = deadpool_redis::Connection;
+#[cfg(not(feature = "deadpool"))]
+type Connection = std::convert::Infallible;
+
+#[derive(Clone)]
+pub(crate) struct UserPool(Pool);
+
+/// A connection that the pool counts as taken until this is dropped.
+pub(super) struct PooledConnection(
+    #[cfg_attr(feature = "deadpool", expect(dead_code, reason = "it is kept"))] Connection,
+);
+
+#[cfg(feature = "deadpool")]
+impl UserPool {
+    pub(crate) fn new(pool: Pool) -> Self {
+        Self(pool)
+    }
+
+    /// How many connections the pool can have.
+    pub(crate) fn max_size(&self) -> usize {
+        self.0.status().max_size
+    }
+
+    /// Takes a connection from the pool, and waits until one is free.
+    pub(super) async fn take(&self) -> Result<(MultiplexedConnection, PooledConnection), Failure> {
+        let taken = self.0.get().await.map_err(|error| failure(&error))?;
+        let multiplexed = taken.as_ref().clone();
+        Ok((multiplexed, PooledConnection(taken)))
+    }
+}
+
+#[cfg(not(feature = "deadpool"))]
+impl UserPool {
+    pub(crate) fn max_size(&self) -> usize {
+        match self.0 {}
+    }
+
+    pub(super) async fn take(&self) -> Result<(MultiplexedConnection, PooledConnection), Failure> {
+        match self.0 {}
+    }
+}
+
+/// What the pool says of an attempt to connect, or to take a connection.
+#[cfg(feature = "deadpool")]
+fn failure(error: &deadpool_redis::PoolError) -> Failure {
+    use deadpool_redis::{HookError, PoolError};
+    match error {
+        // Only the pool knows the password.
+        PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)) => {
+            Failure::of_connect(error, None)
+        }
+        _ => Failure::of_pool(&error.to_string()),
+    }
+}
