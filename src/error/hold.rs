@@ -26,6 +26,22 @@ pub enum LostReason {
     Watchdog,
 }
 
+impl LostReason {
+    /// One word for this reason, the same in all versions: `deadline`, `forced`, `max_hold`, `not_ours`,
+    /// `released`, `shut_down` or `watchdog`. The logs have it as `reason`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Deadline => "deadline",
+            Self::Forced => "forced",
+            Self::MaxHold => "max_hold",
+            Self::NotOurs => "not_ours",
+            Self::Released => "released",
+            Self::ShutDown => "shut_down",
+            Self::Watchdog => "watchdog",
+        }
+    }
+}
+
 impl fmt::Display for LostReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

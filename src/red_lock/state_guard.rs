@@ -97,12 +97,12 @@ impl Drop for DeferredRun<'_> {
             if reason == LostReason::ShutDown {
                 tracing::debug!(
                     target: "lockdog::quorum",
-                    { lock.hash = %hash, %owner, ?reason, held_ms, instances }, "quorum lost"
+                    { lock.hash = %hash, %owner, reason = reason.as_str(), held_ms, instances }, "quorum lost"
                 );
             } else {
                 tracing::warn!(
                     target: "lockdog::quorum",
-                    { lock.hash = %hash, %owner, ?reason, held_ms, instances }, "quorum lost"
+                    { lock.hash = %hash, %owner, reason = reason.as_str(), held_ms, instances }, "quorum lost"
                 );
             }
         }

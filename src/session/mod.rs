@@ -224,7 +224,7 @@ impl Core {
                 {
                     lock.hash = %hold.key().fingerprint(),
                     owner = lost.owner(),
-                    reason = ?lost.reason(),
+                    reason = lost.reason().as_str(),
                     held_ms = lost.held_for().as_millis() as u64,
                     since_renewal_ms = lost.since_renewal().as_millis() as u64,
                     server = self.server.address_of(hold.key().key()),

@@ -108,7 +108,7 @@ async fn run_all(site: Site, shapes: &[Shape], network: Network, which: impl Fn(
     let warnings = logs.at_least(tracing::Level::WARN);
     let mut warnings: Vec<String> = warnings.into_iter().map(|line| line.text).collect();
     // Each case shuts its clients down while it holds a lock.
-    warnings.retain(|text| !text.contains("reason=ShutDown"));
+    warnings.retain(|text| !text.contains("reason=\"shut_down\""));
     if network == Network::Cut || site.stalls.longest(began) >= STALL {
         // These are true where connections break, or nothing is answered in time.
         warnings.retain(|text| !TRUE_IN_TROUBLE.iter().any(|it| text.contains(it)));

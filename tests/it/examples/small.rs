@@ -61,7 +61,7 @@ async fn the_logs_of_a_program_have_the_loss_of_its_lock() {
     let server = RedisServer::start().await;
     let said = Program::run("logging", &[&server.url()]).await;
     let is_loss = |line: &&String| {
-        line.contains(" WARN lockdog::lock: lock lost ") && line.contains("reason=Forced")
+        line.contains(" WARN lockdog::lock: lock lost ") && line.contains("reason=\"forced\"")
     };
     assert_eq!(said.iter().filter(is_loss).count(), 1, "{said:#?}");
     leaves_nothing(&server).await;

@@ -147,7 +147,7 @@ fn a_quorum_in_danger_and_one_that_is_lost_are_told_with_each_instance() {
             for part in [
                 "lock.hash=",
                 "owner=",
-                "reason=Deadline",
+                "reason=\"deadline\"",
                 "held_ms=",
                 "127.0.0.1:",
             ] {
