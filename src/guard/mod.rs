@@ -202,18 +202,23 @@ impl Guard {
         }
     }
 
-    /// Ends the guard and leaves the lock in Redis until its lease is over: for a throttle, which lets
-    /// nobody in for a while, `try_lock().lease(d)` and then this. Nothing is sent, so nothing can fail.
+    /// Ends the guard and leaves the lock in Redis until its lease ends. A throttle uses it:
+    /// `try_lock().lease(d)`, then this. The client sends nothing, so the call cannot fail. Corresponds
+    /// to Redisson's `tryLock(0, lease, unit)` without an `unlock`.
     ///
-    /// Nobody holds the lock then, not even its owner, who gets it again when the lease is over as
-    /// everybody else does; `lock.unlock()` does not end it. The client does not release it:
-    /// neither [`Client::shutdown`](crate::Client::shutdown), whose report does not count it, nor its
-    /// drop. `force_unlock` frees it.
+    /// After that no owner holds the lock. The owner of this guard has to wait for the end of the lease
+    /// like any other owner, and `lock.unlock()` does not end the lock. Neither
+    /// [`Client::shutdown`](crate::Client::shutdown) nor a drop of the client releases the lock. The
+    /// report of the shutdown does not count it. `force_unlock` frees it.
     ///
-    /// A lock that was acquired without a lease is not renewed any more: what is left of its lease runs
-    /// out, the watchdog's lease at most. [`Guard::extend`] sets that before. While other guards of the
-    /// same hold live, the hold goes on and is renewed for them; when the last of them ends, the lock is
-    /// left all the same. A lock that is lost already has nothing to be left.
+    /// The watchdog no longer renews a lock that was acquired without a lease: the rest of its lease
+    /// ends, at most the watchdog's lease. Call [`Guard::extend`] before to set the rest. While other
+    /// guards of the same hold live, the watchdog renews the hold for them. When the last of them ends,
+    /// the lock is still left to its lease. A guard of a lost lock leaves nothing.
+    ///
+    /// Two limits: for a [`RedLock`](crate::RedLock) with other guards of the same hold, a shutdown of its
+    /// clients releases the lock. A nested acquire with a longer lease that is in flight at the same time
+    /// may lengthen the lease of the lock that is left.
     pub fn leave_to_lease(self) {
         match self.kind {
             GuardKind::One(claim) => claim.leave(),
@@ -221,14 +226,13 @@ impl Guard {
         }
     }
 
-    /// Has the lock held for `lease` from now on, with whichever lease it was acquired: for work that
-    /// takes longer than was known. From 10 ms up to the client's `max_lease`, for a
-    /// [`RedLock`](crate::RedLock) up to [its own](crate::RedLock::max_lease). Redisson has nothing like
-    /// it.
+    /// Extends the lease, so that it ends `lease` from now or later. Use it for work that takes longer
+    /// than expected. `lease` is from 10 ms up to the client's `max_lease`, for a
+    /// [`RedLock`](crate::RedLock) up to [its own](crate::RedLock::max_lease). Redisson has no such call.
     ///
-    /// It never shortens what is held, and does not pass a `max_hold`. A guard without a lease is renewed
-    /// as before, once no more than the watchdog's lease is left. All guards of the hold have the longer
-    /// lease, also when this one is gone.
+    /// The call never shortens a lease, and does not pass a `max_hold`. The watchdog still renews a guard
+    /// without a lease, once no more than the watchdog's lease is left. All guards of the hold have the
+    /// longer lease, also after this guard ended.
     ///
     /// # Errors
     ///

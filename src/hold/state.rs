@@ -173,9 +173,10 @@ impl HoldState {
         self.left > 0 && self.count == self.left + 1
     }
 
-    /// It was given up, and what stands in Redis is left to its lease.
+    /// The hold is over, and a guard left the lock in Redis to its lease. A loss changes nothing about
+    /// that.
     pub(crate) fn is_left(&self) -> bool {
-        self.phase == HoldPhase::Ended && self.left > 0
+        self.left > 0 && !self.is_living()
     }
 
     /// Adds a claim that Redis does not count. Returns false if Redis has to be asked: the hold is not

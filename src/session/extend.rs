@@ -14,9 +14,9 @@ impl Core {
     /// Has a hold last for this long from now on, if it does not last longer already. The client's thread
     /// asks, as for a renewal, so a caller that is not polled keeps nobody waiting.
     pub(crate) async fn lengthen(&self, hold: &Arc<Hold>, lease: Duration) -> Result<()> {
+        self.ensure_held(hold)?;
         self.ensure_open()?;
         lease::check_lease("lease", lease, self.settings.max_lease)?;
-        self.ensure_held(hold)?;
         let allowed = hold.state().max_until.since(self.clock.now());
         let lease = lease::whole(lease.min(allowed));
         if lease < lease::SHORTEST {
@@ -25,7 +25,7 @@ impl Core {
         }
         let limit = self.server.command_timeout();
         let addressee = Addressee::default();
-        let asked = self.extend(hold, lease, lease.min(limit * 3), &addressee);
+        let asked = self.extend(hold, lease, limit * 3, &addressee);
         match tokio::time::timeout(limit, asked).await {
             Ok(Ok(RenewReply::Extended)) => self.ensure_held(hold),
             Ok(Ok(RenewReply::Missing)) => {

@@ -205,7 +205,14 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
         (Ok(route), None) => route.own_connection(limit).await,
         (Err(failure), None) => Err(failure.clone()),
     };
-    let target = hold.state().target();
+    let target = {
+        let state = hold.state();
+        // Checked again: to open the connection takes time, and a guard may have left the lock meanwhile.
+        if state.is_left() {
+            return None;
+        }
+        state.target()
+    };
     let settled = match &connection {
         Ok(connection) => {
             hold.asks_on(connection);

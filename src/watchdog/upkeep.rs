@@ -67,7 +67,12 @@ async fn apart(work: BackgroundTask) {
     }
 }
 
-async fn extend_parts(core: Arc<Core>, extensions: Vec<ExtendRequest>) {
+async fn extend_parts(core: Arc<Core>, mut extensions: Vec<ExtendRequest>) {
+    // A request that no call awaits any more must not lengthen a lock that its guard has left.
+    extensions.retain(|request| !request.answer.is_closed() && request.hold.state().is_living());
+    if extensions.is_empty() {
+        return;
+    }
     let longest = extensions.iter().map(|extension| extension.patience).max();
     let longest = longest.unwrap_or_default();
     let until = core.clock.now() + longest / 3;

@@ -1,5 +1,7 @@
 //! Locks that nobody holds any more, and that stay taken until their leases are over.
 
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Duration;
 
 use lockdog::{Error, Owner, Unlocked};
@@ -89,6 +91,67 @@ async fn the_release_of_an_inner_guard_that_is_still_owed_does_not_delete_what_w
         sleep(MOMENT).await;
         assert!(stand.is_taken());
     }
+}
+
+/// The release of an inner guard is still being retried when the shutdown ends the hold.
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_deletes_nothing_of_a_lock_that_was_left_though_an_inner_release_is_retried() {
+    let server = Server::new();
+    let client = server.client().await;
+    let lock = client.lock("orders");
+    let mut guards = Vec::new();
+    for _ in 0..3 {
+        guards.push(lock.lock().lease(LEASE).await.unwrap());
+    }
+    guards.pop().unwrap().leave_to_lease();
+    server.freeze();
+    drop(guards.pop());
+    sleep(MOMENT).await;
+    let (_, ()) = tokio::join!(client.shutdown(), async {
+        sleep(MOMENT).await;
+        server.thaw();
+    });
+    drop(guards);
+    sleep(MOMENT).await;
+    assert!(
+        server.keys().contains(&"orders".to_owned()),
+        "it was left to its lease"
+    );
+    sleep(LEASE).await;
+    server.assert_clean().await;
+}
+
+/// A call that is dropped before its command was sent changes nothing.
+#[tokio::test(start_paused = true)]
+async fn an_extension_that_was_dropped_does_not_lengthen_what_was_left() {
+    let server = Server::new();
+    let client = server.client().await;
+    let guard = client.lock("orders").lock().lease(LEASE).await.unwrap();
+    {
+        let mut extending = Box::pin(guard.extend(LEASE * 60));
+        let once = poll_fn(|cx| Poll::Ready(extending.as_mut().poll(cx).is_pending()));
+        assert!(once.await);
+    }
+    guard.leave_to_lease();
+    sleep(LEASE + MOMENT).await;
+    server.assert_clean().await;
+}
+
+/// The watchdog's thread sends it, with the time of any command and not the little that is asked for.
+#[tokio::test(start_paused = true)]
+async fn a_short_extension_of_a_longer_lease_waits_for_its_answer() {
+    let server = Server::new();
+    let client = server.client().await;
+    let guard = client.lock("orders").lock().lease(LEASE).await.unwrap();
+    server.delay(Duration::from_millis(50));
+    guard.extend(Duration::from_millis(10)).await.unwrap();
+    assert!(
+        guard.remaining() > LEASE - 5 * MOMENT,
+        "no lease is shortened"
+    );
+    server.delay(Duration::ZERO);
+    guard.unlock().await.unwrap();
+    server.assert_clean().await;
 }
 
 #[tokio::test(start_paused = true)]
