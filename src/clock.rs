@@ -16,7 +16,7 @@ pub(crate) use lockdog_quorum::Moment;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clock {
     /// Nanoseconds by which a test moved this clock ahead.
-    #[cfg(test)]
+    #[cfg(any(test, lockdog_bench))]
     ahead: Option<std::sync::Arc<std::sync::atomic::AtomicU64>>,
     /// tokio's clock instead of the machine's.
     tokio: Option<TokioClock>,
@@ -28,7 +28,7 @@ pub(crate) struct Clock {
 impl Clock {
     /// A clock that is `ahead` nanoseconds ahead of the machine's, so that a test can let a machine
     /// "sleep" without waiting.
-    #[cfg(test)]
+    #[cfg(any(test, lockdog_bench))]
     pub(crate) fn shifted(ahead: std::sync::Arc<std::sync::atomic::AtomicU64>) -> Self {
         Self {
             ahead: Some(ahead),
@@ -87,7 +87,7 @@ impl Clock {
         if let Some(clock) = &self.tokio {
             return clock.now();
         }
-        #[cfg(test)]
+        #[cfg(any(test, lockdog_bench))]
         if let Some(ahead) = &self.ahead {
             let ahead = ahead.load(std::sync::atomic::Ordering::Relaxed);
             return Moment(boottime().saturating_add(ahead));

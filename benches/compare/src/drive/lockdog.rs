@@ -1,7 +1,7 @@
 //! lockdog itself.
 
-use lockdog::{Client, Guard, Lock, RedLock};
 use lockdog::config::Reentry;
+use lockdog::{Client, Guard, Lock, RedLock};
 
 use crate::Result;
 use crate::drive::library::Library;
