@@ -34,7 +34,7 @@ async fn main() -> ExitCode {
     let played = tokio::time::timeout(CURFEW, first::play(&stage)).await;
     match played.unwrap_or_else(|_| Err("it took too long".into())) {
         Ok(()) => {
-            stage.title("Everything was as told.");
+            stage.title("All steps behaved as expected.");
             ExitCode::SUCCESS
         }
         Err(failure) => {

@@ -34,7 +34,7 @@ async fn main() -> ExitCode {
     let told = tokio::time::timeout(CURFEW, story::tell(&stage)).await;
     match told.unwrap_or_else(|_| Err("it took too long".into())) {
         Ok(()) => {
-            stage.title("Everything was as told.");
+            stage.title("All steps behaved as expected.");
             ExitCode::SUCCESS
         }
         Err(failure) => {

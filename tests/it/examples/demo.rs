@@ -22,7 +22,7 @@ async fn the_demo_plays_to_its_end_and_tells_each_act() {
         "second  | lost it: it",
         "second  | ended with exit status: 0",
         "no key, no channel, no connection but this one",
-        "Everything was as told.",
+        "All steps behaved as expected.",
     ] {
         assert!(told(wanted), "{wanted:?} was not told:\n{said:#?}");
     }
@@ -62,7 +62,7 @@ fn without_redis_server_the_demo_plays_on_the_test_server() {
     assert!(demo.status.success(), "{said}");
     let named = "redis   | lockdog-test (no redis-server here), version 7.0.15, at redis://";
     assert!(said.contains(named), "{said}");
-    assert!(said.contains("Everything was as told."), "{said}");
+    assert!(said.contains("All steps behaved as expected."), "{said}");
 }
 
 #[test]

@@ -30,7 +30,7 @@ async fn a_lock_on_five_servers_outlives_two_and_its_loss_is_told_when_a_third_s
         "report  | 5: quarantined",
         "acquired on all five again",
         "no key and no channel is left",
-        "Everything was as told.",
+        "All steps behaved as expected.",
     ] {
         let told = lines.any(|line| line.contains(wanted));
         assert!(told, "{wanted:?} was not told, or out of order:\n{said:#?}");
