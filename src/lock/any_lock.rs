@@ -89,41 +89,57 @@ pub(crate) mod sealed {
     pub trait Sealed {}
 }
 
-impl sealed::Sealed for Lock {}
+/// Implements [`AnyLock`] by the lock's own methods. `asks`: its queries ask a server. `knows`: they
+/// answer at once.
+macro_rules! any_lock {
+    (@asks $answer:expr) => {
+        $answer.await
+    };
+    (@knows $answer:expr) => {
+        Ok($answer)
+    };
+    ($lock:ty, $answers:tt) => {
+        impl $crate::lock::Sealed for $lock {}
 
-impl AnyLock for Lock {
-    fn name(&self) -> &str {
-        self.name()
-    }
+        impl $crate::lock::AnyLock for $lock {
+            fn name(&self) -> &str {
+                self.name()
+            }
 
-    fn exclusive(&self) -> Self {
-        self.exclusive()
-    }
+            fn exclusive(&self) -> Self {
+                self.exclusive()
+            }
 
-    fn lock(&self) -> LockRequest {
-        self.lock()
-    }
+            fn lock(&self) -> $crate::request::LockRequest {
+                self.lock()
+            }
 
-    fn try_lock(&self) -> TryLockRequest {
-        self.try_lock()
-    }
+            fn try_lock(&self) -> $crate::request::TryLockRequest {
+                self.try_lock()
+            }
 
-    fn unlock(&self) -> UnlockRequest {
-        self.unlock()
-    }
+            fn unlock(&self) -> $crate::request::UnlockRequest {
+                self.unlock()
+            }
 
-    fn is_held(&self) -> Boxed<bool> {
-        let lock = self.clone();
-        Box::pin(async move { lock.is_held().await })
-    }
+            fn is_held(&self) -> $crate::request::Boxed<bool> {
+                let lock = self.clone();
+                Box::pin(async move { $crate::lock::any_lock!(@$answers lock.is_held()) })
+            }
 
-    fn is_held_by(&self, owner: &Owner) -> Boxed<bool> {
-        let (lock, owner) = (self.clone(), *owner);
-        Box::pin(async move { lock.is_held_by(&owner).await })
-    }
+            fn is_held_by(&self, owner: &$crate::owner::Owner) -> $crate::request::Boxed<bool> {
+                let (lock, owner) = (self.clone(), *owner);
+                Box::pin(async move { $crate::lock::any_lock!(@$answers lock.is_held_by(&owner)) })
+            }
 
-    fn hold_count(&self) -> Boxed<u32> {
-        let lock = self.clone();
-        Box::pin(async move { lock.hold_count().await })
-    }
+            fn hold_count(&self) -> $crate::request::Boxed<u32> {
+                let lock = self.clone();
+                Box::pin(async move { $crate::lock::any_lock!(@$answers lock.hold_count()) })
+            }
+        }
+    };
 }
+
+pub(crate) use any_lock;
+
+any_lock!(Lock, asks);

@@ -21,7 +21,7 @@ use crate::wait::Backoff;
 
 pub(crate) use acquire::released;
 pub use any_lock::AnyLock;
-pub(crate) use any_lock::sealed::Sealed;
+pub(crate) use any_lock::{any_lock, sealed::Sealed};
 pub use holder::{HolderInfo, Ttl};
 pub use query::HoldInfo;
 pub use unlock::ForceUnlockRequest;

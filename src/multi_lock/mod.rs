@@ -1,7 +1,6 @@
 //! Several locks that are held together, or not at all.
 
 mod acquire;
-mod any_lock;
 mod contender;
 mod hold;
 mod members;
@@ -17,7 +16,7 @@ use futures_util::future::try_join_all;
 
 use crate::error::{Error, Result};
 use crate::guard::Held;
-use crate::lock::Lock;
+use crate::lock::{Lock, any_lock};
 use crate::owner::Owner;
 use crate::request::{LockRequest, OwnerChoice, TryLockRequest, UnlockRequest};
 use members::MemberGroups;
@@ -87,6 +86,8 @@ struct Inner {
     /// Members that cannot be used are an error of each request.
     members: Result<Arc<MemberGroups>>,
 }
+
+any_lock!(MultiLock, asks);
 
 impl MultiLock {
     /// All of these as one; their order does not matter. Corresponds to

@@ -368,33 +368,25 @@ mod on_servers {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn the_server_that_was_asked_is_suspected_and_not_the_one_that_the_map_names() {
-        let cluster = Cluster::builder(2, 0).announce_proxies().start().await;
-        let owner = cluster.owner_of(NAME).await;
-        let other = cluster.nodes.iter().find(|node| node.id != owner.id);
-        let other = other.expect("there are two");
-        let client = Client::connect(cluster.url()).await.unwrap();
-        send_on(&owner, other);
+        let (_cluster, client, owner, other) = two_masters().await;
+        send_on(&owner, &other);
 
         let instance = instance(&client);
         let told = instance.take(&taking(&instance)).await;
         assert!(matches!(told.answer, Answer::Failed));
-        assert_eq!(suspects(&instance), [address(other)]);
+        assert_eq!(suspects(&instance), [address(&other)]);
     }
 
     /// A round ends while the acquire is still in flight. By then it went to the server that MOVED named.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn an_acquire_in_flight_is_suspected_at_the_server_that_it_went_to() {
-        let cluster = Cluster::builder(2, 0).announce_proxies().start().await;
-        let owner = cluster.owner_of(NAME).await;
-        let other = cluster.nodes.iter().find(|node| node.id != owner.id);
-        let other = other.expect("there are two");
-        let client = Client::connect(cluster.url()).await.unwrap();
-        send_on(&owner, other);
+        let (_cluster, client, owner, other) = two_masters().await;
+        send_on(&owner, &other);
 
         let instance = instance(&client);
         let taking = taking(&instance);
         let suspected = async {
-            while !suspects(&instance).contains(&address(other)) {
+            while !suspects(&instance).contains(&address(&other)) {
                 instance.suspect_late(&taking.addressee, Duration::from_millis(500));
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
@@ -408,15 +400,11 @@ mod on_servers {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn the_server_that_was_asked_to_extend_is_suspected_before_its_answer_and_after() {
-        let cluster = Cluster::builder(2, 0).announce_proxies().start().await;
-        let owner = cluster.owner_of(NAME).await;
-        let other = cluster.nodes.iter().find(|node| node.id != owner.id);
-        let other = other.expect("there are two");
-        let client = Client::connect(cluster.url()).await.unwrap();
+        let (_cluster, client, owner, other) = two_masters().await;
         let instance = instance(&client);
         let taken = instance.take(&taking(&instance)).await;
         let claim = taken.claim.expect("it is free");
-        send_on(&owner, other);
+        send_on(&owner, &other);
 
         // Extending takes up to a third of the lease; the server must be suspected before that.
         let lease = Duration::from_secs(18);
@@ -428,9 +416,19 @@ mod on_servers {
             suspects(&instance)
         };
         let (told, early) = tokio::join!(instance.extend(claim.hold(), lease, until), early);
-        assert_eq!(early, [address(other)]);
+        assert_eq!(early, [address(&other)]);
         assert!(matches!(told.answer, Answer::Failed));
-        assert_eq!(suspects(&instance), [address(other)]);
+        assert_eq!(suspects(&instance), [address(&other)]);
+    }
+
+    /// A cluster of two masters, a client of it, and the masters: the lock's owner, and the other one.
+    async fn two_masters() -> (Cluster, Client, Arc<Node>, Arc<Node>) {
+        let cluster = Cluster::builder(2, 0).announce_proxies().start().await;
+        let owner = cluster.owner_of(NAME).await;
+        let other = cluster.nodes.iter().find(|node| node.id != owner.id);
+        let other = other.expect("there are two").clone();
+        let client = Client::connect(cluster.url()).await.unwrap();
+        (cluster, client, owner, other)
     }
 
     /// The owner redirects every caller to the other node, which does not answer.

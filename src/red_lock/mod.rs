@@ -1,7 +1,6 @@
 //! A lock on many independent instances, held by whoever has a quorum of them.
 
 mod acquire;
-mod any_lock;
 mod claim;
 mod config;
 mod contender;
@@ -29,7 +28,7 @@ use std::time::Duration;
 
 use crate::error::Result;
 use crate::guard::Held;
-use crate::lock::Lock;
+use crate::lock::{Lock, any_lock};
 use crate::request::{LockRequest, OwnerChoice, TryLockRequest};
 
 use config::RedLockConfig;
@@ -105,6 +104,8 @@ pub struct RedLock {
     /// Who acquires, unless a request says otherwise.
     owner: OwnerChoice,
 }
+
+any_lock!(RedLock, knows);
 
 impl RedLock {
     /// The lock that these locks make together. No locks, the same one twice, or clients of which only

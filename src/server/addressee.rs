@@ -7,7 +7,8 @@ use parking_lot::Mutex;
 use super::node::Node;
 use super::route::Route;
 
-/// The server of a watchdog's command. It is already known while the command is in flight.
+/// The server of one command: a watchdog's, or an acquire of a RedLock's instance. It is already known
+/// while the command is in flight.
 #[derive(Clone, Default)]
 pub(crate) struct Addressee(Arc<Mutex<Option<Arc<Node>>>>);
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Session;
 use super::settle::Job;
 use crate::clock::Moment;
-use crate::hold::{ClaimFlags, Hold, HoldState, Terms};
+use crate::hold::{ClaimFlags, Dropped, Hold, HoldState, Terms};
 use crate::key::LockKey;
 use crate::owner::Owner;
 
@@ -64,25 +64,23 @@ impl Claim {
 
     /// Leaves the claim to a later unlock by its owner.
     pub(crate) fn forget(mut self) {
-        self.warn_elsewhere();
-        self.ended = true;
-        let core = self.session.core();
-        let (flags, now) = (self.flags, core.clock.now());
-        let dropped = core
-            .holds
-            .change(&self.hold, |state| state.forget_claim(flags, now));
-        core.after_drop(&self.hold, dropped);
+        self.end(HoldState::forget_claim);
     }
 
     /// Ends the claim, and leaves the lock in Redis to its lease.
     pub(crate) fn leave(mut self) {
+        self.end(HoldState::leave_claim);
+    }
+
+    /// Ends the claim in its hold in this way, and does what follows from that.
+    fn end(&mut self, way: impl FnOnce(&mut HoldState, ClaimFlags, Moment) -> Dropped) {
         self.warn_elsewhere();
         self.ended = true;
         let core = self.session.core();
         let (flags, now) = (self.flags, core.clock.now());
         let dropped = core
             .holds
-            .change(&self.hold, |state| state.leave_claim(flags, now));
+            .change(&self.hold, |state| way(state, flags, now));
         core.after_drop(&self.hold, dropped);
     }
 
@@ -103,18 +101,13 @@ impl Drop for Claim {
         if self.ended {
             return;
         }
-        self.warn_elsewhere();
-        let core = self.session.core();
         if mutant!("late_drop") && self.hold.state().count == 1 {
+            self.warn_elsewhere();
             self.hold.state().count = 0;
-            return core.settle_in_background(Job::new(self.hold.clone()));
+            let job = Job::new(self.hold.clone());
+            return self.session.core().settle_in_background(job);
         }
-        let now = core.clock.now();
-        let flags = self.flags;
-        let dropped = core
-            .holds
-            .change(&self.hold, |state| state.drop_claim(flags, now));
-        core.after_drop(&self.hold, dropped);
+        self.end(HoldState::drop_claim);
     }
 }
 
