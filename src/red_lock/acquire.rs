@@ -170,6 +170,8 @@ impl RedLockCall<'_> {
             }
         };
         let attempt = QuorumAttempt { hold: &hold };
+        // From here on the background ends it if this call is not polled any more.
+        hold.follow(&mut hold.state());
         let mut requests = InFlight::new(&hold, requests);
         let hurry = self.ends;
         loop {
@@ -290,7 +292,7 @@ impl QuorumHold {
     }
 
     /// Undoes an acquire that has no claim yet. Dropped requests are released in the background.
-    fn abandon(self: &Arc<Self>) {
+    pub(super) fn abandon(self: &Arc<Self>) {
         let mut state = self.state();
         if state.count > 0 {
             // It was won meanwhile.

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
-use super::execution::Polled;
 use super::lock_instance::LockInstance;
-use super::pending_query::PendingQuery;
+use super::pending_query::{PendingQuery, PendingRequest};
 use super::query::{Completion, Request};
 use super::quorum_hold::QuorumHold;
 use crate::session::BackgroundTask;
@@ -16,7 +15,7 @@ use crate::session::BackgroundTask;
 /// core is told that their answers will not come.
 pub(super) struct InFlight {
     hold: Arc<QuorumHold>,
-    under_way: FuturesUnordered<Polled>,
+    under_way: FuturesUnordered<PendingRequest>,
 }
 
 impl InFlight {
@@ -30,28 +29,14 @@ impl InFlight {
     }
 
     pub(super) fn give(&mut self, requests: Vec<Request>) {
-        if requests.is_empty() {
-            return;
-        }
-        let mut asked = Vec::with_capacity(requests.len());
-        for request in requests {
-            let is_question = matches!(request, Request::Ask { .. });
-            let polled = Polled::new(&self.hold, request);
-            if is_question {
-                asked.push(polled.execution());
-            }
-            self.under_way.push(polled);
-        }
-        self.hold.watch_over(asked);
+        let requests = requests.into_iter();
+        self.under_way
+            .extend(requests.map(|request| request.execute(&self.hold)));
     }
 
     /// The next completion; `None` if nothing is under way.
     pub(super) async fn next(&mut self) -> Option<Completion> {
-        loop {
-            if let Some(done) = self.under_way.next().await? {
-                return Some(done);
-            }
-        }
+        self.under_way.next().await
     }
 
     /// Sends the requests that were not sent yet, without waiting, so that the caller's next command
@@ -71,7 +56,6 @@ impl InFlight {
         while let Some(done) = self.next().await {
             self.follow(done);
         }
-        self.hold.watch_over(Vec::new());
     }
 
     fn follow(&mut self, done: Completion) {
@@ -87,14 +71,12 @@ impl InFlight {
     }
 
     /// Finishes what is under way after the caller has its result. The caller's runtime does this while
-    /// it runs. The background takes over requests that the runtime does not poll, and undoes those
-    /// that it drops.
+    /// it runs. Requests that it does not poll are given up when their time is over, and the next round
+    /// asks again; requests that it drops are undone in the background.
     pub(super) fn finish_behind(self) {
         if self.under_way.is_empty() {
             return;
         }
-        let left = self.under_way.iter();
-        self.hold.watch_over(left.map(Polled::execution).collect());
         #[expect(
             clippy::disallowed_methods,
             reason = "each order ends by itself, within its time"

@@ -6,7 +6,6 @@ mod config;
 mod contender;
 mod deferred;
 mod dispatch;
-mod execution;
 mod instance_answer;
 mod lengthen;
 mod listening;

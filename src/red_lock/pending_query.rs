@@ -1,29 +1,28 @@
-//! Queries under way.
+//! Requests under way. Their caller polls them: their timers belong to the caller's runtime.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use lockdog_quorum::Quorum;
-
-use super::query::{Completion, InstanceQuery};
+use super::query::{Completion, InstanceQuery, Request};
 use super::quorum_hold::QuorumHold;
 use crate::clock::Moment;
 
-pub(super) type Doing = Pin<Box<dyn Future<Output = Completion> + Send>>;
+/// A request under way. If it is dropped, its effects are undone in the background.
+pub(super) type PendingRequest = Pin<Box<dyn Future<Output = Completion> + Send>>;
 
-impl InstanceQuery {
-    /// Asks the instance. The future uses resources of the runtime that polls it.
-    pub(super) fn ask(&self, hold: &Arc<QuorumHold>, until: Moment) -> Doing {
-        let (hold, asked) = (hold.clone(), self.clone());
-        Box::pin(async move {
-            let told = hold.ask(&asked, until).await;
-            Completion::Answered {
-                member: asked.member,
-                round: asked.round,
-                told,
+impl Request {
+    /// Executes it when the result is polled.
+    pub(super) fn execute(self, hold: &Arc<QuorumHold>) -> PendingRequest {
+        match self {
+            Self::GiveBack(member, claim) => {
+                Box::pin(async move { Completion::GivenBack(member, claim.unlock().await) })
             }
-        })
+            Self::Ask { asked, until } => {
+                let asking = PendingQuery::new(hold, asked);
+                Box::pin(asking.ask(until))
+            }
+        }
     }
 }
 
@@ -48,20 +47,21 @@ impl PendingQuery {
         self.asked.member
     }
 
-    /// Whether an answer may still change something.
-    pub(super) fn is_awaited(&self, quorum: &Quorum) -> bool {
-        quorum.awaits(self.asked.member, self.asked.round)
-    }
-
-    /// The caller passes the answer to the quorum's core, or the core does not need it.
-    pub(super) fn is_answered(&mut self) {
+    /// Asks the instance. The caller passes the answer to the quorum's core.
+    async fn ask(mut self, until: Moment) -> Completion {
+        let told = self.hold.ask(&self.asked, until).await;
         self.answered = true;
+        Completion::Answered {
+            member: self.asked.member,
+            round: self.asked.round,
+            told,
+        }
     }
 
     /// Asks the instance in the background, and executes the requests that follow from the answer.
     pub(super) async fn ask_behind(mut self, until: Moment) {
         let told = self.hold.ask(&self.asked, until).await;
-        self.is_answered();
+        self.answered = true;
         let requests = self.hold.take_in(self.asked.member, self.asked.round, told);
         self.hold.delegate(requests);
     }

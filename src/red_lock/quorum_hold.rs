@@ -38,22 +38,6 @@ pub(super) struct QuorumHold {
     pub(super) lost: CancellationToken,
 }
 
-/// Something that a caller polls, and that the background takes over if the caller stops polling.
-pub(super) trait LeftBehind: Send + Sync {
-    /// Ends it, and asks again if the quorum's core still needs the answer.
-    fn take_over(self: Arc<Self>, hold: &Arc<QuorumHold>) -> TakenOver;
-}
-
-/// The result of taking something over.
-pub(super) enum TakenOver {
-    /// The background has it now.
-    Yes,
-    /// It had already ended.
-    Ended,
-    /// Its caller is polling it right now.
-    Polled,
-}
-
 pub(super) struct QuorumHoldState {
     pub(super) quorum: Quorum,
     pub(super) claims: SmallVec<[Option<Claim>; 5]>,
@@ -69,8 +53,6 @@ pub(super) struct QuorumHoldState {
     pub(super) left: u32,
     /// Orders whose answers nobody will bring.
     pub(super) dropped: Vec<(usize, u32)>,
-    /// What callers poll, and when the background checks that they still do.
-    pub(super) under_way: Vec<(Moment, Weak<dyn LeftBehind>)>,
     /// The index of the client whose thread renews this hold. `turn` is its timer there.
     pub(super) keeper: usize,
     pub(super) turn: Option<TimerKey>,
@@ -118,7 +100,6 @@ impl QuorumHold {
                 forgotten: Vec::new(),
                 left: 0,
                 dropped: Vec::new(),
-                under_way: Vec::new(),
                 keeper: 0,
                 turn: None,
                 told_lost: false,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockdog_quorum::{Event, Phase};
+use lockdog_quorum::{Event, Phase, Rules};
 
 use super::quorum_hold::{QuorumHold, QuorumHoldState};
 use crate::clock::Moment;
@@ -23,19 +23,22 @@ impl QuorumHold {
                     let later = self.clock.some_of(state.quorum.rules().lease / 50);
                     at = (at + later).min(state.quorum.notified_at());
                 }
-                let overdue_at = state.overdue_at();
-                self.schedule(state, at.min(overdue_at));
+                self.schedule(state, at);
+            }
+            // Its caller ends it before that, if it is polled.
+            Phase::Acquiring | Phase::Marking if !mutant!("red_lock_round_left_to_caller") => {
+                self.schedule(state, state.overdue_at());
             }
             Phase::Lost(loss) => {
                 let reason = state.reason(loss);
-                self.schedule_last_look(state);
+                self.unschedule(state);
                 self.tell_lost(state, reason);
                 if state.is_only_forgotten() {
                     // No claim is left that must be notified of the loss first.
                     self.unregister();
                 }
             }
-            _ => self.schedule_last_look(state),
+            _ => self.unschedule(state),
         }
     }
 
@@ -64,14 +67,6 @@ impl QuorumHold {
         let given_back = self.requests(state, given_back);
         state.deferred.given_back.extend(given_back);
         self.tell_lost(state, LostReason::ShutDown);
-    }
-
-    /// Sets the timer for what callers have under way only, if there is anything; otherwise removes it.
-    fn schedule_last_look(self: &Arc<Self>, state: &mut QuorumHoldState) {
-        match state.overdue_at() {
-            Moment::NEVER => self.unschedule(state),
-            at => self.schedule(state, at),
-        }
     }
 
     fn unschedule(&self, state: &mut QuorumHoldState) {
@@ -153,14 +148,13 @@ impl Dependant for QuorumHold {
 
 impl Timed for QuorumHold {
     fn look(self: Arc<Self>) -> bool {
-        // Before the take-over, which may ask again: the round may be over.
-        let mut requests = self.step(Event::Tick);
-        let is_taken_over = self.take_over();
-        if is_taken_over {
-            // The take-over changed the time of the next look.
-            requests.extend(self.step(Event::Tick));
+        if self.see(|state, now| state.is_undecided() && now >= state.overdue_at()) {
+            // Its caller does not poll it any more.
+            self.abandon();
+            return true;
         }
-        let is_any = is_taken_over || !requests.is_empty();
+        let requests = self.step(Event::Tick);
+        let is_any = !requests.is_empty();
         self.delegate(requests);
         is_any
     }
@@ -173,14 +167,13 @@ impl Timed for QuorumHold {
         }
         state.keeper += 1;
         state.turn = None;
-        // Callers may have left requests under way, both while it is held and while it is being
-        // acquired.
-        let mut at = state.overdue_at();
-        if state.quorum.is_living() {
-            at = at.min(state.quorum.wake_at());
-        }
-        if at != Moment::NEVER {
-            self.schedule(&mut state, at);
-        }
+        self.follow(&mut state);
+    }
+}
+
+impl QuorumHoldState {
+    /// When an attempt that is not decided is abandoned: its caller would have ended it by then.
+    fn overdue_at(&self) -> Moment {
+        self.quorum.round_ends() + Rules::answer_limit(self.quorum.lease())
     }
 }

@@ -26,9 +26,9 @@ async fn a_runtime_that_stands_still_after_lock_costs_no_instance() {
     know_the_script(&stand).await;
     let urls = urls(&stand);
     let late = hold_reply(&stand.proxies[2]);
-    // Extended every two seconds.
+    // The next regular extension is after ten seconds, but the third server is asked again after three.
     let (runtime, clients, guard) = stopped(move |runtime| {
-        let clients = runtime.block_on(clients(urls, Duration::from_secs(6)));
+        let clients = runtime.block_on(clients(urls, Duration::from_secs(30)));
         let lock = lock_of(&clients, NAME);
         let guard = runtime.block_on(lock.lock().into_future()).unwrap();
         assert_eq!(guard.margin(), 0, "the third server has not answered");
