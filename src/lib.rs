@@ -70,6 +70,7 @@
 //! | `RedissonRedLock` | [`RedLock`] |
 //! | `RLock` | [`Lock`] and, for each acquire, a [`Guard`] |
 //! | `getSpinLock(name)`, `getNonReentrantLock(name)` | [`Client::spin_lock`], [`Client::non_reentrant_lock`] |
+//! | `getFencedLock(name)`, `lockAndGetToken()` | [`Client::fenced_lock`], [`Guard::token`] |
 //! | the thread, `threadId` | [`Owner`] |
 //! | `lock(lease, unit)` | [`lock.lock()`](Lock::lock)[`.lease(d)`](LockRequest::lease) |
 //! | `tryLock(wait, lease, unit)` | [`lock.try_lock()`](Lock::try_lock)[`.wait(d)`](TryLockRequest::wait)[`.lease(d)`](TryLockRequest::lease) |

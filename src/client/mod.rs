@@ -109,6 +109,55 @@ impl Client {
         Lock::new(self.session.clone(), &kind::NON_REENTRANT, name.as_ref())
     }
 
+    /// The fenced lock of this name: each hold has a fencing token, [`Guard::token`](crate::Guard::token),
+    /// which is larger than the tokens of all holds before it. Corresponds to Redisson's
+    /// `getFencedLock(name)`.
+    ///
+    /// Send the token with each write to the resource that the lock protects. A resource that remembers
+    /// the largest token and refuses smaller ones is safe from the late writes of a holder that lost the
+    /// lock. `guard.token()` corresponds to the result of `lockAndGetToken()` and
+    /// `tryLockAndGetToken()`; all acquires of one hold have the same token.
+    ///
+    /// A token is the server's clock in microseconds, or the counter's next number if that is larger.
+    /// So tokens continue to grow if the counter is deleted. They have 51 bits: store them in 64 bits, or
+    /// use [`Client::fenced_lock_from_one`].
+    ///
+    /// After a failover to a replica that missed the last grants, the clock of the new master decides: it
+    /// must not be behind the clock of the old one by more than the failover took. A
+    /// [`RedLock`](crate::RedLock) with [`fenced`](crate::RedLock::fenced) does not depend on clocks of
+    /// one server, and refuses a fenced lock as an instance. A [`MultiLock`](crate::MultiLock) may have
+    /// it as a member, and acquires it by a command of its own.
+    ///
+    /// Locks of other kinds of the same name exclude it, and issue no token. An owner does not re-enter
+    /// from one kind to another.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example(client: lockdog::Client) -> lockdog::Result<()> {
+    /// let guard = client.fenced_lock("orders:42").lock().await?;
+    /// let token = guard.token().expect("a fenced lock issues tokens");
+    /// // UPDATE orders SET .., token = $token WHERE id = 42 AND token <= $token
+    /// # let _ = token;
+    /// guard.unlock().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn fenced_lock(&self, name: impl AsRef<str>) -> Lock {
+        Lock::new(self.session.clone(), &kind::FENCED, name.as_ref())
+    }
+
+    /// As [`Client::fenced_lock`], with the tokens 1, 2, 3 and so on, as Redisson counts them: for a
+    /// resource that stores tokens in 32 bits.
+    ///
+    /// If the counter is deleted, by Redisson's `delete()` for example, tokens begin again at 1, and a
+    /// resource refuses them until they pass the largest one that it has seen. All clients of one name
+    /// should use the same of the two methods. A lock whose counter is at the clock already continues
+    /// from there.
+    pub fn fenced_lock_from_one(&self, name: impl AsRef<str>) -> Lock {
+        Lock::new(self.session.clone(), &kind::FENCED_FROM_ONE, name.as_ref())
+    }
+
     /// Tells this client's holds from everybody else's: the first part of their fields in Redis.
     /// Corresponds to Redisson's `getId()`.
     pub fn id(&self) -> Uuid {

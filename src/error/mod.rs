@@ -279,6 +279,15 @@ impl Error {
         Self::invalid("locks", why)
     }
 
+    /// A quorum was to be made of a lock that issues fencing tokens by itself.
+    pub(crate) fn own_tokens(name: &str) -> Self {
+        let why = format!(
+            "a RedLock needs plain locks and issues tokens itself (RedLock::fenced): the tokens of one \
+             fenced lock do not order the holders of a quorum, lock={name:?}"
+        );
+        Self::invalid("locks", why)
+    }
+
     /// The same mistake, in one of several locks, counted from 0.
     pub(crate) fn in_lock(self, place: usize) -> Self {
         match self {

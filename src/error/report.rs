@@ -18,6 +18,9 @@ pub struct Instance {
     pub server: String,
     /// Its state as a part of the whole lock.
     pub state: InstanceState,
+    /// The fencing token of a [`MultiLock`](crate::MultiLock)'s member that issues tokens
+    /// ([`Client::fenced_lock`](crate::Client::fenced_lock)); `None` for every other part.
+    pub token: Option<u64>,
 }
 
 /// The state of one part of a multi lock or quorum.
@@ -163,6 +166,7 @@ mod tests {
             lock: lock.to_owned(),
             server: "localhost:6379".to_owned(),
             state,
+            token: None,
         };
         let second = Duration::from_secs(1);
         let cause = Error::timeout(second);

@@ -1,6 +1,7 @@
 //! A view of a held lock for the work done under it.
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -144,7 +145,7 @@ impl Held {
     /// See [`Guard::token`](super::Guard::token).
     pub fn token(&self) -> Option<u64> {
         match &self.kind {
-            HeldKind::One(_) => None,
+            HeldKind::One(one) => one.hold.state().token.map(NonZeroU64::get),
             HeldKind::Several(lock) => lock.token(),
         }
     }

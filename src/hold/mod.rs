@@ -13,6 +13,7 @@ mod table;
 mod turn;
 mod turn_guard;
 
+use std::num::NonZeroU64;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use std::{mem, ptr};
@@ -91,6 +92,14 @@ impl Hold {
 
     pub(crate) fn state(&self) -> MutexGuard<'_, HoldState> {
         self.state.lock()
+    }
+
+    /// Notes the fencing token that the server issued with the grant, if its kind issues tokens. Called
+    /// before any guard exists. A hold has one token, so a re-entry changes nothing.
+    pub(crate) fn note_token(&self, token: Option<NonZeroU64>) {
+        if let Some(token) = token {
+            self.state().token.get_or_insert(token);
+        }
     }
 
     /// Cancelled when the hold is lost, immediately if it is lost already.

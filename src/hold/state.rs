@@ -1,6 +1,7 @@
 //! The state of one hold, and its transitions. There is no clock, task or socket in here: every
 //! decision takes the time as an argument.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use super::Streak;
@@ -90,6 +91,8 @@ pub(crate) struct HoldState {
     pub(crate) released_after: u64,
     /// Redis granted it or may have; its caller has until the deadline to accept the grant.
     pub(crate) awaited: bool,
+    /// The fencing token of the hold, if its kind issues tokens. It stays when the hold ends.
+    pub(crate) token: Option<NonZeroU64>,
     /// The hand-overs that led to this hold; few holds have any.
     pub(crate) streak: Option<Box<Streak>>,
 }
@@ -128,6 +131,7 @@ impl HoldState {
             granted: false,
             released_after: 0,
             awaited: false,
+            token: None,
             streak: None,
         }
     }

@@ -134,6 +134,13 @@ impl LockKey {
         Some(prefixed(prefix, self.key()))
     }
 
+    /// The key that counts its fencing tokens, if its kind issues them. In a cluster it has the lock's
+    /// slot.
+    pub(crate) fn counter(&self) -> Option<String> {
+        let counter = self.kind.counter?;
+        Some(prefixed(counter.prefix, self.key()))
+    }
+
     /// The key of the register: the largest fencing token that one server has seen for the lock. In
     /// a cluster it has the lock's slot.
     pub(crate) fn register(&self) -> String {
@@ -222,6 +229,17 @@ mod tests {
         let register = |name| LockKey::new(&PLAIN, name, None).unwrap().register();
         assert_eq!(register("orders"), "lockdog_token:{orders}");
         assert_eq!(register("{a}:b"), "lockdog_token:{a}:b");
+    }
+
+    #[test]
+    fn a_counter_is_named_as_redisson_names_it_and_has_the_hash_tag_of_its_lock() {
+        let counter = |name| LockKey::new(&kind::FENCED, name, None).unwrap().counter();
+        let orders = "redisson_lock_token:{orders}";
+        assert_eq!(counter("orders").as_deref(), Some(orders));
+        let braces = "redisson_lock_token:{a}:b";
+        assert_eq!(counter("{a}:b").as_deref(), Some(braces));
+        let plain = LockKey::new(&PLAIN, "orders", None).unwrap();
+        assert_eq!(plain.counter(), None);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Who has a lock, as the hash in Redis says.
 
+use std::str::FromStr;
 use std::time::Duration;
 
 use redis::Value;
@@ -117,7 +118,7 @@ pub(super) fn of_hash(fields: Value) -> Option<(String, u32)> {
     (!holders.is_empty()).then(|| holders.swap_remove(writer.unwrap_or(0)))
 }
 
-pub(super) fn number(value: &Value) -> Option<u32> {
+pub(super) fn number<T: FromStr>(value: &Value) -> Option<T> {
     text(value)?.parse().ok()
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redis::Value;
+use redis::{Cmd, Value};
 
 use super::Lock;
 use super::holder::{self, HolderInfo, Ttl};
@@ -115,6 +115,39 @@ impl Lock {
         Ok(Some(HolderInfo::new(field, count, ttl, is_ours)))
     }
 
+    /// The last fencing token that the server issued for a fenced lock, to any owner; `None` if it
+    /// issued none, and for a lock of a kind without tokens. The token of your own hold is
+    /// [`Guard::token`](crate::Guard::token). Corresponds to `getToken()` of Redisson's `RFencedLock`,
+    /// with `None` for 0.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::is_locked`]. [`Error::Refused`](crate::Error::Refused) with the code `WRONGTYPE` if the
+    /// counter is no number.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancelling it changes nothing.
+    pub async fn last_token(&self) -> Result<Option<u64>> {
+        let key = self.key()?;
+        let Some(counter) = key.counter() else {
+            return Ok(None);
+        };
+        let mut question = redis::cmd("GET");
+        question.arg(counter);
+        let answer = self.send(key, question).await?;
+        if answer == Value::Nil {
+            return Ok(None);
+        }
+        let token: Option<u64> = holder::number(&answer);
+        let token = token.ok_or_else(|| {
+            let code = "WRONGTYPE".to_owned();
+            let message = "the counter of the fencing tokens is no number".to_owned();
+            Failure::Refused { code, message }
+        })?;
+        Ok((token > 0).then_some(token))
+    }
+
     async fn count_of(&self, owner: &Owner) -> Result<u32> {
         let key = self.key()?;
         let core = self.session().core();
@@ -131,12 +164,17 @@ impl Lock {
 
     /// Asks the server something about a key that changes nothing.
     async fn ask(&self, command: &str, key: &LockKey, more: &[&str]) -> Result<Value> {
+        let mut question = redis::cmd(command);
+        question.arg(key.key()).arg(more);
+        self.send(key, question).await
+    }
+
+    /// Sends a command that changes nothing to the server that has the lock.
+    async fn send(&self, key: &LockKey, question: Cmd) -> Result<Value> {
         let core = self.session().core();
         ensure_runtime()?;
         core.ensure_open()?;
         let time = core.server.allot(core.clock.now());
-        let mut question = redis::cmd(command);
-        question.arg(key.key()).arg(more);
         let mut sent = Sent::default();
         let answer = core
             .server

@@ -1,5 +1,6 @@
 //! The locks of a multi lock, checked and sorted.
 
+use std::num::NonZeroU64;
 use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
@@ -129,8 +130,9 @@ impl LockMember {
 
     fn may_share_a_command(&self, other: &Self) -> bool {
         let (core, key) = (self.core(), self.key.key());
-        let script = |member: &Self| ptr::from_ref(member.key.kind().scripts.acquire_all);
+        let script = |member: &Self| member.key.kind().scripts.acquire_all.map(ptr::from_ref);
         core.id == other.core().id
+            && script(self).is_some()
             && script(self) == script(other)
             && core.server.may_share(key, other.key.key())
     }
@@ -150,6 +152,7 @@ impl LockMember {
         let now = self.core().clock.now();
         let state = hold.state();
         let (is_held, is_ended) = (state.is_valid(now), state.phase == HoldPhase::Ended);
+        let token = state.token.map(NonZeroU64::get);
         drop(state);
         Instance {
             lock: self.key.name().to_owned(),
@@ -159,6 +162,7 @@ impl LockMember {
                 (true, _) | (_, true) => InstanceState::GivenBack,
                 (false, false) => InstanceState::Lost,
             },
+            token,
         }
     }
 }

@@ -169,7 +169,10 @@ impl TestMember {
 }
 
 pub(super) fn granted(taken: InstanceReply) -> InstanceReply {
-    assert!(matches!(taken.acquired, AcquireReply::Granted), "{taken:?}");
+    assert!(
+        matches!(taken.acquired, AcquireReply::Granted(_)),
+        "{taken:?}"
+    );
     assert_eq!(taken.quarantined, None);
     taken
 }

@@ -27,7 +27,10 @@ async fn who_the_server_is_is_asked_before_the_first_command_of_each_connection(
     let member = TestMember::start().await;
     assert!(member.proxy.cut_all() >= 1);
     let taken = member.acquire("f", PLAIN).await.unwrap();
-    assert!(matches!(taken.acquired, AcquireReply::Granted), "{taken:?}");
+    assert!(
+        matches!(taken.acquired, AcquireReply::Granted(_)),
+        "{taken:?}"
+    );
     // The background's connection too.
     member
         .core
@@ -118,7 +121,10 @@ async fn after_readonly_no_answer_counts_before_the_server_is_known() {
     };
     let (taken, ()) = tokio::join!(member.acquire("f", PLAIN), change);
     let taken = taken.unwrap();
-    assert!(matches!(taken.acquired, AcquireReply::Granted), "{taken:?}");
+    assert!(
+        matches!(taken.acquired, AcquireReply::Granted(_)),
+        "{taken:?}"
+    );
     assert!(member.reborn().is_some(), "it counts already");
     assert_eq!(held.hits(), 1);
 }
@@ -181,7 +187,10 @@ async fn an_answer_is_none_where_it_cannot_be_known_whose_it_is() {
         assert!(rule.hits() >= 1);
         member.proxy.cut_all();
         let taken = member.acquire("f", PLAIN).await.unwrap();
-        assert!(matches!(taken.acquired, AcquireReply::Granted), "{taken:?}");
+        assert!(
+            matches!(taken.acquired, AcquireReply::Granted(_)),
+            "{taken:?}"
+        );
     }
 }
 

@@ -81,6 +81,7 @@ impl LockInstance {
             lock: self.key.name().to_owned(),
             server: self.core().server.address(),
             state,
+            token: None,
         }
     }
 

@@ -1,10 +1,11 @@
 //! The transitions of a lock.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use redis::Value;
 
-use super::{Arg, ScriptCall, unexpected};
+use super::{Arg, ScriptCall, token, unexpected};
 use crate::clock::Moment;
 use crate::key::{LockKey, Script};
 use crate::lease;
@@ -13,7 +14,8 @@ use crate::server::{Connection, Failure, PendingWrite, Sent, Server, TimeBox, Un
 /// The result of an acquire.
 #[derive(Debug)]
 pub(crate) enum AcquireReply {
-    Granted,
+    /// Contains the hold's fencing token, if its kind issues tokens.
+    Granted(Option<NonZeroU64>),
     /// Another owner has the lock. Contains its TTL, if it has one.
     Busy(Option<Duration>),
     /// This was a re-entry, and the hold is gone.
@@ -34,8 +36,13 @@ pub(crate) enum UnlockReply {
 /// The result of a transfer.
 #[derive(Debug)]
 pub(crate) enum TransferReply {
-    /// The next hold has the lock. Contains the number of subscribers of its channel, if known.
-    Handed(Option<u32>),
+    /// The next hold has the lock.
+    Handed {
+        /// The number of subscribers of its channel, if known.
+        listening: Option<u32>,
+        /// The next hold's fencing token, if its kind issues tokens.
+        token: Option<NonZeroU64>,
+    },
     /// The first hold ended, but the next one could not begin.
     Freed,
     /// Neither hold exists.
@@ -71,21 +78,26 @@ pub(crate) async fn acquire(
     time: TimeBox,
     sent: &mut Sent,
 ) -> Result<AcquireReply, Failure> {
+    let counter = key.counter();
     let call = ScriptCall {
         script: key.kind().scripts.acquire,
-        keys: &[key.key()],
+        keys: &[key.key(), counter.as_deref().unwrap_or_default()][..1 + more(key)],
         args: &[
             Arg::Text(field),
             Arg::Number(target.into()),
             Arg::Number(lease::millis(lease)),
-        ],
+            from(key),
+        ][..3 + more(key)],
     };
     match call.through(server, time, sent).await? {
-        Value::Nil => Ok(AcquireReply::Granted),
+        Value::Nil if counter.is_none() => Ok(AcquireReply::Granted(None)),
         Value::Int(-3) => Ok(AcquireReply::Gone),
         Value::Int(-1) => Ok(AcquireReply::Busy(None)),
         Value::Int(ttl @ 0..) => Ok(AcquireReply::Busy(Some(Duration::from_millis(ttl as u64)))),
-        other => Err(unexpected(&other)),
+        other => match token(&other).filter(|_| counter.is_some()) {
+            Some(token) => Ok(AcquireReply::Granted(Some(token))),
+            None => Err(unexpected(&other)),
+        },
     }
 }
 
@@ -122,31 +134,54 @@ pub(crate) async fn transfer(
     server: &Server,
     script: &'static Script,
     key: &LockKey,
-    [from, to]: [&str; 2],
+    [ends, begins]: [&str; 2],
     lease: Duration,
     time: TimeBox,
     sent: &mut Sent,
 ) -> Result<TransferReply, Failure> {
+    let counter = key.counter();
+    let channel = key.channel().unwrap_or_default();
     let call = ScriptCall {
         script,
-        keys: &[key.key()],
+        keys: &[key.key(), counter.as_deref().unwrap_or_default()][..1 + more(key)],
         args: &[
-            Arg::Text(from),
-            Arg::Text(to),
+            Arg::Text(ends),
+            Arg::Text(begins),
             Arg::Number(lease::millis(lease)),
-            Arg::Text(&key.channel().unwrap_or_default()),
+            Arg::Text(&channel),
             Arg::Text(server.publishes()),
-        ],
+            from(key),
+        ][..5 + more(key)],
     };
-    match call.through(server, time, sent).await? {
-        Value::Int(-2) => Ok(TransferReply::Freed),
-        Value::Int(-1) => Ok(TransferReply::Handed(None)),
-        Value::Int(listening @ 0..) => Ok(TransferReply::Handed(Some(
-            u32::try_from(listening).unwrap_or(u32::MAX),
-        ))),
-        Value::Nil => Ok(TransferReply::Missing),
-        other => Err(unexpected(&other)),
+    let answer = call.through(server, time, sent).await?;
+    let handed = match &answer {
+        Value::Int(-2) => return Ok(TransferReply::Freed),
+        Value::Nil => return Ok(TransferReply::Missing),
+        Value::Int(listening) if counter.is_none() => Some((*listening, None)),
+        Value::Array(parts) if counter.is_some() => match &parts[..] {
+            [Value::Int(listening), issued] => token(issued).map(|it| (*listening, Some(it))),
+            _ => None,
+        },
+        _ => None,
+    };
+    match handed {
+        Some((listening @ -1.., token)) => Ok(TransferReply::Handed {
+            // Below zero only if it is not known.
+            listening: (listening >= 0).then(|| u32::try_from(listening).unwrap_or(u32::MAX)),
+            token,
+        }),
+        _ => Err(unexpected(&answer)),
     }
+}
+
+/// How many keys and arguments the scripts of a kind that issues tokens have in addition.
+fn more(key: &LockKey) -> usize {
+    usize::from(key.kind().counter.is_some())
+}
+
+/// Where the tokens begin, if its kind issues tokens.
+fn from(key: &LockKey) -> Arg<'static> {
+    Arg::Text(key.kind().counter.map_or("", |counter| counter.from))
 }
 
 /// Sets a hold's count to `target` if the hold exists. See `lua/lock/settle.lua`.

@@ -6,6 +6,7 @@ mod lock;
 mod multi_lock;
 mod red_lock;
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use redis::{Cmd, Value};
@@ -101,6 +102,23 @@ impl ScriptCall<'_> {
         self.script.command(whole, self.keys, self.args)
     }
 }
+
+/// Parses a number that a script wrote as text: the protocol would truncate a Lua number.
+fn number(value: &Value) -> Option<u64> {
+    let Value::BulkString(digits) = value else {
+        return None;
+    };
+    let number: u64 = str::from_utf8(digits).ok()?.parse().ok()?;
+    // Lua numbers (doubles) are exact up to this value.
+    (number < EXACT).then_some(number)
+}
+
+/// Parses a fencing token.
+fn token(value: &Value) -> Option<NonZeroU64> {
+    NonZeroU64::new(number(value)?)
+}
+
+const EXACT: u64 = 1 << 53;
 
 /// For an answer that no script of lockdog gives, for example a proxy's. It proves nothing.
 fn unexpected(value: &Value) -> Failure {

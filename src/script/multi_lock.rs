@@ -1,10 +1,11 @@
 //! Acquiring several locks at once.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use redis::Value;
 
-use super::{Arg, ScriptCall, unexpected};
+use super::{AcquireReply, Arg, ScriptCall, acquire, unexpected};
 use crate::key::LockKey;
 use crate::lease;
 use crate::server::{Failure, Sent, Server, TimeBox};
@@ -19,7 +20,8 @@ pub(crate) struct AcquireItem<'a> {
 /// The result of acquiring several holds. A hold is given by its index in the list.
 #[derive(Debug)]
 pub(crate) enum BatchReply {
-    Granted,
+    /// Contains the fencing token of a hold that has a command of its own, if its kind issues tokens.
+    Granted(Option<NonZeroU64>),
     /// Another owner has this lock. Contains its TTL, if it has one.
     Busy(usize, Option<Duration>),
     /// This was a re-entry, and the hold is gone.
@@ -27,8 +29,8 @@ pub(crate) enum BatchReply {
 }
 
 /// Raises the counts of all holds to their targets, or of none. The kinds of all holds share the
-/// script. See `lua/multi_lock/acquire.lua`. An error contains the hold that it is about, if the
-/// server names it.
+/// script. If a kind has no such script, its hold is the only one in the list. See
+/// `lua/multi_lock/acquire.lua`. An error contains the hold that it is about, if the server names it.
 pub(crate) async fn acquire_all(
     server: &Server,
     wanted: &[AcquireItem<'_>],
@@ -37,7 +39,10 @@ pub(crate) async fn acquire_all(
     sent: &mut Sent,
 ) -> Result<BatchReply, (Option<usize>, Failure)> {
     let Some(first) = wanted.first() else {
-        return Ok(BatchReply::Granted);
+        return Ok(BatchReply::Granted(None));
+    };
+    let Some(script) = first.key.kind().scripts.acquire_all else {
+        return alone(server, first, lease, time, sent).await;
     };
     let keys: Vec<&str> = wanted.iter().map(|hold| hold.key.key()).collect();
     let mut args = Vec::with_capacity(1 + 2 * wanted.len());
@@ -47,7 +52,7 @@ pub(crate) async fn acquire_all(
         args.push(Arg::Number(hold.target.into()));
     }
     let call = ScriptCall {
-        script: first.key.kind().scripts.acquire_all,
+        script,
         keys: &keys,
         args: &args,
     };
@@ -57,7 +62,7 @@ pub(crate) async fn acquire_all(
         about(failure, wanted.len())
     })?;
     match answer {
-        Value::Nil => return Ok(BatchReply::Granted),
+        Value::Nil => return Ok(BatchReply::Granted(None)),
         Value::Array(ref answers) => {
             if let [Value::Int(which), Value::Int(ttl)] = answers[..]
                 && let Some(which) = place(which, wanted.len())
@@ -76,6 +81,22 @@ pub(crate) async fn acquire_all(
         _ => {}
     }
     Err((None, unexpected(&answer)))
+}
+
+/// As [`acquire_all`], for one hold of a kind that has no script for several.
+async fn alone(
+    server: &Server,
+    AcquireItem { key, field, target }: &AcquireItem<'_>,
+    lease: Duration,
+    time: TimeBox,
+    sent: &mut Sent,
+) -> Result<BatchReply, (Option<usize>, Failure)> {
+    let acquired = acquire(server, key, field, *target, lease, time, sent).await;
+    match acquired.map_err(|failure| (Some(0), failure))? {
+        AcquireReply::Granted(token) => Ok(BatchReply::Granted(token)),
+        AcquireReply::Busy(ttl) => Ok(BatchReply::Busy(0, ttl)),
+        AcquireReply::Gone => Ok(BatchReply::Gone(0)),
+    }
 }
 
 /// Removes the name of a key from the end of a refusal. Only the server's address may follow the

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redis::{FromRedisValue, Value};
 
-use super::{AcquireReply, Arg, ScriptCall, unexpected};
+use super::{AcquireReply, Arg, ScriptCall, number, unexpected};
 use crate::key::{LockKey, Script};
 use crate::lease;
 use crate::server::{Connection, Failure, Sent, Server, TimeBox};
@@ -121,7 +121,7 @@ fn taken(answer: &Value, guards: InstanceChecks, asked_since: u64) -> Option<Ins
     };
     let left = u64::try_from(*n).ok().map(Duration::from_millis);
     let (acquired, quarantined) = match (what, n) {
-        (1, _) => (AcquireReply::Granted, None),
+        (1, _) => (AcquireReply::Granted(None), None),
         (0, -1..) => (AcquireReply::Busy(left), None),
         (-3, _) => (AcquireReply::Gone, None),
         (-4, 1..) => (AcquireReply::Busy(None), left),
@@ -197,21 +197,9 @@ pub(crate) async fn provision(
     String::from_redis_value_ref(&answer).map_err(|_| unexpected(&answer))
 }
 
-/// Parses a number that a script wrote as text: the protocol would truncate a Lua number.
-fn number(value: &Value) -> Option<u64> {
-    let Value::BulkString(digits) = value else {
-        return None;
-    };
-    let number: u64 = str::from_utf8(digits).ok()?.parse().ok()?;
-    // Lua numbers (doubles) are exact up to this value.
-    (number < EXACT).then_some(number)
-}
-
 /// The key where a server stores since when its data is complete.
 const EPOCH: &str = "lockdog:epoch";
 
 /// How long a register is kept after its last token. It is longer than any hold and than any pause
 /// in the use of a lock that matters.
 const KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-
-const EXACT: u64 = 1 << 53;

@@ -179,7 +179,8 @@ impl PendingAcquire {
         let Some(acquired) = acquired else {
             return Ok(self.gone());
         };
-        if matches!(acquired, Ok(AcquireReply::Granted)) {
+        if let Ok(AcquireReply::Granted(token)) = acquired {
+            self.hold.note_token(token);
             self.acknowledged(until, is_member).await?;
         }
         self.answered(acquired, terms)
@@ -221,7 +222,7 @@ impl PendingAcquire {
         );
         self.refused = is_no && self.sent.is_answered();
         match acquired? {
-            AcquireReply::Granted => self.take_in(terms),
+            AcquireReply::Granted(_) => self.take_in(terms),
             AcquireReply::Busy(ttl) => Ok(AttemptOutcome::Busy(ttl)),
             AcquireReply::Gone => {
                 core.lose(&self.hold, LostReason::NotOurs);

@@ -90,7 +90,10 @@ impl BatchAcquire {
         let refused = is_no && self.sent.is_answered();
         self.note(refused);
         match acquired.map_err(|(which, failure)| (which, failure.into()))? {
-            BatchReply::Granted => {
+            BatchReply::Granted(token) => {
+                for part in &self.parts {
+                    part.hold().note_token(token);
+                }
                 let acknowledged = self.acknowledged(until).await;
                 acknowledged.map_err(|error| (None, error))?;
                 self.take_in(lease).map_err(|error| (None, error))

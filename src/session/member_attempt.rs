@@ -77,7 +77,7 @@ impl PendingAcquire {
             Ok(taken) => (Ok(taken.acquired), taken.quarantined, taken.register),
             Err(failure) => (Err(failure), None, None),
         };
-        if matches!(acquired, Ok(AcquireReply::Granted)) {
+        if matches!(acquired, Ok(AcquireReply::Granted(_))) {
             self.acknowledged(until, true).await?;
         }
         Ok(MemberAttempt {

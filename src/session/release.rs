@@ -172,7 +172,7 @@ impl PendingUnlock {
         };
         self.handed_on = transfer.finish(session, hold, &answer, sent);
         Some(answer.map(|transferred| match transferred {
-            TransferReply::Handed(_) | TransferReply::Freed => Answer::Released,
+            TransferReply::Handed { .. } | TransferReply::Freed => Answer::Released,
             TransferReply::Missing => Answer::Missing,
         }))
     }

@@ -104,7 +104,7 @@ impl Transfer {
         sent: &Sent,
     ) -> bool {
         self.finished = true;
-        let Ok(TransferReply::Handed(listening)) = *answer else {
+        let Ok(TransferReply::Handed { listening, token }) = *answer else {
             let is_no = matches!(answer, Ok(_) | Err(Failure::Refused { .. }));
             self.next.note(sent, is_no && sent.is_answered());
             hold.state().handing_on = false;
@@ -121,6 +121,7 @@ impl Transfer {
             state.streak = Some(streak);
             state.await_taking_in(now + core.settings.poll_cap);
         });
+        self.next.hold().note_token(token);
         let mut handed = self.next.hand_on(sent);
         if mutant!("transfer_deadline_from_reply") {
             handed.sent.first = Some(now);

@@ -33,7 +33,7 @@ impl Kind {
     }
 }
 
-pub(crate) const ALL: &[&Kind] = &[&PLAIN, &SPIN, &NON_REENTRANT];
+pub(crate) const ALL: &[&Kind] = &[&PLAIN, &SPIN, &NON_REENTRANT, &FENCED];
 
 pub(crate) static PLAIN: Kind = Kind {
     object: "rlock",
@@ -53,6 +53,12 @@ pub(crate) static NON_REENTRANT: Kind = Kind {
     java: "getNonReentrantLock",
 };
 
+pub(crate) static FENCED: Kind = Kind {
+    object: "fenced_lock",
+    lock: |client, name| client.fenced_lock(name),
+    java: "getFencedLock",
+};
+
 /// Makes a test for each kind out of each of these functions, which take the kind: `plain::<name>` and so
 /// on. A number behind a name is that of the runtime's worker threads.
 ///
@@ -67,6 +73,7 @@ macro_rules! each_kind {
     ) => {
         $crate::kinds::of_kind! { plain PLAIN $($($every)*)? $($($reentrant)*)? $($($published)*)? }
         $crate::kinds::of_kind! { spin SPIN $($($every)*)? $($($reentrant)*)? }
+        $crate::kinds::of_kind! { fenced FENCED $($($every)*)? $($($reentrant)*)? $($($published)*)? }
         $crate::kinds::of_kind! { non_reentrant NON_REENTRANT $($($every)*)? $($($published)*)? }
     };
 }

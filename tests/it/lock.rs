@@ -7,6 +7,7 @@ mod basics;
 mod connect;
 mod deployment;
 mod exclusion;
+mod fenced;
 mod forgotten;
 mod input;
 mod limits;

@@ -3,6 +3,7 @@
 //! All code above distinguishes kinds only by these values. A new kind needs one more value and no
 //! branch.
 
+mod fenced;
 mod non_reentrant;
 mod plain;
 mod script;
@@ -11,6 +12,7 @@ mod spin;
 use std::fmt;
 use std::ptr;
 
+pub(crate) use fenced::{FENCED, FENCED_FROM_ONE};
 pub(crate) use non_reentrant::NON_REENTRANT;
 pub(crate) use plain::PLAIN;
 use script::LazyScript;
@@ -18,7 +20,7 @@ pub(crate) use script::Script;
 pub(crate) use spin::SPIN;
 
 /// Every kind.
-pub(super) static ALL: [&Kind; 3] = [&PLAIN, &SPIN, &NON_REENTRANT];
+pub(super) static ALL: [&Kind; 5] = [&PLAIN, &SPIN, &NON_REENTRANT, &FENCED, &FENCED_FROM_ONE];
 
 /// The properties of one kind of lock. There is one value for each kind. Each
 /// [`LockKey`](super::LockKey) carries it, so every hold, waiter and job knows its kind.
@@ -31,6 +33,18 @@ pub(crate) struct Kind {
     pub(crate) channel: Option<&'static str>,
     /// Whether an owner may acquire a lock again while it holds it.
     pub(crate) reentrant: bool,
+    /// The counter of its fencing tokens. `None`: it issues none.
+    pub(crate) counter: Option<Counter>,
+}
+
+/// What counts the fencing tokens of a kind. The scripts that grant such a lock have the counter's key
+/// and `from` as their last key and argument, and answer the token.
+#[derive(Clone, Copy)]
+pub(crate) struct Counter {
+    /// The prefix of the counter's key.
+    pub(crate) prefix: &'static str,
+    /// Where the tokens begin, as the scripts take it.
+    pub(crate) from: &'static str,
 }
 
 /// The scripts of a lock's transitions. The plain lock's files document their arguments and
@@ -39,7 +53,8 @@ pub(crate) struct Kind {
 pub(crate) struct Scripts {
     pub(crate) acquire: &'static LazyScript,
     /// Acquires all of several locks, or none. Kinds with the same script can share one command.
-    pub(crate) acquire_all: &'static LazyScript,
+    /// `None`: a lock of this kind among several is acquired by a command of its own.
+    pub(crate) acquire_all: Option<&'static LazyScript>,
     /// Acquires as a member of a quorum with a quarantine or fencing.
     pub(crate) acquire_member: &'static LazyScript,
     pub(crate) unlock: &'static LazyScript,

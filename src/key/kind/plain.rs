@@ -6,7 +6,7 @@ pub(crate) static PLAIN: Kind = Kind {
     name: "lock",
     scripts: Scripts {
         acquire: &ACQUIRE,
-        acquire_all: &ACQUIRE_ALL,
+        acquire_all: Some(&ACQUIRE_ALL),
         acquire_member: &ACQUIRE_MEMBER,
         unlock: &UNLOCK,
         settle: &SETTLE,
@@ -17,6 +17,7 @@ pub(crate) static PLAIN: Kind = Kind {
     },
     channel: Some("redisson_lock__channel"),
     reentrant: true,
+    counter: None,
 };
 
 static ACQUIRE: LazyScript =

@@ -461,6 +461,15 @@ pub(super) const PUBLIC: &[Public] = &[
         question!(|lock, owner| lock.hold_count()),
     ),
     Public::new(
+        "last_token",
+        &["Lock::last_token"],
+        PLAIN,
+        made!(|stand| {
+            let lock = stand.fenced();
+            Made::call(async move { lock.last_token().await })
+        }),
+    ),
+    Public::new(
         "remaining_ttl",
         &["Lock::remaining_ttl"],
         PLAIN,

@@ -101,6 +101,11 @@ impl Stand {
         self.clients[0].lock(self.key("it"))
     }
 
+    /// A fenced lock of another name.
+    pub(super) fn fenced(&self) -> Lock {
+        self.clients[0].fenced_lock(self.key("fenced"))
+    }
+
     fn key(&self, name: &str) -> String {
         format!("{}:{name}", self.name)
     }

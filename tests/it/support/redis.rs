@@ -70,8 +70,15 @@ impl Redis {
             .unwrap_or_else(|error| panic!("{args:?} failed: {error}"))
     }
 
-    /// All keys, sorted.
+    /// All keys, sorted, but for the counters of fenced locks, which stay for good.
     pub(crate) async fn keys(&self) -> Vec<String> {
+        let mut keys = self.all_keys().await;
+        keys.retain(|key| !key.starts_with("redisson_lock_token:"));
+        keys
+    }
+
+    /// All keys, sorted.
+    pub(crate) async fn all_keys(&self) -> Vec<String> {
         let mut keys = BTreeSet::new();
         for server in self.all() {
             keys.extend(server.ask::<Vec<String>>(&["KEYS", "*"]).await);

@@ -30,7 +30,7 @@ struct Before {
 fn every_script_does_what_it_does_on_redis() {
     let mut pair = RefCell::new(Pair::start());
     let files = scripts(&root().join("lua"));
-    assert!(files.len() >= 12, "{files:?}");
+    assert!(files.len() >= 14, "{files:?}");
     for file in files {
         let text = fs::read_to_string(&file).expect("a script is text");
         let name = file
@@ -149,6 +149,11 @@ fn calls(script: &str) -> BoxedStrategy<Call> {
                 call
             })
             .boxed(),
+        "fenced/acquire.lua" => of(2, vec![field(), target(), lease(), from()]),
+        "fenced/transfer.lua" => of(
+            2,
+            vec![field(), field(), lease(), channel(), publish(), from()],
+        ),
         "lock/acquire.lua" => of(1, vec![field(), target(), lease()]),
         "lock/force_unlock.lua" => of(1, vec![field(), channel(), publish()]),
         "lock/settle.lua" | "lock/unlock.lua" => {
@@ -222,6 +227,10 @@ fn time() -> BoxedStrategy<String> {
     mostly(&["0", "1600000000000", "4503599627370496"])
 }
 
+fn from() -> BoxedStrategy<String> {
+    mostly(&["clock", "one"])
+}
+
 fn token() -> BoxedStrategy<String> {
     mostly(&["7", "8", "9", "9007199254740991"])
 }
@@ -252,6 +261,8 @@ const STRINGS: &[&str] = &[
     "8 1700000000000 v:2.1",
     "9007199254740991 1 w",
     "7",
+    "4503599627370496",
+    "9007199254740991",
     "",
 ];
 const CHANNELS: &[&str] = &["redisson_lock__channel:{a}", "other"];

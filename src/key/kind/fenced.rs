@@ -1,0 +1,37 @@
+//! The fenced lock, Redisson's `RFencedLock`.
+
+use super::{Counter, Kind, LazyScript, PLAIN, Script, Scripts};
+
+/// Like the plain lock, but each hold has a token, which is at least the server's clock in microseconds.
+pub(crate) static FENCED: Kind = Kind {
+    name: "fenced lock",
+    scripts: Scripts {
+        acquire: &ACQUIRE,
+        acquire_all: None,
+        transfer: Some(&TRANSFER),
+        ..PLAIN.scripts
+    },
+    counter: Some(COUNTER),
+    ..PLAIN
+};
+
+/// Its tokens are 1, 2, 3 and so on, as Redisson's.
+pub(crate) static FENCED_FROM_ONE: Kind = Kind {
+    name: "fenced lock from one",
+    counter: Some(Counter {
+        from: "one",
+        ..COUNTER
+    }),
+    ..FENCED
+};
+
+/// The counter is Redisson's.
+const COUNTER: Counter = Counter {
+    prefix: "redisson_lock_token",
+    from: "clock",
+};
+
+static ACQUIRE: LazyScript =
+    LazyScript::new(|| Script::new(include_str!("../../../lua/fenced/acquire.lua")));
+static TRANSFER: LazyScript =
+    LazyScript::new(|| Script::new(include_str!("../../../lua/fenced/transfer.lua")));
