@@ -3,6 +3,7 @@
 mod cell;
 mod crowds;
 mod deaths;
+mod fenced;
 mod force;
 mod kinds;
 mod memory;

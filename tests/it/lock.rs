@@ -8,6 +8,7 @@ mod connect;
 mod deployment;
 mod exclusion;
 mod fenced;
+mod fenced_replies;
 mod forgotten;
 mod input;
 mod limits;

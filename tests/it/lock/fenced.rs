@@ -2,11 +2,11 @@
 //! `docs/design.md`.
 
 use lockdog::config::Reentry;
-use lockdog::{Client, Error, Guard, MultiLock, Owner, RedLock, Unlocked};
+use lockdog::{Error, Guard, MultiLock, Owner, RedLock, Unlocked};
 
 use super::{Fixture, LONG, SOON, ms, waiter};
 use crate::kinds::FENCED;
-use crate::support::{Action, Proxy, Redis, RedisServer, eventually};
+use crate::support::{Redis, eventually};
 
 /// FE1: each grant has a larger token than the one before. FE3: the guard has it from the start.
 #[tokio::test]
@@ -86,64 +86,6 @@ async fn tokens_grow_whatever_happens_to_the_counter() {
     }
     // 2^52 and what came after it.
     assert_eq!(last, (1 << 52) + 1 + 5 + 1);
-}
-
-/// FE2: the repetition has the token of the grant that it repeats.
-#[tokio::test]
-async fn an_acquire_repeated_after_a_lost_reply_has_the_token_of_its_grant() {
-    let (server, client, proxy) = behind_a_proxy().await;
-    let redis = server.redis().await;
-    let lock = client.fenced_lock("l");
-    drop(lock.lock().await.unwrap());
-    redis.eventually_gone("l").await;
-    let rule = proxy.on(is(ACQUIRE), Action::ExecuteThenCut);
-    let messages = redis.monitor().await;
-    let guard = lock.lock().await.unwrap();
-    assert_eq!(rule.hits(), 1);
-    assert_eq!(counter(&redis).await, token(&guard).to_string());
-    let set = format!("\"set\" \"{COUNTER}\"");
-    let sets = || {
-        messages
-            .seen()
-            .iter()
-            .filter(|it| it.contains(&set))
-            .count()
-    };
-    eventually(SOON, "the token was written", async || sets() > 0).await;
-    assert_eq!(sets(), 1, "the repetition issued another token");
-    guard.unlock().await.unwrap();
-    // A nested acquire is repeated as well.
-    let outer = lock.lock().await.unwrap();
-    let rule = proxy.on(is(ACQUIRE), Action::ExecuteThenCut);
-    let inner = lock.lock().await.unwrap();
-    assert_eq!(rule.hits(), 1);
-    assert_eq!((token(&inner), inner.hold_count()), (token(&outer), 2));
-}
-
-/// FE1 and FE3: the receiver of a hand-over has a token of its own, before it has its guard.
-#[tokio::test]
-async fn a_hand_over_to_another_owner_of_the_client_issues_a_larger_token() {
-    let (server, client, proxy) = behind_a_proxy().await;
-    let redis = server.redis().await;
-    let lock = client.fenced_lock("l");
-    let mut guard = lock.lock().await.unwrap();
-    for lost_reply in [false, true, false] {
-        let waiting = waiter(&lock);
-        // It is in the queue, and waits for the holder of its own client without a command.
-        tokio::time::sleep(ms(50)).await;
-        let handed = proxy.count(is(TRANSFER));
-        let rule = lost_reply.then(|| proxy.on(is(TRANSFER), Action::ExecuteThenCut));
-        let before = token(&guard);
-        guard.unlock().await.unwrap();
-        guard = waiting.await.unwrap();
-        assert!(token(&guard) > before, "{guard:?}");
-        assert_eq!(counter(&redis).await, token(&guard).to_string());
-        assert!(proxy.count(is(TRANSFER)) > handed, "it was released");
-        assert!(rule.is_none_or(|rule| rule.hits() == 1));
-        assert_eq!(redis.hash("l").await.len(), 1);
-    }
-    guard.unlock().await.unwrap();
-    redis.assert_clean().await;
 }
 
 /// FE1 among many owners of several clients: each writes its token under the lock.
@@ -264,22 +206,6 @@ async fn a_counter_that_is_no_number_is_an_error_and_nothing_changes() {
 }
 
 #[tokio::test]
-async fn a_user_who_may_not_write_the_counter_gets_an_error_and_no_lock() {
-    let server = RedisServer::start().await;
-    let redis = server.redis().await;
-    redis
-        .cmd(&[
-            "ACL", "SETUSER", "reader", "on", ">secret", "~*", "&*", "+@all", "-set",
-        ])
-        .await;
-    let url = server.url().replace("redis://", "redis://reader:secret@");
-    let client = Client::connect(url).await.unwrap();
-    let refused = client.fenced_lock("l").lock().await.unwrap_err();
-    assert!(matches!(&refused, Error::Refused { .. }), "{refused}");
-    assert!(redis.all_keys().await.is_empty());
-}
-
-#[tokio::test]
 async fn a_multi_lock_has_it_as_a_member_and_tells_its_token() {
     let test = Fixture::of(&FENCED).await;
     let (first, last) = (test.client.lock("{l}a"), test.client.lock("{l}z"));
@@ -340,22 +266,6 @@ async fn a_red_lock_refuses_it_and_says_why() {
     }
 }
 
-/// A client behind a proxy, and the scripts loaded, so that a rule meets the first sending.
-async fn behind_a_proxy() -> (RedisServer, Client, Proxy) {
-    let server = RedisServer::start().await;
-    for script in [ACQUIRE, TRANSFER] {
-        server.redis().await.cmd(&["SCRIPT", "LOAD", script]).await;
-    }
-    let proxy = Proxy::start(&server).await;
-    let client = Client::connect(proxy.url()).await.unwrap();
-    (server, client, proxy)
-}
-
-fn is(script: &'static str) -> impl Fn(&[String]) -> bool + Clone + Send + Sync + 'static {
-    let digest = redis::Script::new(script).get_hash().to_owned();
-    move |args: &[String]| args.get(1) == Some(&digest)
-}
-
 fn code(refused: &Error) -> &str {
     let Error::Refused { code, .. } = refused else {
         panic!("{refused}")
@@ -373,11 +283,11 @@ fn refused_for_its_counter(refused: &Error) {
     assert!(!refused.is_retriable() && !refused.may_be_held());
 }
 
-fn token(guard: &Guard) -> u64 {
+pub(super) fn token(guard: &Guard) -> u64 {
     guard.token().expect("a fenced lock issues tokens")
 }
 
-async fn counter(redis: &Redis) -> String {
+pub(super) async fn counter(redis: &Redis) -> String {
     redis.ask(&["GET", COUNTER]).await
 }
 
@@ -387,6 +297,4 @@ async fn clock(redis: &Redis) -> u64 {
 }
 
 /// Of the lock `l`.
-const COUNTER: &str = "redisson_lock_token:{l}";
-const ACQUIRE: &str = include_str!("../../../lua/fenced/acquire.lua");
-const TRANSFER: &str = include_str!("../../../lua/fenced/transfer.lua");
+pub(super) const COUNTER: &str = "redisson_lock_token:{l}";

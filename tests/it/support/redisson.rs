@@ -311,6 +311,18 @@ impl JavaThread {
             .await
     }
 
+    /// `lockAndGetToken()` of a fenced lock.
+    pub(crate) fn start_lock_and_get_token(&self, lock: impl Into<JavaLock>) -> PendingCall<u64> {
+        self.call("lockAndGetToken", lock.into().with(json!({})))
+    }
+
+    /// `getToken()` of a fenced lock: the counter.
+    pub(crate) async fn last_token(&self, lock: impl Into<JavaLock>) -> u64 {
+        self.call("getToken", lock.into().with(json!({})))
+            .value()
+            .await
+    }
+
     /// Counts the string `key` of the first server up by one in each of `rounds` rounds, under the
     /// lock, with `pause` between reading and writing.
     pub(crate) async fn cell(

@@ -43,6 +43,7 @@ final class Calls {
             case "isHeldByCurrentThread" -> lock.isHeldByCurrentThread();
             case "holdCount" -> lock.getHoldCount();
             case "remainTimeToLive" -> lock.remainTimeToLive();
+            case "lockAndGetToken", "getToken" -> token(lock, what);
             case "cell" -> cell(lock, call);
             default -> throw new IllegalArgumentException("unknown call " + what);
         };
@@ -79,6 +80,15 @@ final class Calls {
                             .invoke(clients.get(0), name);
         } catch (ReflectiveOperationException e) {
             throw new IllegalArgumentException("no method " + getter, e);
+        }
+    }
+
+    /** By name, because older Redissons have no fenced lock. */
+    private static Object token(RLock lock, String method) {
+        try {
+            return lock.getClass().getMethod(method).invoke(lock);
+        } catch (ReflectiveOperationException e) {
+            throw new IllegalArgumentException("cannot call " + method, e);
         }
     }
 
