@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use lockdog::{Client, Owner};
+use lockdog::{Client, Error, Owner};
 
 use super::{LONG, SOON, ms, waiter};
-use crate::support::security::documented;
+use crate::support::security::{documented, of_a_fenced_lock};
 use crate::support::{Redis, RedisServer, eventually};
 
 #[tokio::test]
@@ -120,6 +120,39 @@ async fn keys_and_channels_outside_the_pattern_are_refused() {
     let error = client.lock("payroll:1").lock().await.unwrap_err();
     assert!(error.to_string().contains("NOPERM"), "{error}");
     assert!(!error.is_retriable());
+}
+
+#[tokio::test]
+async fn a_fenced_lock_needs_what_is_documented_for_it() {
+    let further = of_a_fenced_lock();
+    let (server, redis) = with_user(&[documented(), further.clone()].concat()).await;
+    let client = Client::connect(url(&server)).await.unwrap();
+    let lock = client.fenced_lock("orders:2");
+    let guard = lock.lock().await.unwrap();
+    let inner = lock.lock().await.unwrap();
+    inner.unlock().await.unwrap();
+    let waiting = waiter(&lock);
+    tokio::time::sleep(ms(50)).await;
+    guard.unlock().await.unwrap();
+    waiting.await.unwrap().unlock().await.unwrap();
+    assert!(lock.last_token().await.unwrap().is_some());
+    let mut refused = refused(&redis).await;
+    refused.remove("client");
+    assert_eq!(refused, BTreeSet::new());
+    // An acquire that is refused holds nothing.
+    for left_out in &further {
+        let rest = further.iter().filter(|rule| *rule != left_out).cloned();
+        let rules: Vec<String> = documented().into_iter().chain(rest).collect();
+        let (server, redis) = with_user(&rules).await;
+        let client = Client::connect(url(&server)).await.unwrap();
+        let refused = client.fenced_lock("orders:2").lock().await.unwrap_err();
+        let is_denied = matches!(&refused, Error::Refused { .. });
+        assert!(
+            is_denied && refused.to_string().contains("NOPERM"),
+            "without {left_out}: {refused}"
+        );
+        assert!(redis.all_keys().await.is_empty(), "without {left_out}");
+    }
 }
 
 async fn with_user(rules: &[String]) -> (RedisServer, Redis) {

@@ -11,10 +11,19 @@ pub(crate) fn documented() -> Vec<String> {
     rules[2..].to_vec()
 }
 
+/// What a user of fenced locks needs beside it.
+pub(crate) fn of_a_fenced_lock() -> Vec<String> {
+    further(&["- A fenced lock also needs "])
+}
+
 /// What a user of a cluster with replicas needs beside it, on servers since 7.0.
 pub(crate) fn of_a_cluster() -> Vec<String> {
-    let starts = ["- On a cluster: ", "- A client that waits for [replicas]"];
-    let rules = starts.into_iter().flat_map(|start| {
+    further(&["- On a cluster: ", "- A client that waits for [replicas]"])
+}
+
+/// The first rules in each of the lines that begin so.
+fn further(starts: &[&str]) -> Vec<String> {
+    let rules = starts.iter().flat_map(|start| {
         let line = PAGE.lines().find_map(|line| line.strip_prefix(start));
         let mut code = line.expect("it has the line").split('`').skip(1).step_by(2);
         code.next().expect("it says what is needed").split(' ')
@@ -22,11 +31,11 @@ pub(crate) fn of_a_cluster() -> Vec<String> {
     rules.map(str::to_owned).collect()
 }
 
-/// The command that makes the user of the page, for locks of any name: the page's are called
+/// The command that makes the user of the page, for locks of any name and kind: the page's are called
 /// `orders:..`, those of the tests have nothing in common.
 pub(crate) fn user_of_any_name() -> Vec<String> {
     let any_name = |rule: String| match &*rule {
-        "~orders:*" => "~*".to_owned(),
+        "~orders:*" | "~redisson_lock_token:{orders:*}" => "~*".to_owned(),
         "&redisson_lock__channel:{orders:*}" => "&redisson_lock__channel:*".to_owned(),
         _ => {
             assert!(!rule.contains("orders"), "{rule} is about a name");
@@ -34,7 +43,8 @@ pub(crate) fn user_of_any_name() -> Vec<String> {
         }
     };
     let start = ["ACL", "SETUSER", "lockdog", "on", ">secret"].map(str::to_owned);
-    let rules = documented().into_iter().map(any_name);
+    let rules = documented().into_iter().chain(of_a_fenced_lock());
+    let rules = rules.map(any_name);
     start.into_iter().chain(rules).collect()
 }
 
