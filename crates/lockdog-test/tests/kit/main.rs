@@ -8,6 +8,7 @@ mod exclusive;
 mod extend;
 mod failure_model;
 mod faults;
+mod fenced;
 mod left_to_lease;
 mod limits;
 mod long_waits;
