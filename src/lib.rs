@@ -145,8 +145,10 @@
 mod mutant;
 
 mod background;
+/// What `benches/micro` measures.
 #[cfg(lockdog_bench)]
 #[doc(hidden)]
+#[path = "../benches/micro/inside.rs"]
 pub mod bench;
 mod client;
 mod clock;
@@ -159,7 +161,9 @@ mod key;
 mod lease;
 mod lock;
 mod multi_lock;
+/// Tests of private items on real servers.
 #[cfg(test)]
+#[path = "../tests/on_servers/mod.rs"]
 mod on_servers;
 mod owner;
 mod panics;
@@ -168,7 +172,9 @@ mod request;
 mod script;
 mod server;
 mod session;
+/// Tests that simulate the engine on virtual time.
 #[cfg(test)]
+#[path = "../tests/simulation/mod.rs"]
 mod simulation;
 mod slot;
 /// Private servers and faulty networks, the integration tests' own.

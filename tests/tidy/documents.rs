@@ -162,9 +162,9 @@ fn is_test(name: &str) -> bool {
 }
 
 fn exists(name: &str) -> bool {
-    let in_src = ["on_servers::", "simulation::"];
-    let base = if in_src.iter().any(|module| name.starts_with(module)) {
-        "src"
+    let of_the_library = ["on_servers::", "simulation::"];
+    let base = if of_the_library.iter().any(|module| name.starts_with(module)) {
+        "tests"
     } else {
         "tests/it"
     };
