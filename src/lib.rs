@@ -46,7 +46,7 @@
 //! | to find out what went wrong | [`Error`] and the module [`error`] |
 //! | the state of locks and servers | the module [`report`] |
 //!
-//! `docs/guide.md` is a guide of ten minutes. Two rules of it:
+//! `docs/guide.md` in the repository is a guide of ten minutes. Two rules of it:
 //!
 //! - The owner of a lock is the tokio task. A task that holds a lock can acquire it again. Two branches
 //!   of `join!` in one task do not exclude each other; use [`Lock::exclusive`] for them.
@@ -104,12 +104,12 @@
 //! Under `tokio::time::pause()`, or `#[tokio::test(start_paused = true)]`, every call to a real server
 //! fails within a millisecond. While the answer is under way the runtime is idle, so its clock jumps to
 //! the next timer, which is the limit of the call. Do not pause the time in tests that use a real
-//! server.
+//! server. The crate `lockdog-test` is a server inside the test, which runs on the paused clock.
 //!
 //! # What it does not promise
 //!
-//! - That only the holder writes. The process may be paused for longer than the lease between a look
-//!   at the guard and the write. Where that matters, the store must refuse the late write:
+//! - That only the holder writes. The process may be paused for longer than the lease between a check
+//!   of the guard and the write. Where that matters, the store must refuse the late write:
 //!   [`Guard::token`].
 //! - Exclusion of a lock on one server across a failover to a replica that did not have the lock, a
 //!   restart without data, or an eviction. The first holder is notified as above. `docs/quorum.md`

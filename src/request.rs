@@ -175,8 +175,8 @@ macro_rules! options {
 
         /// Bounds how long the watchdog may keep the lock, counted from this acquire; then it is
         /// lost, with [`LostReason::MaxHold`](crate::error::LostReason::MaxHold). For work that may hang.
-        /// Where several acquires of one hold set a bound, the earliest holds. Redisson has no such
-        /// thing.
+        /// At least 10 ms; a longer lease is shortened to it. Where several acquires of one hold set a
+        /// bound, the earliest applies. Redisson has no such setting.
         pub fn max_hold(mut self, max_hold: Duration) -> Self {
             self.options.max_hold = Some(max_hold);
             self

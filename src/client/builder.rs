@@ -13,6 +13,9 @@ use crate::wait::Wake;
 
 /// Builds a [`Client`](crate::Client). From [`Client::builder`](crate::Client::builder).
 ///
+/// It needs one of `url`, `sentinel`, `cluster`, `connector` and `pool`. Only `url` and `pool` can be set
+/// together. Settings out of bounds are [`Error::Invalid`](crate::Error::Invalid) from `build`.
+///
 /// # Examples
 ///
 /// ```no_run
@@ -99,7 +102,8 @@ impl Default for ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// The lease of a lock without one; it is renewed every third of it. At least 10 ms.
+    /// The lease of a lock that is acquired without one; the watchdog renews it every third of this time.
+    /// From 10 ms up to `max_lease`.
     ///
     /// Defaults to 30 s. Corresponds to Redisson's `lockWatchdogTimeout`.
     pub fn watchdog_lease(mut self, lease: Duration) -> Self {
@@ -107,7 +111,8 @@ impl ClientBuilder {
         self
     }
 
-    /// How long the server may take to answer one command.
+    /// How long the server may take to answer one command: from 10 ms to one day. It also limits how long
+    /// a call without a wait of its own is retried while the server cannot be reached.
     ///
     /// Defaults to 3 s. Corresponds to Redisson's `timeout`.
     pub fn command_timeout(mut self, timeout: Duration) -> Self {
@@ -115,7 +120,7 @@ impl ClientBuilder {
         self
     }
 
-    /// The longest time between two checks of a waiter, with or without a message.
+    /// The longest time between two checks of a waiter, with or without a message: from 10 ms to one day.
     ///
     /// Defaults to 1 s.
     pub fn poll_cap(mut self, cap: Duration) -> Self {
@@ -123,7 +128,7 @@ impl ClientBuilder {
         self
     }
 
-    /// The longest lease that may be asked for.
+    /// The longest lease that may be requested. At least 10 ms.
     ///
     /// Defaults to 24 h.
     pub fn max_lease(mut self, lease: Duration) -> Self {
@@ -159,7 +164,7 @@ impl ClientBuilder {
     /// them a lock is released, and left alone for 5 ms, at least every 250 ms. One that asks less
     /// often than every few milliseconds may wait for long beside a client that always has waiters.
     ///
-    /// [`ClientBuilder::max_hand_over_time`] is the other bound; the first to be reached ends the row.
+    /// [`ClientBuilder::max_hand_over_time`] is the other bound; the one that is reached first applies.
     ///
     /// Defaults to 16. Redisson has nothing like it.
     pub fn max_hand_overs(mut self, hand_overs: u32) -> Self {

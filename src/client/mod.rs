@@ -55,8 +55,10 @@ impl Client {
     /// Connects to `redis://[user:password@]host[:port][/db]`, `rediss://...` (with the feature
     /// `tls`) or `unix:///path[?db=n]`, or to the master of sentinels,
     /// `redis+sentinel://[user:password@]host[:port][,host[:port]...]/master[/db]` or
-    /// `rediss+sentinel://...` ([`ClientBuilder::sentinel`]), with default settings. Corresponds to
-    /// Redisson's `Redisson.create(config)`.
+    /// `rediss+sentinel://...` ([`ClientBuilder::sentinel`]), or to a cluster,
+    /// `redis+cluster://[user:password@]host[:port][,host[:port]...]` or `rediss+cluster://...`
+    /// ([`ClientBuilder::cluster`]), with default settings. Corresponds to Redisson's
+    /// `Redisson.create(config)`.
     ///
     /// # Errors
     ///
@@ -109,7 +111,7 @@ impl Client {
         Lock::new(self.session.clone(), &kind::NON_REENTRANT, name.as_ref())
     }
 
-    /// Tells this client's holds from everybody else's: the first part of their fields in Redis.
+    /// The id of this client, random for each client. The fields of its holds in Redis begin with it.
     /// Corresponds to Redisson's `getId()`.
     pub fn id(&self) -> Uuid {
         self.session.core().id
@@ -159,8 +161,8 @@ impl Client {
 
     /// Releases every hold and waits for Redis to confirm it, ends every wait with
     /// [`Error::Closed`](crate::Error::Closed), and waits for thread and connections to end. It takes at
-    /// most 2x the command timeout, or 4x if the server does not answer. Guards that still exist report
-    /// the lock as lost. An acquire under way is undone and ends with
+    /// most 2x the command timeout, or 4x (12 s by default) if the server does not answer. Guards that
+    /// still exist report the lock as lost. An acquire under way is undone and ends with
     /// [`Error::Closed`](crate::Error::Closed) too.
     ///
     /// Corresponds to Redisson's `shutdown()`, which releases nothing.

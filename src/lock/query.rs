@@ -32,8 +32,9 @@ impl Lock {
         Ok(answer != Value::Int(0))
     }
 
-    /// Whether the current owner holds the lock. Corresponds to Redisson's
-    /// `isHeldByCurrentThread()`.
+    /// Whether the current owner holds the lock, as Redis says. Corresponds to Redisson's
+    /// `isHeldByCurrentThread()`. To check a guard without asking Redis, use
+    /// [`Guard::is_valid`](crate::Guard::is_valid).
     ///
     /// # Errors
     ///

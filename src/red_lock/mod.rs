@@ -157,8 +157,8 @@ impl RedLock {
         self.with_settings(|inner| inner.max_lease = lease)
     }
 
-    /// Does not take the lock for acquired if less than this is left to act on it, because the
-    /// instances took so long to answer.
+    /// The least validity of an acquire: a round does not count if less than this is left of the lease,
+    /// minus the drift, when a quorum has granted. The drift is a hundredth of the lease and 2 ms.
     ///
     /// Defaults to nothing.
     pub fn min_validity(self, validity: Duration) -> Self {
