@@ -69,7 +69,7 @@ impl Client {
     ///
     /// # Cancel safety
     ///
-    /// Cancelling it leaves nothing behind.
+    /// As [`ClientBuilder::build`].
     pub async fn connect(url: impl AsRef<str>) -> Result<Self> {
         Self::builder().url(url).build().await
     }

@@ -97,7 +97,7 @@ impl Inner {
         let key = self.key()?;
         let core = self.session.core();
         core.ensure_open()?;
-        let hold = match core.holds.standing(key, owner) {
+        let hold = match core.holds.owner_state(key, owner) {
             OwnerState::Holding(hold) => hold,
             OwnerState::Lost(lost) => return Err(lost.into()),
             OwnerState::Forgotten(hold) => {

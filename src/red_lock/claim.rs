@@ -222,7 +222,7 @@ impl QuorumHold {
                 Completion::Answered { .. } => {}
             }
             if confirmed >= need {
-                requests.finish_behind();
+                requests.finish_detached();
                 return Ok(Unlocked::Released);
             }
         }

@@ -59,10 +59,10 @@ impl Core {
     /// until the hold is gone. A future that is polled completes by itself, and during a server pause
     /// there are many such futures.
     pub(crate) fn demand_turn(&self, hold: &Arc<Hold>) {
-        let stood_still = hold.was_not_polled();
+        let was_not_polled = hold.was_not_polled();
         let (mut job, _) = Job::if_listed(hold.clone());
-        let is_owed = match stood_still {
-            Some(stood_still) => stood_still,
+        let is_owed = match was_not_polled {
+            Some(was_not_polled) => was_not_polled,
             // The background has the turn, or the turn is free.
             None => job.try_turn(),
         };
@@ -90,7 +90,7 @@ impl Core {
         self.unreleased.load(Ordering::Acquire)
     }
 
-    /// `is_last` if no earlier command for the hold is on its way.
+    /// Records the answer to a settlement. `is_last`: no earlier command for the hold is in flight.
     pub(super) fn settled(
         &self,
         hold: &Arc<Hold>,
