@@ -46,7 +46,7 @@
 //! | to find out what went wrong | [`Error`] and the module [`error`] |
 //! | the state of locks and servers | the module [`report`] |
 //!
-//! `docs/guide.md` in the repository is a guide of ten minutes. Two rules of it:
+//! `docs/guide.md` in the repository is a guide that takes ten minutes to read. Two of its rules:
 //!
 //! - The owner of a lock is the tokio task. A task that holds a lock can acquire it again. Two branches
 //!   of `join!` in one task do not exclude each other; use [`Lock::exclusive`] for them.
@@ -56,8 +56,8 @@
 //!
 //! A *lock* is a name on a server. An *owner*, by default a tokio task, *holds* the lock. Its *hold*
 //! counts how often the owner acquired the lock. Redis keeps a hold for a *lease*. The client's
-//! *watchdog* renews the lease of a hold that was acquired without one. A *guard* stands for one
-//! acquire. A hold that ends against its owner's will is *lost*.
+//! *watchdog* renews the lease of a hold that was acquired without one. A *guard* is the value that a
+//! caller gets for one acquire. A hold that ends before its owner ends it is *lost*.
 //!
 //! # From Redisson
 //!
@@ -177,7 +177,7 @@ mod session;
 #[path = "../tests/simulation/mod.rs"]
 mod simulation;
 mod slot;
-/// Private servers and faulty networks, the integration tests' own.
+/// The private servers and faulty networks of the integration tests.
 #[cfg(test)]
 #[allow(
     dead_code,
@@ -204,10 +204,11 @@ pub use session::Unlocked;
 
 /// Settings of a [`ClientBuilder`] and of requests.
 pub mod config {
-    /// The crate of [`ClientBuilder::pool`](crate::ClientBuilder::pool), in the version that it takes.
+    /// The `deadpool-redis` crate, in the version that
+    /// [`ClientBuilder::pool`](crate::ClientBuilder::pool) needs.
     #[cfg(feature = "deadpool")]
     pub use deadpool_redis;
-    /// What [`ClientBuilder::pool`](crate::ClientBuilder::pool) takes.
+    /// The pool for [`ClientBuilder::pool`](crate::ClientBuilder::pool).
     #[cfg(feature = "deadpool")]
     pub use deadpool_redis::Pool;
 
@@ -218,7 +219,7 @@ pub mod config {
     pub use crate::wait::{Backoff, Wake};
 }
 
-/// What a client, a lock or a guard reports about its state.
+/// Reports of clients, locks and guards about their state.
 pub mod report {
     pub use crate::client::ShutdownReport;
     pub use crate::diagnosis::{Diagnosis, Finding, FindingKind};
@@ -226,9 +227,9 @@ pub mod report {
     pub use crate::lock::{HoldInfo, HolderInfo, Ttl};
 }
 
-/// What [`Guard::lost_token`] returns.
+/// The token that [`Guard::lost_token`] returns.
 pub use tokio_util::sync::CancellationToken;
-/// What [`Client::id`] returns.
+/// The id that [`Client::id`] returns.
 pub use uuid::Uuid;
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ impl LockInstance {
         }
     }
 
-    /// The pauses after which it is asked for again; `None` if messages tell of its release.
+    /// The pauses between two attempts; `None` if messages announce its release.
     pub(super) fn backoff(&self) -> Option<Backoff> {
         let own = self.own_backoff;
         own.or_else(|| self.core().backoff(&self.key))
@@ -92,8 +92,8 @@ impl LockInstance {
     pub(super) async fn take(&self, taking: &InstanceAcquire) -> InstanceAnswer {
         let clock = &self.core().clock;
         let began = clock.now();
-        let told = self.try_take(taking).await;
-        told.unwrap_or_else(|error| InstanceAnswer::failed(error.after(clock.now().since(began))))
+        let answer = self.try_take(taking).await;
+        answer.unwrap_or_else(|error| InstanceAnswer::failed(error.after(clock.now().since(began))))
     }
 
     async fn try_take(&self, taking: &InstanceAcquire) -> Result<InstanceAnswer, Error> {
@@ -114,7 +114,7 @@ impl LockInstance {
                 return Ok(InstanceAnswer::from(Answer::Quarantined(left)));
             }
             let (now, until) = (core.clock.now(), taking.until);
-            let mut acquiring = match core.holds.standing(&self.key, taking.owner) {
+            let mut acquiring = match core.holds.owner_state(&self.key, taking.owner) {
                 OwnerState::Holding(hold) => {
                     PendingAcquire::again(&self.session, hold, now, until).await?
                 }
@@ -207,14 +207,15 @@ impl LockInstance {
         let began = core.clock.now();
         // The other half is for the query.
         let until = began + taking.until.since(began) / 2;
-        let ear = core.waiters.add_listener(&self.key, taking.owner)?;
+        let listener = core.waiters.add_listener(&self.key, taking.owner)?;
         let number = releasing.number();
         let is_awaited = || {
             let is_there = core.holds.numbered(&self.key, number).is_some();
             is_there && !releasing.state().unsettled
         };
         while core.clock.now() < until && is_awaited() {
-            ear.wait(until.min(core.clock.now() + RELEASED_SOON))
+            listener
+                .wait(until.min(core.clock.now() + RELEASED_SOON))
                 .await?;
         }
         Ok(())
@@ -372,8 +373,8 @@ mod on_servers {
         send_on(&owner, &other);
 
         let instance = instance(&client);
-        let told = instance.take(&taking(&instance)).await;
-        assert!(matches!(told.answer, Answer::Failed));
+        let answer = instance.take(&taking(&instance)).await;
+        assert!(matches!(answer.answer, Answer::Failed));
         assert_eq!(suspects(&instance), [address(&other)]);
     }
 
@@ -415,9 +416,9 @@ mod on_servers {
             }
             suspects(&instance)
         };
-        let (told, early) = tokio::join!(instance.extend(claim.hold(), lease, until), early);
+        let (answer, early) = tokio::join!(instance.extend(claim.hold(), lease, until), early);
         assert_eq!(early, [address(&other)]);
-        assert!(matches!(told.answer, Answer::Failed));
+        assert!(matches!(answer.answer, Answer::Failed));
         assert_eq!(suspects(&instance), [address(&other)]);
     }
 

@@ -49,15 +49,15 @@ pub(super) struct QuorumHoldState {
     pub(super) watched: u32,
     /// The claims whose guards were forgotten, with a flag for each: whether it is watched.
     pub(super) forgotten: Vec<bool>,
-    /// Claims that have ended, and left what is held to its lease.
+    /// The number of ended claims that left the instances to their leases.
     pub(super) left: u32,
-    /// Orders whose answers nobody will bring.
+    /// Queries that were dropped without an answer.
     pub(super) dropped: Vec<(usize, u32)>,
     /// The index of the client whose thread renews this hold. `turn` is its timer there.
-    pub(super) keeper: usize,
+    pub(super) renewer: usize,
     pub(super) turn: Option<TimerKey>,
-    pub(super) told_lost: bool,
-    pub(super) told_jeopardy: bool,
+    pub(super) reported_lost: bool,
+    pub(super) reported_jeopardy: bool,
     /// An instance's client reports that its part of the hold is gone.
     pub(super) part_lost: bool,
     /// The reason, from the instance's client, of the loss after which too few instances are left.
@@ -100,10 +100,10 @@ impl QuorumHold {
                 forgotten: Vec::new(),
                 left: 0,
                 dropped: Vec::new(),
-                keeper: 0,
+                renewer: 0,
                 turn: None,
-                told_lost: false,
-                told_jeopardy: false,
+                reported_lost: false,
+                reported_jeopardy: false,
                 part_lost: false,
                 part_lost_because: None,
                 deferred: Deferred::default(),
@@ -138,13 +138,14 @@ impl QuorumHold {
             };
             actions.append(&state.quorum.step(event, now));
         }
-        // Before it, so that a new round takes what was lost; after it, for what it brought.
+        // Before the event, so that a new round acquires the lost instances; and after it, for instances
+        // that the event added.
         if part_lost {
-            self.tell_parts_lost(state, now, &mut actions);
+            self.report_lost_instances(state, now, &mut actions);
         }
         actions.append(&state.quorum.step(event, now));
         if part_lost {
-            self.tell_parts_lost(state, now, &mut actions);
+            self.report_lost_instances(state, now, &mut actions);
         }
         let mut requests = self.requests(state, actions);
         self.follow(state);
@@ -159,33 +160,33 @@ impl QuorumHold {
     }
 
     /// Passes an instance's answer to the quorum's core.
-    pub(super) fn take_in(
+    pub(super) fn process_answer(
         self: &Arc<Self>,
         member: usize,
         round: u32,
-        told: InstanceAnswer,
+        answer: InstanceAnswer,
     ) -> Vec<Request> {
-        if let Some(claim) = &told.claim {
+        if let Some(claim) = &answer.claim {
             // Not with the state locked: the dependant may be notified immediately.
             claim.hold().add_dependant(self.me.clone());
         }
         let mut state = self.state();
         let is_last = state.quorum.is_of_last_take(member, round);
         let mut given_back = None;
-        if is_last && told.claim.is_some() {
-            state.claims[member] = told.claim;
-        } else if let Some(claim) = told.claim {
+        if is_last && answer.claim.is_some() {
+            state.claims[member] = answer.claim;
+        } else if let Some(claim) = answer.claim {
             // The quorum's core gave this request up. A claim that is kept there is of a later request.
             claim.hold().remove_dependant(self.me.as_ptr().cast());
             given_back = Some(Request::GiveBack(member, claim));
         }
-        if told.cause.is_some() {
-            state.causes[member] = told.cause;
+        if answer.cause.is_some() {
+            state.causes[member] = answer.cause;
         }
         let event = Event::Answered {
             member,
             round,
-            answer: told.answer,
+            answer: answer.answer,
         };
         let mut requests = self.step_locked(&mut state, event);
         requests.extend(given_back);

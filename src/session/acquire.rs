@@ -221,7 +221,7 @@ impl PendingAcquire {
         );
         self.refused = is_no && self.sent.is_answered();
         match acquired? {
-            AcquireReply::Granted => self.take_in(terms),
+            AcquireReply::Granted => self.accept_grant(terms),
             AcquireReply::Busy(ttl) => Ok(AttemptOutcome::Busy(ttl)),
             AcquireReply::Gone => {
                 core.lose(&self.hold, LostReason::NotOurs);
@@ -235,7 +235,7 @@ impl PendingAcquire {
     pub(super) fn target(&self, lease: Duration, now: Moment, until: Moment) -> Option<u32> {
         let core = self.session.core();
         // The latest moment at which the command may still be sent.
-        let patience = now + core.server.command_timeout();
+        let latest = now + core.server.command_timeout();
         core.holds.change(&self.hold, |state| {
             if !matches!(
                 state.phase,
@@ -243,7 +243,7 @@ impl PendingAcquire {
             ) {
                 return None;
             }
-            state.sending(until.min(patience), lease);
+            state.sending(until.min(latest), lease);
             if !mutant!("left_grant_stays") {
                 // A call that was polled late gets its time from now on.
                 state.await_taking_in(core.left_after(until.max(now)));
@@ -268,7 +268,7 @@ impl PendingAcquire {
     }
 
     /// Accepts a grant.
-    pub(crate) fn take_in(&mut self, terms: &Terms) -> Result<AttemptOutcome, Error> {
+    pub(crate) fn accept_grant(&mut self, terms: &Terms) -> Result<AttemptOutcome, Error> {
         let core = self.session.core();
         let now = core.clock.now();
         let sent = self.sent.first.unwrap_or(now);

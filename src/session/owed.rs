@@ -59,10 +59,10 @@ impl Core {
     /// until the hold is gone. A future that is polled completes by itself, and during a server pause
     /// there are many such futures.
     pub(crate) fn demand_turn(&self, hold: &Arc<Hold>) {
-        let stood_still = hold.was_not_polled();
+        let was_not_polled = hold.was_not_polled();
         let (mut job, _) = Job::if_listed(hold.clone());
-        let is_owed = match stood_still {
-            Some(stood_still) => stood_still,
+        let is_owed = match was_not_polled {
+            Some(was_not_polled) => was_not_polled,
             // The background has the turn, or the turn is free.
             None => job.try_turn(),
         };
@@ -77,9 +77,9 @@ impl Core {
         Some(Claim::new(session.clone(), hold.clone(), flags))
     }
 
-    /// Nobody asks the server again: the end of the lease releases it.
+    /// The client stops retrying the release. The end of the lease frees the lock.
     pub(super) fn give_up_release(&self, hold: &Hold) {
-        // Whoever lost it waits for the answer, and counts it then.
+        // A hold that was lost in a shutdown is not Ended: the shutdown waits for its answer and counts it.
         if hold.state().phase == HoldPhase::Ended {
             self.unreleased.fetch_add(1, Ordering::AcqRel);
         }
@@ -90,7 +90,7 @@ impl Core {
         self.unreleased.load(Ordering::Acquire)
     }
 
-    /// `is_last` if no earlier command for the hold is on its way.
+    /// Records the answer to a settlement. `is_last`: no earlier command for the hold is in flight.
     pub(super) fn settled(
         &self,
         hold: &Arc<Hold>,
@@ -108,7 +108,7 @@ impl Core {
         }
     }
 
-    /// Says that a lock which nobody holds any more stays taken. False if this is no such lock.
+    /// Logs that a lock without a holder stays taken in Redis. Returns false if it is no such lock.
     pub(super) fn warn_of_release(&self, hold: &Hold, failure: &Failure) -> bool {
         let is_release = {
             let state = hold.state();
@@ -118,7 +118,7 @@ impl Core {
             tracing::warn!(
                 target: "lockdog::lock",
                 { lock.hash = %hold.key().fingerprint(), owner = %hold.owner(), ?failure },
-                "a lock could not be released yet; it is tried again until its lease is over"
+                "a lock could not be released yet; the client retries until its lease ends"
             );
         }
         is_release

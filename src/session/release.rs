@@ -1,4 +1,4 @@
-//! Ending a claim, and telling Redis so.
+//! Ends a claim, and sends the release to Redis.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -64,7 +64,7 @@ impl Claim {
     }
 }
 
-/// An unlock in flight: the claim has ended, and Redis has to be told.
+/// An unlock in flight: the claim has ended, and the client has to send the release to Redis.
 struct PendingUnlock {
     claim: Claim,
     command: Option<TurnGuard>,
@@ -87,7 +87,7 @@ impl PendingUnlock {
         let core = claim.session.core();
         let now = core.clock.now();
         // One step: a renewal that is answered between two steps would make the hold valid again, and
-        // there would be no loss to tell of.
+        // there would be no loss to report.
         let counts = core.holds.change(hold, |state| {
             if !state.is_valid(now) {
                 return Err(state.expire(now));
@@ -261,7 +261,7 @@ mod on_servers {
     use crate::hold::ClaimFlags;
     use crate::support::RedisServer;
 
-    /// The thread of an unlock stands still between its turn and the end of its claim. Meanwhile another
+    /// The thread of an unlock is suspended between its turn and the end of its claim. Meanwhile another
     /// guard was dropped, and the turn taken over for it.
     #[tokio::test]
     async fn an_unlock_whose_turn_was_taken_over_ends_no_claim_before_it_has_a_turn_again() {
@@ -277,13 +277,13 @@ mod on_servers {
         };
         let claim = Claim::new(session.clone(), hold.clone(), flags);
         let late = hold.try_command().expect("nobody else has it");
-        // The watchdog's own way: nobody polls it.
+        // As the watchdog finds it: the future is not polled.
         let (taken, _) = hold.command().await;
         let begun = PendingUnlock::begin(claim, late).expect("it is held");
         let mut claim = begun.err().expect("it has no turn");
         assert_eq!(hold.state().count, 1);
         drop(taken);
-        // It stands for the guard's claim.
+        // As the guard's claim.
         claim.ended = true;
         assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
         assert!(session.core().holds.all().is_empty());
@@ -307,7 +307,7 @@ mod tests {
     use crate::session::{Session, disconnected};
 
     /// Another thread renews the hold, and its deadline passes, again and again. An unlock that meets a
-    /// passed deadline tells of the loss, whatever the next renewal does.
+    /// passed deadline reports the loss, whatever the next renewal does.
     #[tokio::test]
     async fn an_unlock_after_the_deadline_tells_of_a_loss_though_a_renewal_comes_in() {
         let core = disconnected(&Clock::default());

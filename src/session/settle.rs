@@ -272,7 +272,7 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
         }
     }
     hold.state().unsettled = true;
-    // The caller's connection may be one that nobody drives, which says nothing of the server.
+    // The caller's connection may be one that no task drives. Its silence proves nothing about the server.
     if job.on.is_none() && !job.has_warned && now.since(began) >= A_SECOND {
         job.has_warned = core.warn_of_release(&hold, &failure);
     }

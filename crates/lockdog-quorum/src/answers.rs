@@ -30,11 +30,11 @@ impl Quorum {
         }
         match answer {
             Answer::Taken(register) => {
-                if member.stand == MemberState::Held {
+                if member.state == MemberState::Held {
                     // A duplicate of a grant that was already processed.
                     return;
                 }
-                let is_wanted = living && member.stand == MemberState::Asked;
+                let is_wanted = living && member.state == MemberState::Asked;
                 if !is_wanted || now >= member.until {
                     // The grant comes too late: the acquisition is over, this `Take` was given up, or
                     // the granted lease has ended on this instance. The instance may still hold the
@@ -71,7 +71,7 @@ impl Quorum {
             }
             // A `Take` that is executed twice is answered twice, perhaps in reverse order. If the first
             // answer was processed, ignore this one.
-            Answer::Busy(..) | Answer::Quarantined(_) if member.stand != MemberState::Asked => {}
+            Answer::Busy(..) | Answer::Quarantined(_) if member.state != MemberState::Asked => {}
             Answer::Busy(ttl, register) => {
                 // Another owner holds it. The register still counts as read, for the fencing token.
                 member.is_now(MemberState::Nothing);
@@ -83,7 +83,7 @@ impl Quorum {
                 member.outcome = MemberOutcome::Quarantined(now + left);
             }
             Answer::Extended | Answer::Marked => {
-                if member.stand != MemberState::Held {
+                if member.state != MemberState::Held {
                     // It was lost meanwhile. A late acknowledgement must not revive it.
                     return;
                 }
@@ -106,7 +106,7 @@ impl Quorum {
             Answer::NotOurs => {
                 // Ignored if the instance did not count any more. `Gone` makes the next round ask it
                 // again; the release ends the claim that the driver has there.
-                if member.stand == MemberState::Held {
+                if member.state == MemberState::Held {
                     member.is_now(MemberState::Gone);
                     member.outcome = MemberOutcome::Gone;
                     actions.push(Action::Release { member: index });
@@ -115,7 +115,7 @@ impl Quorum {
             Answer::Failed => {
                 // Without an answer it is unknown whether a `Take` was executed; the driver undoes it.
                 // An instance that holds the lock keeps it until its lease ends.
-                if member.stand == MemberState::Asked {
+                if member.state == MemberState::Asked {
                     member.is_now(MemberState::Nothing);
                 }
                 member.outcome = MemberOutcome::Unreachable;

@@ -24,7 +24,7 @@ impl Quorum {
     fn acknowledged(&self) -> usize {
         let round = self.round.number;
         let acked =
-            |member: &&Member| member.stand == MemberState::Held && member.acked_in == round;
+            |member: &&Member| member.state == MemberState::Held && member.acked_in == round;
         self.members.iter().filter(acked).count()
     }
 
@@ -72,7 +72,7 @@ impl Quorum {
         let asked = self
             .members
             .iter()
-            .filter(|member| member.stand == MemberState::Asked);
+            .filter(|member| member.state == MemberState::Asked);
         let hope = if self.round.is_over {
             0
         } else {
@@ -91,7 +91,7 @@ impl Quorum {
     fn judge_extension(&mut self, now: Moment, actions: &mut Actions) {
         let held = self.members.iter();
         let held = held
-            .filter(|member| member.stand == MemberState::Held)
+            .filter(|member| member.state == MemberState::Held)
             .count();
         if held < self.rules.need && !mutant!("quorum_lives_below_need") {
             // Another owner may have a quorum from now on. A later grant must not revive this one.
@@ -179,7 +179,7 @@ impl Quorum {
     fn note_forgetful(&mut self) {
         for member in &mut self.members {
             let is_trusted = member.register.is_none_or(|register| register.is_trusted());
-            if member.stand == MemberState::Held && !is_trusted {
+            if member.state == MemberState::Held && !is_trusted {
                 member.outcome = MemberOutcome::Forgetful;
             }
         }
@@ -193,7 +193,7 @@ impl Quorum {
         let round = self.round.number;
         for member in &mut self.members {
             let is_owed = member.asked_in == round && member.answered_in != round;
-            if is_owed || member.stand == MemberState::Asked {
+            if is_owed || member.state == MemberState::Asked {
                 member.outcome = MemberOutcome::Late;
             }
         }

@@ -1,5 +1,5 @@
-//! How a lock on many independent instances is acquired, kept and lost: the quorum core of `lockdog`'s
-//! `RedLock`.
+//! The quorum core of `lockdog`'s `RedLock`. It decides how a lock on several independent instances is
+//! acquired, extended and lost.
 //!
 //! It has no clock, no task and no socket. [`Quorum::step`] takes an [`Event`] and the time, and returns
 //! the [`Action`]s to execute. lockdog executes them on servers; a seeded simulator and a model checker
@@ -52,7 +52,7 @@ mod round;
 mod rules;
 mod taking;
 
-// They use private items of the core, so they are no integration tests.
+// They use private items of the core, so they are not integration tests.
 #[cfg(test)]
 #[path = "../tests/model/mod.rs"]
 mod model;
@@ -77,7 +77,7 @@ pub use retry_timer::RetryTimer;
 use round::{Round, RoundKind};
 pub use rules::Rules;
 
-/// One acquisition of a lock on many instances.
+/// One acquisition of a lock on several instances.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Quorum {
     rules: Rules,
@@ -215,7 +215,7 @@ impl Quorum {
 
     /// Whether this instance holds it, as far as is known.
     pub fn has(&self, member: usize) -> bool {
-        self.members[member].stand == MemberState::Held
+        self.members[member].state == MemberState::Held
     }
 
     /// Whether a query of this round belongs to the instance's last `Take`, not to one that was given
@@ -228,7 +228,7 @@ impl Quorum {
     pub fn awaits(&self, member: usize, round: u32) -> bool {
         let member = &self.members[member];
         let is_over = matches!(self.phase, Phase::Failed | Phase::Lost(_) | Phase::Ended);
-        let is_wanted = match member.stand {
+        let is_wanted = match member.state {
             MemberState::Asked => member.taken_in == round,
             // An answer of an earlier round would not count.
             MemberState::Held => {
@@ -309,12 +309,12 @@ impl Quorum {
         self.phase = phase;
         for (index, member) in self.members.iter_mut().enumerate() {
             let only_acquired = mutant!("quorum_releases_acquired_only");
-            if member.stand == MemberState::Held
-                || (member.stand == MemberState::Asked && !only_acquired)
+            if member.state == MemberState::Held
+                || (member.state == MemberState::Asked && !only_acquired)
             {
                 actions.push(Action::Release { member: index });
             }
-            if member.stand == MemberState::Held {
+            if member.state == MemberState::Held {
                 member.is_now(MemberState::Nothing);
             }
         }
@@ -335,7 +335,7 @@ impl Quorum {
         self.token = token;
         self.round = self.round.following(RoundKind::Mark, now, self.rules.lease);
         for index in 0..self.members.len() {
-            if self.members[index].stand == MemberState::Held {
+            if self.members[index].state == MemberState::Held {
                 self.mark(index, actions);
             }
         }

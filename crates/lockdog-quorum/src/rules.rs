@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn an_instance_has_a_twentieth_of_the_lease_within_bounds() {
         let ms = Duration::from_millis;
-        for (lease, patience) in [
+        for (lease, expected) in [
             (ms(10), ms(20)),
             (ms(399), ms(20)),
             (ms(400), ms(20)),
@@ -74,7 +74,7 @@ mod tests {
             (ms(30_000), ms(500)),
             (Duration::MAX, ms(500)),
         ] {
-            assert_eq!(Rules::answer_limit(lease), patience, "{lease:?}");
+            assert_eq!(Rules::answer_limit(lease), expected, "{lease:?}");
         }
     }
 }

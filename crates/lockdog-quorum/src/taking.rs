@@ -8,7 +8,7 @@ impl Quorum {
     pub(crate) fn take_missing(&mut self, actions: &mut Actions) {
         let round = self.round.number;
         for (index, member) in self.members.iter_mut().enumerate() {
-            if matches!(member.stand, MemberState::Nothing | MemberState::Gone) {
+            if matches!(member.state, MemberState::Nothing | MemberState::Gone) {
                 member.ask(&self.round);
                 actions.push(Action::Take {
                     member: index,

@@ -43,7 +43,7 @@ async fn a_pool_alone_polls_and_says_so() {
     let warnings = logs.at_least(Level::WARN);
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(
-        warnings[0].text.contains("a pool without a url"),
+        warnings[0].text.contains("pool without a url"),
         "{warnings:?}"
     );
 

@@ -35,7 +35,7 @@ fn a_builder_shows_addresses_and_never_a_password() {
         ),
         (
             Client::builder().url("hunter2://hunter2"),
-            "\"a url that cannot be used\"",
+            "\"an invalid url\"",
         ),
         (Client::builder(), "\"none\""),
     ] {

@@ -561,10 +561,7 @@ async fn it_takes_the_place_of_a_url_and_of_any_other() {
             "{both:?}"
         );
         let text = both.unwrap_err().to_string();
-        assert!(
-            text.contains("any other connector: give one of them"),
-            "{text}"
-        );
+        assert!(text.contains("set one connector and none of"), "{text}");
     }
 }
 
