@@ -141,9 +141,6 @@
     )
 )]
 
-#[macro_use]
-mod mutant;
-
 mod background;
 #[cfg(lockdog_bench)]
 #[doc(hidden)]

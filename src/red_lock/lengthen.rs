@@ -61,9 +61,7 @@ impl QuorumHold {
                 }
             }
         }
-        if let Some(lost) = self.loss()
-            && !mutant!("red_lock_reentry_on_lost")
-        {
+        if let Some(lost) = self.loss() {
             return Err(Error::Lost(lost));
         }
         if !is_enough() {
