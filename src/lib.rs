@@ -141,9 +141,6 @@
     )
 )]
 
-#[macro_use]
-mod mutant;
-
 mod background;
 /// What `benches/micro` measures.
 #[cfg(lockdog_bench)]

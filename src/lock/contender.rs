@@ -197,9 +197,7 @@ impl Contender for LockContender<'_> {
     }
 
     fn decline(&self, handed: HandedOver) {
-        if !mutant!("declined_grant_stays") {
-            drop(PendingAcquire::handed(self.caller.session, handed));
-        }
+        drop(PendingAcquire::handed(self.caller.session, handed));
     }
 
     fn give_up(&self, end: TimedOut<'_>) -> Result<()> {

@@ -133,9 +133,7 @@ impl RedLockCall<'_> {
         let Some(hold) = self.lock.registered(self.owner) else {
             return Ok(None);
         };
-        if let Some(lost) = hold.loss()
-            && !mutant!("red_lock_reentry_on_lost")
-        {
+        if let Some(lost) = hold.loss() {
             let is_over = hold
                 .see(|state, _| state.quorum.phase() == Phase::Ended || state.is_only_forgotten());
             if is_over {

@@ -63,9 +63,7 @@ impl QuorumHold {
                 }
             }
         }
-        if let Some(lost) = self.loss()
-            && !mutant!("red_lock_reentry_on_lost")
-        {
+        if let Some(lost) = self.loss() {
             return Err(Error::Lost(lost));
         }
         if !is_enough() {

@@ -26,7 +26,7 @@ impl QuorumHold {
                 self.schedule(state, at);
             }
             // Its caller ends it before that, if it is polled.
-            Phase::Acquiring | Phase::Marking if !mutant!("red_lock_round_left_to_caller") => {
+            Phase::Acquiring | Phase::Marking => {
                 self.schedule(state, state.overdue_at());
             }
             Phase::Lost(loss) => {

@@ -244,10 +244,8 @@ impl PendingAcquire {
                 return None;
             }
             state.sending(until.min(latest), lease);
-            if !mutant!("left_grant_stays") {
-                // A call that was polled late gets its time from now on.
-                state.await_taking_in(core.left_after(until.max(now)));
-            }
+            // A call that was polled late gets its time from now on.
+            state.await_taking_in(core.left_after(until.max(now)));
             Some(state.target() + 1)
         })
     }
@@ -272,11 +270,6 @@ impl PendingAcquire {
         let core = self.session.core();
         let now = core.clock.now();
         let sent = self.sent.first.unwrap_or(now);
-        let sent = if mutant!("deadline_from_reply") {
-            now
-        } else {
-            sent
-        };
         let was_first = self.hold.state().phase == HoldPhase::Pending;
         let on = self.sent.on.as_ref();
         if on.is_some_and(|on| !on.is_current()) {
@@ -343,7 +336,7 @@ impl Drop for PendingAcquire {
             return;
         }
         let core = self.session.core();
-        if self.sent.first.is_some() && !self.refused && !mutant!("no_settle") {
+        if self.sent.first.is_some() && !self.refused {
             if self.first {
                 core.holds.change(&self.hold, HoldState::end);
             }

@@ -25,14 +25,7 @@ impl Core {
     /// Abandons an acquire whose future is not polled: its effect is undone. If the future accepts its
     /// grant between the caller's decision and this call, the hold has an owner and stays.
     pub(crate) fn abandon(&self, hold: &Arc<Hold>) {
-        let ends = |state: &mut HoldState| {
-            if mutant!("taken_in_and_abandoned") {
-                state.end();
-                return true;
-            }
-            state.end_pending()
-        };
-        if self.holds.change(hold, ends) {
+        if self.holds.change(hold, HoldState::end_pending) {
             self.settle_in_background(Job::new(hold.clone()));
         }
     }

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use super::Core;
 use super::lane::Lane;
 use crate::clock::Moment;
-use crate::hold::{Hold, HoldPhase, HoldState, TurnGuard};
+use crate::hold::{Hold, HoldPhase, TurnGuard};
 use crate::script::{self, SettleReply};
 use crate::server::{Connection, Failure, Route};
 
@@ -325,9 +325,6 @@ impl Job {
     /// waits.
     fn end(self, core: &Core, nothing_is_left: bool, outcome: JobOutcome) {
         let hold = &self.hold;
-        if mutant!("late_drop") && hold.state().target() == 0 {
-            core.holds.change(hold, HoldState::end);
-        }
         // If the hold ended after the count was sent, it stays listed: another job for its end follows.
         if nothing_is_left && hold.state().phase == HoldPhase::Ended {
             // The master that answered may already have been replaced by one that has the field: an

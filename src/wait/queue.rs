@@ -109,7 +109,6 @@ impl WaitQueue {
             && let Some(next) = self.pass_on()
             // The previous contender may have had a wake-up, so the next one gets it too.
             && !with_lock
-            && !mutant!("swallowed_wake")
         {
             calls.add(&next);
         }

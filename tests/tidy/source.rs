@@ -22,7 +22,7 @@ const LAYERS: [&[&str]; 15] = [
     &["server"],
     &["key", "lease", "owner"],
     &["background", "clock", "slot"],
-    &["error", "mutant", "panics"],
+    &["error", "panics"],
 ];
 
 /// Tests of everything above the connection, and what they stand on, so they stand in no layer.

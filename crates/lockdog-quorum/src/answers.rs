@@ -40,9 +40,7 @@ impl Quorum {
                     // the granted lease has ended on this instance. The instance may still hold the
                     // lock, so release it.
                     member.is_now(MemberState::Nothing);
-                    if !mutant!("quorum_releases_acquired_only") {
-                        actions.push(Action::Release { member: index });
-                    }
+                    actions.push(Action::Release { member: index });
                     return;
                 }
                 member.is_now(MemberState::Held);
@@ -50,7 +48,7 @@ impl Quorum {
                 member.register = register;
                 // A grant counts as a vote only in the round that asked for it, because the deadline is
                 // that of the round.
-                if round == current || mutant!("quorum_mixes_rounds") {
+                if round == current {
                     member.acked_in = current;
                 }
                 let is_behind = round < current && self.round.kind == RoundKind::Extend;
@@ -93,8 +91,6 @@ impl Quorum {
                 if round == current {
                     member.acked_in = round;
                     member.until = until;
-                } else if mutant!("quorum_mixes_rounds") {
-                    member.acked_in = current;
                 }
             }
             Answer::Conflict(value) => {

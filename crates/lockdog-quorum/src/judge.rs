@@ -7,7 +7,6 @@ use super::round::RoundKind;
 use super::{Actions, Phase, Quorum};
 use crate::LossCause;
 use crate::Moment;
-use crate::lease;
 
 impl Quorum {
     /// Decides the current round with what is known now.
@@ -42,10 +41,6 @@ impl Quorum {
         let (acknowledged, pending) = (self.acknowledged(), self.pending());
         if acknowledged >= self.rules.need {
             if self.rules.reads == 0 {
-                return self.win(now, actions);
-            }
-            if mutant!("quorum_token_without_marks") {
-                self.token = self.largest_register();
                 return self.win(now, actions);
             }
             if self.has_read_enough() {
@@ -93,7 +88,7 @@ impl Quorum {
         let held = held
             .filter(|member| member.state == MemberState::Held)
             .count();
-        if held < self.rules.need && !mutant!("quorum_lives_below_need") {
+        if held < self.rules.need {
             // Another owner may have a quorum from now on. A later grant must not revive this one.
             return self.end(Phase::Lost(LossCause::NotOurs), actions);
         }
@@ -116,12 +111,7 @@ impl Quorum {
 
     /// The round reached a quorum: moves the deadline and plans the next round.
     fn win(&mut self, now: Moment, actions: &mut Actions) {
-        let deadline = if mutant!("quorum_validity_from_reply") {
-            lease::deadline(now, self.round.lease)
-        } else {
-            self.round.deadline
-        };
-        let deadline = deadline.min(self.rules.max_until);
+        let deadline = self.round.deadline.min(self.rules.max_until);
         if self.is_living() {
             self.deadline = self.deadline.max(deadline);
         } else if now + self.rules.min_validity >= deadline {

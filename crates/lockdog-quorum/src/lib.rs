@@ -35,9 +35,6 @@
 //! assert!(quorum.is_valid(now + Duration::from_secs(29)));
 //! ```
 
-#[macro_use]
-mod mutant;
-
 mod answers;
 mod event;
 mod extend;
@@ -308,10 +305,7 @@ impl Quorum {
         }
         self.phase = phase;
         for (index, member) in self.members.iter_mut().enumerate() {
-            let only_acquired = mutant!("quorum_releases_acquired_only");
-            if member.state == MemberState::Held
-                || (member.state == MemberState::Asked && !only_acquired)
-            {
+            if matches!(member.state, MemberState::Held | MemberState::Asked) {
                 actions.push(Action::Release { member: index });
             }
             if member.state == MemberState::Held {

@@ -28,9 +28,6 @@ impl Rules {
     /// How many acknowledgements out of `members` win, if up to `masked` instances may lose
     /// acknowledged locks.
     pub fn need(members: usize, masked: usize) -> usize {
-        if mutant!("quorum_need_half") {
-            return (members / 2).max(1);
-        }
         members.saturating_add(masked) / 2 + 1
     }
 

@@ -20,9 +20,6 @@ impl Quorum {
 
     /// When the first pending `Take` is given up.
     pub(crate) fn asked_until(&self) -> Moment {
-        if mutant!("quorum_asked_for_ever") {
-            return Moment::NEVER;
-        }
         let asked_until = self.members.iter().map(|member| member.asked_until);
         asked_until.min().unwrap_or(Moment::NEVER)
     }
