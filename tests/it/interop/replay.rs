@@ -59,7 +59,7 @@ fn every_recorded_scenario_is_replayed() {
 /// The replays fail for a difference that is not in `DIFFERENCES` and for one that does not occur;
 /// this ties that list to the document.
 #[test]
-fn every_difference_stands_in_the_protocol_document_and_nothing_else_does() {
+fn exactly_the_differences_are_listed_in_the_protocol_document() {
     let document = include_str!("../../../docs/protocol.md");
     let table = document
         .split("<!-- differences seen in the replay -->")
