@@ -10,8 +10,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::config::RedLockConfig;
 use super::deferred::Deferred;
+use super::instance_acquire::InstanceAcquire;
 use super::instance_answer::InstanceAnswer;
-use super::lock_instance::InstanceAcquire;
+use super::judged_claim::JudgedClaim;
 use super::query::{InstanceQuery, Query, Request};
 use crate::clock::{Clock, Moment};
 use crate::error::{Error, LostReason};
@@ -32,6 +33,8 @@ pub(super) struct QuorumHold {
     pub(super) acquired: Moment,
     /// The server that each instance's acquire went to.
     pub(super) addressees: SmallVec<[Addressee; 5]>,
+    /// What each instance granted, while its server is judged.
+    judged: SmallVec<[JudgedClaim; 5]>,
     pub(super) state: Mutex<QuorumHoldState>,
     /// Notified after each step.
     pub(super) changed: Notify,
@@ -91,6 +94,7 @@ impl QuorumHold {
             clock: lock.clock().clone(),
             acquired: now,
             addressees: (0..instances).map(|_| Addressee::default()).collect(),
+            judged: (0..instances).map(|_| JudgedClaim::default()).collect(),
             state: Mutex::new(QuorumHoldState {
                 quorum,
                 claims: (0..instances).map(|_| None).collect(),
@@ -176,8 +180,12 @@ impl QuorumHold {
         if is_last && answer.claim.is_some() {
             state.claims[member] = answer.claim;
         } else if let Some(claim) = answer.claim {
-            // The quorum's core gave this request up. A claim that is kept there is of a later request.
-            claim.hold().remove_dependant(self.me.as_ptr().cast());
+            // The quorum's core gave this request up. A claim that is kept there is of a later request,
+            // which may have re-entered the hold of this one.
+            let kept = state.claims[member].as_ref();
+            if !kept.is_some_and(|kept| Arc::ptr_eq(kept.hold(), claim.hold())) {
+                claim.hold().remove_dependant(self.me.as_ptr().cast());
+            }
             given_back = Some(Request::GiveBack(member, claim));
         }
         if answer.cause.is_some() {
@@ -262,6 +270,8 @@ impl QuorumHold {
                     max_lease: self.lock.longest_lease(),
                     until,
                     addressee: self.addressees[asked.member].clone(),
+                    round: asked.round,
+                    judged: &self.judged[asked.member],
                 };
                 instance.take(&taking).await
             }
@@ -272,7 +282,11 @@ impl QuorumHold {
 
     /// Takes the claim on an instance out, to be released.
     fn give_up(&self, state: &mut QuorumHoldState, member: usize) -> Option<Request> {
-        let claim = state.claims[member].take()?;
+        let Some(claim) = state.claims[member].take() else {
+            // The request of a caller that is not polled any more may have been granted.
+            let claim = self.judged[member].give_up()?;
+            return Some(Request::GiveBack(member, claim));
+        };
         claim.hold().remove_dependant(self.me.as_ptr().cast());
         Some(Request::GiveBack(member, claim))
     }

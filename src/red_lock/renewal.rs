@@ -25,8 +25,8 @@ impl QuorumHold {
                 }
                 self.schedule(state, at);
             }
-            // Its caller ends it before that, if it is polled.
-            Phase::Acquiring | Phase::Marking => {
+            // Its caller ends or claims it before that, if it is polled.
+            _ if state.is_undecided() => {
                 self.schedule(state, state.overdue_at());
             }
             Phase::Lost(loss) => {
@@ -149,7 +149,8 @@ impl Dependant for QuorumHold {
 impl Timed for QuorumHold {
     fn look(self: Arc<Self>) -> bool {
         if self.see(|state, now| state.is_undecided() && now >= state.overdue_at()) {
-            // Its caller does not poll it any more.
+            // Its caller does not poll it any more. The tick notes which instances did not answer.
+            drop(self.step(Event::Tick));
             self.abandon();
             return true;
         }

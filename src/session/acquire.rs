@@ -27,6 +27,8 @@ pub(crate) struct PendingAcquire {
     pub(super) sent: Sent,
     /// Set before each sending.
     pub(crate) addressee: Option<Addressee>,
+    /// How long after its end the grant may be accepted. `None`: as long as a waiter may take to answer.
+    pub(crate) accept_limit: Option<Duration>,
     /// It was granted and a claim exists for it, or another party has taken it over.
     pub(super) granted: bool,
     /// It was sent once and the server refused it: there is nothing to undo.
@@ -92,6 +94,7 @@ impl PendingAcquire {
             command,
             sent: Sent::default(),
             addressee: None,
+            accept_limit: None,
             granted: false,
             refused: false,
         }
@@ -245,7 +248,11 @@ impl PendingAcquire {
             }
             state.sending(until.min(latest), lease);
             // A call that was polled late gets its time from now on.
-            state.await_taking_in(core.left_after(until.max(now)));
+            let until = until.max(now);
+            state.await_taking_in(match self.accept_limit {
+                Some(limit) => core.left_for(limit, until),
+                None => core.left_after(until),
+            });
             Some(state.target() + 1)
         })
     }

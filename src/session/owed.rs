@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::claim::Claim;
 use super::settle::Job;
@@ -33,7 +34,12 @@ impl Core {
     /// When an acquire that may run until `until` counts as abandoned. An acquire that is polled has
     /// completed by then, however slow the server is.
     pub(super) fn left_after(&self, until: Moment) -> Moment {
-        self.answered_by(until).unwrap_or(until) + self.waiters.answer_time()
+        self.left_for(self.waiters.answer_time(), until)
+    }
+
+    /// As [`Core::left_after`], for a caller with a time limit of its own to accept the grant.
+    pub(super) fn left_for(&self, limit: Duration, until: Moment) -> Moment {
+        self.answered_by(until).unwrap_or(until) + limit
     }
 
     /// Waits for the right to send a command for a hold. The command of a frozen sender is settled

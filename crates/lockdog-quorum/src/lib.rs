@@ -221,22 +221,6 @@ impl Quorum {
         round >= self.members[member].taken_in
     }
 
-    /// Whether the answer to this round's query to the instance may still change something.
-    pub fn awaits(&self, member: usize, round: u32) -> bool {
-        let member = &self.members[member];
-        let is_over = matches!(self.phase, Phase::Failed | Phase::Lost(_) | Phase::Ended);
-        let is_wanted = match member.state {
-            MemberState::Asked => member.taken_in == round,
-            // An answer of an earlier round would not count.
-            MemberState::Held => {
-                let is_current = member.asked_in == round && round == self.round.number;
-                is_current && member.answered_in != round
-            }
-            MemberState::Nothing | MemberState::Gone => false,
-        };
-        !is_over && is_wanted
-    }
-
     /// The outcome of one instance.
     pub fn outcome(&self, member: usize) -> MemberOutcome {
         self.members[member].outcome

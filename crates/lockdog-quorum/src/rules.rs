@@ -44,7 +44,7 @@ impl Rules {
     }
 
     /// How long a `Take` may stay without an answer. A caller that is polled ends it within the answer
-    /// limit. For a caller that is not, the client's background has the rest of this time.
+    /// limit. If it is not polled, the `Take` is given up after this time.
     pub fn longest_answer(lease: Duration) -> Duration {
         Self::answer_limit(lease) * 3
     }
