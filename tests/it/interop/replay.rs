@@ -51,6 +51,8 @@ replayed! {
 
     multi_lock_lock_unlock multi_lock_leases multi_lock_one_held_by_other multi_lock_one_hold_lost
     multi_lock_watchdog
+
+    cluster_first_use cluster_waiter_woken cluster_watchdog cluster_odd_names
 }
 
 #[test]
