@@ -53,6 +53,10 @@ replayed! {
     multi_lock_watchdog
 
     cluster_first_use cluster_waiter_woken cluster_watchdog cluster_odd_names
+
+    replication_master_slave_mode replication_waiter_woken replication_watchdog
+    replication_single_server_mode replication_replica_asleep replication_replica_gone
+    replication_replica_gone_unlock replication_replica_gone_unchecked
 }
 
 #[test]

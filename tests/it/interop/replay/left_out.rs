@@ -25,6 +25,11 @@ pub(super) const LEFT_OUT: &[LeftOut] = &[
         "cluster_other_objects",
         "lockdog has no fair lock, no semaphore and no latch",
     ),
+    scenario(
+        "replication_other_objects",
+        "lockdog has no semaphore, no latch and no fenced lock",
+    ),
+    step("replication_replica_gone", 7, "lockdog has no semaphore"),
 ];
 
 pub(super) fn is_left_out(scenario: &str, step: Option<usize>) -> bool {
@@ -36,6 +41,14 @@ const fn scenario(scenario: &'static str, reason: &'static str) -> LeftOut {
     LeftOut {
         scenario,
         step: None,
+        reason,
+    }
+}
+
+const fn step(scenario: &'static str, step: usize, reason: &'static str) -> LeftOut {
+    LeftOut {
+        scenario,
+        step: Some(step),
         reason,
     }
 }

@@ -56,6 +56,7 @@ fn recordings() -> Vec<Recording> {
         include_str!("../../../golden/non_reentrant_lock.json"),
         include_str!("../../../golden/multi_lock.json"),
         include_str!("../../../golden/cluster.json"),
+        include_str!("../../../golden/replication.json"),
     ];
     let parse = |file| serde_json::from_str::<Value>(file).expect("a recording is JSON");
     files.into_iter().map(parse).map(Recording::new).collect()
