@@ -52,7 +52,8 @@ replayed! {
     multi_lock_lock_unlock multi_lock_leases multi_lock_one_held_by_other multi_lock_one_hold_lost
     multi_lock_watchdog
 
-    cluster_first_use cluster_waiter_woken cluster_watchdog cluster_odd_names
+    cluster_first_use cluster_waiter_woken cluster_waiter_woken_without_sharding
+    cluster_watchdog cluster_odd_names
 
     replication_master_slave_mode replication_waiter_woken replication_watchdog
     replication_single_server_mode replication_replica_asleep replication_replica_gone

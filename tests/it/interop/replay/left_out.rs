@@ -16,10 +16,6 @@ pub(super) const LEFT_OUT: &[LeftOut] = &[
         "multi_lock_three_names_one_server",
         "lockdog has no fair lock and no write lock",
     ),
-    scenario(
-        "cluster_waiter_woken_without_sharding",
-        "its messages are not sharded because of a setting that only Redisson has",
-    ),
     scenario("cluster_watchdog_read_locks", "lockdog has no read lock"),
     scenario(
         "cluster_other_objects",
