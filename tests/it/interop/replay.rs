@@ -3,6 +3,7 @@
 //! says instead.
 
 mod calls;
+mod cast;
 mod deployment;
 mod differences;
 mod facts;

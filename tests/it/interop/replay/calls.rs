@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use lockdog::report::Ttl;
 use lockdog::{AnyLock, Client, Error, Lock, Owner};
 
+use super::cast::thread_number;
 use crate::kinds::Kind;
 
 /// One call on one lock.
@@ -232,14 +233,6 @@ fn named(error: &Error) -> String {
         Error::Invalid { what, .. } => format!("invalid {what}"),
         other => format!("{other:?}"),
     }
-}
-
-/// `<t1>` is 1; an explicit id is itself.
-pub(super) fn thread_number(text: &str) -> u64 {
-    let digits = text.trim_start_matches("<t").trim_end_matches('>');
-    digits
-        .parse()
-        .unwrap_or_else(|_| panic!("{text} is no thread"))
 }
 
 fn plain(args: &[&str]) -> What {

@@ -48,12 +48,13 @@ impl Observer {
         }
     }
 
-    /// From now on it answers nobody.
-    pub(super) fn leave(&mut self, recorded: &'static str) {
+    /// The server does not answer from now on. `recorded` stands for its keys.
+    pub(super) fn set_absent(&mut self, recorded: &'static str) {
         self.absent = Some(recorded);
     }
 
-    pub(super) fn follow_nobody(&mut self) {
+    /// It is not a replica of a running master any more.
+    pub(super) fn end_replication(&mut self) {
         self.master = None;
     }
 

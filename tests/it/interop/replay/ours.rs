@@ -10,7 +10,8 @@ use redis::Value;
 use tokio::task::JoinHandle;
 
 use super::QUIET;
-use super::calls::{Call, Target, What, thread_number};
+use super::calls::{Call, Target, What};
+use super::cast::Cast;
 use super::deployment::{Deployment, Servers};
 use super::differences::expected;
 use super::facts::{Expiries, Expiry, Facts, Place, at, renewals};
@@ -22,12 +23,9 @@ use crate::kinds;
 
 pub(super) struct Ours<'a> {
     scenario: &'a Scenario,
-    /// By the names in the recording, in the order of their numbers there.
-    clients: Vec<(String, Client)>,
+    cast: Cast,
     /// `multiLock` of the recording.
     several: Option<Arc<dyn AnyLock>>,
-    /// Which of our clients and owners plays a recorded thread.
-    cast: HashMap<String, (char, u64)>,
     waiting: BTreeMap<usize, JoinHandle<String>>,
     /// Who made the call of a step.
     callers: HashMap<usize, String>,
@@ -44,14 +42,13 @@ pub(super) struct Ours<'a> {
 impl<'a> Ours<'a> {
     pub(super) async fn start(scenario: &'a Scenario) -> Self {
         let servers = Servers::start(scenario.deployment).await;
-        let mut clients = Vec::new();
+        let mut cast = Cast::default();
         for name in scenario.deployment.clients() {
-            clients.push(((*name).to_owned(), servers.client(scenario, name).await));
+            cast.add(name, servers.client(scenario, name).await);
         }
         let mut several: Option<Arc<dyn AnyLock>> = None;
         if scenario.deployment == Deployment::Three {
-            let locks = clients.iter().map(|(_, client)| client.lock("orders"));
-            let lock = MultiLock::new(locks);
+            let lock = MultiLock::new(cast.clients().map(|client| client.lock("orders")));
             // The recorded clients had their connections and scripts before the first step too.
             lock.lock()
                 .await
@@ -68,9 +65,8 @@ impl<'a> Ours<'a> {
         }
         let ours = Self {
             scenario,
-            clients,
+            cast,
             several,
-            cast: HashMap::new(),
             waiting: BTreeMap::new(),
             callers: HashMap::new(),
             answer: String::new(),
@@ -83,10 +79,11 @@ impl<'a> Ours<'a> {
             servers,
         };
         if scenario.name == "watchdog_timers_pile_up" {
+            let client = ours.cast.client("A").expect("it is there");
             for _ in 0..6 {
                 for call in ["lock.lock()", "lock.unlock()"] {
                     let call = Call::parse(scenario.kind, call);
-                    let answer = call.make(ours.clients[0].1.clone(), None, 1).await;
+                    let answer = call.make(client.clone(), None, 1).await;
                     assert_eq!(answer, "void");
                 }
             }
@@ -141,7 +138,7 @@ impl<'a> Ours<'a> {
     /// The recording's replica does nothing for as long as the rest of the scenario takes.
     fn freeze_replica(&mut self) {
         let (number, replica) = (1, &mut self.observers[1]);
-        replica.leave("server is asleep");
+        replica.set_absent("server is asleep");
         self.servers.all()[number].pause();
     }
 
@@ -158,7 +155,7 @@ impl<'a> Ours<'a> {
         let args: Vec<&str> = step.command.iter().map(String::as_str).collect();
         let reply = text(&observer.redis.cmd(&args).await);
         if args == ["REPLICAOF", "NO", "ONE"] {
-            observer.follow_nobody();
+            observer.end_replication();
         }
         reply
     }
@@ -178,7 +175,7 @@ impl<'a> Ours<'a> {
 
     /// `waits`: no answer is expected before a later step.
     async fn call(&mut self, step: &Step, waits: bool) -> String {
-        let (role, thread) = self.actor(&step.who);
+        let (role, thread) = self.cast.actor(&step.who);
         self.callers.insert(step.number, step.who.clone());
         let call = Call::parse(self.scenario.kind, &step.call).slowed(self.scenario.slower());
         if let What::Plain(args) = &call.what {
@@ -205,22 +202,14 @@ impl<'a> Ours<'a> {
         }
     }
 
-    /// Its number is the next one, as in the recording, if this is its first call.
+    /// The recorded clients of a server begin with their first call, and ours do too.
     async fn client(&mut self, name: &str) -> Client {
-        if let Some((_, client)) = self.clients.iter().find(|(known, _)| known == name) {
+        if let Some(client) = self.cast.client(name) {
             return client.clone();
         }
         let client = self.servers.client(self.scenario, name).await;
-        self.clients.push((name.to_owned(), client.clone()));
+        self.cast.add(name, client.clone());
         client
-    }
-
-    /// `B <t2>` is our client B and its owner number 2, unless waiters changed places. A client's
-    /// own step has no thread.
-    fn actor(&mut self, who: &str) -> (char, u64) {
-        let client = who.chars().next().expect("somebody calls");
-        let thread = who.split(' ').nth(1).map_or(0, thread_number);
-        *self.cast.entry(who.to_owned()).or_insert((client, thread))
     }
 
     /// Looks again and again until it sees what is wanted; what it saw last if that takes long.
@@ -252,7 +241,7 @@ impl<'a> Ours<'a> {
         self.expiries.keep(&places);
         let (mut keys, mut published) = (Vec::new(), Vec::new());
         for observer in &self.observers {
-            let recorded = |field: &str| self.recorded(field);
+            let recorded = |field: &str| self.cast.recorded(field);
             keys.extend(observer.keys(&places, &self.expiries, recorded).await);
             let messages = observer.published();
             published.extend(messages.iter().map(|message| at(observer.name, message)));
@@ -294,36 +283,6 @@ impl<'a> Ours<'a> {
         names.join(", ")
     }
 
-    /// Our field as the recording writes it: `<uuid1>:<t2>`; the hold's number is left away.
-    fn recorded(&self, field: &str) -> String {
-        let own = self.clients.iter().find_map(|(name, client)| {
-            let task = field
-                .strip_prefix(&client.id().to_string())?
-                .strip_prefix(':')?;
-            let (id, hold) = task.split_once('.').expect("a hold has a number");
-            hold.parse::<u64>().expect("a hold has a number");
-            Some((name, id.parse::<u64>().expect("our owners are numbers")))
-        });
-        let Some((name, id)) = own else {
-            return field.to_owned();
-        };
-        let (role, server) = name.split_at(1);
-        let role = role.chars().next().expect("a client has a name");
-        let mut cast = self.cast.iter();
-        let plays = cast.find(|(_, actor)| **actor == (role, id));
-        let (role, thread) = match plays {
-            Some((who, _)) => who
-                .split_once(' ')
-                .map(|(client, thread)| (client[..1].to_owned(), thread.to_owned())),
-            None => Some((role.to_string(), id.to_string())),
-        }
-        .expect("a thread has a name");
-        let name = format!("{role}{server}");
-        let number = self.clients.iter().position(|(known, _)| *known == name);
-        let number = number.expect("it is a client of ours") + 1;
-        format!("<uuid{number}>:{thread}")
-    }
-
     async fn collect_answers(&mut self) {
         let done: Vec<usize> = self
             .waiting
@@ -350,11 +309,8 @@ impl<'a> Ours<'a> {
             return;
         };
         self.waiting.insert(*ours, task);
-        let (winner, planned) = (self.callers[ours].clone(), self.callers[theirs].clone());
+        self.cast.swap(&self.callers[ours], &self.callers[theirs]);
         *ours = *theirs;
-        let (a, b) = (self.cast[&winner], self.cast[&planned]);
-        self.cast.insert(winner, b);
-        self.cast.insert(planned, a);
     }
 
     /// Waits until the recorders have everything that happened up to now.
@@ -365,7 +321,7 @@ impl<'a> Ours<'a> {
     }
 
     async fn release_everything(&mut self) {
-        for (_, client) in &self.clients {
+        for client in self.cast.clients() {
             for hold in client.holds() {
                 for kind in kinds::ALL {
                     let lock = kind.lock(client, &hold.lock);
