@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_thread_without_an_owner_ends_and_takes_its_tasks_along() {
+    async fn a_dropped_thread_handle_ends_the_thread_and_its_tasks() {
         let (background, thread) = Background::start().unwrap();
         let ended = thread.ended.clone();
         let task = background.spawn(std::future::pending::<()>());
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_of_one_task_ends_no_other() {
+    async fn a_panic_of_one_task_ends_no_other_task() {
         let (background, thread) = Background::start().unwrap();
         let ended = thread.run(|runtime| runtime.block_on(tokio::task::yield_now()));
         until_ended(ended).await;

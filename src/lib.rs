@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn handles_may_cross_a_caught_panic() {
+    fn handles_are_unwind_safe() {
         fn may_cross<T: UnwindSafe + RefUnwindSafe + Send + Sync + 'static>() {}
         may_cross::<Client>();
         may_cross::<Lock>();

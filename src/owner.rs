@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn two_tasks_are_two_owners_and_one_task_stays_one_across_awaits() {
+    async fn two_tasks_are_two_owners_and_a_task_keeps_its_owner_across_awaits() {
         let seen = |()| async {
             let before = Owner::current();
             tokio::task::yield_now().await;

@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_panic_carries_may_panic_when_it_is_dropped() {
+    async fn a_panic_payload_that_panics_on_drop_is_caught() {
         assert_eq!(catch(|| 1), Some(1));
         assert_eq!(catch(|| panic_any(Bomb(2))), None::<()>);
         assert_eq!(catch_in(async { 1 }).await, Some(1));

@@ -24,7 +24,7 @@ mod tests {
 
     /// The expected values are those of `CLUSTER KEYSLOT`.
     #[test]
-    fn slots_are_those_of_the_server() {
+    fn slots_match_cluster_keyslot() {
         for (key, expected) in [
             ("", 0),
             ("foo", 12182),

@@ -392,7 +392,7 @@ mod tests {
     const POLL_CAP: Duration = Duration::from_secs(60);
 
     #[tokio::test(start_paused = true)]
-    async fn a_waiter_without_a_hold_is_woken_and_gets_what_it_waits_for() {
+    async fn a_waiter_without_a_hold_is_woken_and_takes_the_permit() {
         let counter = Counter::new(1);
         assert_eq!(counter.take(None).await.unwrap(), Some(()));
         let waiter = counter.taken(None);
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn of_waiters_without_a_hold_one_asks_and_each_passes_its_turn_on() {
+    async fn one_waiter_without_a_hold_contends_and_passes_its_turn_on() {
         let counter = Counter::new(0);
         let waiters: Vec<_> = (0..5).map(|_| counter.taken(None)).collect();
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_contender_without_a_hold_that_is_not_polled_loses_its_turn() {
+    async fn an_unpolled_contender_without_a_hold_loses_its_turn() {
         let counter = Counter::new(1);
         let mut left = pin!(counter.take_slowly(None, Duration::from_secs(5)));
         assert!(left.as_mut().now_or_never().is_none());

@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_below_the_oldest_tested_is_found() {
+    fn a_version_below_the_oldest_tested_version_is_a_finding() {
         assert_eq!(judged(&answers()), []);
         for (version, expected) in [
             ("6.0.20", Some(true)),
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_is_wrong_only_where_the_time_of_asking_cannot_explain_it() {
+    fn a_clock_difference_is_a_finding_only_if_the_latency_cannot_explain_it() {
         let ms = 1_000;
         for (asked, is_found) in [
             ((10_000 * ms, 10_000 * ms), false),
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_told_is_unknown_and_not_well() {
+    fn missing_server_facts_are_unknown_findings() {
         let none = || {
             Err(Failure::Refused {
                 code: "NOPERM".to_owned(),

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_error_says_for_each_instance_what_it_was() {
+    fn the_error_reports_the_state_of_each_instance() {
         let instance = |lock: &str, state| Instance {
             lock: lock.to_owned(),
             server: "localhost:6379".to_owned(),

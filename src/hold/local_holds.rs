@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_superseded_hold_is_named_so_that_somebody_reports_and_removes_it() {
+    fn a_superseded_hold_is_returned_once() {
         let holds = Holds::new(Clock::default(), false);
         let key = Arc::new(LockKey::new(&kind::PLAIN, "l", None).unwrap());
         let (old, new) = (held(&holds, &key), held(&holds, &key));
@@ -217,7 +217,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_crowd_that_tries_takes_as_long_as_it_is_large_and_no_longer() {
+    fn the_cost_of_many_attempts_is_linear() {
         // The fastest of three runs: the first run pays for allocating the memory.
         let quickest = |owners| (0..3).map(|_| trying(owners)).min().unwrap();
         let [few, many] = [500, 5_000].map(quickest);
@@ -283,7 +283,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_the_table_says_of_a_lock_is_what_a_walk_through_its_holds_says(
+        fn the_index_of_a_lock_matches_a_walk_through_its_holds(
             steps in proptest::collection::vec((0..18_u8, 0..1_000_usize), 1..150)
         ) {
             let holds = Holds::new(Clock::shifted(Arc::default()), false);

@@ -55,7 +55,7 @@ mod tests {
     use crate::owner::Owner;
 
     #[test]
-    fn what_ended_long_ago_or_too_many_before_is_not_remembered() {
+    fn old_and_surplus_entries_are_dropped() {
         let key = Arc::new(LockKey::new(&kind::PLAIN, "l", None).unwrap());
         let hold = |number| Arc::new(Hold::new(key.clone(), Owner::new(), number, Moment(0)));
         let gone = RecentlyReleased::default();

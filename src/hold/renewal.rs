@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hold_in_doubt_is_looked_for_and_not_prolonged_without_a_watchdog() {
+    fn a_suspect_hold_without_a_watchdog_is_checked_but_not_extended() {
         let start = Moment(1_000_000_000);
         let mut state = HoldState::pending(start);
         assert!(state.grant(start, &terms(LEASE * 10, false), start));
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_that_was_not_taken_in_when_the_doubt_came_is_looked_for_then() {
+    fn a_hold_that_was_suspect_before_its_grant_is_checked_at_once() {
         let start = Moment(1_000_000_000);
         let mut state = HoldState::pending(start);
         state.suspect(start);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hold_in_doubt_is_not_kept_beyond_its_bound() {
+    fn a_suspect_hold_is_not_renewed_beyond_max_hold() {
         let start = Moment(1_000_000_000);
         let mut state = HoldState::pending(start);
         let terms = Terms {

@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_inner_lease_puts_renewals_off_and_does_not_end_them() {
+    fn a_longer_inner_lease_delays_renewals_but_does_not_end_them() {
         let start = Moment(1_000_000_000);
         let mut state = HoldState::pending(start);
         assert!(state.grant(start, &terms(LEASE, true), start));
@@ -378,7 +378,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn whatever_ends_first_redis_counts_one_claim_at_least_and_is_told_of_each_change(
+        fn redis_counts_at_least_one_claim_and_is_notified_of_each_change(
             steps in proptest::collection::vec((0..4_u8, 0..8_usize, proptest::bool::ANY), 1..40)
         ) {
             let now = Moment(1_000_000_000);
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_hold_ends_with_its_last_guard_though_others_were_forgotten() {
+    fn a_lost_hold_ends_with_its_last_guard_despite_forgotten_claims() {
         let start = Moment(1_000_000_000);
         let mut state = HoldState::pending(start);
         assert!(state.grant(start, &terms(LEASE, false), start));

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_ends_by_number_or_time_while_others_listen_or_may() {
+    fn a_streak_ends_by_count_or_time_while_others_may_listen() {
         assert_eq!(after(0, None, 0), StreakEnd::HandOver);
         for others in [None, Some(2)] {
             assert_eq!(after(2, others, 19), StreakEnd::HandOver);
@@ -97,13 +97,13 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_nobody_waits_for_ends_for_those_who_cannot_be_seen() {
+    fn a_streak_without_listeners_ends_after_the_limit_for_clients_that_poll() {
         assert_eq!(after(1000, Some(0), 249), StreakEnd::HandOver);
         assert_eq!(after(1, Some(0), 250), StreakEnd::Yield(Some(0)));
     }
 
     #[test]
-    fn without_hand_overs_every_release_is_open() {
+    fn without_hand_overs_every_release_frees_the_lock() {
         let never = HandOverLimits {
             hand_overs: 0,
             ..BOUNDS

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expiring_hold_is_told_though_renewals_have_to_wait() {
+    fn an_expired_hold_is_due_while_renewals_are_deferred() {
         let ahead = Arc::new(AtomicU64::new(0));
         let holds = Holds::new(Clock::shifted(ahead.clone()), false);
         let key = Arc::new(LockKey::new(&kind::PLAIN, "l", None).unwrap());
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_renewal_of_the_next_moment_goes_along_with_others_and_wakes_nobody_by_itself() {
+    fn an_early_renewal_joins_a_batch_but_is_not_due_by_itself() {
         let ahead = Arc::new(AtomicU64::new(0));
         let holds = Holds::new(Clock::shifted(ahead.clone()), false);
         let key = Arc::new(LockKey::new(&kind::PLAIN, "l", None).unwrap());

@@ -275,7 +275,7 @@ mod tests {
     use crate::owner::Owner;
 
     #[test]
-    fn a_call_that_is_polled_loses_its_turn_to_nobody_who_asked_before() {
+    fn a_poll_keeps_the_turn_from_earlier_takeover_requests() {
         let hold = hold();
         let turn = hold.try_command().expect("nobody else has it");
         let first = hold.ask_for_a_sign().expect("it is a caller's");
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_future_stands_still_that_was_not_polled_between_two_looks() {
+    fn a_future_is_reported_unpolled_after_two_checks_without_a_poll() {
         let hold = hold();
         assert_eq!(hold.was_not_polled(), None);
         let turn = hold.try_command().expect("nobody else has it");
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_that_asked_nobody_yet_names_no_server_of_the_attempt_before() {
+    fn a_new_attempt_does_not_name_the_server_of_the_previous_attempt() {
         let hold = hold();
         let turn = hold.try_command().expect("nobody else has it");
         let asked = |server: &str| hold.turns.turn.lock().server = Some(server.into());

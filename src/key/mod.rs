@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn channels_are_named_as_redisson_names_them() {
+    fn channel_names_match_redisson() {
         assert_eq!(channel("orders"), "redisson_lock__channel:{orders}");
         assert_eq!(channel("{a}:b"), "redisson_lock__channel:{a}:b");
         assert_eq!(channel("a}b"), "redisson_lock__channel:{a}b}");
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn locks_of_two_kinds_under_one_key_are_two_locks() {
+    fn locks_of_two_kinds_under_one_key_are_distinct() {
         let key = |kind| LockKey::new(kind, "orders", None).unwrap();
         let (plain, other) = (key(&PLAIN), key(&kind::OTHER));
         assert!(plain != other && plain.hash != other.hash);

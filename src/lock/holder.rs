@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mode_of_a_read_write_lock_is_no_holder() {
+    fn the_mode_field_of_a_read_write_lock_is_no_holder() {
         let bulk = |text: &str| Value::BulkString(text.as_bytes().to_vec());
         let pairs = |fields: &[(&str, &str)]| {
             let pairs = fields

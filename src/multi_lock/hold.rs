@@ -359,7 +359,7 @@ mod tests {
     use crate::error::{NotHeld, UnlockUnconfirmed};
 
     #[test]
-    fn the_whole_is_as_its_worst_part_and_held_as_often_as_the_least() {
+    fn the_outcome_of_an_unlock_is_the_worst_outcome_and_the_smallest_count() {
         let kept = |count| Ok(Unlocked::StillHeld { count });
         let whole_of = |outcomes: Vec<Result<Unlocked>>| whole(outcomes);
         assert!(matches!(

@@ -7,7 +7,7 @@ use crate::script::{InstanceChecks, MarkReply};
 use crate::support::{Redis, RedisServer};
 
 #[tokio::test]
-async fn a_quorums_member_needs_what_is_documented() {
+async fn a_quorum_member_needs_exactly_the_documented_permissions() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let fenced = ["+time", "+get", "+set", "~lockdog_token:{orders:*}"];

@@ -16,7 +16,7 @@ use crate::support::prelude::{SOON, ms};
 use crate::support::{Action, Gate, Proxy, Redis, RedisServer, eventually, until_ok};
 
 #[tokio::test]
-async fn a_machine_that_slept_for_a_minute_has_lost_its_locks() {
+async fn a_machine_that_slept_for_a_minute_lost_its_locks() {
     let server = RedisServer::start().await;
     let machine = Machine::default();
     let client = machine.connect(server.url(), ms(30_000)).await;
@@ -43,7 +43,7 @@ async fn a_machine_that_slept_for_a_minute_has_lost_its_locks() {
 }
 
 #[tokio::test]
-async fn a_late_good_renewal_does_not_revive_a_lost_hold() {
+async fn a_late_renewal_does_not_revive_a_lost_hold() {
     for told_before_the_answer in [true, false] {
         let server = RedisServer::start().await;
         let redis = server.redis().await;
@@ -90,7 +90,7 @@ async fn a_late_good_renewal_does_not_revive_a_lost_hold() {
 }
 
 #[tokio::test]
-async fn a_machine_that_slept_for_longer_than_the_lease_has_lost_its_quorum_at_the_first_look() {
+async fn a_machine_that_slept_longer_than_the_lease_sees_the_quorum_lost_at_once() {
     let stand = ThreeServers::start(LEASE).await;
     let guard = stand.take().await;
     assert!(guard.is_valid());
@@ -108,7 +108,7 @@ async fn a_machine_that_slept_for_longer_than_the_lease_has_lost_its_quorum_at_t
 /// was lost meanwhile, in the same round: not a third of the lease later. Whoever looks at the guard
 /// meanwhile changes nothing of it.
 #[tokio::test]
-async fn what_is_lost_when_a_round_is_due_is_taken_again_in_that_round() {
+async fn an_instance_lost_before_a_round_is_reacquired_in_that_round() {
     let stand = ThreeServers::start(ms(6_000)).await;
     let guard = stand.take().await;
     stand.await_taken(3).await;

@@ -8,7 +8,7 @@ use crate::script::{AcquireReply, InstanceReply};
 use crate::support::{Action, Data, eventually};
 
 #[tokio::test]
-async fn a_server_that_nobody_vouched_for_counts_after_the_quarantine() {
+async fn a_server_that_was_not_provisioned_counts_after_the_quarantine() {
     let member = TestMember::start().await;
     let left = quarantined(member.acquire("f", wary(ms(1500))).await.unwrap());
     assert_eq!(left, ms(1500), "it begins when somebody asks");
@@ -25,7 +25,7 @@ async fn a_server_that_nobody_vouched_for_counts_after_the_quarantine() {
 }
 
 #[tokio::test]
-async fn a_server_that_somebody_vouched_for_counts_at_once_and_for_everybody() {
+async fn a_provisioned_server_counts_at_once_for_every_client() {
     let member = TestMember::start().await;
     member.client.provision().await.unwrap();
     let id = member.id().await;
@@ -43,7 +43,7 @@ async fn a_server_that_somebody_vouched_for_counts_at_once_and_for_everybody() {
 }
 
 #[tokio::test]
-async fn every_way_to_lose_data_begins_a_quarantine() {
+async fn every_kind_of_data_loss_starts_a_quarantine() {
     for how in [
         "a flush",
         "an empty start",
@@ -73,7 +73,7 @@ async fn every_way_to_lose_data_begins_a_quarantine() {
 }
 
 #[tokio::test]
-async fn a_quarantine_is_not_prolonged_by_a_clock_that_was_put_back() {
+async fn a_clock_that_was_set_back_does_not_prolong_the_quarantine() {
     let member = TestMember::start().await;
     quarantined(member.acquire("f", wary(LONGEST)).await.unwrap());
     // As if the clock was an hour ahead when the epoch was written.
@@ -89,7 +89,7 @@ async fn a_quarantine_is_not_prolonged_by_a_clock_that_was_put_back() {
 }
 
 #[tokio::test]
-async fn an_epoch_that_is_not_ours_is_written_anew() {
+async fn a_malformed_epoch_is_rewritten() {
     let member = TestMember::start().await;
     let id = member.id().await;
     for fields in [
@@ -111,7 +111,7 @@ async fn an_epoch_that_is_not_ours_is_written_anew() {
 }
 
 #[tokio::test]
-async fn who_does_not_ask_for_the_epoch_leaves_none() {
+async fn an_acquire_without_an_epoch_check_writes_no_epoch() {
     let member = TestMember::start().await;
     granted(member.acquire("f", PLAIN).await.unwrap());
     granted(member.acquire("f", FENCED).await.unwrap());
@@ -128,7 +128,7 @@ async fn who_does_not_ask_for_the_epoch_leaves_none() {
 }
 
 #[tokio::test]
-async fn an_acquire_that_comes_twice_begins_one_quarantine() {
+async fn an_acquire_delivered_twice_starts_one_quarantine() {
     let member = TestMember::start().await;
     let evaluates = |args: &[String]| args[0] == "EVAL";
     let rule = member.proxy.on(evaluates, Action::Twice);

@@ -11,7 +11,7 @@ use crate::support::logs::{self, Line};
 use crate::support::{Action, Data, Gate, Logs, RedisServer, eventually, named};
 
 #[tokio::test]
-async fn the_first_server_is_trusted_and_another_connection_to_it_changes_nothing() {
+async fn reconnecting_to_the_first_server_is_no_identity_change() {
     let member = TestMember::start().await;
     assert_eq!(member.reborn(), None);
     for _ in 0..3 {
@@ -23,7 +23,7 @@ async fn the_first_server_is_trusted_and_another_connection_to_it_changes_nothin
 }
 
 #[tokio::test]
-async fn who_the_server_is_is_asked_before_the_first_command_of_each_connection() {
+async fn the_identity_is_queried_before_the_first_command_of_each_connection() {
     let member = TestMember::start().await;
     assert!(member.proxy.cut_all() >= 1);
     let taken = member.acquire("f", PLAIN).await.unwrap();
@@ -50,7 +50,7 @@ async fn who_the_server_is_is_asked_before_the_first_command_of_each_connection(
 }
 
 #[tokio::test]
-async fn a_server_that_was_started_anew_is_known_before_its_answer_counts() {
+async fn a_restart_is_detected_before_an_answer_counts() {
     for data in [Data::Kept, Data::Lost] {
         let member = TestMember::start().await;
         let before = member.now();
@@ -70,7 +70,7 @@ async fn a_server_that_was_started_anew_is_known_before_its_answer_counts() {
 }
 
 #[tokio::test]
-async fn a_replica_that_became_the_master_is_another_server() {
+async fn a_promoted_replica_is_another_server() {
     let master = master().await;
     let member = TestMember::start().await;
     member.follow(&master).await;
@@ -85,7 +85,7 @@ async fn a_replica_that_became_the_master_is_another_server() {
 }
 
 #[tokio::test]
-async fn a_client_that_is_not_refused_anything_sees_no_change_on_a_living_connection() {
+async fn without_a_refusal_an_open_connection_detects_no_identity_change() {
     // The server's own epoch covers this: see `on_servers::epoch`.
     let member = TestMember::start().await;
     let other = master().await;
@@ -97,7 +97,7 @@ async fn a_client_that_is_not_refused_anything_sees_no_change_on_a_living_connec
 }
 
 #[tokio::test]
-async fn after_readonly_no_answer_counts_before_the_server_is_known() {
+async fn after_readonly_the_identity_is_queried_before_an_answer_counts() {
     let member = TestMember::with(|client| client.command_timeout(SOON)).await;
     let other = master().await;
     // It must be another server when it answers, but the old one when the client connects: the first
@@ -124,7 +124,7 @@ async fn after_readonly_no_answer_counts_before_the_server_is_known() {
 }
 
 #[tokio::test]
-async fn after_loading_no_answer_counts_before_the_server_is_known() {
+async fn after_loading_the_identity_is_queried_before_an_answer_counts() {
     for line in [
         "-LOADING Redis is loading the dataset in memory",
         "-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
@@ -154,7 +154,7 @@ async fn after_loading_no_answer_counts_before_the_server_is_known() {
 }
 
 #[tokio::test]
-async fn an_answer_is_none_where_it_cannot_be_known_whose_it_is() {
+async fn an_answer_without_a_known_identity_does_not_count() {
     let member = TestMember::with(|client| client.command_timeout(ms(2_000))).await;
     let evaluates = |args: &[String]| args[0].starts_with("EVAL");
     let refuse = |line: &str| Action::ReplyWith(line.to_owned());
@@ -186,7 +186,7 @@ async fn an_answer_is_none_where_it_cannot_be_known_whose_it_is() {
 }
 
 #[tokio::test]
-async fn a_connection_on_which_nobody_says_who_it_is_carries_no_command() {
+async fn a_connection_without_a_known_identity_carries_no_command() {
     let member = TestMember::with(|client| client.command_timeout(ms(2_000))).await;
     let evaluates = |args: &[String]| args[0].starts_with("EVAL");
     let connecting = member.proxy.count(evaluates);
@@ -201,7 +201,7 @@ async fn a_connection_on_which_nobody_says_who_it_is_carries_no_command() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_busy_at_first_is_known_before_its_answer_counts() {
+async fn a_busy_identity_query_is_retried_before_an_answer_counts() {
     let member = TestMember::start().await;
     let busy = Action::ReplyWith("-BUSY Redis is busy running a script".to_owned());
     let rule = member.proxy.on(named("INFO"), busy).times(2);
@@ -213,9 +213,9 @@ async fn a_server_that_is_busy_at_first_is_known_before_its_answer_counts() {
 
 /// Any thread may notice it first, so all are recorded.
 #[test]
-fn where_info_is_not_permitted_everything_else_works_and_it_is_said_once() {
+fn without_permission_for_info_everything_else_works_and_one_warning_is_logged() {
     logs::alone(
-        "on_servers::identity::where_info_is_not_permitted_everything_else_works_and_it_is_said_once",
+        "on_servers::identity::without_permission_for_info_everything_else_works_and_one_warning_is_logged",
         without_info(),
     );
 }
@@ -256,9 +256,9 @@ async fn without_info() {
 }
 
 #[test]
-fn a_change_is_a_warning_that_names_the_server_once() {
+fn an_identity_change_logs_one_warning_with_the_server() {
     logs::alone(
-        "on_servers::identity::a_change_is_a_warning_that_names_the_server_once",
+        "on_servers::identity::an_identity_change_logs_one_warning_with_the_server",
         changed(),
     );
 }
@@ -289,7 +289,7 @@ async fn said(logs: &Logs, words: &str) -> Vec<Line> {
 }
 
 #[tokio::test]
-async fn somebody_who_vouches_for_the_server_ends_its_quarantine() {
+async fn provisioning_ends_the_quarantine() {
     let member = TestMember::start().await;
     member.server.restart(Data::Lost).await;
     member.ask().await;

@@ -8,7 +8,7 @@ use crate::server::Failure;
 use crate::support::{Action, named};
 
 #[tokio::test]
-async fn a_free_lock_is_taken_and_shown_as_a_plain_one_is() {
+async fn a_member_acquire_is_a_plain_lock_for_other_clients() {
     for guards in [PLAIN, FENCED, wary(ms(1))] {
         let member = TestMember::ready(guards).await;
         granted(member.acquire("f", guards).await.unwrap());
@@ -34,7 +34,7 @@ async fn a_free_lock_is_taken_and_shown_as_a_plain_one_is() {
 }
 
 #[tokio::test]
-async fn a_count_is_a_target_and_a_lease_only_grows() {
+async fn a_member_acquire_sets_a_count_and_never_shortens_the_lease() {
     for guards in [PLAIN, FENCED, wary(ms(1))] {
         let member = TestMember::ready(guards).await;
         member.acquire_to("f", 1, ms(60_000), guards).await.unwrap();
@@ -52,7 +52,7 @@ async fn a_count_is_a_target_and_a_lease_only_grows() {
 }
 
 #[tokio::test]
-async fn an_acquire_that_comes_twice_takes_the_lock_once() {
+async fn a_member_acquire_delivered_twice_counts_once() {
     for guards in [PLAIN, FENCED, wary(ms(1))] {
         let member = TestMember::ready(guards).await;
         let rule = member
@@ -66,7 +66,7 @@ async fn an_acquire_that_comes_twice_takes_the_lock_once() {
 }
 
 #[tokio::test]
-async fn an_acquire_whose_lease_is_refused_is_undone() {
+async fn a_member_acquire_with_a_refused_lease_is_undone() {
     for guards in [PLAIN, FENCED, wary(ms(1))] {
         let member = TestMember::ready(guards).await;
         granted(member.acquire_to("f", 1, ms(60_000), guards).await.unwrap());
@@ -89,7 +89,7 @@ async fn an_acquire_whose_lease_is_refused_is_undone() {
 }
 
 #[tokio::test]
-async fn an_answer_that_no_script_of_ours_gives_counts_for_nothing() {
+async fn a_malformed_script_answer_is_a_failure() {
     let member = TestMember::start().await;
     for line in [
         "+OK",
@@ -114,7 +114,7 @@ async fn an_answer_that_no_script_of_ours_gives_counts_for_nothing() {
 }
 
 #[tokio::test]
-async fn a_script_that_the_server_forgot_is_sent_again() {
+async fn a_flushed_script_is_sent_again() {
     let member = TestMember::ready(wary(ms(1))).await;
     for _ in 0..3 {
         member.redis.cmd(&["SCRIPT", "FLUSH"]).await;

@@ -7,7 +7,7 @@ use crate::server::Failure;
 use crate::support::{Action, Data, Gate, RedisServer};
 
 #[tokio::test]
-async fn an_acquire_tells_the_token_and_the_servers_clock_whoever_has_the_lock() {
+async fn an_acquire_returns_the_token_and_the_server_time_for_free_and_busy_locks() {
     let member = TestMember::start().await;
     let before = member.server_us().await;
     let register = member.look("f").await;
@@ -30,7 +30,7 @@ async fn an_acquire_tells_the_token_and_the_servers_clock_whoever_has_the_lock()
 }
 
 #[tokio::test]
-async fn a_register_only_grows_and_only_for_whoever_has_the_lock() {
+async fn a_register_only_grows_and_only_for_the_holder() {
     let member = TestMember::start().await;
     assert_eq!(member.mark("f", 9).await.unwrap(), MarkReply::Lost);
     assert!(member.redis.keys().await.is_empty());
@@ -54,7 +54,7 @@ async fn a_register_only_grows_and_only_for_whoever_has_the_lock() {
 }
 
 #[tokio::test]
-async fn a_mark_that_comes_twice_has_the_effect_and_the_answer_of_once() {
+async fn a_mark_delivered_twice_has_the_effect_and_the_answer_of_one() {
     let member = TestMember::start().await;
     member.acquire("f", PLAIN).await.unwrap();
     member.mark("f", 1).await.unwrap();
@@ -116,7 +116,7 @@ async fn a_register_outlives_its_lock_by_thirty_days() {
 }
 
 #[tokio::test]
-async fn numbers_of_the_size_of_clocks_and_beyond_are_exact() {
+async fn tokens_larger_than_clock_values_are_exact() {
     let member = TestMember::start().await;
     member.acquire("f", PLAIN).await.unwrap();
     let largest = (1 << 53) - 1;
@@ -138,7 +138,7 @@ async fn numbers_of_the_size_of_clocks_and_beyond_are_exact() {
 }
 
 #[tokio::test]
-async fn what_is_no_register_is_refused_and_changes_nothing() {
+async fn a_malformed_register_is_refused_and_left_unchanged() {
     let member = TestMember::start().await;
     for text in ["", "7", "x 1 f", "-7 1 f", "1.5 1 f", "7 f"] {
         member.redis.cmd(&["SET", REGISTER, text]).await;
@@ -167,7 +167,7 @@ async fn what_is_no_register_is_refused_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_server_without_memory_refuses_a_mark_that_would_write_and_no_other() {
+async fn a_server_out_of_memory_refuses_only_marks_that_write() {
     let member = TestMember::start().await;
     member.acquire_to("f", 1, ms(60_000), PLAIN).await.unwrap();
     member.mark_for("f", 3, ms(60_000)).await.unwrap();
@@ -183,7 +183,7 @@ async fn a_server_without_memory_refuses_a_mark_that_would_write_and_no_other() 
 }
 
 #[tokio::test]
-async fn a_register_from_before_a_loss_says_too_little_until_it_is_written() {
+async fn a_register_from_before_a_data_loss_is_uncertain_until_it_is_written() {
     let server = RedisServer::builder().persistent().start().await;
     let mut member = TestMember::on(server, |client| client).await;
     member.client.provision().await.unwrap();

@@ -13,7 +13,7 @@ use crate::wait::WaitRequest;
 /// A job settles a hold without waiting for the hold's last command, and the server says that there is
 /// nothing to undo. The acquire arrives after that, and its sender finds a broken connection.
 #[tokio::test]
-async fn an_acquire_that_comes_after_it_was_given_up_is_undone_though_it_takes_two_attempts() {
+async fn an_acquire_that_arrives_after_its_settlement_is_undone_by_the_second_attempt() {
     let member = TestMember::start().await;
     let (core, lock) = (&member.core, member.client.lock("l"));
     let hold = core.holds.enter(lock.key().unwrap(), Owner::new());
@@ -39,7 +39,7 @@ async fn an_acquire_that_comes_after_it_was_given_up_is_undone_though_it_takes_t
 /// For example the watchdog of its client failed: the server keeps the lock for the rest of a long
 /// lease.
 #[tokio::test]
-async fn a_guard_that_is_forgotten_after_its_loss_sets_the_lock_free() {
+async fn forgetting_a_lost_guard_frees_the_lock() {
     let member = TestMember::start().await;
     let lock = member.client.lock("l");
     let guard = lock.lock().lease(ms(60_000)).await.unwrap();
@@ -57,7 +57,7 @@ async fn a_guard_that_is_forgotten_after_its_loss_sets_the_lock_free() {
 /// The watchdog decides that no waiter takes a grant, and the waiter takes it before the watchdog acts
 /// on the decision.
 #[tokio::test]
-async fn a_hold_that_was_taken_in_is_given_up_by_its_guard_only() {
+async fn a_grant_that_its_waiter_took_is_released_by_its_guard_only() {
     let member = TestMember::start().await;
     let lock = member.client.lock("l");
     let guard = lock.lock().lease(ms(60_000)).await.unwrap();
@@ -76,7 +76,7 @@ async fn a_hold_that_was_taken_in_is_given_up_by_its_guard_only() {
 /// Two guards of a lost hold end on two threads. The guard that did not end last has nothing to
 /// forget, even if the other one ends before it checks again.
 #[tokio::test]
-async fn a_hold_is_listed_until_its_release_is_settled_whoever_else_drops_a_guard() {
+async fn a_hold_stays_listed_until_its_release_is_settled_despite_other_drops() {
     let member = TestMember::start().await;
     let lock = member.client.lock("l");
     let (outer, inner) = (lock.lock().await.unwrap(), lock.lock().await.unwrap());
@@ -107,7 +107,7 @@ async fn a_hold_is_listed_until_its_release_is_settled_whoever_else_drops_a_guar
 /// The count of one was sent, and the last guard ends before the answer. The field still exists, so an
 /// acquirer must know that the lock is being released.
 #[tokio::test]
-async fn a_hold_is_listed_though_an_earlier_count_is_settled_after_its_end() {
+async fn a_hold_stays_listed_when_an_earlier_count_is_settled_after_its_end() {
     let member = TestMember::start().await;
     let lock = member.client.lock("l");
     let (outer, inner) = (lock.lock().await.unwrap(), lock.lock().await.unwrap());
@@ -145,7 +145,7 @@ async fn a_hold_is_listed_though_an_earlier_count_is_settled_after_its_end() {
 /// The contender met an outage and gave up its role. Its client has acquired the lock since: it is
 /// busy.
 #[tokio::test]
-async fn a_waiter_whose_client_holds_the_lock_is_told_of_no_outage_of_before() {
+async fn a_waiter_behind_a_holder_of_its_client_reports_no_earlier_outage() {
     let member = TestMember::start().await;
     let lock = member.client.lock("l");
     let guard = lock.lock().owner(&Owner::new()).await.unwrap();

@@ -8,7 +8,7 @@ use crate::server::Failure;
 use crate::support::{Action, Data, RedisServer, eventually, named};
 
 #[tokio::test]
-async fn without_suspicion_nobody_is_asked() {
+async fn without_suspicion_the_client_sends_no_probe() {
     let member = TestMember::start().await;
     let before = member.proxy.commands().len();
     assert!(member.core.server.suspected("").is_none());
@@ -17,7 +17,7 @@ async fn without_suspicion_nobody_is_asked() {
 }
 
 #[tokio::test]
-async fn a_frozen_server_has_one_question_to_answer() {
+async fn a_frozen_server_gets_one_probe() {
     let member = TestMember::start().await;
     member.clear_one().await;
     member.redis.reset_stats().await;
@@ -38,7 +38,7 @@ async fn a_frozen_server_has_one_question_to_answer() {
 }
 
 #[tokio::test]
-async fn a_frozen_server_that_has_to_be_connected_to_has_one_greeting_to_answer() {
+async fn a_frozen_server_without_a_connection_gets_one_greeting() {
     let member = TestMember::start().await;
     let before = member.proxy.commands().len();
     member.server.pause();
@@ -55,7 +55,7 @@ async fn a_frozen_server_that_has_to_be_connected_to_has_one_greeting_to_answer(
 }
 
 #[tokio::test]
-async fn questions_to_a_server_that_stays_silent_follow_each_other() {
+async fn probes_to_a_silent_server_are_sequential() {
     let timeout = ms(300);
     let member = TestMember::with(|client| client.command_timeout(timeout)).await;
     member.clear_one().await;
@@ -77,7 +77,7 @@ async fn questions_to_a_server_that_stays_silent_follow_each_other() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_away_is_suspect_until_it_is_back_and_known() {
+async fn a_killed_server_is_suspect_until_it_is_back_and_identified() {
     let member = TestMember::start().await;
     member.server.kill();
     member.suspect();
@@ -92,7 +92,7 @@ async fn a_server_that_is_away_is_suspect_until_it_is_back_and_known() {
 }
 
 #[tokio::test]
-async fn a_state_that_passes_is_no_answer_and_is_asked_about_less_and_less() {
+async fn transient_refusals_keep_the_suspicion_and_slow_the_probes() {
     for line in [
         "-LOADING Redis is loading the dataset in memory",
         "-BUSY Redis is busy running a script",
@@ -127,7 +127,7 @@ async fn a_state_that_passes_is_no_answer_and_is_asked_about_less_and_less() {
 }
 
 #[tokio::test]
-async fn a_server_that_refuses_answers() {
+async fn a_permission_error_counts_as_an_answer() {
     let member = TestMember::start().await;
     let line = "-NOPERM this user has no permissions to run the 'ping' command";
     let rule = member
@@ -139,7 +139,7 @@ async fn a_server_that_refuses_answers() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_silent_on_its_own_is_given_up() {
+async fn a_silent_connection_to_a_live_server_is_closed() {
     let member = TestMember::with(|client| client.command_timeout(ms(1_000))).await;
     member.clear_one().await;
     let rule = member.proxy.on(named("PING"), Action::DropReply);
@@ -153,7 +153,7 @@ async fn a_connection_that_is_silent_on_its_own_is_given_up() {
 
 #[cfg(feature = "deadpool")]
 #[tokio::test]
-async fn a_pool_of_two_has_room_for_the_question() {
+async fn a_pool_of_two_has_room_for_the_probe() {
     let server = RedisServer::start().await;
     let config = deadpool_redis::Config::from_url(server.url());
     let pool = config.builder().unwrap().max_size(2).build().unwrap();
@@ -170,7 +170,7 @@ async fn a_pool_of_two_has_room_for_the_question() {
 }
 
 #[tokio::test]
-async fn the_first_reason_stands_until_it_is_cleared() {
+async fn the_first_cause_is_kept_until_the_suspicion_is_cleared() {
     let member = TestMember::start().await;
     member.server.pause();
     let server = &member.core.server;
@@ -199,7 +199,7 @@ async fn the_first_reason_stands_until_it_is_cleared() {
 }
 
 #[tokio::test]
-async fn an_address_names_no_user_and_no_password() {
+async fn an_address_has_no_user_and_no_password() {
     let server = RedisServer::builder()
         .password("secret")
         .unix_socket()

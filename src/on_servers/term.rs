@@ -40,7 +40,7 @@ async fn nothing_is_sent_on_a_connection_of_an_earlier_term() {
 }
 
 #[tokio::test]
-async fn an_answer_that_comes_after_the_switch_is_none() {
+async fn an_answer_that_arrives_after_the_switch_does_not_count() {
     let member = TestMember::start().await;
     let node = member.core.server.node("").unwrap();
     let old = node.connection(ms(3000)).await.unwrap();
@@ -59,7 +59,7 @@ async fn an_answer_that_comes_after_the_switch_is_none() {
 
 /// A grant may wait for replicas longer than the client needs to learn that its master was replaced.
 #[tokio::test]
-async fn a_grant_behind_which_the_master_was_switched_is_none() {
+async fn a_grant_does_not_count_when_the_master_was_switched_after_it() {
     let all = Replicated::start(1).await;
     let ack = ReplicaAck::BestEffort { timeout: ms(2500) };
     let client = Client::builder().url(all.master.url()).replica_ack(ack);
@@ -83,7 +83,7 @@ async fn a_grant_behind_which_the_master_was_switched_is_none() {
 
 /// Another connection has its id there.
 #[tokio::test]
-async fn a_connection_of_an_earlier_term_is_not_killed_at_the_new_master() {
+async fn a_connection_of_an_earlier_term_is_not_killed_on_the_new_master() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let caller = TestCaller::connect(server.url()).await;
@@ -101,7 +101,7 @@ async fn a_connection_of_an_earlier_term_is_not_killed_at_the_new_master() {
 
 /// Nor on a restarted server, which counts its connections from 1 again.
 #[tokio::test]
-async fn a_connection_to_a_server_before_its_restart_is_not_killed_after_it() {
+async fn a_connection_from_before_a_restart_is_not_killed_after_it() {
     let server = RedisServer::start().await;
     let caller = TestCaller::connect(server.url()).await;
     let node = caller.core.server.node("").unwrap();

@@ -9,7 +9,7 @@ use crate::client::Client;
 
 /// All callers share one question, and none waits longer than its own time limit.
 #[tokio::test]
-async fn callers_who_wait_for_the_first_look_at_a_cluster_each_keep_their_own_time() {
+async fn callers_that_share_the_first_cluster_query_keep_their_own_timeouts() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = silent.local_addr().unwrap();
     let client = Client::builder()

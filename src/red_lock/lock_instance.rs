@@ -367,7 +367,7 @@ mod on_servers {
     const NAME: &str = "l";
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn the_server_that_was_asked_is_suspected_and_not_the_one_that_the_map_names() {
+    async fn the_server_that_was_asked_is_suspected_not_the_server_in_the_slot_map() {
         let (_cluster, client, owner, other) = two_masters().await;
         send_on(&owner, &other);
 
@@ -379,7 +379,7 @@ mod on_servers {
 
     /// A round ends while the acquire is still in flight. By then it went to the server that MOVED named.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn an_acquire_in_flight_is_suspected_at_the_server_that_it_went_to() {
+    async fn an_acquire_in_flight_suspects_the_server_it_was_sent_to() {
         let (_cluster, client, owner, other) = two_masters().await;
         send_on(&owner, &other);
 
@@ -399,7 +399,7 @@ mod on_servers {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn the_server_that_was_asked_to_extend_is_suspected_before_its_answer_and_after() {
+    async fn a_slow_extension_suspects_the_server_it_was_sent_to() {
         let (_cluster, client, owner, other) = two_masters().await;
         let instance = instance(&client);
         let taken = instance.take(&taking(&instance)).await;

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_says_which_key_it_is_about_if_that_is_one_of_them() {
+    fn a_refusal_names_its_key_only_if_it_is_one_of_the_keys() {
         let refused = |message: &str| {
             let code = "WRONGTYPE".to_owned();
             let message = message.to_owned();

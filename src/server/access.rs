@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_protocol_is_that_of_the_servers_with_or_without_a_database() {
+    fn the_protocol_in_the_url_applies_with_and_without_a_database() {
         for (url, wanted) in [
             ("redis+sentinel://a/orders", ProtocolVersion::RESP2),
             (
@@ -175,7 +175,7 @@ mod tests {
 
     #[cfg(feature = "tls")]
     #[test]
-    fn the_master_may_speak_tls_where_sentinels_do_not_and_the_other_way_round() {
+    fn the_master_and_the_sentinels_choose_tls_independently() {
         for (url, by_tls) in [
             ("redis+sentinel://a/orders", true),
             ("rediss+sentinel://a/orders", false),

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sentinel_url_names_sentinels_master_login_and_database() {
+    fn a_sentinel_url_has_sentinels_master_login_and_database() {
         let (name, hosts, master) = sentinel("redis+sentinel://ann:p%40w@a,b:5,[::1]:7/orders/3");
         assert_eq!(name, "orders");
         assert_eq!(hosts, ["a:26379", "b:5", "::1:7"]);

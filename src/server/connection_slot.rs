@@ -88,7 +88,7 @@ mod on_servers {
     use crate::support::RedisServer;
 
     #[tokio::test]
-    async fn a_caller_that_looked_too_early_is_given_the_connection_that_came_meanwhile() {
+    async fn a_late_caller_gets_the_connection_that_was_opened_meanwhile() {
         let server = RedisServer::start().await;
         let client = Client::connect(server.url()).await.unwrap();
         let node = client.lock("l").session().core().server.node("").unwrap();

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn calls_that_never_return_add_up_slowly_and_not_for_ever() {
+    async fn hanging_connector_calls_are_spaced_out_and_bounded() {
         let calls = ConnectorCalls::new(1, A_SECOND);
         let began = Instant::now();
         let mut hanging = Vec::new();
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn calls_that_return_are_limited_only_in_how_many_there_are_at_once() {
+    async fn connector_calls_that_return_are_limited_only_in_concurrency() {
         let calls = ConnectorCalls::new(2, A_SECOND);
         for _ in 0..MOST * 2 {
             let two = [calls.begin(), calls.begin()];

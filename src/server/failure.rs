@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_inside_a_scripts_error_is_found() {
+    fn the_inner_error_of_a_script_error_is_found() {
         let script = "Error running script (call to f_0): @user_script:18: @user_script: 18: ";
         let met = |error| unwrapped("ERR", error).map(|(code, _)| code.to_owned());
         let oom = format!("{script}-OOM command not allowed");
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_permission_that_a_script_misses_is_named_as_one() {
+    fn a_permission_missing_in_a_script_is_a_permission_error() {
         let denied = "The user executing the script can't run this command or subcommand";
         let since = "ACL failure in script: User ann has no permissions to run the 'time' command";
         let script = "Error running script (call to f_0): @user_script:18: @user_script: 18: ";

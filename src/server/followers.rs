@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_follows_is_told_from_who_is_only_connected() {
+    fn followers_are_distinguished_from_connected_replicas() {
         let text = "# Replication\r\nrole:master\r\nconnected_slaves:4\r\n\
              slave0:ip=127.0.0.1,port=1,state=online,offset=14,lag=0,type=replica\r\n\
              slave1:ip=127.0.0.1,port=2,state=online,offset=14,lag=9\r\n\

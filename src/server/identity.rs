@@ -321,7 +321,7 @@ mod tests {
     use crate::user_code::OnEvent;
 
     #[test]
-    fn a_loss_of_replicas_is_known_until_as_many_follow_again() {
+    fn a_loss_of_replicas_lasts_until_as_many_follow_again() {
         let mut counted = ReplicaCount::default();
         let at = |second| Moment(0) + Duration::from_secs(second);
         for (second, following, lost) in [
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subscriber_that_blocks_on_one_thread_keeps_no_other_from_the_identity() {
+    fn a_subscriber_that_blocks_one_thread_does_not_block_the_identity_for_others() {
         let identity = Identity::new(Clock::default(), "server".to_owned(), false);
         let hear = |id: &str| {
             let info = Value::SimpleString(format!("run_id:{id}"));
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn that_there_is_no_replica_is_believed_when_it_was_seen_twice() {
+    fn zero_replicas_are_believed_after_two_observations() {
         let mut counted = ReplicaCount::default();
         let at = |second| Moment(0) + Duration::from_secs(second);
         assert!(!counted.lost(at(0)));

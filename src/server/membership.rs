@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn most_of_the_seeds_are_believed_at_first_and_half_of_them_are_not() {
+    fn at_first_a_majority_of_the_seeds_is_believed_and_half_is_not() {
         let chosen = |ids: &[&str]| choose(&mut Membership::default(), ids, 0);
         assert_eq!(chosen(&["abc"]), Some(vec![true]));
         assert_eq!(chosen(&["abc", "xyz", "ab"]), Some(vec![true, false, true]));
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn who_knows_less_than_half_of_those_that_were_known_is_a_stranger() {
+    fn a_node_that_lists_under_half_of_the_known_members_is_a_stranger() {
         let mut membership = Membership::default();
         assert_eq!(choose(&mut membership, &["abcd"], 0), Some(vec![true]));
         // One member joined the other group.
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn others_at_most_of_the_seeds_are_believed_when_nobody_else_answered_for_long() {
+    fn strangers_at_most_seeds_are_believed_after_a_long_silence_of_the_members() {
         let mut membership = Membership::default();
         choose(&mut membership, &["abc"], 0);
         for second in 1..=11 {
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_remain_of_a_cluster_are_believed_however_many_were_removed_at_once() {
+    fn the_remaining_members_of_a_cluster_are_believed_after_any_removal() {
         let mut membership = Membership::default();
         choose(&mut membership, &["abc"], 0);
         choose(&mut membership, &["abcdef"], 1);
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_went_over_to_others_do_not_remain() {
+    fn members_that_joined_another_cluster_do_not_count_as_remaining() {
         let mut membership = Membership::default();
         choose(&mut membership, &["abcdef"], 0);
         // As many strangers as members.
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn sentinels_that_forgot_each_other_remain_by_the_master_that_they_name() {
+    fn sentinels_without_peers_count_by_the_master_they_name() {
         let named = |ids, master: &str| Witness {
             also: Some(master.to_owned()),
             ..witness(ids)
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn that_strangers_answer_is_news_once() {
+    fn answers_of_strangers_are_reported_once() {
         let mut membership = Membership::default();
         let mut look = |ids: &[&str]| {
             let witnesses: Vec<_> = ids.iter().map(|ids| witness(ids)).collect();

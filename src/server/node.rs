@@ -196,7 +196,7 @@ mod on_servers {
     use crate::support::{RedisServer, free_port};
 
     #[tokio::test]
-    async fn a_caller_that_looked_too_early_opens_no_second_connection() {
+    async fn a_late_caller_opens_no_second_connection() {
         let server = RedisServer::start().await;
         let client = Client::connect(server.url()).await.unwrap();
         let node = node(&client);
@@ -206,7 +206,7 @@ mod on_servers {
     }
 
     #[tokio::test]
-    async fn a_hurry_reaches_all_who_connect() {
+    async fn retry_now_skips_every_backoff_of_a_node() {
         let server = RedisServer::start().await;
         let client = Client::connect(server.url()).await.unwrap();
         let node = node(&client);
@@ -229,7 +229,7 @@ mod on_servers {
     }
 
     #[tokio::test]
-    async fn a_shutdown_does_not_wait_to_ask_where_the_server_is() {
+    async fn a_shutdown_skips_the_backoff_for_finding_the_server() {
         let nobody = format!("127.0.0.1:{}", free_port());
         let url = format!("redis+sentinel://{nobody}/orders");
         let client = Client::builder().url(url).lazy(true).build().await.unwrap();

@@ -361,7 +361,7 @@ mod tests {
     use crate::support::free_port;
 
     #[tokio::test]
-    async fn a_hurry_reaches_those_who_learn_the_cluster() {
+    async fn retry_now_skips_the_backoff_of_the_cluster_query() {
         let nobody = format!("redis+cluster://127.0.0.1:{}", free_port());
         let address = Address::parse(&nobody).unwrap();
         let context = Context::here(&Clock::default());

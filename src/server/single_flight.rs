@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_hurry_reaches_an_attempt_that_was_not_polled_yet() {
+    async fn retry_now_skips_the_backoff_of_an_unpolled_attempt() {
         let flight = SingleFlight::<()>::new(&Clock::default());
         let here = Handle::current();
         let refused = || async { Err(Failure::Unsent("no".into())) };

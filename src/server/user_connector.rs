@@ -195,7 +195,7 @@ mod tests {
     /// So long the background waits for one attempt after the other: a sixth of the lease, and then no more
     /// than a command timeout.
     #[tokio::test(start_paused = true)]
-    async fn renewals_call_again_within_their_lease_though_every_call_before_hangs() {
+    async fn renewals_retry_within_their_lease_when_every_connector_call_hangs() {
         let context = Context {
             command_timeout: Duration::from_secs(10),
             ..Context::here(&Clock::of_tokio())

@@ -264,7 +264,7 @@ mod on_servers {
     /// The thread of an unlock stands still between its turn and the end of its claim. Meanwhile another
     /// guard was dropped, and the turn taken over for it.
     #[tokio::test]
-    async fn an_unlock_whose_turn_was_taken_over_ends_no_claim_before_it_has_a_turn_again() {
+    async fn an_unlock_that_lost_its_turn_ends_no_claim_until_it_has_a_turn_again() {
         let server = RedisServer::start().await;
         let client = Client::connect(server.url()).await.unwrap();
         let session = client.lock("l").session().clone();
@@ -309,7 +309,7 @@ mod tests {
     /// Another thread renews the hold, and its deadline passes, again and again. An unlock that meets a
     /// passed deadline tells of the loss, whatever the next renewal does.
     #[tokio::test]
-    async fn an_unlock_after_the_deadline_tells_of_a_loss_though_a_renewal_comes_in() {
+    async fn an_unlock_after_the_deadline_reports_the_loss_during_a_renewal() {
         let core = disconnected(&Clock::default());
         let session = Arc::new(Session::new(core.clone()));
         let key = LockKey::new(&kind::PLAIN, "l", None).unwrap();

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn values_cross_between_script_and_server_as_in_redis() {
+    fn script_values_are_converted_as_in_redis() {
         let mut redis = Redis::new();
         assert_eq!(run(&mut redis, "return 3.99", 0), Value::Int(3));
         assert_eq!(run(&mut redis, "return false", 0), Value::Nil);
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_there_up_to_and_with_its_last_millisecond() {
+    fn a_key_exists_through_its_last_millisecond() {
         let mut redis = Redis::new();
         let grant = "redis.call('hincrby', KEYS[1], ARGV[1], 1) \
                      return redis.call('pexpire', KEYS[1], 10)";

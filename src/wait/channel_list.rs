@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_that_nobody_looks_at_are_bounded_and_then_everything_is_looked_at() {
+    fn unread_changes_are_bounded_and_then_all_channels_are_checked() {
         let list = ChannelList::default();
         list.insert("kept".to_owned(), channel());
         list.look(Vec::new);
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_channel_is_heard_for_every_lock_that_wants_it_until_the_last_one_leaves() {
+    fn a_channel_stays_subscribed_until_the_last_of_its_locks_leaves() {
         let subscriptions = Arc::new(Subscriptions::default());
         let key = |kind| Arc::new(LockKey::new(kind, "l", None).unwrap());
         let (plain, other) = (key(&kind::PLAIN), key(&kind::OTHER));
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_woken_while_the_list_is_locked() {
+    fn no_waiter_is_woken_while_the_list_is_locked() {
         let subscriptions = Arc::new(Subscriptions::default());
         let key = Arc::new(LockKey::new(&kind::PLAIN, "l", None).unwrap());
         let subscription = subscriptions.subscribe(&key, "l".to_owned());

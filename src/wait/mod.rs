@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waiter_that_is_leaving_is_picked_for_no_hand_over() {
+    fn a_leaving_waiter_receives_no_hand_over() {
         let (waiters, key, place) = waiting();
         let now = waiters.clock.now();
         // Called on another thread, between the waiter's last check and the end of its place in the
@@ -420,7 +420,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_crowd_that_leaves_takes_as_long_as_it_is_large_and_no_longer() {
+    fn the_cost_of_many_leaving_waiters_is_linear() {
         // The fastest of three runs: the first run pays for allocating the memory.
         let quickest = |waiting| (0..3).map(|_| leaving(waiting)).min().unwrap();
         let [few, many] = [2_000, 20_000].map(quickest);
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_is_woken_while_a_shard_is_locked() {
+    async fn no_waiter_is_woken_while_a_shard_is_locked() {
         let note = |_: &Waiters, _: &LockKey, first: &mut Option<WaiterGuard>| {
             first.as_ref().unwrap().note_outage(Some(&Error::Closed));
         };
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn the_role_of_one_who_is_absent_goes_on_and_comes_back_when_it_looks() {
+    fn the_role_of_an_absent_waiter_moves_on_and_can_return() {
         let (waiters, key, first) = waiting();
         let request = |owner| WaitRequest {
             owner,
@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_wakes_all_waiters_of_its_owner_in_a_crowd_too() {
+    fn a_grant_wakes_all_waiters_of_its_owner_among_many() {
         let (waiters, key, _first) = waiting();
         let now = waiters.clock.now();
         let owners: Vec<Owner> = (0..50).map(|_| Owner::new()).collect();
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_stays_out_for_those_it_knows_of_and_for_those_it_cannot_see() {
+    fn a_client_backs_off_for_listeners_and_for_clients_that_poll() {
         let (waiters, key, place) = waiting();
         for (others, known) in [(Some(0), 0), (None, 1), (Some(2), 2)] {
             assert!(place.look(waiters.clock.now()).retreat.is_none());

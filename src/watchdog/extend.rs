@@ -194,7 +194,7 @@ mod tests {
     use crate::key::kind;
 
     #[test]
-    fn holds_whose_kinds_have_one_script_are_renewed_together_and_others_apart() {
+    fn holds_are_batched_by_the_script_of_their_kind() {
         let crowd = vec![&kind::PLAIN, &kind::OTHER, &kind::PLAIN, &kind::OTHER];
         let parts = by_script(crowd, |kind| kind);
         let both = |kind| vec![kind, kind];

@@ -211,7 +211,7 @@ mod tests {
     /// A log subscriber takes its time over the first hold that is taken in, and the deadline of the second
     /// one passes meanwhile.
     #[tokio::test(start_paused = true)]
-    async fn a_hold_whose_deadline_passed_while_others_were_taken_in_is_lost() {
+    async fn a_hold_that_expires_while_the_answers_of_others_are_processed_is_lost() {
         let core = disconnected(&Clock::of_tokio());
         let terms = Terms {
             lease: LEASE,

@@ -239,7 +239,7 @@ mod on_servers {
     }
 
     #[tokio::test]
-    async fn a_crowd_of_jobs_has_some_hundred_tasks_and_all_are_done() {
+    async fn many_jobs_run_in_a_bounded_number_of_tasks() {
         let server = RedisServer::start().await;
         let (_client, core) = client(&server).await;
         let mut settling = Settlements::new(&core);
@@ -255,7 +255,7 @@ mod on_servers {
     }
 
     #[tokio::test]
-    async fn jobs_that_wait_for_a_silent_connection_keep_no_other_waiting() {
+    async fn jobs_on_a_silent_connection_do_not_delay_other_jobs() {
         let [server, silent] = [RedisServer::start().await, RedisServer::start().await];
         let (_client, core) = client(&server).await;
         let (_other, others) = client(&silent).await;

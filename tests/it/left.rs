@@ -27,33 +27,33 @@ use site::Site;
 use stand::Shape;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_future_left_on_good_connections_harms_nobody() {
-    if is_alone("left::each_future_left_on_good_connections_harms_nobody") {
+async fn each_future_abandoned_on_good_connections_does_no_harm() {
+    if is_alone("left::each_future_abandoned_on_good_connections_does_no_harm") {
         let site = Site::servers(1).await;
         run_all(site, &[Shape::Plain, Shape::Multi], Network::Well, |_| true).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_future_left_while_its_client_reconnects_harms_nobody() {
-    if is_alone("left::each_future_left_while_its_client_reconnects_harms_nobody") {
+async fn each_future_abandoned_while_its_client_reconnects_does_no_harm() {
+    if is_alone("left::each_future_abandoned_while_its_client_reconnects_does_no_harm") {
         let site = Site::servers(1).await;
         run_all(site, &[Shape::Plain, Shape::Multi], Network::Cut, |_| true).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_future_of_a_lock_on_three_servers_harms_nobody() {
-    if is_alone("left::each_future_of_a_lock_on_three_servers_harms_nobody") {
+async fn each_abandoned_future_of_a_lock_on_three_servers_does_no_harm() {
+    if is_alone("left::each_abandoned_future_of_a_lock_on_three_servers_does_no_harm") {
         let site = Site::servers(3).await;
         run_all(site, &[Shape::Quorum], Network::Well, |_| true).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_future_of_a_lock_on_three_servers_harms_nobody_while_its_clients_reconnect() {
+async fn each_abandoned_future_of_a_lock_on_three_servers_does_no_harm_during_reconnects() {
     let name =
-        "left::each_future_of_a_lock_on_three_servers_harms_nobody_while_its_clients_reconnect";
+        "left::each_abandoned_future_of_a_lock_on_three_servers_does_no_harm_during_reconnects";
     if is_alone(name) {
         let site = Site::servers(3).await;
         run_all(site, &[Shape::Quorum], Network::Cut, |_| true).await;
@@ -61,16 +61,16 @@ async fn each_future_of_a_lock_on_three_servers_harms_nobody_while_its_clients_r
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn acquires_left_at_the_master_of_sentinels_harm_nobody() {
-    if is_alone("left::acquires_left_at_the_master_of_sentinels_harm_nobody") {
+async fn acquires_abandoned_at_a_sentinel_master_do_no_harm() {
+    if is_alone("left::acquires_abandoned_at_a_sentinel_master_do_no_harm") {
         let site = Site::sentinels().await;
         run_all(site, &[Shape::Plain], Network::Cut, |it| it.everywhere).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn acquires_left_at_a_cluster_harm_nobody() {
-    if is_alone("left::acquires_left_at_a_cluster_harm_nobody") {
+async fn acquires_abandoned_at_a_cluster_do_no_harm() {
+    if is_alone("left::acquires_abandoned_at_a_cluster_do_no_harm") {
         let site = Site::cluster().await;
         run_all(site, &[Shape::Plain], Network::Cut, |it| it.everywhere).await;
     }

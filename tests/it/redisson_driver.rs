@@ -36,7 +36,7 @@ async fn a_lock_is_held_under_the_predicted_field() {
 }
 
 #[tokio::test]
-async fn a_logical_thread_is_one_java_thread_for_good() {
+async fn a_logical_thread_always_uses_the_same_java_thread() {
     let server = Server::start();
     let java = Redisson::start(&server.url).await;
 
@@ -67,7 +67,7 @@ async fn reentry_is_counted() {
 }
 
 #[tokio::test]
-async fn locks_of_several_are_held_on_each_server_and_by_quorum_or_all() {
+async fn locks_of_several_are_held_on_each_server_and_by_a_quorum_or_all() {
     let servers = [Server::start(), Server::start(), Server::start()];
     let java = Redisson::builder(&servers[0].url)
         .server(&servers[1].url)
@@ -122,7 +122,7 @@ async fn unlock_by_another_thread_is_refused() {
 }
 
 #[tokio::test]
-async fn second_thread_waits_until_the_first_unlocks() {
+async fn a_second_thread_waits_until_the_first_unlocks() {
     let server = Server::start();
     let java = Redisson::start(&server.url).await;
     let (t1, t2) = (java.thread("t1"), java.thread("t2"));
@@ -202,7 +202,7 @@ async fn force_unlock_frees_a_lock_of_another_thread() {
 }
 
 #[tokio::test]
-async fn interrupt_ends_the_wait_and_nothing_after_it() {
+async fn interrupt_ends_the_wait_and_affects_no_later_call() {
     let server = Server::start();
     let java = Redisson::start(&server.url).await;
     let (t1, t2) = (java.thread("t1"), java.thread("t2"));
@@ -242,7 +242,7 @@ async fn a_killed_client_leaves_its_key() {
 }
 
 #[tokio::test]
-async fn a_dropped_client_is_a_killed_one_and_no_other_is() {
+async fn dropping_a_client_kills_it_and_no_other_client() {
     let server = Server::start();
     let (dropped, kept) = tokio::join!(own_jvm(&server), own_jvm(&server));
     let pid = dropped.pid();
@@ -280,7 +280,7 @@ async fn shutdown_ends_the_process_and_leaves_the_key() {
 }
 
 #[tokio::test]
-async fn two_threads_never_share_the_cell() {
+async fn two_threads_never_enter_the_cell_together() {
     let server = Server::start();
     let java = Redisson::start(&server.url).await;
     let pause = Duration::from_millis(5);
@@ -323,7 +323,7 @@ async fn settings_reach_redisson() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn locks_of_a_cluster_are_at_their_slots_masters_and_use_sharded_channels() {
+async fn locks_of_a_cluster_are_at_the_masters_of_their_slots_and_use_sharded_channels() {
     let cluster = Cluster::start(3, 1).await;
     let java = Redisson::start(&cluster.url()).await;
     let (t1, t2) = (java.thread("t1"), java.thread("t2"));

@@ -8,7 +8,7 @@ use crate::source::{code, relative, sources};
 type Edges = BTreeMap<String, BTreeSet<String>>;
 
 #[test]
-fn no_folder_has_a_circle_of_imports() {
+fn no_folder_has_an_import_cycle() {
     let files: Vec<File> = sources().iter().map(|path| File::read(path)).collect();
     let folders = files.iter().filter(|file| file.is_folder());
     let mut circles = Vec::new();
@@ -27,7 +27,7 @@ fn no_folder_has_a_circle_of_imports() {
 
 /// What the check above stands on.
 #[test]
-fn a_circle_through_an_item_of_the_folder_itself_is_found() {
+fn a_cycle_through_an_item_of_the_folder_itself_is_found() {
     let file = |path: &str, code: &str| File {
         path: path.split("::").map(str::to_owned).collect(),
         paths: paths(code),

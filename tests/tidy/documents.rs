@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::{files, root};
 
 #[test]
-fn links_between_documents_lead_somewhere() {
+fn links_between_documents_have_targets() {
     let mut followed = 0;
     for page in pages(&["README.md", "CHANGELOG.md", "tests/README.md"]) {
         let text = read(&page);

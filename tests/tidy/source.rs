@@ -48,7 +48,7 @@ fn modules_import_downward_only() {
 }
 
 #[test]
-fn the_layer_table_names_every_module_and_no_other() {
+fn the_layer_table_names_exactly_the_modules() {
     let modules: BTreeSet<String> = sources().iter().filter_map(|f| module(f)).collect();
     let named: BTreeSet<String> = LAYERS.concat().into_iter().map(str::to_owned).collect();
     assert_eq!(modules, named);
@@ -82,7 +82,7 @@ fn every_lua_file_is_included_once() {
 }
 
 #[test]
-fn every_lua_file_says_what_it_does_takes_and_returns() {
+fn every_lua_file_documents_its_purpose_arguments_and_result() {
     for file in files("lua", "lua") {
         let text = fs::read_to_string(&file).expect("it is text");
         let header: String = text
@@ -112,7 +112,7 @@ fn every_lua_file_says_what_it_does_takes_and_returns() {
 /// Services of two versions of this crate work on the same locks: whoever changes a script decides
 /// here that the two get along.
 #[test]
-fn the_scripts_are_the_ones_that_were_reviewed() {
+fn the_scripts_match_their_reviewed_versions() {
     let digests: BTreeMap<String, String> = files("lua", "lua")
         .iter()
         .map(|file| {
@@ -128,7 +128,7 @@ fn the_scripts_are_the_ones_that_were_reviewed() {
 }
 
 #[test]
-fn source_files_fit_in_the_head() {
+fn source_files_are_within_the_size_limit() {
     let core = files("crates/lockdog-quorum/src", "rs");
     for file in sources().into_iter().chain(core) {
         let lines = without_tests(&file).lines().count();
@@ -138,7 +138,7 @@ fn source_files_fit_in_the_head() {
 
 /// What the checks above stand on.
 #[test]
-fn paths_in_code_are_found_and_those_in_comments_are_not() {
+fn paths_are_found_in_code_but_not_in_comments() {
     let code =
         "use crate::hold::Hold;\n  pub(crate) use crate::wait::Wake;\nlet x = crate::script::f();";
     let found = BTreeSet::from(["hold", "script", "wait"].map(str::to_owned));

@@ -7,7 +7,7 @@ use crate::root;
 
 /// A file that starts servers of its own would run on one of those, whatever the run asked for.
 #[test]
-fn what_runs_on_every_deployment_starts_no_server_of_its_own() {
+fn tests_of_every_deployment_start_no_server_of_their_own() {
     let script = fs::read_to_string(root().join("tests/run")).expect("it is there");
     let line = script
         .lines()

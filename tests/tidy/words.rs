@@ -6,7 +6,7 @@ use crate::files;
 use crate::source::{code, relative, sources};
 
 #[test]
-fn no_two_types_that_others_see_have_one_name() {
+fn no_two_visible_types_have_one_name() {
     let core = files("crates/lockdog-quorum/src", "rs");
     let mut named: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for file in sources().into_iter().chain(core) {
@@ -25,7 +25,7 @@ fn no_two_types_that_others_see_have_one_name() {
 
 /// What the check above stands on.
 #[test]
-fn a_declaration_is_found_whoever_may_see_it() {
+fn declarations_of_any_visibility_are_found() {
     assert_eq!(
         declared("pub(super) struct Streak {").as_deref(),
         Some("Streak")

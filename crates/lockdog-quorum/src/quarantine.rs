@@ -35,12 +35,12 @@ mod tests {
     const LEASE: Duration = Duration::from_secs(100);
 
     #[test]
-    fn a_server_that_never_changed_counts() {
+    fn a_server_that_never_changed_has_no_quarantine() {
         assert_eq!(left(None, LEASE, Moment(5)), None);
     }
 
     #[test]
-    fn a_reborn_server_counts_after_the_longest_lease_one_percent_and_two_seconds() {
+    fn the_quarantine_lasts_the_longest_lease_plus_one_percent_plus_two_seconds() {
         let reborn = Moment(7_000_000_000);
         let whole = Duration::from_secs(103);
         assert_eq!(period(LEASE), whole);
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_seems_to_go_back_ends_no_quarantine() {
+    fn a_clock_that_goes_back_does_not_end_the_quarantine() {
         let reborn = Moment(7_000_000_000);
         let longer = period(LEASE) + Duration::from_secs(1);
         assert_eq!(
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn no_lease_is_too_long_to_be_added_up() {
+    fn the_longest_lease_does_not_overflow_the_quarantine() {
         for longest in [Duration::MAX / 2, Duration::MAX] {
             let left = left(Some(Moment(1)), longest, Moment(2));
             assert!(left.is_some_and(|left| left > LEASE));

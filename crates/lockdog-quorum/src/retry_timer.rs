@@ -78,7 +78,7 @@ mod tests {
     const CAP: Moment = Moment(1_000_000_000_000);
 
     #[test]
-    fn the_wait_ends_when_as_many_instances_as_are_needed_may_be_free() {
+    fn the_next_round_starts_when_enough_instances_may_be_free() {
         let mut patience = RetryTimer::new(5, 3);
         for (member, at) in [(0, 50), (1, 10), (2, 40), (3, 30)] {
             patience.busy(member, Some(Moment(at)));
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_after_collisions_grow_up_to_a_bound_and_are_left_to_chance() {
+    fn pauses_after_collisions_are_random_and_grow_up_to_a_bound() {
         let ms = Duration::from_millis;
         let mut patience = RetryTimer::new(3, 2);
         let now = Moment(1_000_000_000);

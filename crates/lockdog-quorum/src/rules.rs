@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_instance_has_a_twentieth_of_the_lease_within_bounds() {
+    fn the_timeout_of_an_instance_is_a_twentieth_of_the_lease_within_bounds() {
         let ms = Duration::from_millis;
         for (lease, patience) in [
             (ms(10), ms(20)),

@@ -45,7 +45,7 @@ fn held(members: usize, now: Moment) -> Quorum {
 const START: Moment = Moment(1_000_000_000_000);
 
 #[test]
-fn it_is_won_with_the_answer_that_makes_a_quorum_and_valid_from_the_rounds_beginning() {
+fn the_quorum_answer_wins_the_round_and_the_deadline_counts_from_its_start() {
     let (mut quorum, _) = Quorum::begin(rules(5, 0), START);
     for member in 0..3 {
         assert_eq!(quorum.phase(), Phase::Acquiring);
@@ -59,7 +59,7 @@ fn it_is_won_with_the_answer_that_makes_a_quorum_and_valid_from_the_rounds_begin
 }
 
 #[test]
-fn a_round_without_hope_gives_back_what_it_has_and_what_may_yet_come() {
+fn a_failed_round_releases_its_grants_and_later_grants() {
     let (mut quorum, _) = Quorum::begin(rules(3, 0), START);
     answer(&mut quorum, 0, Answer::Taken(None), START);
     answer(&mut quorum, 1, Answer::Busy(Some(LEASE), None), START);
@@ -79,7 +79,7 @@ fn a_round_without_hope_gives_back_what_it_has_and_what_may_yet_come() {
 }
 
 #[test]
-fn a_quorum_that_comes_after_its_own_deadline_is_none() {
+fn a_quorum_completed_after_its_deadline_fails() {
     let (mut quorum, _) = Quorum::begin(rules(1, 0), START);
     let late = lease::deadline(START, LEASE);
     answer(&mut quorum, 0, Answer::Taken(None), late);
@@ -87,7 +87,7 @@ fn a_quorum_that_comes_after_its_own_deadline_is_none() {
 }
 
 #[test]
-fn rounds_of_extension_count_for_themselves_and_take_again_what_is_free() {
+fn an_extension_round_counts_only_its_own_answers_and_reacquires_free_instances() {
     let mut quorum = held(3, START);
     let first = quorum.deadline();
     let due = quorum.wake_at();
@@ -133,7 +133,7 @@ fn rounds_of_extension_count_for_themselves_and_take_again_what_is_free() {
 }
 
 #[test]
-fn an_instance_that_grants_behind_is_asked_for_what_the_others_gave_meanwhile() {
+fn an_instance_that_grants_late_is_asked_for_the_current_extension() {
     let (mut quorum, _) = Quorum::begin(rules(3, 0), START);
     for member in 0..2 {
         answer(&mut quorum, member, Answer::Taken(None), START);
@@ -167,7 +167,7 @@ fn an_instance_that_grants_behind_is_asked_for_what_the_others_gave_meanwhile() 
 }
 
 #[test]
-fn a_take_that_is_executed_twice_stands_once_it_is_granted_or_is_given_back() {
+fn a_take_executed_twice_stays_granted_or_is_released() {
     let (mut quorum, _) = Quorum::begin(rules(3, 0), START);
     answer(&mut quorum, 0, Answer::Taken(None), START);
     for earlier in [
@@ -186,7 +186,7 @@ fn a_take_that_is_executed_twice_stands_once_it_is_granted_or_is_given_back() {
 }
 
 #[test]
-fn so_many_clear_nos_that_no_quorum_is_left_lose_it_at_once() {
+fn enough_definite_refusals_lose_the_quorum_at_once() {
     let mut quorum = held(5, START);
     let due = quorum.wake_at();
     quorum.step(Event::Tick, due);
@@ -203,7 +203,7 @@ fn so_many_clear_nos_that_no_quorum_is_left_lose_it_at_once() {
 }
 
 #[test]
-fn a_deadline_loses_it_and_no_late_round_revives_it() {
+fn a_late_round_does_not_revive_a_quorum_after_its_deadline() {
     let mut quorum = held(3, START);
     let due = quorum.wake_at();
     quorum.step(Event::Tick, due);
@@ -222,7 +222,7 @@ fn register(value: Option<u64>, time: u64, reborn: bool) -> Option<Register> {
 }
 
 #[test]
-fn a_token_is_larger_than_every_register_seen_and_shown_when_a_quorum_has_it() {
+fn a_token_exceeds_every_register_and_is_visible_once_a_quorum_stored_it() {
     let (mut quorum, _) = Quorum::begin(rules(3, 2), START);
     answer(
         &mut quorum,
@@ -250,7 +250,7 @@ fn a_token_is_larger_than_every_register_seen_and_shown_when_a_quorum_has_it() {
 }
 
 #[test]
-fn a_register_in_the_way_makes_the_token_larger() {
+fn a_conflicting_register_raises_the_token() {
     let (mut quorum, _) = Quorum::begin(rules(3, 2), START);
     answer(
         &mut quorum,
@@ -283,7 +283,7 @@ fn a_register_in_the_way_makes_the_token_larger() {
 }
 
 #[test]
-fn an_instance_that_lost_its_register_is_no_look_at_it() {
+fn a_lost_register_does_not_count_as_a_read() {
     let (mut quorum, _) = Quorum::begin(rules(3, 2), START);
     answer(
         &mut quorum,
@@ -308,7 +308,7 @@ fn an_instance_that_lost_its_register_is_no_look_at_it() {
 }
 
 #[test]
-fn a_quorum_that_too_few_know_the_latest_token_of_says_who_may_have_forgotten_it() {
+fn a_quorum_without_enough_registers_reports_which_instance_lost_its_register() {
     let (mut quorum, _) = Quorum::begin(rules(3, 2), START);
     for (member, reborn) in [(0, true), (1, false)] {
         let taken = Answer::Taken(register(Some(7), 1, reborn));
@@ -323,7 +323,7 @@ fn a_quorum_that_too_few_know_the_latest_token_of_says_who_may_have_forgotten_it
 }
 
 #[test]
-fn where_most_registers_may_be_lost_the_clocks_make_the_token() {
+fn the_clocks_set_the_token_when_most_registers_may_be_lost() {
     let (mut quorum, _) = Quorum::begin(rules(3, 2), START);
     answer(
         &mut quorum,
@@ -348,7 +348,7 @@ fn where_most_registers_may_be_lost_the_clocks_make_the_token() {
 }
 
 #[test]
-fn masking_wants_more_and_looks_at_enough_registers() {
+fn masking_raises_the_quorum_and_reads_enough_registers() {
     let both = |members, masked| (Rules::need(members, masked), Rules::reads(members, masked));
     assert_eq!(both(1, 0), (1, 1));
     assert_eq!(both(3, 0), (2, 2));

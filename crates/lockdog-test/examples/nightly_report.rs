@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_report_is_not_made_twice() {
+    async fn the_report_does_not_run_twice() {
         let server = Server::new();
         let client = server.client().await;
         let other = server.steal("nightly");
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_report_stops_when_the_server_does() {
+    async fn the_report_stops_when_the_server_freezes() {
         let server = Server::new();
         let job = tokio::spawn(nightly_report(server.client().await));
         tokio::time::sleep(Duration::from_secs(60)).await;
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lease_that_is_too_short_is_noticed() {
+    async fn a_lease_that_is_too_short_is_detected() {
         let lock = Server::new().client().await.lock("nightly");
         let guard = lock.lock().lease(Duration::from_secs(5)).await.unwrap();
         tokio::time::sleep(Duration::from_secs(6)).await; // the work

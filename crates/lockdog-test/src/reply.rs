@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_written_as_c_does() {
+    fn numbers_are_formatted_as_in_c() {
         for (number, text) in [
             (0.0, "0"),
             (1.5, "1.5"),
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_resp2_does_not_have_is_written_in_its_words() {
+    fn values_that_resp2_lacks_are_written_as_resp2_types() {
         let written = |reply: Reply, is_resp3| {
             let mut out = Vec::new();
             reply.write(is_resp3, &mut out);

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_is_taken_once_all_of_it_is_there() {
+    fn a_command_is_read_when_it_is_complete() {
         let whole = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\nPING\r\n";
         for cut in 0..whole.len() {
             let mut input = whole[..cut].to_vec();
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_command_is_an_error() {
+    fn a_malformed_command_is_an_error() {
         for bytes in ["*1\r\n:1\r\n", "*x\r\n", "*1\r\n$-5\r\n"] {
             assert!(take(&mut bytes.as_bytes().to_vec()).is_err(), "{bytes}");
         }

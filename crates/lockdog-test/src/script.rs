@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn values_cross_between_script_and_server_as_in_redis() {
+    fn script_values_are_converted_as_in_redis() {
         assert_eq!(eval("return 3.99"), Ok(Reply::Int(3)));
         assert_eq!(eval("return false"), Ok(Reply::Nil));
         assert_eq!(eval("return true"), Ok(Reply::Int(1)));
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_says_where_in_the_script_it_was() {
+    fn an_error_names_its_place_in_the_script() {
         let Err(Refusal(line)) = eval("local x = 1\nreturn redis.call('hincrby', 'k', 'f', 'x')")
         else {
             panic!("x is no number");
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_leaves_nothing_behind_in_the_interpreter() {
+    fn a_script_leaves_no_state_in_the_interpreter() {
         assert!(eval("x = 1").is_err());
         assert!(eval("return x").is_err());
         assert_eq!(eval("local x = 1 return x"), Ok(Reply::Int(1)));

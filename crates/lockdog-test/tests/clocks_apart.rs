@@ -9,7 +9,7 @@ use lockdog_test::Server;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[test]
-fn a_clock_that_is_days_behind_the_first_one_runs() {
+fn a_clock_that_is_days_behind_the_first_clock_works() {
     on_a_clock_of_its_own(10 * DAY);
     on_a_clock_of_its_own(Duration::ZERO);
 }

@@ -300,7 +300,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn once_the_connection_is_let_go_of_no_round_is_silent() {
+    fn after_the_connection_is_cleared_no_round_is_silent() {
         let rounds = AckRounds::default();
         let before = rounds.asked.lock().clone();
         let later = Moment(0) + Duration::from_secs(10);

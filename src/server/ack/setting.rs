@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_master_without_replicas_meets_neither_all_nor_a_majority() {
+    fn a_master_without_replicas_meets_neither_all_nor_majority() {
         let of = |replicas: Replicas| [0, 1, 2, 3, 4].map(|connected| replicas.of(connected));
         assert_eq!(of(Replicas::All), [1, 1, 2, 3, 4]);
         assert_eq!(of(Replicas::Majority), [1, 1, 2, 2, 3]);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_waited_for_is_refused() {
+    fn invalid_ack_settings_are_refused() {
         let second = Duration::from_secs(1);
         let require = |replicas, timeout| ReplicaAck::Require { replicas, timeout };
         let aof = |local, replicas| ReplicaAck::RequireAof {

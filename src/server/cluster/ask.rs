@@ -147,7 +147,7 @@ mod tests {
 
     /// The node nearest to the client may be the very master that the others have to confirm.
     #[tokio::test]
-    async fn another_node_is_waited_for_that_is_further_away_than_the_first() {
+    async fn a_slower_second_node_is_awaited() {
         let late = PATIENCE / 4;
         let answers = |late: &[Duration]| -> FuturesUnordered<_> {
             let answer = |late: &Duration| {

@@ -318,7 +318,7 @@ mod tests {
     use crate::user_code::{FreeAtEachCall, OnEvent};
 
     #[tokio::test]
-    async fn a_switch_wakes_callers_and_is_logged_while_no_lock_is_held() {
+    async fn a_switch_wakes_callers_and_is_logged_without_a_mutex_held() {
         let seed = redis::Client::open("redis://127.0.0.1:1").unwrap();
         let members = NodeEndpoints {
             info: seed.get_connection_info().clone(),

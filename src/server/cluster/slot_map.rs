@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_know_an_owner_at_different_addresses_do_not_make_it_another() {
+    fn an_owner_with_two_addresses_is_one_owner() {
         let mut here = at_first();
         let mut there = at_first();
         there[1].host = "elsewhere".to_owned();
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_their_owners_and_nothing_changes_by_looking_again() {
+    fn slots_map_to_their_owners_and_an_unchanged_view_changes_nothing() {
         let mut looked = Looked::new(&[view("a", &at_first()), view("b", &at_first())]);
         for _ in 0..2 {
             assert_eq!(looked.owner(0), Some("a"));
@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_that_took_over_is_an_heir_and_the_old_master_has_left() {
+    fn a_promoted_replica_is_an_heir_and_the_old_master_has_left() {
         let mut looked = Looked::new(&[view("b", &at_first())]);
         let after = [
             failed(master("a", 1, &[])),
@@ -505,7 +505,7 @@ mod tests {
 
     /// A failover on request leaves no failed master.
     #[test]
-    fn a_planned_failover_has_an_heir_too() {
+    fn a_planned_failover_has_an_heir() {
         let mut looked = Looked::new(&[view("b", &at_first())]);
         let after = [
             replica("a", 3),
@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_cut_off_cannot_lead_back() {
+    fn a_partitioned_node_cannot_restore_an_old_owner() {
         let mut looked = Looked::new(&[view("b", &at_first())]);
         let after = [
             failed(master("a", 1, &[])),
@@ -544,7 +544,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_is_moved_between_masters_has_no_heir() {
+    fn a_slot_moved_between_masters_has_no_heir() {
         let mut looked = Looked::new(&[view("a", &at_first())]);
         let moved = [
             master("a", 1, &[(0, 49)]),
@@ -585,7 +585,7 @@ mod tests {
     /// The giver's possible data loss moves with the slot, each time. The taker's own loss is not
     /// recorded for the slot.
     #[test]
-    fn what_a_slots_data_may_lack_goes_with_the_slot() {
+    fn possible_data_loss_moves_with_the_slot() {
         let mut looked = Looked::new(&[view("a", &at_first())]);
         let loss = |second| DataLoss {
             seen: Some(Moment(0) + Duration::from_secs(second)),
@@ -616,7 +616,7 @@ mod tests {
 
     /// The master may have lost data since the last check.
     #[test]
-    fn a_slot_of_a_master_that_could_not_be_asked_who_it_is_has_an_heir() {
+    fn a_slot_of_a_master_whose_identity_is_unknown_has_an_heir() {
         let mut looked = Looked::new(&[view("a", &at_first())]);
         let moved = [
             master("a", 1, &[(0, 49)]),
@@ -634,7 +634,7 @@ mod tests {
 
     /// Another server may have taken over and have given the slots away.
     #[test]
-    fn slots_of_a_master_that_became_somebody_elses_replica_have_an_heir() {
+    fn slots_of_a_master_that_became_a_replica_of_another_master_have_an_heir() {
         let mut nodes = at_first();
         nodes.push(master("d", 4, &[]));
         let mut looked = Looked::new(&[view("b", &nodes)]);
@@ -670,7 +670,7 @@ mod tests {
     }
 
     #[test]
-    fn a_master_whose_number_grew_is_looked_at_again() {
+    fn a_master_whose_epoch_grew_is_checked_again() {
         let mut looked = Looked::new(&[view("b", &at_first())]);
         let mut nodes = at_first();
         nodes[0].epoch = 5;
@@ -682,7 +682,7 @@ mod tests {
 
     /// Its slots were given to another master while it was down, and its data with them.
     #[test]
-    fn slots_of_a_failed_master_that_are_given_to_another_one_make_it_an_heir() {
+    fn a_master_that_got_slots_of_a_failed_master_is_an_heir() {
         let mut looked = Looked::new(&[view("b", &at_first())]);
         let given = [
             failed(master("a", 1, &[])),
@@ -704,7 +704,7 @@ mod tests {
     }
 
     #[test]
-    fn a_master_is_named_by_others_only() {
+    fn only_other_nodes_confirm_a_master() {
         let mut looked = Looked::new(&[view("b", &at_first())]);
         let first = looked.now;
         let named = |looked: &Looked| [0, 100].map(|slot| looked.map.named(slot).unwrap());
@@ -721,7 +721,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_sure_of_a_master_that_they_do_not_think_has_failed() {
+    fn a_master_that_another_node_reports_as_failed_is_not_certain() {
         let mut looked = Looked::new(&[view("b", &at_first())]);
         let first = looked.now;
         let certainty = |looked: &Looked| {

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_those_that_clients_shall_use() {
+    fn a_view_uses_the_addresses_that_nodes_announce() {
         let range = |nodes: Vec<Value>| {
             let mut parts = vec![Value::Int(0), Value::Int(1)];
             parts.extend(nodes);

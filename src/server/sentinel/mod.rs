@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_sentinel_that_was_cut_off_leads_nobody_back() {
+    async fn a_partitioned_sentinel_cannot_restore_an_old_master() {
         let sentinels = three();
         sentinels.take_in(&[named(1, 5)], true, at(1));
         assert_eq!((sentinels.identity.term(), sentinels.named()), (0, at(1)));
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_switch_wakes_callers_and_is_logged_while_no_lock_is_held() {
+    async fn a_switch_wakes_callers_and_is_logged_without_a_mutex_held() {
         let sentinels = Arc::new(three());
         sentinels.take_in(&[named(1, 5)], true, at(1));
         let seen = sentinels.clone();
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_majority_that_counts_anew_is_believed_after_a_while() {
+    async fn a_majority_with_a_smaller_epoch_is_believed_after_a_while() {
         let sentinels = three();
         sentinels.take_in(&[named(1, 5)], true, at(1));
         let anew = [named(2, 0), named(2, 0)];
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_master_that_they_do_not_think_well_is_named_and_not_confirmed() {
+    async fn a_master_that_sentinels_report_as_down_is_named_but_not_confirmed() {
         let sentinels = three();
         let sure = || sentinels.sure.load(Ordering::Acquire);
         sentinels.take_in(&[named(1, 5)], true, at(1));

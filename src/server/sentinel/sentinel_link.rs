@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_master_that_is_down_or_being_replaced_is_not_well() {
+    fn a_master_that_is_down_or_being_replaced_is_not_healthy() {
         let said = |flags: &str| {
             let fields = [
                 ("config-epoch", "3"),

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_change_costs_the_work_for_what_changed_and_a_connection_for_all() {
+    async fn a_change_checks_one_channel_and_a_new_connection_checks_all() {
         let waiters = Waiters::new(Clock::default(), Duration::from_secs(60), 10_000);
         let many: Vec<_> = (0..MANY)
             .map(|number| subscribe(&waiters, number))

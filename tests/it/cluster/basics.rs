@@ -13,7 +13,7 @@ use crate::turn::turn;
 
 /// Acquired, re-entered and released, all at the slot's master.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_is_kept_by_the_master_of_its_slot() {
+async fn the_master_of_its_slot_keeps_a_lock() {
     let cluster = Cluster::start(3, 1).await;
     let client = Client::connect(cluster.url()).await.unwrap();
     for master in &cluster.nodes[..3] {
@@ -90,7 +90,7 @@ async fn spent(cluster: &Cluster) -> BTreeMap<&'static str, [u64; 3]> {
 /// Channels are sharded on servers from 7.0 on and plain below, as in Redisson. The waiters belong
 /// to other clients, and only messages can wake them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn waiters_are_woken_by_messages_of_their_shard() {
+async fn sharded_messages_wake_waiters() {
     let cluster = Cluster::start(3, 0).await;
     let holder = Client::connect(cluster.url()).await.unwrap();
     let waiting = without_polling(&cluster).await;
@@ -151,7 +151,7 @@ async fn force_unlock_frees_a_lock_of_another_client_and_wakes_a_waiter() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_multi_lock_over_all_masters_is_taken_and_given_back_as_one() {
+async fn a_multi_lock_over_all_masters_is_acquired_and_released_as_a_whole() {
     let cluster = Cluster::start(3, 0).await;
     let client = Client::connect(cluster.url()).await.unwrap();
     let other = without_polling(&cluster).await;

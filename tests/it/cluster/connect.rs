@@ -11,7 +11,7 @@ use crate::turn::turn;
 
 /// By URL and by builder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_living_node_among_dead_ones_is_enough_to_find_all() {
+async fn one_live_node_among_dead_nodes_is_enough() {
     let cluster = Cluster::start(3, 1).await;
     let dead = free_port();
     // A replica knows as much as a master.
@@ -36,7 +36,7 @@ async fn one_living_node_among_dead_ones_is_enough_to_find_all() {
 
 /// The nodes do not answer, or are no cluster nodes. With `lazy`, the calls report it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_node_that_answers_there_is_no_client() {
+async fn connecting_fails_without_a_node_that_answers() {
     let (one, other) = (free_port(), free_port());
     let dead = format!("redis+cluster://127.0.0.1:{one},127.0.0.1:{other}");
     let patience = ms(500);
@@ -70,7 +70,7 @@ async fn without_a_node_that_answers_there_is_no_client() {
 
 /// Nodes may tell clients names instead of addresses, or nothing but a port.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nodes_are_found_by_whatever_they_tell_clients() {
+async fn nodes_are_found_by_announced_names_and_ports() {
     if Binary::under_test() == Binary::Redis62 {
         // It tells addresses only.
         return;
@@ -102,7 +102,7 @@ async fn nodes_are_found_by_whatever_they_tell_clients() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn user_and_password_are_those_of_every_node() {
+async fn user_and_password_apply_to_every_node() {
     let cluster = Cluster::builder(3, 0).password("p@ss").start().await;
     for node in &cluster.nodes {
         node.cmd("ACL SETUSER app on >w@rd ~* &* +@all").await;
@@ -152,7 +152,7 @@ async fn use_all_nodes(cluster: &Cluster, client: &Client) {
 }
 
 #[tokio::test]
-async fn what_cannot_be_a_cluster_is_refused() {
+async fn invalid_cluster_settings_are_refused() {
     let none: [&str; 0] = [];
     let urls = ["redis://127.0.0.1:7000"];
     for builder in [

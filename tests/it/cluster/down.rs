@@ -15,7 +15,7 @@ use crate::turn::turn;
 /// Without one of its masters the cluster refuses everything (CLUSTERDOWN), by its default. Nobody
 /// hangs, and all goes on when the master is back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn callers_are_told_in_time_while_the_cluster_is_down_and_go_on_after_it() {
+async fn calls_fail_in_time_while_the_cluster_is_down_and_work_after_it() {
     let cluster = Cluster::start(3, 0).await;
     let lease = ms(4500);
     let client = Client::builder().url(cluster.url()).watchdog_lease(lease);
@@ -111,7 +111,7 @@ async fn callers_are_told_in_time_while_the_cluster_is_down_and_go_on_after_it()
 
 /// Nobody has the slot: waited for within the deadline, and gone on with when somebody has it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slot_that_nobody_has_is_waited_for() {
+async fn calls_wait_for_a_slot_without_an_owner() {
     let cluster = Cluster::start(3, 0).await;
     for node in &cluster.nodes {
         node.cmd("CONFIG SET cluster-require-full-coverage no")
@@ -145,7 +145,7 @@ async fn a_slot_that_nobody_has_is_waited_for() {
 /// A master freezes and nobody takes its place: locks elsewhere go on at their usual speed, those of it
 /// are waited for within the deadline.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_frozen_master_holds_up_no_lock_of_another() {
+async fn a_frozen_master_does_not_delay_locks_of_other_masters() {
     let cluster = Cluster::start(3, 0).await;
     for node in &cluster.nodes {
         node.cmd("CONFIG SET cluster-node-timeout 600000").await;

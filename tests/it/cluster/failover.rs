@@ -14,7 +14,7 @@ use crate::turn::turn;
 
 /// By `CLUSTER FAILOVER`. The client checks every held lock at once after the switch.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn locks_live_on_at_the_new_master_and_are_unlocked_there() {
+async fn locks_survive_a_failover_and_are_unlocked_at_the_new_master() {
     let cluster = Cluster::start(3, 1).await;
     let lease = ms(120_000);
     let client = Client::builder().url(cluster.url()).watchdog_lease(lease);
@@ -49,7 +49,7 @@ async fn locks_live_on_at_the_new_master_and_are_unlocked_there() {
 /// They are reported lost at once, and locks of other masters are not affected. The master is
 /// killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn locks_that_the_new_master_does_not_have_are_told_to_be_lost() {
+async fn locks_missing_on_the_new_master_are_reported_lost() {
     let cluster = Cluster::start(3, 1).await;
     // A crowd is spread over an eighth of its lease, but not when it may be lost.
     let client = Client::builder()
@@ -95,7 +95,7 @@ async fn locks_that_the_new_master_does_not_have_are_told_to_be_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn thirty_locks_of_a_name_are_had_though_its_master_is_killed() {
+async fn thirty_locks_of_a_name_are_acquired_after_its_master_is_killed() {
     let cluster = Cluster::start(3, 1).await;
     let client = Client::connect(cluster.url()).await.unwrap();
     let name = &cluster.names_at(&cluster.nodes[0], "l", 1).await[0];
@@ -111,7 +111,7 @@ async fn thirty_locks_of_a_name_are_had_though_its_master_is_killed() {
 
 /// With 50 contending tasks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crowd_goes_on_after_a_master_was_killed() {
+async fn contending_tasks_continue_after_a_master_is_killed() {
     let cluster = Cluster::start(3, 1).await;
     let (names, crowd) = crowd(&cluster).await;
     let held = Held::take(&cluster).await;
@@ -129,7 +129,7 @@ async fn a_crowd_goes_on_after_a_master_was_killed() {
 
 /// When the old master is back, the client neither believes it nor writes to it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crowd_goes_on_after_a_master_froze_and_came_back() {
+async fn contending_tasks_continue_after_a_master_freezes_and_returns() {
     let cluster = Cluster::start(3, 1).await;
     let (names, crowd) = crowd(&cluster).await;
     let held = Held::take(&cluster).await;
@@ -153,7 +153,7 @@ async fn a_crowd_goes_on_after_a_master_froze_and_came_back() {
 
 /// By `CLUSTER FAILOVER`, to the replica and back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crowd_goes_on_through_planned_failovers() {
+async fn contending_tasks_continue_through_planned_failovers() {
     let cluster = Cluster::start(3, 1).await;
     let (names, crowd) = crowd(&cluster).await;
     let held = Held::take(&cluster).await;
@@ -169,7 +169,7 @@ async fn a_crowd_goes_on_through_planned_failovers() {
 /// An acquire whose answer nobody saw is settled at the master that granted it. The next master may have
 /// been told of the grant only; and so may the one after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_settled_at_the_old_master_is_settled_at_the_next_ones() {
+async fn a_settlement_at_the_old_master_is_repeated_at_the_next_masters() {
     let cluster = Cluster::builder(3, 1).announce_proxies().start().await;
     let old = cluster.nodes[0].clone();
     let name = &cluster.names_at(&old, "l", 1).await[0];
@@ -258,7 +258,7 @@ async fn waiters_listen_at_the_new_master() {
 /// A renewal counts only if another node named this master within the last lease, as with
 /// sentinels.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_master_that_nobody_else_names_extends_no_lease() {
+async fn a_master_that_no_other_node_confirms_extends_no_lease() {
     let cluster = Cluster::start(3, 0).await;
     let lease = ms(3000);
     let client = Client::builder().url(cluster.url()).watchdog_lease(lease);

@@ -14,7 +14,7 @@ use crate::support::eventually;
 /// before, whose slot has moved on since from the one that took over. The tokens are ahead of all
 /// clocks, so that no clock makes up for what is forgotten.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_register_that_a_master_forgot_is_not_believed_where_its_slot_moved() {
+async fn a_lost_register_is_not_believed_after_its_slot_moved() {
     let clusters = Clusters::start().await;
     let [failing, knowing, ignorant] = &clusters.all[..] else {
         panic!("there are three");

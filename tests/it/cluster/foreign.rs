@@ -8,7 +8,7 @@ use crate::support::{Cluster, Proxy, eventually};
 
 /// Its number is larger than any of ours, and it says that all slots are its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_of_another_cluster_at_a_seeds_address_takes_no_slots() {
+async fn a_node_of_another_cluster_at_a_seed_address_takes_no_slots() {
     let (ours, other) = tokio::join!(Cluster::start(3, 0), Cluster::start(1, 0));
     let stranger = &other.nodes[0];
     // A node takes a number of its own only while it has none.
@@ -50,7 +50,7 @@ async fn a_node_of_another_cluster_at_a_seeds_address_takes_no_slots() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_seeds_of_two_clusters_most_are_believed_and_half_are_an_error() {
+async fn a_majority_of_the_seeds_is_believed_and_half_is_an_error() {
     let (ours, other) = tokio::join!(Cluster::start(3, 0), Cluster::start(1, 0));
     let stranger = format!("127.0.0.1:{}", other.nodes[0].port());
     let client = Client::connect(format!("{},{stranger}", ours.url())).await;

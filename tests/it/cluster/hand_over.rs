@@ -14,7 +14,7 @@ use crate::support::{Cell, Cluster, eventually, timed};
 /// A waiter that relies on messages alone gets the lock beside a client whose tasks hand it to each
 /// other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn others_get_a_lock_that_is_handed_on_in_one_client() {
+async fn other_clients_get_a_lock_that_one_client_hands_over() {
     let cluster = Cluster::builder(3, 0).announce_proxies().start().await;
     load_scripts(&cluster).await;
     let client = Client::connect(cluster.url()).await.unwrap();

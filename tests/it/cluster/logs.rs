@@ -12,9 +12,9 @@ use crate::support::{Cluster, eventually, until_ok};
 
 /// The errors of a lock, and the rows about renewals and lost locks.
 #[test]
-fn errors_and_rows_name_the_server_of_the_lock() {
+fn errors_and_log_events_name_the_server_of_the_lock() {
     alone(
-        "cluster::logs::errors_and_rows_name_the_server_of_the_lock",
+        "cluster::logs::errors_and_log_events_name_the_server_of_the_lock",
         async {
             let logs = Logs::of_this_process();
             let cluster = Cluster::start(3, 0).await;

@@ -14,7 +14,7 @@ use crate::support::{Action, Cluster, eventually};
 
 /// Locks of one slot share a renewal command, locks of different slots do not, and all are kept.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn locks_of_all_slots_are_renewed_those_of_one_slot_together() {
+async fn all_locks_are_renewed_in_batches_per_slot() {
     let cluster = Cluster::builder(3, 0).announce_proxies().start().await;
     let client = Client::builder().url(cluster.url()).watchdog_lease(LEASE);
     let client = client.build().await.unwrap();
@@ -51,7 +51,7 @@ async fn locks_of_all_slots_are_renewed_those_of_one_slot_together() {
 
 /// One bad name harms no other, nor does a batch that is refused as a whole.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_batch_that_is_refused_is_taken_apart_and_no_lock_is_lost() {
+async fn a_refused_batch_is_split_and_no_lock_is_lost() {
     let cluster = Cluster::builder(3, 0).announce_proxies().start().await;
     let client = Client::builder().url(cluster.url()).watchdog_lease(LEASE);
     let client = client.build().await.unwrap();

@@ -73,7 +73,7 @@ async fn every_operation_works_at_each_step_of_a_migration() {
 
 /// The nodes answer with TRYAGAIN and ASK.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn locks_of_a_slot_that_is_half_moved_are_all_renewed() {
+async fn all_locks_of_a_half_migrated_slot_are_renewed() {
     let cluster = Cluster::builder(3, 0).announce_proxies().start().await;
     load_scripts(&cluster).await;
     let lease = ms(3000);
@@ -121,7 +121,7 @@ async fn locks_of_a_slot_that_is_half_moved_are_all_renewed() {
 /// The server sends SUNSUBSCRIBE when the slot migrates. The client subscribes again and wakes each
 /// waiter once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn waiters_subscribe_again_where_their_slot_went_and_try_once() {
+async fn waiters_resubscribe_after_their_slot_moved_and_try_once() {
     let cluster = Cluster::builder(3, 0).announce_proxies().start().await;
     load_scripts(&cluster).await;
     let holder = Client::connect(cluster.url()).await.unwrap();
@@ -175,7 +175,7 @@ async fn waiters_subscribe_again_where_their_slot_went_and_try_once() {
 
 /// What is released while its slot is on its way wakes waiters at the latest when the slot has moved.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_released_on_its_way_is_not_waited_for_longer_than_the_move() {
+async fn a_lock_released_during_a_migration_is_acquired_when_the_slot_has_moved() {
     let cluster = Cluster::start(3, 0).await;
     let holder = Client::connect(cluster.url()).await.unwrap();
     let waiting = without_polling(&cluster).await;
@@ -199,7 +199,7 @@ async fn a_lock_released_on_its_way_is_not_waited_for_longer_than_the_move() {
 
 /// Keys are migrated one by one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crowd_goes_on_while_its_slot_moves_there_and_back() {
+async fn contending_tasks_continue_while_their_slot_moves_and_returns() {
     let cluster = Cluster::start(3, 0).await;
     let locks = names("crowd", 2, |it| it == SLOT);
     let refs: Vec<&str> = locks.iter().map(String::as_str).collect();
@@ -222,7 +222,7 @@ async fn a_crowd_goes_on_while_its_slot_moves_there_and_back() {
 
 /// Waiters are subscribed all the time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crowd_goes_on_while_a_node_joins_and_takes_its_slots() {
+async fn contending_tasks_continue_while_a_node_joins_and_takes_their_slots() {
     let mut cluster = Cluster::start(3, 0).await;
     let locks = names("crowd", 5, |_| true);
     let refs: Vec<&str> = locks.iter().map(String::as_str).collect();
@@ -262,7 +262,7 @@ async fn a_crowd_goes_on_while_a_node_joins_and_takes_its_slots() {
 /// A command for two keys of a slot that is on its way cannot be run (TRYAGAIN): the multi lock is not
 /// had before the slot has arrived, nothing of it stays, and then it is had.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_multi_lock_of_a_slot_on_its_way_waits_for_it() {
+async fn a_multi_lock_waits_for_the_end_of_its_slots_migration() {
     let cluster = Cluster::start(3, 0).await;
     let client = Client::connect(cluster.url()).await.unwrap();
     let mut members = names("l", 2, |it| it == SLOT);

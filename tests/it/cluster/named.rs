@@ -53,7 +53,7 @@ async fn a_timeout_names_the_server_that_was_asked() {
 
 /// The waiter has asked nobody itself: the contender of its client has, and has no answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_timeout_of_a_waiter_names_the_server_that_its_contender_asked() {
+async fn a_waiters_timeout_names_the_server_that_its_contender_asked() {
     let stage = Stage::start().await;
     stage.on_scripts(&stage.other, &Action::DropReply);
     stage.send_on();
@@ -72,7 +72,7 @@ async fn the_timeout_of_a_waiter_names_the_server_that_its_contender_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_unlock_that_is_not_confirmed_names_the_server_that_was_asked() {
+async fn an_unconfirmed_unlock_names_the_server_that_was_asked() {
     let stage = Stage::start().await;
     let lock = stage.client.lock(NAME);
     let guard = lock.try_lock().wait(SOON).await.unwrap();

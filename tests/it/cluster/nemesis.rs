@@ -13,9 +13,9 @@ use crate::support::{Cluster, Dice, eventually};
 
 /// Failovers, freezes and migrations of the slots that a crowd uses.
 #[test]
-fn exclusion_holds_under_a_nemesis_of_a_cluster_and_everybody_recovers() {
+fn exclusion_holds_and_all_clients_recover_under_a_cluster_nemesis() {
     logs::alone(
-        "cluster::nemesis::exclusion_holds_under_a_nemesis_of_a_cluster_and_everybody_recovers",
+        "cluster::nemesis::exclusion_holds_and_all_clients_recover_under_a_cluster_nemesis",
         async {
             let recent = Recent::of_this_process();
             let cluster = Cluster::start(3, 1).await;

@@ -15,7 +15,7 @@ use crate::support::{Action, Cluster, eventually, named};
 /// The slot had its quarantine with the master that took over, and the next owner has no more of the
 /// forgotten lock than that one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slot_that_moves_after_a_failover_takes_its_quarantine_along() {
+async fn a_slot_that_moves_after_a_failover_keeps_its_quarantine() {
     let stage = Stage::start(Clusters::start().await).await;
     let cluster = stage.cluster();
     let old = cluster.owner(slot(NAME)).await;
@@ -41,13 +41,13 @@ async fn a_slot_that_moves_after_a_failover_takes_its_quarantine_along() {
 /// The client still believes that the slot is where it was, and is sent by that master to one that took
 /// another's place.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_grant_behind_moved_is_judged_by_the_server_that_gave_it() {
+async fn a_grant_after_moved_is_judged_by_the_server_that_gave_it() {
     behind_moved(Stage::start(Clusters::behind_proxies().await).await).await;
 }
 
 /// The same with fencing tokens, whose acquire is a command of its own with two keys.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fenced_grant_behind_moved_is_judged_by_the_server_that_gave_it() {
+async fn a_fenced_grant_after_moved_is_judged_by_the_server_that_gave_it() {
     behind_moved(Stage::fenced(Clusters::behind_proxies().await).await).await;
 }
 
@@ -75,14 +75,14 @@ async fn behind_moved(stage: Stage) {
 
 /// The slot is on its way to a master that took the place of the one it was on its way to before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_grant_behind_ask_is_judged_by_the_server_that_gave_it() {
+async fn a_grant_after_ask_is_judged_by_the_server_that_gave_it() {
     behind_ask(Stage::start(Clusters::start().await).await, "ASK").await;
 }
 
 /// The same with fencing tokens: while the slot is on its way nobody grants anything, since no server
 /// has both keys (`TRYAGAIN`). The one that has the slot then may have forgotten the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fenced_grant_behind_ask_is_judged_by_the_server_that_gave_it() {
+async fn a_fenced_grant_after_ask_is_judged_by_the_server_that_gave_it() {
     behind_ask(Stage::fenced(Clusters::start().await).await, "TRYAGAIN").await;
 }
 
@@ -126,7 +126,7 @@ async fn behind_ask(stage: Stage, refusal: &str) {
 /// The master of before lives, as a replica of the one that took its place, and the slot moves on before
 /// the client has looked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slot_of_a_master_that_became_a_replica_was_not_simply_moved() {
+async fn a_slot_moved_on_after_a_failover_is_still_quarantined() {
     let stage = Stage::start(Clusters::behind_proxies().await).await;
     let cluster = stage.cluster();
     let old = cluster.owner(slot(NAME)).await;

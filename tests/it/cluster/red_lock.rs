@@ -17,7 +17,7 @@ use crate::support::{Cell, Cluster, eventually, timed};
 
 /// Each instance is a whole cluster.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_is_taken_on_all_clusters_and_given_back_on_all() {
+async fn a_red_lock_is_acquired_and_released_on_all_clusters() {
     let clusters = Clusters::start().await;
     let (mine, yours) = (clusters.clients().await, clusters.clients().await);
     let (lock, other) = (lock(&mine), lock(&yours));
@@ -44,7 +44,7 @@ async fn it_is_taken_on_all_clusters_and_given_back_on_all() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fencing_tokens_grow_from_holder_to_holder() {
+async fn fencing_tokens_grow_with_each_holder() {
     let clusters = Clusters::start().await;
     let (mine, yours) = (clusters.clients().await, clusters.clients().await);
     let locks = [lock(&mine).fenced(), lock(&yours).fenced()];
@@ -61,7 +61,7 @@ async fn fencing_tokens_grow_from_holder_to_holder() {
 
 /// A cluster has no place for what a server remembers of itself: it may lose each of its slots alone.
 #[tokio::test]
-async fn clusters_cannot_remember_their_quarantine() {
+async fn clusters_refuse_a_quarantine_on_the_server() {
     let cluster = Cluster::start(1, 0).await;
     let builder = Client::builder().url(cluster.url());
     let error = builder.quarantine_on_server(true).build().await;
@@ -76,7 +76,7 @@ async fn clusters_cannot_remember_their_quarantine() {
 
 /// A whole cluster is gone: the others are a quorum, and nobody waits for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_is_had_while_one_of_the_clusters_is_down() {
+async fn a_red_lock_is_acquired_while_one_cluster_is_down() {
     let clusters = Clusters::start().await;
     let (mine, yours) = (clusters.clients().await, clusters.clients().await);
     let (lock, other) = (lock(&mine), lock(&yours));
@@ -105,7 +105,7 @@ async fn it_is_had_while_one_of_the_clusters_is_down() {
 /// For a client that knew the cluster before, the new master does not count while anybody may hold
 /// a lock that it has forgotten.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_master_that_may_have_forgotten_locks_does_not_count_at_first() {
+async fn a_new_master_that_may_have_lost_locks_does_not_count_at_first() {
     let clusters = Clusters::start().await;
     let clients = clusters.clients_with(|it| it.watchdog_lease(LEASE)).await;
     let lock = lock(&clients).max_lease(LEASE);
@@ -156,7 +156,7 @@ async fn a_master_that_may_have_forgotten_locks_does_not_count_at_first() {
 
 /// A slot that one living master gave to another comes with all that is in it: it counts at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slot_that_moved_counts_at_once() {
+async fn a_moved_slot_counts_at_once() {
     let clusters = Clusters::start().await;
     let clients = clusters.clients().await;
     let lock = lock(&clients);
@@ -181,7 +181,7 @@ async fn a_slot_that_moved_counts_at_once() {
 /// The lock spans three clusters. The master of one is killed while clients hold the lock and
 /// contend for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crowd_goes_on_while_one_of_the_clusters_fails_over() {
+async fn contending_clients_continue_while_one_cluster_fails_over() {
     let clusters = Clusters::start().await;
     let clients = clusters.clients_with(|it| it.watchdog_lease(LEASE)).await;
     let held = RedLock::new(clients.iter().map(|client| client.lock("held")));

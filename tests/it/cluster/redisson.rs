@@ -11,7 +11,7 @@ use crate::support::{Cluster, eventually, timed};
 
 /// Each side wakes the other by sharded messages, and sees the other's locks after a failover.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn locks_go_to_and_from_redisson_before_and_after_failovers() {
+async fn locks_pass_between_redisson_and_lockdog_before_and_after_failovers() {
     let cluster = Cluster::start(3, 1).await;
     let java = Redisson::start(&cluster.url()).await;
     let client = without_polling(&cluster).await;
@@ -58,7 +58,7 @@ async fn locks_go_to_and_from_redisson_before_and_after_failovers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_of_a_redisson_that_died_is_had_when_its_lease_is_over() {
+async fn the_lock_of_a_killed_redisson_is_acquired_when_its_lease_ends() {
     let cluster = Cluster::start(3, 0).await;
     let lease = ms(3000);
     let java = Redisson::builder(&cluster.url()).watchdog_timeout(lease);
@@ -77,7 +77,7 @@ async fn a_lock_of_a_redisson_that_died_is_had_when_its_lease_is_over() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn locks_go_to_and_from_redisson_after_their_slot_moved() {
+async fn locks_pass_between_redisson_and_lockdog_after_their_slot_moved() {
     let cluster = Cluster::start(3, 0).await;
     let java = Redisson::start(&cluster.url()).await;
     let client = Client::connect(cluster.url()).await.unwrap();

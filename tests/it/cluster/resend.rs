@@ -14,7 +14,7 @@ use crate::turn::turn;
 /// The nodes announce the address of a proxy. It closes the connection after the command ran, and
 /// sees the command twice; on a busy machine perhaps once more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_acquire_and_an_unlock_that_ran_twice_count_once() {
+async fn an_acquire_and_an_unlock_executed_twice_count_once() {
     let stand = Stand::start(LONG).await;
     for node in &stand.cluster.nodes {
         let name = &stand.cluster.names_at(node, "l", 1).await[0];
@@ -53,7 +53,7 @@ async fn an_acquire_and_an_unlock_that_ran_twice_count_once() {
 
 /// The same for a renewal: nothing is lost, and nothing of another's is prolonged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_renewal_that_ran_twice_keeps_the_locks() {
+async fn a_renewal_executed_twice_keeps_the_locks() {
     let stand = Stand::start(ms(3000)).await;
     let all = names("l", 10, |it| it == 7000);
     let node = stand.cluster.owner(7000).await;
@@ -73,7 +73,7 @@ async fn a_renewal_that_ran_twice_keeps_the_locks() {
 
 /// The command was led elsewhere, and ran twice there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_acquire_that_was_sent_on_and_ran_twice_counts_once() {
+async fn a_redirected_acquire_executed_twice_counts_once() {
     let stand = Stand::start(LONG).await;
     let slot = 7000;
     let name = &names("l", 1, |it| it == slot)[0];

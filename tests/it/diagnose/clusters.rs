@@ -10,7 +10,7 @@ use super::{SOON, findings};
 use crate::support::{Cluster, Logs, eventually, logs};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_master_of_a_cluster_is_looked_at() {
+async fn each_master_of_a_cluster_is_checked() {
     let cluster = Cluster::start(3, 1).await;
     let masters = cluster.nodes.iter().take(3);
     let masters = masters.map(|node| format!("127.0.0.1:{}", node.port()));
@@ -34,7 +34,7 @@ async fn each_master_of_a_cluster_is_looked_at() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_master_that_is_away_is_a_finding_beside_those_of_the_others() {
+async fn an_unreachable_master_is_a_finding_beside_those_of_the_others() {
     let cluster = Cluster::start(3, 0).await;
     let client = Client::connect(cluster.url()).await.unwrap();
     let [gone, others @ ..] = &cluster.nodes[..] else {
@@ -58,7 +58,7 @@ async fn a_master_that_is_away_is_a_finding_beside_those_of_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_clusters_user_misses_is_named() {
+async fn missing_permissions_of_a_cluster_user_are_named() {
     let cluster = Cluster::start(3, 0).await;
     // Without the first nothing works; without the second messages are taken for plain ones.
     let sharded = "+pubsub|shardnumsub";
@@ -119,9 +119,9 @@ async fn what_a_clusters_user_misses_is_named() {
 }
 
 #[test]
-fn a_master_is_warned_of_when_it_is_first_used() {
+fn findings_of_a_master_are_logged_when_it_is_first_used() {
     logs::alone(
-        "diagnose::clusters::a_master_is_warned_of_when_it_is_first_used",
+        "diagnose::clusters::findings_of_a_master_are_logged_when_it_is_first_used",
         async {
             let logs = Logs::of_this_process();
             let cluster = Cluster::start(3, 0).await;

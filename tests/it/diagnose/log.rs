@@ -10,9 +10,9 @@ use crate::support::logs::Line;
 use crate::support::{Action, Binary, Data, Gate, Logs, Proxy, RedisServer, eventually, logs};
 
 #[test]
-fn each_problem_is_a_warning_once_for_each_server_that_is_met() {
+fn each_finding_is_logged_once_per_server() {
     logs::alone(
-        "diagnose::log::each_problem_is_a_warning_once_for_each_server_that_is_met",
+        "diagnose::log::each_finding_is_logged_once_per_server",
         async {
             let logs = Logs::of_this_process();
             let warned = || {
@@ -71,9 +71,9 @@ fn each_problem_is_a_warning_once_for_each_server_that_is_met() {
 }
 
 #[test]
-fn a_lazy_client_looks_when_it_first_meets_its_server() {
+fn a_lazy_client_checks_its_server_at_the_first_connection() {
     logs::alone(
-        "diagnose::log::a_lazy_client_looks_when_it_first_meets_its_server",
+        "diagnose::log::a_lazy_client_checks_its_server_at_the_first_connection",
         async {
             let logs = Logs::of_this_process();
             let server = RedisServer::start().await;
@@ -91,7 +91,7 @@ fn a_lazy_client_looks_when_it_first_meets_its_server() {
 
 /// What a user with permissions of its own lacks is known since Redis 7.0 without a refusal.
 #[tokio::test]
-async fn missing_permissions_are_warned_of_at_connect() {
+async fn missing_permissions_are_logged_at_connect() {
     for binary in [Binary::Redis7, Binary::Valkey9] {
         let server = well_set_up(binary).start().await;
         let redis = server.redis().await;
@@ -115,7 +115,7 @@ async fn missing_permissions_are_warned_of_at_connect() {
 }
 
 #[tokio::test]
-async fn a_look_that_is_not_answered_delays_a_connect_by_a_second_at_most() {
+async fn an_unanswered_check_delays_connecting_by_at_most_a_second() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(&server).await;
     let of_memory = |args: &[String]| args.len() == 2 && args[1] == "memory";
@@ -134,7 +134,7 @@ async fn a_look_that_is_not_answered_delays_a_connect_by_a_second_at_most() {
 
 /// One more round trip, and what comes after it is the caller's own.
 #[tokio::test]
-async fn a_look_is_one_round_trip_and_over_when_the_client_is_there() {
+async fn a_check_takes_one_round_trip_and_ends_before_connect_returns() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(&server).await;
     let client = Client::connect(proxy.url()).await.unwrap();
@@ -151,9 +151,9 @@ async fn a_look_is_one_round_trip_and_over_when_the_client_is_there() {
 
 /// The channels that such a user may use are not those that the look invents.
 #[test]
-fn a_user_with_the_documented_permissions_is_warned_of_nothing() {
+fn a_user_with_the_documented_permissions_gets_no_warning() {
     logs::alone(
-        "diagnose::log::a_user_with_the_documented_permissions_is_warned_of_nothing",
+        "diagnose::log::a_user_with_the_documented_permissions_gets_no_warning",
         async {
             let logs = Logs::of_this_process();
             let page = include_str!("../../../docs/security.md");

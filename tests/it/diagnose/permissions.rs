@@ -30,7 +30,7 @@ async fn a_user_with_the_documented_permissions_misses_none() {
 }
 
 #[tokio::test]
-async fn each_permission_that_is_missing_is_named_in_a_line_that_grants_it() {
+async fn each_missing_permission_is_named_in_an_acl_line_that_grants_it() {
     for binary in SERVERS {
         for keys in ["~orders:*", "~*"] {
             let (server, redis) = with_user(binary, &["on"]).await;
@@ -58,7 +58,7 @@ async fn each_permission_that_is_missing_is_named_in_a_line_that_grants_it() {
 }
 
 #[tokio::test]
-async fn who_waits_for_replicas_needs_to_be_permitted_to() {
+async fn waiting_for_replicas_requires_the_permission_for_wait() {
     for binary in SERVERS {
         let (server, redis) = with_user(binary, &documented()).await;
         let timeout = Duration::from_millis(100);
@@ -72,7 +72,7 @@ async fn who_waits_for_replicas_needs_to_be_permitted_to() {
 }
 
 #[tokio::test]
-async fn what_fencing_tokens_need_is_missed_once_a_lock_brings_them() {
+async fn fencing_permissions_are_required_once_a_lock_is_fenced() {
     for binary in SERVERS {
         let (server, redis) = with_user(binary, &["on"]).await;
         for rule in ["+time", "+get", "+set"] {
@@ -111,7 +111,7 @@ async fn what_fencing_tokens_need_is_missed_once_a_lock_brings_them() {
 }
 
 #[tokio::test]
-async fn who_waits_for_disks_needs_a_server_and_a_permission_for_that() {
+async fn waiting_for_disks_requires_a_server_with_waitaof_and_its_permission() {
     let ack = |local: bool| {
         ReplicaAck::require_aof(Replicas::Count(u32::from(!local)))
             .local(local)
@@ -160,7 +160,7 @@ async fn who_waits_for_disks_needs_a_server_and_a_permission_for_that() {
 }
 
 #[tokio::test]
-async fn all_that_is_missing_stands_in_one_line_and_is_granted_by_it() {
+async fn all_missing_permissions_are_granted_by_one_acl_line() {
     for binary in SERVERS {
         let (server, redis) = with_user(binary, &["~*", "&*", "+eval", "+ping", "+info"]).await;
         let client = client(&server).quarantine_on_server(true).build().await;
@@ -182,7 +182,7 @@ async fn all_that_is_missing_stands_in_one_line_and_is_granted_by_it() {
 }
 
 #[tokio::test]
-async fn a_servers_epoch_that_may_not_be_written_is_found() {
+async fn a_server_epoch_that_is_not_writable_is_a_finding() {
     for binary in SERVERS {
         let mut rules = documented();
         rules.extend(["+time", "+hset", "+hmget"].map(str::to_owned));
@@ -202,7 +202,7 @@ async fn a_servers_epoch_that_may_not_be_written_is_found() {
 }
 
 #[tokio::test]
-async fn what_info_is_not_permitted_to_tell_is_not_known() {
+async fn facts_that_info_may_not_report_are_unknown() {
     for binary in SERVERS {
         let (server, _redis) = with_user(binary, &["~*", "&*", "+@all", "-info"]).await;
         let found = findings(&client(&server).build().await.unwrap()).await;

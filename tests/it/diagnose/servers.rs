@@ -9,7 +9,7 @@ use crate::support::{Redis, RedisServer, eventually, free_port};
 const WELL: [(FindingKind, bool); 0] = [];
 
 #[tokio::test]
-async fn nothing_is_found_where_nothing_is_wrong_and_nothing_is_changed() {
+async fn a_healthy_server_has_no_findings_and_is_not_changed() {
     for binary in SERVERS {
         let server = well_set_up(binary).start().await;
         let redis = server.redis().await;
@@ -32,7 +32,7 @@ async fn nothing_is_found_where_nothing_is_wrong_and_nothing_is_changed() {
 }
 
 #[tokio::test]
-async fn a_policy_that_evicts_is_found_where_there_is_a_limit() {
+async fn an_eviction_policy_is_a_finding_if_memory_is_limited() {
     for binary in SERVERS {
         let server = well_set_up(binary).start().await;
         let redis = server.redis().await;
@@ -56,7 +56,7 @@ async fn a_policy_that_evicts_is_found_where_there_is_a_limit() {
 }
 
 #[tokio::test]
-async fn a_server_that_keeps_nothing_on_disk_is_found() {
+async fn a_server_without_persistence_is_a_finding() {
     for binary in SERVERS {
         let server = RedisServer::builder().binary(binary).start().await;
         let redis = server.redis().await;
@@ -78,7 +78,7 @@ async fn a_server_that_keeps_nothing_on_disk_is_found() {
 }
 
 #[tokio::test]
-async fn a_master_that_grants_without_its_replicas_is_found_and_so_is_a_replica() {
+async fn a_master_that_does_not_require_replicas_and_a_replica_are_findings() {
     for binary in SERVERS {
         let server = well_set_up(binary).start().await;
         let replica = well_set_up(binary).start().await;
@@ -107,7 +107,7 @@ async fn a_master_that_grants_without_its_replicas_is_found_and_so_is_a_replica(
 }
 
 #[tokio::test]
-async fn a_clusters_node_behind_the_url_of_one_server_is_found() {
+async fn a_cluster_node_behind_a_plain_url_is_a_finding() {
     for binary in SERVERS {
         let server = well_set_up(binary).arg("--cluster-enabled", "yes");
         let server = server.start().await;
@@ -117,7 +117,7 @@ async fn a_clusters_node_behind_the_url_of_one_server_is_found() {
 }
 
 #[tokio::test]
-async fn a_clock_that_is_wrong_is_found() {
+async fn a_clock_difference_is_a_finding() {
     let server = RedisServer::builder()
         .persistent()
         .own_clock()
@@ -144,7 +144,7 @@ async fn a_clock_that_is_wrong_is_found() {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_be_reached_is_an_error_and_no_finding() {
+async fn an_unreachable_server_is_an_error_and_no_finding() {
     let url = format!("redis://127.0.0.1:{}", free_port());
     let builder = Client::builder().url(url).lazy(true);
     let client = builder.command_timeout(ms(1000)).build().await.unwrap();
@@ -161,7 +161,7 @@ async fn a_server_that_cannot_be_reached_is_an_error_and_no_finding() {
 
 #[cfg(feature = "deadpool")]
 #[tokio::test]
-async fn a_pool_alone_is_looked_at_too() {
+async fn a_client_with_only_a_pool_is_checked() {
     let server = RedisServer::start().await;
     let config = deadpool_redis::Config::from_url(server.url());
     let pool = config.builder().unwrap().max_size(2);

@@ -13,12 +13,12 @@ use crate::support::process::Process;
 use crate::support::{eventually, timed};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_cluster_forms_and_outlives_a_master() {
+async fn the_cluster_forms_and_survives_the_loss_of_a_master() {
     outlives(CLUSTER, "redis+cluster://", "node-1").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_sentinels_find_each_other_and_outlive_a_master() {
+async fn the_sentinels_form_and_survive_the_loss_of_a_master() {
     outlives(SENTINEL, "redis+sentinel://", "server-1").await;
 }
 

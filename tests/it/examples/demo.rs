@@ -7,7 +7,7 @@ use super::program::{self, Program};
 use crate::support::Binary;
 
 #[tokio::test]
-async fn the_demo_plays_to_its_end_and_tells_each_act() {
+async fn the_demo_prints_each_act_and_ends() {
     let said = Program::run("demo", &[]).await;
     let told = |wanted: &str| said.iter().any(|line| line.contains(wanted));
     for wanted in [
@@ -50,7 +50,7 @@ fn the_demo_leaves_no_server_and_no_folder() {
 }
 
 #[test]
-fn without_redis_server_the_demo_plays_on_the_test_server() {
+fn without_redis_server_the_demo_uses_the_test_server() {
     let server = Binary::Embedded.path();
     let demo = program::path("demo");
     assert_eq!(server.parent(), demo.parent());

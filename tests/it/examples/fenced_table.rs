@@ -7,7 +7,7 @@ use crate::support::RedisServer;
 use crate::support::port::free_port;
 
 #[tokio::test]
-async fn the_table_refuses_the_write_of_one_who_was_stopped_beyond_the_lease() {
+async fn the_table_refuses_the_write_of_a_holder_stopped_beyond_its_lease() {
     let mut servers = Vec::new();
     for _ in 0..3 {
         servers.push(RedisServer::start().await);
@@ -25,7 +25,7 @@ async fn the_table_refuses_the_write_of_one_who_was_stopped_beyond_the_lease() {
 }
 
 #[tokio::test]
-async fn without_urls_it_starts_servers_of_its_own_and_leaves_nothing_of_them() {
+async fn without_urls_the_example_starts_servers_and_removes_them() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let path = folder.path().to_str().expect("it has a plain name");
     let program = Program::start_with("fenced_table", &[], &[("TMPDIR", path)]);
@@ -37,7 +37,7 @@ async fn without_urls_it_starts_servers_of_its_own_and_leaves_nothing_of_them() 
 }
 
 #[test]
-fn it_says_which_server_is_not_there() {
+fn the_example_names_an_unreachable_server() {
     let address = format!("127.0.0.1:{}", free_port());
     let program = Command::new(program::path("fenced_table"))
         .arg(format!("redis://{address}"))

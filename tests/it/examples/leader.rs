@@ -6,7 +6,7 @@ use super::program::Program;
 use crate::support::{RedisServer, eventually};
 
 #[tokio::test]
-async fn another_leads_when_the_leader_is_killed_and_at_once_when_it_resigns() {
+async fn another_node_leads_after_a_kill_and_at_once_after_a_resignation() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let mut alice = Program::start("leader", &[&server.url(), "alice"]);

@@ -4,7 +4,7 @@ use super::program::Program;
 use crate::support::RedisServer;
 
 #[tokio::test]
-async fn every_call_of_rlock_is_ported_and_does_what_java_does() {
+async fn every_rlock_call_has_a_port_with_the_same_effect() {
     let server = RedisServer::start().await;
     let said = Program::run("porting", &[&server.url()]).await;
     let last = said.last().map(String::as_str);
@@ -16,7 +16,7 @@ async fn every_call_of_rlock_is_ported_and_does_what_java_does() {
 
 /// The left column is complete: a method that Redisson gets, or that somebody drops here, shows.
 #[test]
-fn the_left_column_names_every_method_of_rlock() {
+fn the_left_column_names_every_rlock_method() {
     let source = include_str!("../../../examples/porting.rs");
     let java: Vec<&str> = source
         .lines()

@@ -6,7 +6,7 @@ use std::process::Command;
 use super::program::{self, Program};
 
 #[tokio::test]
-async fn a_lock_on_five_servers_outlives_two_and_its_loss_is_told_when_a_third_stands_still() {
+async fn a_lock_on_five_servers_survives_two_failures_and_is_lost_with_the_third() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let path = folder.path().to_str().expect("it has a plain name");
     let program = Program::start_with("redlock", &[], &[("TMPDIR", path)]);
@@ -48,7 +48,7 @@ async fn a_lock_on_five_servers_outlives_two_and_its_loss_is_told_when_a_third_s
 }
 
 #[test]
-fn the_story_fails_without_a_server_to_start() {
+fn the_example_fails_without_a_server_to_start() {
     let alone = program::alone("redlock");
     let program = Command::new(alone.path())
         .env("PATH", "/nowhere")

@@ -11,7 +11,7 @@ async fn leaves_nothing(server: &RedisServer) {
 }
 
 #[tokio::test]
-async fn the_plain_program_takes_its_lock_and_gives_it_back() {
+async fn the_plain_example_acquires_and_releases_its_lock() {
     let server = RedisServer::start().await;
     let said = Program::run("plain", &[&server.url()]).await;
     assert_eq!(said.len(), 2, "{said:#?}");
@@ -21,7 +21,7 @@ async fn the_plain_program_takes_its_lock_and_gives_it_back() {
 }
 
 #[tokio::test]
-async fn a_handler_that_a_timeout_layer_cancels_leaves_no_lock() {
+async fn a_handler_cancelled_by_a_timeout_layer_leaves_no_lock() {
     let server = RedisServer::start().await;
     let mut service = Program::start("timeout_layer", &[&server.url(), "127.0.0.1:0"]);
     let address = service.says("listening on ").await;
@@ -37,7 +37,7 @@ async fn a_handler_that_a_timeout_layer_cancels_leaves_no_lock() {
 }
 
 #[tokio::test]
-async fn one_node_runs_the_job_though_it_has_ended_when_the_other_asks() {
+async fn one_node_runs_the_job_even_if_it_ends_before_the_other_node_tries() {
     let server = RedisServer::start().await;
     let said = Program::run("scheduled_job", &[&server.url()]).await;
     assert_eq!(
@@ -49,7 +49,7 @@ async fn one_node_runs_the_job_though_it_has_ended_when_the_other_asks() {
 }
 
 #[tokio::test]
-async fn threads_that_block_exclude_each_other() {
+async fn blocking_threads_exclude_each_other() {
     let server = RedisServer::start().await;
     let said = Program::run("threads", &[&server.url()]).await;
     assert_eq!(said, ["4 threads counted to 40"]);
@@ -57,7 +57,7 @@ async fn threads_that_block_exclude_each_other() {
 }
 
 #[tokio::test]
-async fn the_logs_of_a_program_have_the_loss_of_its_lock() {
+async fn the_logs_of_the_example_report_the_lost_lock() {
     let server = RedisServer::start().await;
     let said = Program::run("logging", &[&server.url()]).await;
     let is_loss = |line: &&String| {

@@ -4,7 +4,7 @@ use super::program::Program;
 use crate::support::Certificates;
 
 #[tokio::test]
-async fn every_call_works_over_tls_and_none_with_a_certificate_that_nobody_vouches_for() {
+async fn every_call_works_over_tls_and_none_with_an_untrusted_certificate() {
     let certificates = Certificates::new();
     let (server, port) = certificates.start_server().await;
     let url = format!("rediss://localhost:{port}");

@@ -47,7 +47,7 @@ async fn leases_and_names_out_of_range_are_refused_and_nothing_is_sent() {
 }
 
 #[tokio::test]
-async fn a_url_that_cannot_be_used_is_refused_without_telling_its_password() {
+async fn an_invalid_url_is_refused_without_its_password() {
     for url in [
         "",
         "s3cret",
@@ -77,7 +77,7 @@ async fn a_url_that_cannot_be_used_is_refused_without_telling_its_password() {
 }
 
 #[tokio::test]
-async fn a_host_that_does_not_resolve_or_listen_is_unavailable() {
+async fn an_unreachable_host_is_unavailable() {
     let nobody = crate::support::port::free_port();
     for url in [
         "redis://:s3cret@nowhere.invalid/".to_owned(),
@@ -135,7 +135,7 @@ async fn settings_out_of_range_are_refused_and_nothing_is_sent() {
 }
 
 #[tokio::test]
-async fn an_unlock_of_what_is_not_held_is_refused_and_nothing_is_sent() {
+async fn an_unlock_without_a_hold_is_refused_and_nothing_is_sent() {
     let stand = Stand::start().await;
     let before = stand.proxy.commands().len();
     let error = stand.client.lock(NAME).unlock().await.unwrap_err();

@@ -52,7 +52,7 @@ async fn a_dropped_wait_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_dropped_nested_lock_leaves_the_outer_hold_as_it_was() {
+async fn a_dropped_nested_lock_leaves_the_outer_hold_unchanged() {
     let stages = everywhere(async |stand, n, linger| {
         let outer = stand.lock().lock().await.unwrap();
         let done = poll_n_times(stand.lock().lock().into_future(), n, linger)
@@ -75,7 +75,7 @@ async fn a_dropped_nested_lock_leaves_the_outer_hold_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_dropped_unlock_unlocks() {
+async fn a_dropped_unlock_releases_the_lock() {
     let stages = everywhere(async |stand, n, linger| {
         let guard = stand.lock().lock().await.unwrap();
         poll_n_times(guard.unlock(), n, linger)
@@ -99,7 +99,7 @@ async fn a_dropped_unlock_unlocks() {
 }
 
 #[tokio::test]
-async fn a_dropped_unlock_of_a_forgotten_hold_unlocks() {
+async fn a_dropped_unlock_of_a_forgotten_hold_releases_the_lock() {
     let stages = everywhere(async |stand, n, linger| {
         stand.lock().lock().await.unwrap().forget();
         poll_n_times(stand.lock().unlock().into_future(), n, linger)
@@ -127,7 +127,7 @@ async fn a_dropped_with_releases_the_lock_and_drops_the_work() {
 }
 
 #[tokio::test]
-async fn a_dropped_force_unlock_frees_the_lock_or_does_not() {
+async fn a_dropped_force_unlock_leaves_the_lock_held_or_free() {
     let stages = everywhere(async |stand, n, linger| {
         let others = take(&stand.others_lock().await).await;
         let done = poll_n_times(stand.lock().force_unlock().into_future(), n, linger)
@@ -143,7 +143,7 @@ async fn a_dropped_force_unlock_frees_the_lock_or_does_not() {
 }
 
 #[tokio::test]
-async fn a_dropped_question_disturbs_no_other() {
+async fn a_dropped_query_does_not_disturb_other_calls() {
     let stages = everywhere(async |stand, n, linger| {
         let lock = stand.lock();
         let guard = lock.lock().await.unwrap();

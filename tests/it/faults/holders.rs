@@ -87,7 +87,7 @@ async fn a_guard_in_a_runtime_that_shuts_down_frees_the_lock() {
 
 /// Design: invariant 11.
 #[tokio::test]
-async fn a_command_connection_whose_runtime_ended_is_opened_again_on_the_callers() {
+async fn a_command_connection_of_an_ended_runtime_is_reopened_on_the_callers_runtime() {
     let stand = Stand::start().await;
     let url = stand.proxy.url().to_owned();
     // The client's first connection belongs to a runtime that ends with this call.

@@ -50,7 +50,7 @@ async fn an_inner_unlock_repeated_after_a_lost_reply_counts_once() {
 }
 
 #[tokio::test]
-async fn a_final_unlock_repeated_after_a_lost_reply_is_released() {
+async fn a_final_unlock_repeated_after_a_lost_reply_succeeds() {
     let stand = Stand::start().await;
     let messages = stand.redis.messages("*").await;
     let guard = stand.lock().lock().await.unwrap();
@@ -82,7 +82,7 @@ async fn an_acquire_without_an_answer_is_an_error_and_is_undone() {
 }
 
 #[tokio::test]
-async fn an_inner_acquire_without_an_answer_leaves_the_outer_hold_as_it_was() {
+async fn an_inner_acquire_without_an_answer_leaves_the_outer_hold_unchanged() {
     let stand = Stand::with(|client| client.command_timeout(PATIENCE)).await;
     let outer = take(&stand.lock()).await;
     let rule = stand.proxy.on(acquire_to(2), Action::DropReply);
@@ -100,7 +100,7 @@ async fn an_inner_acquire_without_an_answer_leaves_the_outer_hold_as_it_was() {
 }
 
 #[tokio::test]
-async fn an_unlock_without_an_answer_is_unconfirmed_and_is_made_good() {
+async fn an_unlock_without_an_answer_is_unconfirmed_and_is_settled_later() {
     let stand = Stand::with(|client| client.command_timeout(PATIENCE)).await;
     let outer = take(&stand.lock()).await;
     let inner = take(&stand.lock()).await;
@@ -127,7 +127,7 @@ async fn an_unlock_without_an_answer_is_unconfirmed_and_is_made_good() {
 
 /// Design: invariant 6.
 #[tokio::test]
-async fn a_mere_timeout_settles_on_the_same_connection_and_keeps_it() {
+async fn a_timeout_settles_on_the_same_connection_and_keeps_it() {
     let stand = Stand::with(|client| client.command_timeout(PATIENCE)).await;
     let gate = Gate::new();
     stand.proxy.on(acquire(), Action::HoldRequest(gate.clone()));
@@ -152,7 +152,7 @@ async fn a_mere_timeout_settles_on_the_same_connection_and_keeps_it() {
 
 /// Design: invariant 6.
 #[tokio::test]
-async fn a_connection_that_is_given_up_is_killed_before_its_commands_can_run() {
+async fn an_abandoned_connection_is_killed_before_its_commands_can_run() {
     let stand = Stand::with(|client| client.command_timeout(PATIENCE)).await;
     let lost = stand.proxy.on(acquire(), Action::DropReply);
     let ids = callers(&stand).await;

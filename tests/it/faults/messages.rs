@@ -13,7 +13,7 @@ use crate::support::{Action, RedisServer, eventually, named};
 
 /// Design: invariant 8.
 #[tokio::test]
-async fn a_server_that_permits_no_subscription_makes_waits_slower_only() {
+async fn without_permission_to_subscribe_waits_are_only_slower() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     redis
@@ -83,7 +83,7 @@ async fn the_runtime_that_reads_the_messages_may_end() {
 
 /// Design: invariant 8.
 #[tokio::test]
-async fn a_subscription_that_is_killed_again_and_again_makes_waits_slower_only() {
+async fn a_subscription_killed_repeatedly_only_slows_waits() {
     let stand = Stand::with(|client| client.poll_cap(CAP)).await;
     let others = stand.others_lock().await;
     let redis = stand.redis.clone();
@@ -112,7 +112,7 @@ async fn a_subscription_that_is_killed_again_and_again_makes_waits_slower_only()
 
 /// After a reconnection every waiter looks once, since a message may have been missed.
 #[tokio::test]
-async fn a_message_that_is_missed_between_two_connections_is_made_good() {
+async fn a_message_missed_during_a_reconnect_loses_no_wake_up() {
     let stand = Stand::with(|client| client.poll_cap(SOON * 6)).await;
     let held = take(&stand.others_lock().await).await;
     let waiting = wait_for(&stand.lock());
@@ -135,7 +135,7 @@ async fn a_message_that_is_missed_between_two_connections_is_made_good() {
 
 /// Only what changed is looked at, and a new connection knows nothing.
 #[tokio::test]
-async fn a_new_connection_hears_all_channels_and_then_follows_each_change() {
+async fn a_new_connection_subscribes_to_all_channels_and_then_follows_changes() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     // No timer wakes them.
@@ -178,7 +178,7 @@ async fn a_new_connection_hears_all_channels_and_then_follows_each_change() {
 
 /// Design: invariant 8. The connection looks alive and brings nothing.
 #[tokio::test]
-async fn messages_lost_on_a_half_open_connection_make_waits_slower_only() {
+async fn messages_lost_on_a_half_open_connection_only_slow_waits() {
     let stand = Stand::with(|client| client.poll_cap(CAP)).await;
     let others = stand.others_lock().await;
     let held = take(&others).await;
@@ -206,7 +206,7 @@ async fn messages_lost_on_a_half_open_connection_make_waits_slower_only() {
 /// Design: invariant 8. The same, but this subscription was acknowledged: only a timer
 /// can help.
 #[tokio::test]
-async fn messages_lost_after_the_subscription_make_waits_slower_only() {
+async fn messages_lost_after_the_subscription_only_slow_waits() {
     let stand = Stand::with(|client| client.poll_cap(CAP).command_timeout(SOON * 3)).await;
     let others = stand.others_lock().await;
     let held = take(&others).await;

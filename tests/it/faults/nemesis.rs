@@ -15,9 +15,9 @@ use crate::support::logs::{self, Recent};
 use crate::support::{Cell, Dice, Direction, Redis, eventually, until_ok};
 
 #[test]
-fn exclusion_holds_under_a_nemesis_and_everybody_recovers() {
+fn exclusion_holds_and_all_clients_recover_under_a_nemesis() {
     logs::alone(
-        "faults::nemesis::exclusion_holds_under_a_nemesis_and_everybody_recovers",
+        "faults::nemesis::exclusion_holds_and_all_clients_recover_under_a_nemesis",
         async {
             let recent = Recent::of_this_process();
             let seen = Seen::default();

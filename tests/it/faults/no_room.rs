@@ -58,7 +58,7 @@ async fn a_held_lock_is_renewed_when_the_replicas_are_back() {
 
 /// Without them for longer than a lease it is lost at its deadline, and told so.
 #[tokio::test]
-async fn a_held_lock_is_lost_at_its_deadline_where_the_replicas_stay_away() {
+async fn a_held_lock_is_lost_at_its_deadline_if_the_replicas_stay_away() {
     let stand = Stand::with(|client| client.watchdog_lease(LEASE)).await;
     let guard = stand.lock().lock().await.unwrap();
     let require = async |number: &str| {
@@ -77,7 +77,7 @@ async fn a_held_lock_is_lost_at_its_deadline_where_the_replicas_stay_away() {
 
 /// Callers, waiters and the watchdog all meet a full `maxclients`.
 #[tokio::test]
-async fn a_held_lock_is_renewed_when_there_is_room_for_its_client_again() {
+async fn a_held_lock_is_renewed_when_maxclients_allows_its_client_again() {
     let stand = Stand::with(|client| client.watchdog_lease(LEASE).command_timeout(SOON)).await;
     let guard = stand.lock().lock().await.unwrap();
     stand.proxy.wait_for(renew(), 2).await;
@@ -110,7 +110,7 @@ async fn a_held_lock_is_renewed_when_there_is_room_for_its_client_again() {
 
 /// The first connection of a client is no other than the next ones.
 #[tokio::test]
-async fn a_client_that_comes_to_a_full_server_says_so_or_waits() {
+async fn a_new_client_on_a_full_server_waits_or_reports_it() {
     let stand = Stand::start().await;
     let full = Full::without(&stand).await;
     let builder = || Client::builder().url(stand.server.url());

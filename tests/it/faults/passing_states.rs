@@ -11,7 +11,7 @@ use crate::faults::stand::{MOMENT, Stand, take, told};
 use crate::support::{Data, Redis, RedisServer, eventually};
 
 #[tokio::test]
-async fn loading_is_waited_out() {
+async fn a_call_waits_until_loading_ends() {
     let server = RedisServer::builder()
         .while_loading()
         .arg("--key-load-delay", "600")
@@ -48,7 +48,7 @@ async fn loading_is_waited_out() {
 }
 
 #[tokio::test]
-async fn a_busy_script_is_waited_out() {
+async fn a_call_waits_until_a_busy_script_ends() {
     let stand = Stand::with(|client| client.command_timeout(SOON)).await;
     stand
         .redis
@@ -70,7 +70,7 @@ async fn a_busy_script_is_waited_out() {
 }
 
 #[tokio::test]
-async fn a_replica_is_waited_out_until_it_is_a_master() {
+async fn a_call_waits_until_a_replica_is_a_master() {
     let stand = Stand::with(|client| client.command_timeout(SOON)).await;
     let demote = async || drop(stand.redis.cmd(&["REPLICAOF", "127.0.0.1", "1"]).await);
     waited_out(&stand, "READONLY", demote, async || {
@@ -80,7 +80,7 @@ async fn a_replica_is_waited_out_until_it_is_a_master() {
 }
 
 #[tokio::test]
-async fn missing_replicas_are_waited_for() {
+async fn a_call_waits_for_missing_replicas() {
     let stand = Stand::with(|client| client.command_timeout(SOON)).await;
     let require = async |n: &str| {
         let set = ["CONFIG", "SET", "min-replicas-to-write", n];
@@ -98,7 +98,7 @@ async fn missing_replicas_are_waited_for() {
 }
 
 #[tokio::test]
-async fn a_server_full_of_clients_is_waited_for() {
+async fn a_call_waits_for_a_server_full_of_clients() {
     let stand = Stand::with(|client| client.command_timeout(SOON)).await;
     let set = async |n: usize| {
         let n = n.to_string();
@@ -125,7 +125,7 @@ async fn a_server_full_of_clients_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_away_is_waited_for() {
+async fn a_call_waits_for_a_server_that_is_down() {
     let server = RedisServer::builder().persistent().start().await;
     let stand = Stand::on(server, |client| client.command_timeout(SOON * 2)).await;
     let guard = stand.lock().lock().await.unwrap();
@@ -148,7 +148,7 @@ async fn a_server_that_is_away_is_waited_for() {
 }
 
 #[tokio::test]
-async fn connections_that_are_reset_or_killed_are_opened_again() {
+async fn connections_that_are_reset_or_killed_are_reopened() {
     let stand = Stand::start().await;
     let total = AtomicU64::new(0);
     for round in 0..60 {
@@ -172,7 +172,7 @@ async fn connections_that_are_reset_or_killed_are_opened_again() {
 }
 
 #[tokio::test]
-async fn a_paused_or_sleeping_server_is_waited_for() {
+async fn a_call_waits_for_a_paused_or_sleeping_server() {
     let stand = Stand::with(|client| client.command_timeout(SOON)).await;
     let lock = stand.lock();
     for command in [&["CLIENT", "PAUSE", "700"][..], &["DEBUG", "SLEEP", "0.7"]] {
@@ -191,7 +191,7 @@ async fn a_paused_or_sleeping_server_is_waited_for() {
 }
 
 #[tokio::test]
-async fn flushed_scripts_are_brought_again() {
+async fn flushed_scripts_are_sent_again() {
     let stand = Stand::start().await;
     let redis = stand.redis.clone();
     let flusher = tokio::spawn(async move {
@@ -278,7 +278,7 @@ async fn during<T>(stand: &Stand, command: &[&str], call: impl Future<Output = T
     answer
 }
 
-/// How long the server of `a_paused_or_sleeping_server_is_waited_for` stalls.
+/// How long the server of `a_call_waits_for_a_paused_or_sleeping_server` stalls.
 const STALL: Duration = Duration::from_millis(700);
 
 /// The connection that carries the callers' commands.

@@ -15,7 +15,7 @@ use crate::support::{Action, Gate, Proxy, Redis, RedisServer, eventually};
 
 /// `blind_force_unlock`: what arrives late deletes the key, whoever has it by then.
 #[tokio::test]
-async fn a_force_unlock_that_arrives_late_leaves_the_next_holder_alone() {
+async fn a_delayed_force_unlock_does_not_free_the_next_holders_lock() {
     let stand = Stand::start().await;
     let others = stand.others_lock().await;
     let first = take(&others).await;
@@ -41,7 +41,7 @@ async fn a_force_unlock_that_arrives_late_leaves_the_next_holder_alone() {
 
 /// `late_renewal_revives`: a good answer that is read after the deadline makes a lost hold valid again.
 #[tokio::test]
-async fn a_renewal_that_is_answered_after_the_loss_revives_nothing() {
+async fn a_renewal_answered_after_the_loss_revives_nothing() {
     const LEASE: Duration = Duration::from_secs(4);
     let stand = Stand::with(|client| client.watchdog_lease(LEASE)).await;
     let began = Instant::now();
@@ -74,7 +74,7 @@ async fn a_renewal_that_is_answered_after_the_loss_revives_nothing() {
 
 /// `declined_grant_stays`: nobody undoes what was handed to a waiter that has gone.
 #[tokio::test]
-async fn what_is_handed_to_a_waiter_that_has_gone_is_free_at_once() {
+async fn a_lock_handed_over_to_a_waiter_that_left_is_free_at_once() {
     // Neither the end of a lease nor the watchdog's look at a grant that is not taken in comes before the
     // end of the test.
     let stand = Stand::with(|client| client.poll_cap(LONG)).await;

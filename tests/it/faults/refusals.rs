@@ -30,7 +30,7 @@ fn unconfirmed(error: &Error) -> (&str, &str) {
 }
 
 #[tokio::test]
-async fn without_memory_an_acquire_is_refused_and_everything_else_works() {
+async fn without_memory_only_acquires_are_refused() {
     let lease = Duration::from_millis(1_500);
     let stand = Stand::with(|client| client.watchdog_lease(lease)).await;
     let outer = stand.lock().lock().await.unwrap();
@@ -59,7 +59,7 @@ async fn without_memory_an_acquire_is_refused_and_everything_else_works() {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_save_refuses_and_says_so() {
+async fn a_server_that_cannot_save_refuses_with_the_reason() {
     let stand = Stand::start().await;
     stand
         .redis
@@ -87,7 +87,7 @@ async fn a_server_that_cannot_save_refuses_and_says_so() {
 }
 
 #[tokio::test]
-async fn a_missing_or_wrong_password_shows_at_connect_and_no_password_is_told() {
+async fn a_missing_or_wrong_password_fails_at_connect_and_is_not_shown() {
     let server = RedisServer::builder().password("s3cret").start().await;
     let error = Client::connect(server.url().replace(":s3cret@", ""))
         .await
@@ -110,7 +110,7 @@ async fn a_missing_or_wrong_password_shows_at_connect_and_no_password_is_told() 
 }
 
 #[tokio::test]
-async fn a_permission_taken_away_is_an_error_that_names_it() {
+async fn a_revoked_permission_is_an_error_that_names_it() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let user = ["ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all"];
@@ -144,7 +144,7 @@ async fn a_permission_taken_away_is_an_error_that_names_it() {
 }
 
 #[tokio::test]
-async fn another_type_under_the_key_is_an_error_that_says_so() {
+async fn a_key_of_another_type_is_an_error_that_names_it() {
     let stand = Stand::start().await;
     let set = ["SET", NAME, "a string", "EX", "100"];
     stand.redis.cmd(&set).await;
@@ -198,7 +198,7 @@ async fn a_guard_on_a_server_that_lost_its_data_is_lost() {
 
 /// A refusal is no reason to ask again.
 #[tokio::test]
-async fn a_refusal_is_asked_for_once() {
+async fn a_refused_command_is_not_retried() {
     let stand = Stand::with(|client| client.command_timeout(PATIENCE)).await;
     stand
         .redis

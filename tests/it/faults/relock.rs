@@ -9,7 +9,7 @@ use crate::faults::stand::Stand;
 /// The drop's command is on its way when the same owner locks again. 10,000 times the key is there
 /// afterwards, with the field of the new hold.
 #[tokio::test]
-async fn a_lock_taken_again_at_once_survives_the_release_of_the_dropped_guard() {
+async fn a_lock_reacquired_at_once_survives_the_release_of_the_dropped_guard() {
     let stand = Stand::start().await;
     let mut owners = tokio::task::JoinSet::new();
     for name in 0..OWNERS {

@@ -83,7 +83,7 @@ async fn an_unlock_that_outlives_its_connection_does_not_free_the_next_hold_of_i
 
 /// Invariants 3 and 7 of docs/design.md.
 #[tokio::test]
-async fn late_inner_commands_change_nothing_that_lasts() {
+async fn late_inner_commands_have_no_lasting_effect() {
     let stand = Stand::start().await;
     let lock = stand.lock();
     let (acquired, unlocked) = (Gate::new(), Gate::new());
@@ -126,7 +126,7 @@ async fn a_late_inner_acquire_takes_no_free_lock() {
 
 /// Invariant 6 of docs/design.md.
 #[tokio::test]
-async fn a_late_acquire_leaves_an_orphan_of_one_lease_that_nobody_mistakes() {
+async fn a_late_acquire_leaves_an_orphan_for_one_lease_at_most() {
     let stand = Stand::start().await;
     let (lock, owner, gate) = (stand.lock(), Owner::new(), Gate::new());
     let lease = Duration::from_millis(1500);
@@ -206,7 +206,7 @@ async fn a_late_force_unlock_does_not_free_the_next_holder() {
 
 /// Invariant 12 of docs/design.md.
 #[tokio::test]
-async fn a_force_unlock_repeated_after_a_lost_reply_has_freed_the_lock() {
+async fn a_force_unlock_repeated_after_a_lost_reply_frees_the_lock() {
     let stand = Stand::start().await;
     let _first = take(&stand.others_lock().await).await;
     let rule = stand.proxy.on(force_unlock(), Action::ExecuteThenCut);

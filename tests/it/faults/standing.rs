@@ -21,7 +21,7 @@ const LEASE: Duration = Duration::from_secs(60);
 
 /// Design: invariants 3 and 14.
 #[tokio::test]
-async fn an_unlock_waits_for_no_nested_call_that_stands_still() {
+async fn an_unlock_does_not_wait_for_an_unpolled_nested_call() {
     let (_server, redis, client) = start().await;
     let lock = client.lock("l");
     let (_owner, guard, mut nested) = held_with_a_nested_call_left(&redis, &lock).await;
@@ -39,7 +39,7 @@ async fn an_unlock_waits_for_no_nested_call_that_stands_still() {
 
 /// Design: invariants 3 and 14. The hold goes on, and so do its other calls.
 #[tokio::test]
-async fn a_nested_call_and_its_unlock_wait_for_no_other_that_stands_still() {
+async fn a_nested_call_and_its_unlock_do_not_wait_for_another_unpolled_call() {
     let (_server, redis, client) = start().await;
     let lock = client.lock("l");
     let (owner, guard, left) = held_with_a_nested_call_left(&redis, &lock).await;
@@ -61,7 +61,7 @@ async fn a_nested_call_and_its_unlock_wait_for_no_other_that_stands_still() {
 
 /// Design: invariant 14.
 #[tokio::test]
-async fn a_dropped_guard_is_released_though_a_nested_call_stands_still() {
+async fn a_dropped_guard_is_released_despite_an_unpolled_nested_call() {
     let (_server, redis, client) = start().await;
     let lock = client.lock("l");
     let (_owner, guard, _nested) = held_with_a_nested_call_left(&redis, &lock).await;
@@ -73,7 +73,7 @@ async fn a_dropped_guard_is_released_though_a_nested_call_stands_still() {
 
 /// Design: invariant 14. What it asked for was granted, which nobody knows.
 #[tokio::test]
-async fn a_shutdown_undoes_an_acquire_that_stands_still() {
+async fn a_shutdown_undoes_an_unpolled_acquire() {
     let (_server, redis, client) = start().await;
     warm(&client).await;
     let mut left = pin!(client.lock("l").lock().into_future());
@@ -90,7 +90,7 @@ async fn a_shutdown_undoes_an_acquire_that_stands_still() {
 
 /// Design: invariant 14.
 #[tokio::test]
-async fn a_shutdown_waits_for_no_unlock_and_no_nested_call_that_stand_still() {
+async fn a_shutdown_does_not_wait_for_an_unpolled_unlock_or_nested_call() {
     let (_server, redis, client) = start().await;
     let guard = client.lock("other").lock().await.unwrap();
     let mut unlock = pin!(guard.unlock());
@@ -109,7 +109,7 @@ async fn a_shutdown_waits_for_no_unlock_and_no_nested_call_that_stand_still() {
 
 /// Design: invariant 14. Another client waits, of which this one knows nothing.
 #[tokio::test]
-async fn an_unlock_left_while_it_connects_is_done_without_it() {
+async fn an_unlock_abandoned_while_connecting_is_completed_in_the_background() {
     let (server, redis, _client) = start().await;
     let client = Client::builder().url(server.url()).client_name("left");
     let client = client.build().await.unwrap();
@@ -126,7 +126,7 @@ async fn an_unlock_left_while_it_connects_is_done_without_it() {
 
 /// Design: invariant 14. What is in the connection of a runtime that stands still never leaves.
 #[test]
-fn a_shutdown_waits_for_no_runtime_that_stands_still_and_nothing_is_sent_after_it() {
+fn a_shutdown_does_not_wait_for_an_idle_runtime_and_nothing_is_sent_after_it() {
     let [idle, other] = [(); 2].map(|()| {
         let runtime = Builder::new_current_thread().enable_all().build();
         runtime.unwrap()
@@ -155,7 +155,7 @@ fn a_shutdown_waits_for_no_runtime_that_stands_still_and_nothing_is_sent_after_i
 
 /// The contender has its answer, and does not look at it: the server is well.
 #[tokio::test]
-async fn a_waiter_blames_no_server_for_a_contender_that_stands_still() {
+async fn a_waiter_behind_an_unpolled_contender_reports_no_server_error() {
     let server = RedisServer::start().await;
     let client = Client::builder().url(server.url()).command_timeout(TIMEOUT);
     // The contender does not lose its role to the waiter before the waiter's end.
@@ -172,7 +172,7 @@ async fn a_waiter_blames_no_server_for_a_contender_that_stands_still() {
 
 /// Design: invariant 14. Nobody takes the grant in, and nobody of its client waits for the lock.
 #[tokio::test]
-async fn a_try_lock_that_stands_still_with_its_grant_keeps_the_lock_from_nobody() {
+async fn an_unpolled_try_lock_with_a_grant_does_not_keep_the_lock() {
     let (server, redis) = server().await;
     let client = connected(&server).await;
     let call = client.lock("l").try_lock().lease(LEASE).into_future();
@@ -185,7 +185,7 @@ async fn a_try_lock_that_stands_still_with_its_grant_keeps_the_lock_from_nobody(
 
 /// Design: invariant 14. The first attempt of a call that waits.
 #[tokio::test]
-async fn a_lock_that_stands_still_with_its_grant_keeps_it_from_nobody() {
+async fn an_unpolled_lock_with_a_grant_does_not_keep_the_lock() {
     let (server, redis) = server().await;
     let client = connected(&server).await;
     let call = client.lock("l").lock().lease(LEASE).into_future();

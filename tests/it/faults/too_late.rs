@@ -35,7 +35,7 @@ async fn a_repeated_unlock_that_finds_nothing_after_the_deadline_is_unconfirmed(
 
 /// The deadline has not passed, so the lock was still ours.
 #[tokio::test]
-async fn a_repeated_unlock_that_finds_nothing_before_the_deadline_is_released() {
+async fn a_repeated_unlock_that_finds_nothing_before_the_deadline_succeeds() {
     let stand = Stand::start().await;
     let guard = stand.lock().lock().lease(SOON).await.unwrap();
     let rule = stand.proxy.on(unlock_to(0), Action::ExecuteThenCut);
@@ -54,7 +54,7 @@ async fn a_repeated_unlock_that_finds_nothing_before_the_deadline_is_released() 
 
 /// Design: invariant 2.
 #[tokio::test]
-async fn a_grant_answered_after_its_own_deadline_is_none_and_is_undone() {
+async fn a_grant_answered_after_its_deadline_does_not_count_and_is_undone() {
     let stand = Stand::start().await;
     let messages = stand.redis.messages("*").await;
     let (lock, gate) = (stand.lock(), Gate::new());
@@ -82,7 +82,7 @@ async fn a_grant_answered_after_its_own_deadline_is_none_and_is_undone() {
 
 /// Design: invariant 2.
 #[tokio::test]
-async fn a_wait_goes_on_after_a_grant_that_was_too_late() {
+async fn a_wait_continues_after_a_grant_that_came_too_late() {
     let stand = Stand::start().await;
     let (lock, gate) = (stand.lock(), Gate::new());
     let lease = Duration::from_millis(800);

@@ -10,7 +10,7 @@ use crate::support::prelude::poll_once;
 use crate::support::{Action, Gate, eventually, named};
 
 #[tokio::test]
-async fn an_acquire_that_ran_unheard_is_undone() {
+async fn an_acquire_cancelled_before_its_reply_is_undone() {
     let stand = stand().await;
     let lock = stand.lock();
     unheard(&stand, acquire_to(1), lock.lock()).await;
@@ -29,7 +29,7 @@ async fn an_acquire_that_ran_unheard_is_undone() {
 }
 
 #[tokio::test]
-async fn an_inner_acquire_that_ran_unheard_is_undone() {
+async fn an_inner_acquire_cancelled_before_its_reply_is_undone() {
     let stand = stand().await;
     let outer = take(&stand.lock()).await;
     unheard(&stand, acquire_to(2), stand.lock().lock()).await;
@@ -43,7 +43,7 @@ async fn an_inner_acquire_that_ran_unheard_is_undone() {
 }
 
 #[tokio::test]
-async fn unlocks_that_ran_unheard_have_unlocked() {
+async fn an_unlock_cancelled_before_its_reply_releases_the_lock() {
     let stand = stand().await;
     let outer = take(&stand.lock()).await;
     let inner = take(&stand.lock()).await;
@@ -62,7 +62,7 @@ async fn unlocks_that_ran_unheard_have_unlocked() {
 }
 
 #[tokio::test]
-async fn a_force_unlock_that_ran_unheard_has_freed_the_lock() {
+async fn a_force_unlock_cancelled_before_its_reply_frees_the_lock() {
     let stand = stand().await;
     let others = take(&stand.others_lock().await).await;
     unheard(&stand, force_unlock(), stand.lock().force_unlock()).await;
@@ -72,7 +72,7 @@ async fn a_force_unlock_that_ran_unheard_has_freed_the_lock() {
 }
 
 #[tokio::test]
-async fn a_shutdown_that_was_answered_unheard_has_released() {
+async fn a_shutdown_cancelled_before_its_reply_releases_the_lock() {
     let stand = stand().await;
     let guard = take(&stand.lock()).await;
     unheard(&stand, settle(), stand.client.shutdown()).await;
@@ -82,7 +82,7 @@ async fn a_shutdown_that_was_answered_unheard_has_released() {
 
 /// A question leaves no trace, so nothing but the next command can notice the silent connection.
 #[tokio::test]
-async fn a_connection_that_answers_no_question_is_given_up() {
+async fn a_connection_that_answers_no_query_is_abandoned() {
     let stand = stand().await;
     let rule = stand.proxy.on(named("EXISTS"), Action::DropReply);
     let error = stand.lock().is_locked().await.unwrap_err();
@@ -98,7 +98,7 @@ async fn a_connection_that_answers_no_question_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_waiter_dropped_while_it_subscribes_leaves_no_channel_and_the_next_one_hears() {
+async fn a_waiter_dropped_while_it_subscribes_leaves_no_channel_and_the_next_waiter_subscribes() {
     for dropped in [true, false] {
         let stand = Stand::with(|client| client.poll_cap(SOON * 6)).await;
         let others = take(&stand.others_lock().await).await;
@@ -138,7 +138,7 @@ async fn a_waiter_dropped_while_it_subscribes_leaves_no_channel_and_the_next_one
 
 /// Invariant 9: a wake-up is not lost with the waiter that it was for.
 #[tokio::test]
-async fn a_waiter_dropped_when_it_was_woken_passes_the_lock_on() {
+async fn a_waiter_dropped_after_its_wake_up_passes_the_lock_on() {
     let stand = Stand::with(|client| client.poll_cap(SOON * 6)).await;
     let others = take(&stand.others_lock().await).await;
     let lock = stand.lock();

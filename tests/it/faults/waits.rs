@@ -49,7 +49,7 @@ async fn a_wait_on_a_lost_server_ends_in_time_with_an_error() {
 
 /// Design: invariant 8.
 #[tokio::test]
-async fn a_wait_through_a_pause_of_the_server_gets_the_lock() {
+async fn a_wait_during_a_server_pause_gets_the_lock() {
     let stand = Stand::with(|client| client.command_timeout(PATIENCE)).await;
     let others = take(&stand.others_lock().await).await;
     let waiting = tokio::spawn(stand.lock().try_lock().wait(SOON * 3).into_future());
@@ -63,7 +63,7 @@ async fn a_wait_through_a_pause_of_the_server_gets_the_lock() {
 }
 
 #[tokio::test]
-async fn a_wait_for_a_key_without_expiry_is_bounded_and_ends_when_it_is_deleted() {
+async fn a_wait_for_a_key_without_ttl_is_bounded_and_ends_when_the_key_is_deleted() {
     let stand = Stand::with(|client| client.poll_cap(Duration::from_millis(100))).await;
     stand.redis.cmd(&["HSET", NAME, "foreign", "1"]).await;
     let wait = stand.lock().try_lock().wait(PATIENCE);
@@ -79,7 +79,7 @@ async fn a_wait_for_a_key_without_expiry_is_bounded_and_ends_when_it_is_deleted(
 
 /// A connection that lets nothing through is replaced while the call goes on.
 #[tokio::test]
-async fn a_wait_outlives_a_blackhole_in_either_direction() {
+async fn a_wait_survives_a_blackhole_in_either_direction() {
     for direction in [Direction::ToClient, Direction::ToServer] {
         let stand = Stand::with(|client| client.command_timeout(PATIENCE)).await;
         stand.proxy.blackhole(direction);
@@ -119,7 +119,7 @@ async fn a_waiter_gets_the_lock_of_a_server_that_lost_its_data() {
 
 /// The timeout of a short wait says that this wait is over, not that the server does not answer.
 #[tokio::test]
-async fn a_short_wait_that_ends_while_the_server_pauses_ends_no_patient_wait_behind_it() {
+async fn a_short_wait_that_ends_during_a_server_pause_does_not_end_a_longer_wait() {
     let stand = Stand::start().await;
     take(&stand.lock()).await.unlock().await.unwrap();
     let asked = stand.proxy.count(acquire());

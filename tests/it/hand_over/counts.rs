@@ -10,7 +10,7 @@ use crate::support::RedisServer;
 /// At most 1.2 commands a pair, every owner's share within 10 % of fair, and no message while
 /// nobody else listens.
 #[tokio::test]
-async fn owners_of_one_client_take_turns_at_one_command_a_pair() {
+async fn owners_of_one_client_take_turns_at_one_command_per_pair() {
     for owners in [2, 16] {
         let shares = take_turns(owners).await;
         let fair = |share: &f64| (0.9..=1.1).contains(share);
@@ -21,7 +21,7 @@ async fn owners_of_one_client_take_turns_at_one_command_a_pair() {
 /// As above, with owners that really run at once. What the machine does to their threads
 /// costs some of them turns, so that the shares are no lock's promise: nobody is left out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn owners_on_several_threads_take_turns_at_one_command_a_pair() {
+async fn owners_on_several_threads_take_turns_at_one_command_per_pair() {
     let shares = take_turns(16).await;
     assert!(shares.iter().all(|share| *share >= 0.2), "{shares:?}");
 }

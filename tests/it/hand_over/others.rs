@@ -8,7 +8,7 @@ use crate::support::redisson::Redisson;
 
 /// Redisson sees one field, an owner of ours and a TTL.
 #[tokio::test]
-async fn redisson_sees_a_lock_that_was_handed_on_as_held() {
+async fn redisson_sees_a_handed_over_lock_as_held() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let java = Redisson::start(&server.url()).await;

@@ -9,13 +9,13 @@ use crate::support::{RedisServer, eventually};
 
 /// No client starves, and a pair costs at most three commands.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_clients_with_as_many_owners_share_a_lock() {
+async fn two_clients_with_equally_many_owners_share_a_lock() {
     share(2).await;
 }
 
 /// No client starves, and a pair costs at most three commands.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn four_clients_with_as_many_owners_share_a_lock() {
+async fn four_clients_with_equally_many_owners_share_a_lock() {
     share(4).await;
 }
 
@@ -54,7 +54,7 @@ async fn share(clients: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn redisson_gets_the_lock_after_each_row_of_hand_overs() {
+async fn redisson_gets_the_lock_after_each_streak_of_hand_overs() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let java = Redisson::start(&server.url()).await;
@@ -95,7 +95,7 @@ async fn redisson_gets_the_lock_after_each_row_of_hand_overs() {
 }
 
 #[tokio::test]
-async fn a_client_that_may_not_hand_over_sets_every_lock_free() {
+async fn a_client_without_hand_overs_releases_every_lock() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let client = Client::builder().url(server.url()).max_hand_overs(0);

@@ -13,7 +13,7 @@ use crate::support::{RedisServer, eventually};
 /// A waiter that does not subscribe is invisible to the client, so hand-overs in a row are limited
 /// to 250 ms.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_polls_gets_the_lock_beside_a_crowd() {
+async fn a_polling_client_gets_the_lock_from_a_busy_client() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let (crowd, race, crowding) = crowd(&server).await;
@@ -37,7 +37,7 @@ async fn a_client_that_polls_gets_the_lock_beside_a_crowd() {
 
 /// As above, for a program of another kind that knows no channels.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stranger_that_tries_every_few_milliseconds_gets_the_lock_beside_a_crowd() {
+async fn a_foreign_program_that_polls_often_gets_the_lock_from_a_busy_client() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let (crowd, race, crowding) = crowd(&server).await;
@@ -62,7 +62,7 @@ async fn a_stranger_that_tries_every_few_milliseconds_gets_the_lock_beside_a_cro
 
 /// And not more often.
 #[tokio::test]
-async fn a_client_that_is_alone_releases_the_lock_for_all_every_quarter_of_a_second() {
+async fn a_client_without_listeners_releases_the_lock_every_quarter_of_a_second() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let client = Client::connect(server.url()).await.unwrap();
@@ -89,7 +89,7 @@ async fn a_client_that_is_alone_releases_the_lock_for_all_every_quarter_of_a_sec
 
 /// The ACL denies PUBSUB, so the limit on hand-overs in a row always applies.
 #[tokio::test]
-async fn without_a_permission_to_ask_who_listens_rows_are_short_and_nothing_fails() {
+async fn without_permission_for_pubsub_streaks_are_short_and_nothing_fails() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let user = "ACL SETUSER app on >pw ~* &* +@all -pubsub";
@@ -113,7 +113,7 @@ async fn without_a_permission_to_ask_who_listens_rows_are_short_and_nothing_fail
 
 /// The client subtracts its own subscription from the number of listeners.
 #[tokio::test]
-async fn a_client_that_listens_itself_and_is_alone_hands_on_in_long_rows() {
+async fn a_client_that_is_the_only_listener_hands_over_in_long_streaks() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let (client, other) =

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::support::{Cell, eventually, heartbeat, timed};
 
 #[tokio::test]
-async fn overlapping_bumps_lose_an_update_and_are_named() {
+async fn overlapping_bumps_lose_an_update_and_are_reported() {
     let cell = Cell::new();
     tokio::join!(cell.bump_as("ann", PAUSE), cell.bump_as("bob", PAUSE));
     assert_eq!(cell.value(), 1);
@@ -18,7 +18,7 @@ async fn overlapping_bumps_lose_an_update_and_are_named() {
 }
 
 #[tokio::test]
-async fn bumps_one_after_the_other_are_exclusive() {
+async fn consecutive_bumps_are_exclusive() {
     let cell = Cell::new();
     for _ in 0..3 {
         cell.bump(Duration::ZERO).await;
@@ -32,7 +32,7 @@ async fn bumps_one_after_the_other_are_exclusive() {
 }
 
 #[tokio::test]
-async fn readers_may_overlap_with_readers_but_not_with_a_bump() {
+async fn readers_may_overlap_readers_but_no_bump() {
     let cell = Cell::new();
     tokio::join!(cell.read_as("ann", PAUSE), cell.read_as("bob", PAUSE));
     assert_eq!(cell.most_inside(), 2);
@@ -46,7 +46,7 @@ async fn readers_may_overlap_with_readers_but_not_with_a_bump() {
 }
 
 #[tokio::test]
-async fn an_aborted_visitor_is_not_inside_for_ever() {
+async fn an_aborted_visit_of_a_cell_ends() {
     let cell = Cell::new();
     let aborted = tokio::time::timeout(PAUSE, cell.bump(Duration::from_secs(60))).await;
     assert!(aborted.is_err());
@@ -55,7 +55,7 @@ async fn an_aborted_visitor_is_not_inside_for_ever() {
 }
 
 #[tokio::test]
-async fn eventually_waits_for_the_condition_and_names_it_when_it_stays_away() {
+async fn eventually_waits_for_the_condition_and_names_it_on_timeout() {
     let mut asked = 0;
     let wait = eventually(
         Duration::from_secs(30),
@@ -76,7 +76,7 @@ async fn eventually_waits_for_the_condition_and_names_it_when_it_stays_away() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn heartbeat_shows_a_starved_worker() {
+async fn heartbeat_detects_a_starved_worker() {
     let heart = heartbeat(&tokio::runtime::Handle::current());
     tokio::time::sleep(PAUSE).await;
     let before = heart.largest_gap();

@@ -40,7 +40,7 @@ async fn a_cluster_of_masters_and_replicas_forms() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn masters_alone_are_a_cluster_and_so_is_one() {
+async fn a_cluster_needs_no_replicas_and_may_have_one_node() {
     for masters in [1, 3] {
         let (cluster, took) = timed(Cluster::start(masters, 0)).await;
         println!("{masters} formed in {took:?}");
@@ -64,7 +64,7 @@ async fn a_killed_master_is_replaced_by_its_replica() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_frozen_master_is_replaced_and_follows_when_it_comes_back() {
+async fn a_frozen_master_is_replaced_and_is_a_replica_when_it_returns() {
     let cluster = Cluster::start(3, 1).await;
     let old = cluster.nodes[1].clone();
     let slot = 6000;
@@ -102,7 +102,7 @@ async fn a_planned_failover_changes_the_owner_and_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slot_moves_key_by_key_to_a_node_that_joined() {
+async fn a_slot_moves_key_by_key_to_a_new_node() {
     let mut cluster = Cluster::start(3, 0).await;
     let (joined, took) = timed(cluster.join()).await;
     println!("joined in {took:?}");
@@ -146,7 +146,7 @@ async fn a_slot_moves_key_by_key_to_a_node_that_joined() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_migration_that_is_abandoned_leaves_the_slot_where_it_was() {
+async fn an_aborted_migration_leaves_the_slot_in_place() {
     let cluster = Cluster::start(3, 0).await;
     let slot = 3;
     let key = key_at(slot);
@@ -160,7 +160,7 @@ async fn a_migration_that_is_abandoned_leaves_the_slot_where_it_was() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn announced_proxies_are_where_clients_are_led() {
+async fn clients_are_redirected_to_announced_proxies() {
     let cluster = Cluster::builder(3, 1).announce_proxies().start().await;
     let ports: Vec<_> = cluster.nodes.iter().map(|node| node.port()).collect();
     for node in &cluster.nodes {
@@ -202,7 +202,7 @@ async fn announced_proxies_are_where_clients_are_led() {
 /// The server sends SUNSUBSCRIBE by itself when the slot migrates. Redis 6.2 has no sharded
 /// channels.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sharded_subscription_ends_with_its_slot_and_the_proxy_is_not_confused() {
+async fn a_sharded_subscription_ends_with_its_slot_and_the_proxy_stays_in_sync() {
     if Binary::under_test() == Binary::Redis62 {
         return;
     }

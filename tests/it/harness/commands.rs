@@ -10,7 +10,7 @@ use crate::support::wire::Wire;
 use crate::support::{Action, Direction, Gate, Proxy, Redis, RedisServer, eventually, named};
 
 #[tokio::test]
-async fn reply_is_lost_but_the_command_ran() {
+async fn a_dropped_reply_is_lost_but_the_command_ran() {
     let (client, proxy, server) = connected().await;
     let rule = proxy.on(named("INCR"), Action::ExecuteThenCut);
     assert!(
@@ -42,7 +42,7 @@ async fn after_a_dropped_reply_the_connection_is_silent_but_executes() {
 }
 
 #[tokio::test]
-async fn a_doubled_command_runs_twice_and_is_answered_once() {
+async fn a_duplicated_command_runs_twice_and_is_answered_once() {
     let (client, proxy, server) = connected().await;
     let rule = proxy.on(named("INCR"), Action::Twice);
     assert_eq!(client.incr().await, Ok(Value::Int(1)));
@@ -57,7 +57,7 @@ async fn a_doubled_command_runs_twice_and_is_answered_once() {
 }
 
 #[tokio::test]
-async fn a_late_double_runs_when_its_gate_opens_in_the_same_database() {
+async fn a_late_duplicate_runs_in_the_same_database_when_its_gate_opens() {
     let server = RedisServer::builder().password("secret").start().await;
     let proxy = Proxy::start(&server).await;
     let client = Plain::connect(&format!("{}5", proxy.url())).await;
@@ -75,7 +75,7 @@ async fn a_late_double_runs_when_its_gate_opens_in_the_same_database() {
 }
 
 #[tokio::test]
-async fn a_held_request_runs_when_its_gate_opens_and_those_behind_it_wait() {
+async fn a_held_request_and_later_requests_run_when_its_gate_opens() {
     let (client, proxy, server) = connected().await;
     let redis = server.redis().await;
     let gate = Gate::new();
@@ -118,7 +118,7 @@ async fn a_held_request_is_delivered_even_after_its_connection_ended() {
 }
 
 #[tokio::test]
-async fn a_held_reply_comes_when_its_gate_opens_but_the_command_ran_before() {
+async fn a_held_reply_is_delivered_when_its_gate_opens_but_the_command_ran_before() {
     let (client, proxy, server) = connected().await;
     let redis = server.redis().await;
     let gate = Gate::new();
@@ -143,7 +143,7 @@ async fn a_held_reply_comes_when_its_gate_opens_but_the_command_ran_before() {
 }
 
 #[tokio::test]
-async fn a_made_up_error_comes_in_its_place_and_nothing_runs() {
+async fn an_injected_error_replaces_the_reply_and_nothing_runs() {
     let (client, proxy, server) = connected().await;
     let loading = || Action::ReplyWith("-LOADING wait".to_owned());
     let rule = proxy.on(named("INCR"), loading());
@@ -160,7 +160,7 @@ async fn a_made_up_error_comes_in_its_place_and_nothing_runs() {
 }
 
 #[tokio::test]
-async fn a_rule_applies_once_or_so_many_times_or_until_it_is_removed() {
+async fn a_rule_applies_once_or_a_given_number_of_times_or_until_it_is_removed() {
     let (client, proxy, _server) = connected().await;
     let error = || Action::ReplyWith("-LOADING wait".to_owned());
     let refused = async || client.incr().await.is_err();
@@ -199,7 +199,7 @@ async fn the_oldest_rule_that_matches_the_arguments_wins() {
 }
 
 #[tokio::test]
-async fn messages_do_not_disturb_which_reply_is_whose() {
+async fn messages_do_not_confuse_the_matching_of_replies() {
     for protocol in ["2", "3"] {
         let server = RedisServer::start().await;
         let proxy = Proxy::start(&server).await;

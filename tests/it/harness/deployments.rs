@@ -9,8 +9,8 @@ use crate::support::{RedisServer, eventually};
 
 /// Whatever way it ends in.
 #[test]
-fn what_is_in_a_pool_ends_with_its_process() {
-    const TEST: &str = "harness::deployments::what_is_in_a_pool_ends_with_its_process";
+fn servers_in_a_pool_end_with_their_process() {
+    const TEST: &str = "harness::deployments::servers_in_a_pool_end_with_their_process";
     let runtime = tokio::runtime::Runtime::new().expect("threads can be started");
     if child::argument().is_some() {
         static POOL: Pool<RedisServer> = Pool::new(1);

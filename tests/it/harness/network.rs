@@ -9,7 +9,7 @@ use crate::support::prelude::SOON;
 use crate::support::{Background, Direction, Proxy, RedisServer, eventually, named, timed};
 
 #[tokio::test]
-async fn without_faults_the_proxy_only_watches() {
+async fn without_faults_the_proxy_only_records() {
     let began = Instant::now();
     let server = RedisServer::start().await;
     let proxy = Proxy::to_port(server.port()).await;
@@ -41,7 +41,7 @@ async fn wait_for_returns_when_enough_commands_were_sent() {
 }
 
 #[tokio::test]
-async fn each_direction_is_delayed_on_its_own_and_replies_stay_in_order() {
+async fn each_direction_has_its_own_delay_and_replies_stay_in_order() {
     let (_server, proxy, client) = connected().await;
     let delay = PATIENCE / 2;
     for direction in [Direction::ToServer, Direction::ToClient] {
@@ -100,7 +100,7 @@ async fn a_reply_in_a_blackhole_is_lost_but_the_command_ran() {
 }
 
 #[tokio::test]
-async fn refusing_touches_new_connections_only() {
+async fn refusing_affects_new_connections_only() {
     let (_server, proxy, client) = connected().await;
     proxy.refuse();
     assert!(Plain::try_connect(proxy.url()).await.is_err());
@@ -129,7 +129,7 @@ async fn cut_connections_end_and_new_ones_work() {
 }
 
 #[tokio::test]
-async fn a_reset_is_a_rst_and_a_cut_is_not() {
+async fn a_reset_sends_rst_and_a_cut_does_not() {
     use tokio::io::AsyncReadExt;
 
     let server = RedisServer::start().await;
@@ -153,7 +153,7 @@ async fn a_reset_is_a_rst_and_a_cut_is_not() {
 }
 
 #[tokio::test]
-async fn a_connection_is_cut_after_so_many_bytes() {
+async fn a_connection_is_cut_after_a_number_of_bytes() {
     let request = b"*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n".len();
     for (bytes, executed) in [(request - 1, false), (request, true)] {
         let (server, proxy, client) = connected().await;
@@ -178,7 +178,7 @@ async fn a_connection_is_cut_after_so_many_bytes() {
 }
 
 #[tokio::test]
-async fn a_killed_server_closes_what_goes_through_the_proxy() {
+async fn a_killed_server_closes_its_connections_through_the_proxy() {
     let (server, proxy, client) = connected().await;
     server.kill();
     assert!(client.incr().await.is_err());
@@ -188,7 +188,7 @@ async fn a_killed_server_closes_what_goes_through_the_proxy() {
 }
 
 #[tokio::test]
-async fn the_proxy_goes_on_while_the_tests_own_worker_is_starved() {
+async fn the_proxy_works_while_the_worker_of_the_test_is_starved() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(&server).await;
     // The client has a thread too, so only the proxy could be the one that stands still.

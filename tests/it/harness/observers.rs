@@ -7,7 +7,7 @@ use crate::support::prelude::{SOON, ms};
 use crate::support::{RedisServer, eventually};
 
 #[tokio::test]
-async fn keys_hashes_and_expiries_are_read_back() {
+async fn keys_hashes_and_ttls_are_read_back() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     redis.cmd(&["HSET", "b", "f", "v"]).await;
@@ -25,7 +25,7 @@ async fn keys_hashes_and_expiries_are_read_back() {
 
 #[tokio::test]
 #[should_panic(expected = r#"["HGET", "k", "f"] failed: "#)]
-async fn a_refused_command_fails_the_test_with_its_text() {
+async fn a_refused_command_fails_the_test_with_its_error() {
     let redis = RedisServer::start().await.redis().await;
     redis.cmd(&["HGET", "k", "f"]).await;
 }
@@ -50,7 +50,7 @@ async fn statistics_count_commands_and_errors_since_the_reset() {
 }
 
 #[tokio::test]
-async fn messages_are_recorded_from_the_moment_it_returns() {
+async fn messages_are_recorded_once_the_recorder_is_returned() {
     let server = RedisServer::builder().password("secret").start().await;
     let redis = server.redis().await;
     let messages = redis.messages("lock:*").await;
@@ -67,7 +67,7 @@ async fn messages_are_recorded_from_the_moment_it_returns() {
 }
 
 #[tokio::test]
-async fn the_monitor_sees_what_scripts_do() {
+async fn the_monitor_sees_the_commands_of_scripts() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let monitor = redis.monitor().await;
@@ -108,7 +108,7 @@ async fn clients_are_listed_and_can_be_killed() {
 
 #[tokio::test]
 #[should_panic(expected = "left behind on the server: key k without expiry")]
-async fn a_key_without_expiry_is_not_clean() {
+async fn a_key_without_ttl_is_not_clean() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     redis.cmd(&["SET", "expires", "v", "PX", "60000"]).await;
@@ -130,7 +130,7 @@ async fn a_channel_with_a_subscriber_is_not_clean() {
 }
 
 #[tokio::test]
-async fn clean_waits_for_a_late_clean_up() {
+async fn assert_clean_waits_for_a_late_clean_up() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     redis.cmd(&["SET", "k", "v"]).await;

@@ -9,7 +9,7 @@ use crate::harness::{PATIENCE, Plain};
 use crate::support::{Binary, Data, RedisServer, timed};
 
 #[tokio::test]
-async fn every_server_program_starts_and_tells_its_version() {
+async fn every_server_program_starts_and_reports_its_version() {
     for (name, field, version) in [
         ("redis62", "redis_version", "6.2.14"),
         ("redis7", "redis_version", "7."),
@@ -69,7 +69,7 @@ async fn a_paused_server_that_is_killed_executes_nothing_more() {
 }
 
 #[tokio::test]
-async fn restart_keeps_or_loses_the_data_as_asked_on_the_same_port() {
+async fn restart_keeps_or_loses_the_data_as_requested_on_the_same_port() {
     let server = RedisServer::start().await;
     let url = server.url();
     server.redis().await.cmd(&["SET", "k", "v"]).await;
@@ -115,7 +115,7 @@ async fn a_password_is_required_and_is_in_the_url() {
 }
 
 #[tokio::test]
-async fn a_server_can_be_had_while_it_still_loads() {
+async fn a_server_can_be_returned_while_it_is_loading() {
     let server = RedisServer::builder()
         .while_loading()
         .arg("--key-load-delay", "200")
@@ -131,7 +131,7 @@ async fn a_server_can_be_had_while_it_still_loads() {
 }
 
 #[tokio::test]
-async fn the_unix_socket_is_there() {
+async fn the_unix_socket_exists() {
     use std::os::unix::fs::FileTypeExt;
 
     let server = RedisServer::builder().unix_socket().start().await;
@@ -151,7 +151,7 @@ async fn a_dropped_server_leaves_no_process_and_no_folder() {
 }
 
 #[tokio::test]
-async fn many_servers_at_once_get_ports_of_their_own() {
+async fn many_servers_started_at_once_get_distinct_ports() {
     let starts: Vec<_> = (0..12)
         .map(|_| tokio::spawn(RedisServer::start()))
         .collect();
@@ -166,7 +166,7 @@ async fn many_servers_at_once_get_ports_of_their_own() {
 }
 
 #[test]
-fn the_installer_is_quick_when_all_is_there() {
+fn the_installer_is_quick_when_everything_is_installed() {
     // The first call may have to download, the second may not.
     let install = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/servers/install");
     assert!(

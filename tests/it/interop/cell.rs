@@ -8,7 +8,7 @@ use crate::support::RedisServer;
 use crate::support::redisson::Redisson;
 
 #[tokio::test]
-async fn four_java_threads_and_four_of_our_tasks_lose_no_update() {
+async fn four_java_threads_and_four_lockdog_tasks_lose_no_update() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let java = Redisson::start(&server.url()).await;

@@ -77,7 +77,7 @@ async fn a_release_wakes_one_waiter_of_each_client() {
 }
 
 #[tokio::test]
-async fn of_many_waiters_on_both_sides_everybody_gets_the_lock() {
+async fn all_of_many_waiters_on_both_sides_get_the_lock() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let java = Redisson::start(&server.url()).await;

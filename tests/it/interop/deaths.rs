@@ -10,7 +10,7 @@ use crate::support::redisson::Redisson;
 use crate::support::{RedisServer, eventually};
 
 #[tokio::test]
-async fn we_get_the_lock_of_a_killed_java_process_when_its_lease_is_over() {
+async fn lockdog_gets_the_lock_of_a_killed_java_process_when_its_lease_ends() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let lease = Duration::from_millis(2_500);
@@ -50,7 +50,7 @@ async fn we_get_the_lock_of_a_killed_java_process_when_its_lease_is_over() {
 
 /// Runs twice: as the test, and started by it in a process of its own as the holder that is killed.
 #[tokio::test]
-async fn java_gets_the_lock_of_our_killed_process_when_its_lease_is_over() {
+async fn java_gets_the_lock_of_a_killed_lockdog_process_when_its_lease_ends() {
     let lease = Duration::from_millis(2_500);
     if let Ok(url) = std::env::var(HOLDER) {
         let client = Client::builder()
@@ -70,7 +70,7 @@ async fn java_gets_the_lock_of_our_killed_process_when_its_lease_is_over() {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "interop::deaths::java_gets_the_lock_of_our_killed_process_when_its_lease_is_over",
+            "interop::deaths::java_gets_the_lock_of_a_killed_lockdog_process_when_its_lease_ends",
         ])
         .env(HOLDER, server.url())
         .stdout(Stdio::null())

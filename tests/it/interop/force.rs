@@ -10,7 +10,7 @@ use crate::support::redisson::Redisson;
 use crate::support::{RedisServer, eventually};
 
 #[tokio::test]
-async fn our_guard_is_told_by_the_next_renewal_that_java_freed_its_lock() {
+async fn the_next_renewal_reports_that_java_freed_the_lock() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let java = Redisson::start(&server.url()).await;
@@ -45,7 +45,7 @@ async fn our_guard_is_told_by_the_next_renewal_that_java_freed_its_lock() {
 }
 
 #[tokio::test]
-async fn java_is_told_at_its_unlock_that_we_freed_its_lock() {
+async fn the_unlock_of_java_reports_that_lockdog_freed_the_lock() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let java = Redisson::builder(&server.url())
@@ -79,7 +79,7 @@ async fn java_is_told_at_its_unlock_that_we_freed_its_lock() {
 }
 
 #[tokio::test]
-async fn expecting_a_java_holder_frees_only_that_one() {
+async fn expecting_a_java_holder_frees_the_lock_of_that_holder_only() {
     let server = RedisServer::start().await;
     let java = Redisson::start(&server.url()).await;
     let client = Client::connect(server.url()).await.unwrap();
@@ -100,7 +100,7 @@ async fn expecting_a_java_holder_frees_only_that_one() {
 /// While its client holds the lock, a waiter sends no command and is not subscribed. It learns of
 /// the loss together with the holder.
 #[tokio::test]
-async fn our_waiter_behind_our_own_holder_gets_the_lock_that_java_freed_when_the_holder_is_told() {
+async fn a_local_waiter_gets_a_lock_freed_by_java_when_the_holder_is_notified() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let java = Redisson::start(&server.url()).await;

@@ -11,16 +11,16 @@ use crate::support::redisson::{JavaLock, Redisson};
 
 each_kind! {
     every: {
-        a_java_holder_is_seen_and_keeps_our_owner_out_until_it_unlocks
-        our_holder_keeps_a_java_thread_out_until_it_unlocks
-        java_threads_and_our_tasks_lose_no_update
+        a_java_holder_is_visible_and_excludes_lockdog_owners
+        a_lockdog_holder_excludes_java_threads
+        java_threads_and_lockdog_tasks_lose_no_update
     }
     published: {
         the_message_of_an_unlock_wakes_the_other_side
     }
 }
 
-async fn a_java_holder_is_seen_and_keeps_our_owner_out_until_it_unlocks(kind: &'static Kind) {
+async fn a_java_holder_is_visible_and_excludes_lockdog_owners(kind: &'static Kind) {
     let server = RedisServer::start().await;
     let java = Redisson::start(&server.url()).await;
     let (t1, theirs) = (
@@ -48,7 +48,7 @@ async fn a_java_holder_is_seen_and_keeps_our_owner_out_until_it_unlocks(kind: &'
     server.redis().await.assert_clean().await;
 }
 
-async fn our_holder_keeps_a_java_thread_out_until_it_unlocks(kind: &'static Kind) {
+async fn a_lockdog_holder_excludes_java_threads(kind: &'static Kind) {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let java = Redisson::start(&server.url()).await;
@@ -77,7 +77,7 @@ async fn our_holder_keeps_a_java_thread_out_until_it_unlocks(kind: &'static Kind
     redis.assert_clean().await;
 }
 
-async fn java_threads_and_our_tasks_lose_no_update(kind: &'static Kind) {
+async fn java_threads_and_lockdog_tasks_lose_no_update(kind: &'static Kind) {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let java = Redisson::start(&server.url()).await;

@@ -8,7 +8,7 @@ use super::SAFETY;
 use crate::support::RedisServer;
 
 #[tokio::test]
-async fn an_inner_guard_dropped_without_memory_does_not_keep_the_final_unlock_waiting() {
+async fn an_inner_guard_dropped_without_memory_does_not_delay_the_final_unlock() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let client = Client::connect(server.url()).await.unwrap();

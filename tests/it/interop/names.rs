@@ -9,7 +9,7 @@ use crate::support::redisson::{Builder, Redisson};
 use crate::support::{RedisServer, eventually};
 
 #[tokio::test]
-async fn locks_of_any_name_exclude_and_wake_the_other_side() {
+async fn locks_with_any_name_exclude_and_wake_the_other_side() {
     let names = [
         "orders",
         "my lock",
@@ -30,7 +30,7 @@ async fn locks_of_any_name_exclude_and_wake_the_other_side() {
 }
 
 #[tokio::test]
-async fn locks_under_a_name_mapper_exclude_and_wake_the_other_side() {
+async fn locks_with_a_name_mapper_exclude_and_wake_the_other_side() {
     let names = ["orders", "my lock", "{a}:b"];
     let mapper = |ours: ClientBuilder| ours.name_mapper(|name| format!("app:{name}"));
     share(&names, "app:", |java| java.name_prefix("app:"), mapper).await;

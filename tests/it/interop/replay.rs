@@ -90,7 +90,7 @@ fn what_is_left_out_is_recorded_and_has_a_reason() {
 /// The replays fail for a difference that is not in `DIFFERENCES` and for one that does not occur;
 /// this ties that list to the document.
 #[test]
-fn every_difference_stands_in_the_protocol_document_and_nothing_else_does() {
+fn exactly_the_differences_are_listed_in_the_protocol_document() {
     let document = include_str!("../../../docs/protocol.md");
     let table = document
         .split("<!-- differences seen in the replay -->")

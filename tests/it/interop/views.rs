@@ -10,7 +10,7 @@ use crate::support::RedisServer;
 use crate::support::redisson::Redisson;
 
 #[tokio::test]
-async fn java_sees_our_reentrant_hold_as_one_field_with_its_count() {
+async fn java_sees_a_reentrant_lockdog_hold_as_one_field_with_its_count() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let java = Redisson::start(&server.url()).await;
@@ -47,7 +47,7 @@ async fn java_sees_our_reentrant_hold_as_one_field_with_its_count() {
 }
 
 #[tokio::test]
-async fn we_see_javas_reentrant_hold_with_its_field_and_count() {
+async fn lockdog_sees_a_reentrant_java_hold_with_its_field_and_count() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let java = Redisson::start(&server.url()).await;
@@ -150,7 +150,7 @@ async fn both_sides_see_the_same_ttl() {
 
 /// Java's thread 1 and our owner 1 are two.
 #[tokio::test]
-async fn an_owner_of_ours_with_the_number_of_a_java_thread_does_not_reenter_its_hold() {
+async fn a_lockdog_owner_with_the_number_of_a_java_thread_does_not_reenter_its_hold() {
     let server = RedisServer::start().await;
     let java = Redisson::start(&server.url()).await;
     let client = Client::connect(server.url()).await.unwrap();

@@ -10,7 +10,7 @@ use crate::support::redis::Redis;
 use crate::support::redisson::{JavaThread, PendingCall, Redisson};
 
 #[tokio::test]
-async fn a_java_unlock_wakes_our_waiter() {
+async fn a_java_unlock_wakes_a_lockdog_waiter() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let java = Redisson::start(&server.url()).await;
@@ -32,7 +32,7 @@ async fn a_java_unlock_wakes_our_waiter() {
 }
 
 #[tokio::test]
-async fn a_java_force_unlock_wakes_our_waiter() {
+async fn a_java_force_unlock_wakes_a_lockdog_waiter() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let java = Redisson::start(&server.url()).await;
@@ -52,7 +52,7 @@ async fn a_java_force_unlock_wakes_our_waiter() {
 }
 
 #[tokio::test]
-async fn our_unlock_wakes_a_java_waiter() {
+async fn a_lockdog_unlock_wakes_a_java_waiter() {
     let scene = Scene::new().await;
     let guard = scene.lock.lock().await.unwrap();
     let waiting = scene.java_waits().await;
@@ -64,7 +64,7 @@ async fn our_unlock_wakes_a_java_waiter() {
 }
 
 #[tokio::test]
-async fn our_unlock_of_a_leased_lock_wakes_a_java_waiter() {
+async fn a_lockdog_unlock_of_a_fixed_lease_wakes_a_java_waiter() {
     let scene = Scene::new().await;
     let guard = scene.lock.lock().lease(NEVER).await.unwrap();
     let waiting = scene.java_waits().await;
@@ -88,7 +88,7 @@ async fn a_dropped_guard_wakes_a_java_waiter() {
 }
 
 #[tokio::test]
-async fn the_last_of_our_nested_unlocks_wakes_a_java_waiter_and_no_earlier_one_does() {
+async fn only_the_last_nested_unlock_wakes_a_java_waiter() {
     let scene = Scene::new().await;
     let owner = Owner::new();
     for _ in 0..2 {
@@ -110,7 +110,7 @@ async fn the_last_of_our_nested_unlocks_wakes_a_java_waiter_and_no_earlier_one_d
 }
 
 #[tokio::test]
-async fn our_force_unlock_of_our_holder_wakes_a_java_waiter() {
+async fn a_lockdog_force_unlock_of_its_own_holder_wakes_a_java_waiter() {
     let scene = Scene::new().await;
     let guard = scene.lock.lock().await.unwrap();
     let waiting = scene.java_waits().await;
@@ -123,7 +123,7 @@ async fn our_force_unlock_of_our_holder_wakes_a_java_waiter() {
 }
 
 #[tokio::test]
-async fn our_shutdown_wakes_a_java_waiter() {
+async fn a_lockdog_shutdown_wakes_a_java_waiter() {
     let scene = Scene::new().await;
     let guard = scene.lock.lock().await.unwrap();
     let waiting = scene.java_waits().await;

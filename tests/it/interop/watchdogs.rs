@@ -9,7 +9,7 @@ use crate::support::RedisServer;
 use crate::support::redisson::Redisson;
 
 #[tokio::test]
-async fn both_watchdogs_keep_their_locks_and_neither_takes_the_others() {
+async fn each_watchdog_renews_only_its_own_locks() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let (theirs, ours) = (Duration::from_secs(3), Duration::from_millis(2_500));

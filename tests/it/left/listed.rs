@@ -24,7 +24,7 @@ fn every_public_future_is_listed() {
 
 /// What the check above stands on.
 #[test]
-fn public_futures_are_found_and_others_are_not() {
+fn only_public_futures_are_found() {
     let code = "\
 impl<T> Lock<T> {
     pub async fn with<F>(&self) {}

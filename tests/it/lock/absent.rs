@@ -8,7 +8,7 @@ use crate::support::eventually;
 
 /// Invariant 9, for a lock that somebody else holds and frees.
 #[tokio::test]
-async fn a_waiter_that_is_not_polled_any_more_does_not_block_the_others() {
+async fn a_waiter_that_is_not_polled_does_not_block_the_others() {
     let test = Fixture::start().await;
     let client = quick(&test).await;
     test.warm_up(&client).await;
@@ -40,7 +40,7 @@ async fn a_waiter_that_is_not_polled_any_more_does_not_block_the_others() {
 
 /// Invariant 9, for a free lock: Redis grants it to a future that nobody asks for the answer.
 #[tokio::test]
-async fn a_grant_that_nobody_picks_up_passes_on() {
+async fn a_grant_that_no_waiter_takes_passes_on() {
     let test = Fixture::start().await;
     let client = quick(&test).await;
     test.warm_up(&client).await;
@@ -66,7 +66,7 @@ async fn a_grant_that_nobody_picks_up_passes_on() {
 }
 
 #[tokio::test]
-async fn a_waiter_that_is_dropped_after_it_was_left_leaves_nothing() {
+async fn an_abandoned_waiter_leaves_nothing_when_it_is_dropped() {
     let test = Fixture::start().await;
     let client = quick(&test).await;
     let lock = client.lock("l");

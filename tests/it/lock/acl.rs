@@ -9,7 +9,7 @@ use crate::support::security::documented;
 use crate::support::{Redis, RedisServer, eventually};
 
 #[tokio::test]
-async fn the_documented_acl_is_enough() {
+async fn the_documented_acl_is_sufficient() {
     let (server, redis) = with_user(&documented()).await;
     let used = scenario(&server, &redis, ms(60_000)).await;
     let mut refused = refused(&redis).await;
@@ -28,7 +28,7 @@ async fn the_documented_acl_is_enough() {
 }
 
 #[tokio::test]
-async fn every_needed_permission_is_missed_when_it_is_not_there() {
+async fn removing_a_required_permission_fails_a_call() {
     let (server, redis) = with_user(&documented()).await;
     let optional = [
         "client|id",
@@ -66,7 +66,7 @@ async fn every_needed_permission_is_missed_when_it_is_not_there() {
 }
 
 #[tokio::test]
-async fn without_a_permission_to_subscribe_waiters_poll() {
+async fn without_permission_to_subscribe_waiters_poll() {
     let without = |rule: &String| !rule.contains("subscribe") && !rule.starts_with('&');
     let rules: Vec<String> = documented().into_iter().filter(without).collect();
     let (server, redis) = with_user(&rules).await;
@@ -75,7 +75,7 @@ async fn without_a_permission_to_subscribe_waiters_poll() {
 }
 
 #[tokio::test]
-async fn without_a_permission_to_publish_waiters_elsewhere_poll() {
+async fn without_permission_to_publish_other_clients_waiters_poll() {
     let rules: Vec<String> = documented()
         .into_iter()
         .filter(|rule| rule != "+publish")
@@ -86,7 +86,7 @@ async fn without_a_permission_to_publish_waiters_elsewhere_poll() {
 }
 
 #[tokio::test]
-async fn without_any_client_command_everything_else_works() {
+async fn without_client_commands_everything_else_works() {
     let rules: Vec<String> = documented()
         .into_iter()
         .filter(|rule| !rule.starts_with("+client"))
@@ -103,7 +103,7 @@ async fn without_any_client_command_everything_else_works() {
 }
 
 #[tokio::test]
-async fn without_a_permission_to_ask_who_the_server_is_everything_else_works() {
+async fn without_permission_for_info_everything_else_works() {
     let rules: Vec<String> = documented()
         .into_iter()
         .filter(|rule| rule != "+info")

@@ -11,20 +11,20 @@ use crate::support::eventually;
 
 each_kind! {
     every: {
-        a_forced_unlock_is_seen_through_every_handle
-        another_owner_sees_the_lock_taken_but_not_by_itself
-        an_unlock_by_another_owner_is_refused_and_harms_nobody
-        explicit_owners_hold_one_after_the_other
-        the_second_of_two_owners_enters_after_the_first_has_left
+        a_force_unlock_is_visible_through_every_handle
+        another_owner_sees_the_lock_as_locked_but_not_as_its_own
+        an_unlock_by_another_owner_is_refused_and_changes_nothing
+        explicit_owners_hold_the_lock_in_turn
+        a_second_owner_enters_after_the_first_has_left
         a_bounded_wait_succeeds_when_the_lock_is_freed_in_time
     }
     reentrant: {
         an_inner_unlock_keeps_the_lease
         counts_and_states_follow_lock_and_unlock
-        the_last_of_two_unlocks_lets_the_next_owner_in
+        only_the_last_of_two_unlocks_admits_the_next_owner
     }
     published: {
-        an_expired_lease_wakes_the_waiter_by_its_ttl_alone
+        the_ttl_alone_wakes_a_waiter_when_the_lease_expires
     }
 }
 
@@ -55,7 +55,7 @@ async fn an_inner_unlock_keeps_the_lease(kind: &'static Kind) {
     test.redis.assert_clean().await;
 }
 
-async fn a_forced_unlock_is_seen_through_every_handle(kind: &'static Kind) {
+async fn a_force_unlock_is_visible_through_every_handle(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     let lock = test.lock("l");
     let guard = lock.lock().await.unwrap();
@@ -73,7 +73,7 @@ async fn a_forced_unlock_is_seen_through_every_handle(kind: &'static Kind) {
     assert!(!lock.force_unlock().await.unwrap());
 }
 
-async fn an_expired_lease_wakes_the_waiter_by_its_ttl_alone(kind: &'static Kind) {
+async fn the_ttl_alone_wakes_a_waiter_when_the_lease_expires(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     let (first, second) = (test.without_polling().await, test.without_polling().await);
     test.warm_up(&second).await;
@@ -125,7 +125,7 @@ async fn counts_and_states_follow_lock_and_unlock(kind: &'static Kind) {
     test.redis.assert_clean().await;
 }
 
-async fn another_owner_sees_the_lock_taken_but_not_by_itself(kind: &'static Kind) {
+async fn another_owner_sees_the_lock_as_locked_but_not_as_its_own(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     let lock = test.lock("l");
     let guard = lock.lock().await.unwrap();
@@ -146,7 +146,7 @@ async fn another_owner_sees_the_lock_taken_but_not_by_itself(kind: &'static Kind
     assert_eq!(ask().await.unwrap(), (false, false, 0));
 }
 
-async fn an_unlock_by_another_owner_is_refused_and_harms_nobody(kind: &'static Kind) {
+async fn an_unlock_by_another_owner_is_refused_and_changes_nothing(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     let lock = test.lock("l");
     let (holder, stranger) = (Owner::new(), Owner::new());
@@ -165,7 +165,7 @@ async fn an_unlock_by_another_owner_is_refused_and_harms_nobody(kind: &'static K
     test.redis.assert_clean().await;
 }
 
-async fn the_last_of_two_unlocks_lets_the_next_owner_in(kind: &'static Kind) {
+async fn only_the_last_of_two_unlocks_admits_the_next_owner(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     let lock = test.lock("l");
     let first = lock.try_lock().await.unwrap().expect("it is free");
@@ -178,7 +178,7 @@ async fn the_last_of_two_unlocks_lets_the_next_owner_in(kind: &'static Kind) {
     test.redis.assert_clean().await;
 }
 
-async fn explicit_owners_hold_one_after_the_other(kind: &'static Kind) {
+async fn explicit_owners_hold_the_lock_in_turn(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     let lock = test.lock("l");
     let (one, two) = (Owner::from_id(1), Owner::from_id(2));
@@ -198,7 +198,7 @@ async fn explicit_owners_hold_one_after_the_other(kind: &'static Kind) {
     assert_eq!(held_by().await, (false, false));
 }
 
-async fn the_second_of_two_owners_enters_after_the_first_has_left(kind: &'static Kind) {
+async fn a_second_owner_enters_after_the_first_has_left(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     let lock = test.lock("l");
     let held = Instant::now();

@@ -25,7 +25,7 @@ async fn a_unix_socket_serves_commands_renewals_and_messages() {
 }
 
 #[tokio::test]
-async fn a_database_number_is_where_the_keys_are() {
+async fn a_database_number_selects_where_the_keys_are() {
     let server = RedisServer::start().await;
     let client = Client::connect(format!("{}5", server.url())).await.unwrap();
     let elsewhere = Client::connect(server.url()).await.unwrap();
@@ -40,7 +40,7 @@ async fn a_database_number_is_where_the_keys_are() {
 }
 
 #[tokio::test]
-async fn a_password_opens_and_a_wrong_one_is_an_error_at_once() {
+async fn a_password_is_accepted_and_a_wrong_one_fails_at_once() {
     let server = RedisServer::builder().password("open sesame").start().await;
     let port = server.port();
     works_at(
@@ -71,7 +71,7 @@ async fn a_password_opens_and_a_wrong_one_is_an_error_at_once() {
 }
 
 #[tokio::test]
-async fn no_password_where_one_is_needed_is_an_error_that_says_so() {
+async fn a_missing_password_is_an_error_that_says_so() {
     let server = RedisServer::builder().password("secret").start().await;
     let url = format!("redis://127.0.0.1:{}", server.port());
     let refused = match Client::connect(url).await {
@@ -85,7 +85,7 @@ async fn no_password_where_one_is_needed_is_an_error_that_says_so() {
 }
 
 #[tokio::test]
-async fn a_user_of_its_own_opens() {
+async fn an_acl_user_can_connect() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     redis
@@ -100,7 +100,7 @@ async fn a_user_of_its_own_opens() {
 }
 
 #[tokio::test]
-async fn an_address_where_nobody_listens_is_unavailable() {
+async fn an_address_without_a_listener_is_unavailable() {
     let port = crate::support::port::free_port();
     for url in [
         format!("redis://127.0.0.1:{port}"),
@@ -121,7 +121,7 @@ async fn an_address_where_nobody_listens_is_unavailable() {
 }
 
 #[tokio::test]
-async fn the_clients_name_stands_in_the_servers_list() {
+async fn the_client_name_is_in_the_client_list() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let client = Client::builder()
@@ -151,7 +151,7 @@ async fn the_clients_name_stands_in_the_servers_list() {
 }
 
 #[test]
-fn a_client_built_outside_of_a_runtime_is_refused_and_does_not_panic() {
+fn building_a_client_outside_a_runtime_is_an_error_and_no_panic() {
     let thread = std::thread::spawn(|| {
         let building = pin!(Client::builder().url("redis://127.0.0.1:1").build());
         match building.poll(&mut Context::from_waker(Waker::noop())) {

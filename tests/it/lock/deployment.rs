@@ -9,7 +9,7 @@ use crate::support::sentinels::MASTER;
 use crate::support::{Redis, eventually};
 
 #[tokio::test]
-async fn clients_are_connected_to_what_the_run_asks_for() {
+async fn clients_connect_to_the_requested_deployment() {
     let test = Fixture::start().await;
     let kind = Kind::under_test();
     let guard = test.client.lock("l").lock().lease(LONG).await.unwrap();

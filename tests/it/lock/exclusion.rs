@@ -16,8 +16,8 @@ each_kind! {
         two_owners_on_one_worker_thread_exclude_each_other
     }
     reentrant: {
-        every_way_to_acquire_and_release_excludes_every_other 2
-        one_owner_used_by_two_tasks_at_once_stays_one_owner_with_one_count 2
+        every_way_to_acquire_and_release_excludes_all_others 2
+        one_owner_in_two_tasks_is_one_owner_with_one_count 2
     }
 }
 
@@ -62,7 +62,7 @@ async fn one_round_of_very_many_clients_exclude_each_other(kind: &'static Kind) 
 
 /// Last list, 1: several clients with several explicit owners each, guards unlocked and dropped,
 /// calls that wait, that wait a little and that do not wait, all on one cell.
-async fn every_way_to_acquire_and_release_excludes_every_other(kind: &'static Kind) {
+async fn every_way_to_acquire_and_release_excludes_all_others(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     let cell = Cell::new();
     let mut tasks = JoinSet::new();
@@ -84,7 +84,7 @@ async fn every_way_to_acquire_and_release_excludes_every_other(kind: &'static Ki
 }
 
 /// Last list, 15
-async fn one_owner_used_by_two_tasks_at_once_stays_one_owner_with_one_count(kind: &'static Kind) {
+async fn one_owner_in_two_tasks_is_one_owner_with_one_count(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     let lock = test.lock("l");
     let owner = Owner::from_id(7);

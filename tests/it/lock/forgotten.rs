@@ -8,13 +8,13 @@ use crate::support::eventually;
 each_kind! {
     every: {
         a_forgotten_hold_without_a_lease_is_renewed
-        an_unlock_of_nothing_says_so
-        an_unlock_after_the_lease_is_refused_and_harms_nobody
-        a_forgotten_try_lock_is_a_throttle
+        an_unlock_without_a_hold_is_an_error
+        an_unlock_after_the_lease_is_refused_and_changes_nothing
+        a_forgotten_try_lock_limits_the_rate
     }
     reentrant: {
         forgotten_locks_and_unlocks_pair_up_as_in_java
-        an_unlock_does_not_end_what_a_living_guard_stands_for
+        an_unlock_does_not_end_the_claim_of_a_living_guard
     }
 }
 
@@ -53,7 +53,7 @@ async fn a_forgotten_hold_without_a_lease_is_renewed(kind: &'static Kind) {
     );
 }
 
-async fn an_unlock_of_nothing_says_so(kind: &'static Kind) {
+async fn an_unlock_without_a_hold_is_an_error(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     let lock = test.lock("l");
     let never = lock.unlock().await.unwrap_err();
@@ -83,7 +83,7 @@ async fn an_unlock_of_nothing_says_so(kind: &'static Kind) {
     assert!(guard.is_valid() && test.redis.exists("l").await);
 }
 
-async fn an_unlock_does_not_end_what_a_living_guard_stands_for(kind: &'static Kind) {
+async fn an_unlock_does_not_end_the_claim_of_a_living_guard(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     let lock = test.lock("l");
     let guard = lock.lock().await.unwrap();
@@ -118,7 +118,7 @@ async fn an_unlock_does_not_end_what_a_living_guard_stands_for(kind: &'static Ki
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
 }
 
-async fn an_unlock_after_the_lease_is_refused_and_harms_nobody(kind: &'static Kind) {
+async fn an_unlock_after_the_lease_is_refused_and_changes_nothing(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     let lock = test.lock("l");
     lock.lock().lease(ms(1_000)).await.unwrap().forget();
@@ -134,7 +134,7 @@ async fn an_unlock_after_the_lease_is_refused_and_harms_nobody(kind: &'static Ki
     taken.unlock().await.unwrap();
 }
 
-async fn a_forgotten_try_lock_is_a_throttle(kind: &'static Kind) {
+async fn a_forgotten_try_lock_limits_the_rate(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     let lock = test.lock("report");
     // The window is long, so that a slow machine is inside it at the second try.

@@ -9,7 +9,7 @@ use crate::support::eventually;
 
 /// Last list, 14
 #[tokio::test]
-async fn names_that_cannot_be_keys_are_refused_before_anything_is_sent() {
+async fn invalid_names_are_refused_before_anything_is_sent() {
     let test = Fixture::start().await;
     let huge = "x".repeat(100_000);
     let long = "ü".repeat(257);
@@ -47,7 +47,7 @@ async fn names_that_cannot_be_keys_are_refused_before_anything_is_sent() {
 
 /// Last list, 14
 #[tokio::test]
-async fn names_with_one_brace_are_locks_like_any_other() {
+async fn names_with_one_brace_are_valid() {
     let test = Fixture::start().await;
     let names = [
         "{", "}", "a{", "a{b", "a}b", "}a{", "{}", "{a}", "x{a}y", "{a}{b}", "{{a}}",
@@ -86,7 +86,7 @@ async fn names_with_one_brace_are_locks_like_any_other() {
 
 /// Last list, 14
 #[tokio::test]
-async fn a_key_of_another_type_is_an_error_that_names_it_and_is_left_alone() {
+async fn a_key_of_another_type_is_an_error_that_names_it_and_is_unchanged() {
     let test = Fixture::start().await;
     test.redis.cmd(&["SET", "l", "a string"]).await;
     let lock = test.client.lock("l");

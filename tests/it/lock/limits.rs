@@ -29,7 +29,7 @@ async fn overruns(lock: impl Fn(&str) -> TryLockRequest, wait: Duration) -> Vec<
 /// for the test kit's clock (`limits` in `crates/lockdog-test`): here it ends with its wait, and not with
 /// the command timeout.
 #[tokio::test]
-async fn a_call_ends_with_its_wait_though_the_server_does_not_answer() {
+async fn a_call_ends_at_its_deadline_when_the_server_does_not_answer() {
     let server = RedisServer::start().await;
     let client = Client::connect(server.url()).await.unwrap();
     let plain = |name: &str| client.lock(name).try_lock();
@@ -49,7 +49,7 @@ async fn a_call_ends_with_its_wait_though_the_server_does_not_answer() {
 
 /// Each call is another process's: one that knows its servers as silent asks them nothing.
 #[tokio::test]
-async fn a_red_locks_call_ends_with_its_wait_though_no_server_answers() {
+async fn a_red_lock_call_ends_at_its_deadline_when_no_server_answers() {
     let mut servers = Vec::new();
     for _ in 0..3 {
         servers.push(RedisServer::start().await);
@@ -83,7 +83,7 @@ async fn a_red_locks_call_ends_with_its_wait_though_no_server_answers() {
 
 /// A wait that is shorter than an answer takes would make each free lock a timeout.
 #[tokio::test]
-async fn a_free_lock_is_acquired_by_a_call_that_waits_for_a_millisecond() {
+async fn a_free_lock_is_acquired_by_a_call_with_a_wait_of_one_millisecond() {
     let test = Fixture::start().await;
     let lock = test.client.lock("l");
     let waits = [ms(1), Duration::from_nanos(1)];
@@ -114,7 +114,7 @@ async fn a_free_lock_is_acquired_by_a_call_that_waits_for_a_millisecond() {
 /// The last sending of a call may have had a few milliseconds only. Each call is another process's: what
 /// one leaves to be undone costs the next one its connection.
 #[tokio::test]
-async fn a_timeout_says_how_long_the_whole_call_took() {
+async fn a_timeout_reports_the_duration_of_the_whole_call() {
     let servers = [RedisServer::start().await, RedisServer::start().await];
     let mut locks = Vec::new();
     for _ in 0..4 {
@@ -155,7 +155,7 @@ async fn a_timeout_says_how_long_the_whole_call_took() {
 /// Clocks count no further than 584 years, and a deadline that they cannot count would be over at
 /// once.
 #[tokio::test]
-async fn a_lease_that_no_clock_can_count_is_refused_before_a_command_is_sent() {
+async fn a_lease_beyond_the_range_of_clocks_is_refused_before_a_command_is_sent() {
     let test = Fixture::start().await;
     let client = Client::builder()
         .url(test.server.url())

@@ -8,7 +8,7 @@ use crate::support::{eventually, logs};
 
 /// Lock names are random and holds are short, so clients subscribe and unsubscribe all the time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_call_fails_and_no_channel_is_left_after_a_crowd() {
+async fn many_clients_cause_no_failed_call_and_leave_no_channel() {
     let test = Fixture::start().await;
     let clients = [test.client.clone(), test.another().await];
     let mut tasks = JoinSet::new();
@@ -32,7 +32,7 @@ async fn no_call_fails_and_no_channel_is_left_after_a_crowd() {
 }
 
 #[tokio::test]
-async fn all_contenders_on_two_names_succeed_in_both_rounds() {
+async fn all_contenders_for_two_names_succeed_in_both_rounds() {
     let test = Fixture::start().await;
     for round in 0..2 {
         let mut tasks = JoinSet::new();
@@ -51,7 +51,7 @@ async fn all_contenders_on_two_names_succeed_in_both_rounds() {
 }
 
 #[tokio::test]
-async fn a_subscription_given_up_while_it_is_made_does_not_spoil_the_next_one() {
+async fn an_aborted_subscription_does_not_break_the_next_one() {
     let test = Fixture::start().await;
     let client = test.without_polling().await;
     let holder = test.another().await;

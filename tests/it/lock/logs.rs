@@ -7,9 +7,9 @@ use super::{Fixture, SOON, ms, waiter};
 use crate::support::{Logs, eventually, logs};
 
 #[test]
-fn the_normal_path_says_nothing_at_info_or_above() {
+fn normal_operation_logs_nothing_at_info_or_above() {
     logs::alone(
-        "lock::logs::the_normal_path_says_nothing_at_info_or_above",
+        "lock::logs::normal_operation_logs_nothing_at_info_or_above",
         async {
             let logs = Logs::of_this_process();
             let test = Fixture::start().await;

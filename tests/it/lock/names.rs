@@ -10,7 +10,7 @@ use crate::support::cluster::slot;
 use crate::support::{Deployment, Redis, eventually};
 
 #[test]
-fn key_and_channel_of_a_name_without_braces_hash_to_the_same_slot() {
+fn key_and_channel_of_a_name_without_braces_have_the_same_slot() {
     // The checksum of the specification.
     assert_eq!(slot("123456789"), 0x31c3);
     for_every("[^{}]{1,40}", |key, channel| {
@@ -20,7 +20,7 @@ fn key_and_channel_of_a_name_without_braces_hash_to_the_same_slot() {
 }
 
 #[test]
-fn every_name_is_a_key_exactly_as_it_is() {
+fn every_name_is_the_key_without_a_change() {
     for_every(
         "[ \"'\\\\{}*?a-zA-Z0-9:\\r\\n\\t\u{0}üñ雪🦀]{1,40}|\\PC{1,60}",
         |_, _| {},

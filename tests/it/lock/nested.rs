@@ -7,7 +7,7 @@ use super::{Fixture, LONG, SOON, ms};
 use crate::support::eventually;
 
 #[tokio::test]
-async fn a_nested_call_is_told_that_the_outer_hold_was_deleted() {
+async fn a_nested_call_reports_that_the_outer_hold_was_deleted() {
     let test = Fixture::start().await;
     let lock = test.client.lock("l");
     let guard = lock.lock().lease(LONG).await.unwrap();
@@ -49,7 +49,7 @@ async fn a_nested_call_is_told_that_the_outer_hold_was_deleted() {
 }
 
 #[tokio::test]
-async fn a_nested_call_is_told_that_the_outer_lease_ran_out() {
+async fn a_nested_call_reports_that_the_outer_lease_expired() {
     let test = Fixture::start().await;
     let lock = test.client.lock("l");
     let guard = lock.lock().lease(ms(1_000)).await.unwrap();
@@ -64,7 +64,7 @@ async fn a_nested_call_is_told_that_the_outer_lease_ran_out() {
 }
 
 #[tokio::test]
-async fn a_nested_call_does_not_take_over_from_whoever_has_the_lock_now() {
+async fn a_nested_call_does_not_take_the_lock_of_the_next_holder() {
     let test = Fixture::start().await;
     let lock = test.client.lock("l");
     let guard = lock.lock().lease(LONG).await.unwrap();
@@ -87,7 +87,7 @@ async fn a_nested_call_does_not_take_over_from_whoever_has_the_lock_now() {
 }
 
 #[tokio::test]
-async fn an_inner_unlock_is_told_that_the_hold_is_gone() {
+async fn an_inner_unlock_reports_that_the_hold_is_gone() {
     let test = Fixture::start().await;
     let lock = test.client.lock("l");
     let outer = lock.lock().await.unwrap();

@@ -8,7 +8,7 @@ use crate::kinds::NON_REENTRANT;
 use crate::support::{Cell, eventually};
 
 #[tokio::test]
-async fn its_owner_is_refused_before_a_command_and_keeps_its_hold() {
+async fn the_owner_is_refused_without_a_command_and_keeps_its_hold() {
     let test = Fixture::of(&NON_REENTRANT).await;
     let lock = test.lock("l");
     let owner = Owner::from_id(3);
@@ -57,7 +57,7 @@ async fn a_forgotten_hold_counts_until_it_is_unlocked() {
 }
 
 #[tokio::test]
-async fn a_hold_that_was_lost_under_its_guard_is_lost_for_its_owner() {
+async fn a_hold_lost_under_a_living_guard_is_lost_for_its_owner() {
     let test = Fixture::of(&NON_REENTRANT).await;
     let lock = test.lock("l");
     let guard = lock.lock().lease(ms(1_000)).await.unwrap();
@@ -69,7 +69,7 @@ async fn a_hold_that_was_lost_under_its_guard_is_lost_for_its_owner() {
 
 /// In one task, so that both calls have one owner.
 #[tokio::test]
-async fn calls_that_one_owner_makes_at_the_same_time_take_turns() {
+async fn concurrent_calls_of_one_owner_take_turns() {
     let test = Fixture::of(&NON_REENTRANT).await;
     let lock = test.lock("l");
     let cell = Cell::new();
@@ -84,7 +84,7 @@ async fn calls_that_one_owner_makes_at_the_same_time_take_turns() {
 }
 
 #[tokio::test]
-async fn waiters_of_two_kinds_of_one_client_are_both_woken_by_a_message() {
+async fn a_message_wakes_waiters_of_two_kinds_in_one_client() {
     let test = Fixture::of(&NON_REENTRANT).await;
     let client = test.without_polling().await;
     let held = test.held_elsewhere("l").await;
@@ -107,7 +107,7 @@ async fn waiters_of_two_kinds_of_one_client_are_both_woken_by_a_message() {
 }
 
 #[tokio::test]
-async fn a_multi_lock_of_a_member_that_its_owner_holds_is_refused() {
+async fn a_multi_lock_is_refused_when_its_owner_holds_a_member() {
     let test = Fixture::of(&NON_REENTRANT).await;
     let (member, other) = (test.lock("{l}a"), test.client.lock("{l}b"));
     let both = MultiLock::new([member.clone(), other.clone()]);

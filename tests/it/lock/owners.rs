@@ -31,7 +31,7 @@ async fn two_branches_of_one_task_are_one_owner() {
 }
 
 #[tokio::test]
-async fn two_branches_with_a_scope_each_exclude_each_other() {
+async fn two_branches_with_their_own_scopes_exclude_each_other() {
     let test = Fixture::start().await;
     let lock = test.client.lock("l");
     let cell = Cell::new();
@@ -49,7 +49,7 @@ async fn two_branches_with_a_scope_each_exclude_each_other() {
 }
 
 #[tokio::test]
-async fn a_guard_in_another_task_unlocks_under_its_own_owner() {
+async fn a_guard_moved_to_another_task_unlocks_under_its_own_owner() {
     let test = Fixture::start().await;
     let lock = test.client.lock("l");
     let owner = Owner::new();
@@ -64,7 +64,7 @@ async fn a_guard_in_another_task_unlocks_under_its_own_owner() {
 }
 
 #[tokio::test]
-async fn a_guard_that_left_its_task_is_named_in_the_log() {
+async fn a_guard_that_ends_in_another_task_is_named_in_the_log() {
     let test = Fixture::start().await;
     let (logs, _recording) = Logs::of_this_thread();
     let lock = test.client.lock("l");
@@ -88,7 +88,7 @@ async fn a_guard_that_left_its_task_is_named_in_the_log() {
 }
 
 #[tokio::test]
-async fn a_guard_with_an_owner_of_its_own_may_go_anywhere() {
+async fn a_guard_with_an_explicit_owner_may_move_anywhere() {
     let test = Fixture::start().await;
     let (logs, _recording) = Logs::of_this_thread();
     let lock = test.client.lock("l");
@@ -104,7 +104,7 @@ async fn a_guard_with_an_owner_of_its_own_may_go_anywhere() {
 }
 
 #[tokio::test]
-async fn a_guard_ended_in_its_own_task_or_outside_any_is_not_worth_a_warning() {
+async fn a_guard_that_ends_in_its_task_or_outside_any_task_logs_no_warning() {
     let test = Fixture::start().await;
     let (logs, _recording) = Logs::of_this_thread();
     let lock = test.client.lock("l");

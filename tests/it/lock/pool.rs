@@ -8,7 +8,7 @@ use super::{LONG, SOON, ms, waiter};
 use crate::support::{Logs, RedisServer, eventually};
 
 #[tokio::test]
-async fn a_pool_beside_sentinels_or_a_cluster_is_refused_at_build() {
+async fn a_pool_with_sentinels_or_a_cluster_is_refused_at_build() {
     let server = RedisServer::start().await;
     let builder = || Client::builder().pool(pool(&server, 4)).lazy(true);
     let node = server.url();
@@ -29,7 +29,7 @@ async fn a_pool_beside_sentinels_or_a_cluster_is_refused_at_build() {
 }
 
 #[tokio::test]
-async fn a_pool_alone_polls_and_says_so() {
+async fn a_client_with_only_a_pool_polls_and_logs_it() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let (logs, _recording) = Logs::of_this_thread();

@@ -10,17 +10,17 @@ use crate::support::eventually;
 each_kind! {
     every: {
         a_free_lock_has_no_holder_no_ttl_and_no_count
-        a_foreign_hash_is_a_holder_as_well
-        a_force_unlock_that_comes_late_does_not_free_the_next_holders_lock
+        a_foreign_hash_field_is_reported_as_the_holder
+        a_late_force_unlock_does_not_free_the_next_holders_lock
     }
     reentrant: {
-        the_holder_is_told_as_redis_has_it
-        guard_and_view_tell_the_same
+        the_holder_is_reported_as_redis_has_it
+        guard_and_view_report_the_same_state
         the_client_lists_what_it_holds
     }
     published: {
         a_force_unlock_wakes_the_waiters_of_every_client
-        keys_and_channels_are_made_of_the_mapped_name
+        keys_and_channels_use_the_mapped_name
     }
 }
 
@@ -38,7 +38,7 @@ async fn a_free_lock_has_no_holder_no_ttl_and_no_count(kind: &'static Kind) {
     assert!(test.redis.keys().await.is_empty());
 }
 
-async fn the_holder_is_told_as_redis_has_it(kind: &'static Kind) {
+async fn the_holder_is_reported_as_redis_has_it(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     let (ours, other) = (test.lock("l"), test.another().await);
     let owner = Owner::new();
@@ -67,7 +67,7 @@ async fn the_holder_is_told_as_redis_has_it(kind: &'static Kind) {
     assert!(guard.is_valid());
 }
 
-async fn a_foreign_hash_is_a_holder_as_well(kind: &'static Kind) {
+async fn a_foreign_hash_field_is_reported_as_the_holder(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     let java = "8a5a4b7e-4b5b-4c1e-8f43-0d3e3f0b6a11:42";
     test.redis.cmd(&["HSET", "l", java, "3"]).await;
@@ -81,7 +81,7 @@ async fn a_foreign_hash_is_a_holder_as_well(kind: &'static Kind) {
     assert_eq!((holder.owner(), holder.is_lockdog()), ("42", false));
 }
 
-async fn guard_and_view_tell_the_same(kind: &'static Kind) {
+async fn guard_and_view_report_the_same_state(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     let lock = test.lock("l");
     let owner = Owner::new();
@@ -149,7 +149,7 @@ async fn the_client_lists_what_it_holds(kind: &'static Kind) {
     assert_eq!(left, [1]);
 }
 
-async fn a_force_unlock_that_comes_late_does_not_free_the_next_holders_lock(kind: &'static Kind) {
+async fn a_late_force_unlock_does_not_free_the_next_holders_lock(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     let lock = test.lock("l");
     let first = lock.lock().owner(&Owner::new()).await.unwrap();
@@ -190,7 +190,7 @@ async fn a_force_unlock_wakes_the_waiters_of_every_client(kind: &'static Kind) {
     }
 }
 
-async fn keys_and_channels_are_made_of_the_mapped_name(kind: &'static Kind) {
+async fn keys_and_channels_use_the_mapped_name(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     let client = Client::builder()
         .url(test.server.url())

@@ -40,7 +40,7 @@ async fn local_waiters_enter_in_the_order_of_their_arrival() {
 }
 
 #[tokio::test]
-async fn twenty_waiters_of_one_client_ask_as_often_as_one() {
+async fn twenty_waiters_of_one_client_send_as_many_commands_as_one() {
     let test = Fixture::start().await;
     let mut costs = Vec::new();
     for crowd in [1, 20] {
@@ -67,7 +67,7 @@ async fn twenty_waiters_of_one_client_ask_as_often_as_one() {
 }
 
 #[tokio::test]
-async fn while_this_client_holds_the_lock_its_waiters_send_nothing() {
+async fn waiters_send_nothing_while_their_client_holds_the_lock() {
     let test = Fixture::start().await;
     // They look at their timers all the time.
     let client = Client::builder()
@@ -101,7 +101,7 @@ async fn while_this_client_holds_the_lock_its_waiters_send_nothing() {
 }
 
 #[tokio::test]
-async fn more_waiters_than_allowed_are_refused_at_once() {
+async fn waiters_beyond_the_limit_are_refused_at_once() {
     let test = Fixture::start().await;
     let client = Client::builder()
         .url(test.server.url())
@@ -139,7 +139,7 @@ async fn more_waiters_than_allowed_are_refused_at_once() {
 }
 
 #[tokio::test]
-async fn a_try_is_one_attempt_beside_the_contender() {
+async fn try_lock_makes_one_attempt_beside_the_contender() {
     let test = Fixture::start().await;
     let client = test.without_polling().await;
     let lock = client.lock("l");
@@ -161,7 +161,7 @@ async fn a_try_is_one_attempt_beside_the_contender() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_try_right_after_a_dropped_guard_succeeds() {
+async fn try_lock_succeeds_right_after_a_guard_is_dropped() {
     let test = Fixture::start().await;
     let lock: Lock = test.client.lock("l");
     for round in 0..200 {

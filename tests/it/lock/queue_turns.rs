@@ -63,7 +63,7 @@ async fn a_waiter_cancelled_in_the_middle_of_the_queue_leaves_no_gap() {
 /// Invariant 9: the second call of the owner stands behind a stranger, and its first call waits
 /// for it while it holds the lock.
 #[tokio::test]
-async fn two_tasks_of_one_scope_where_one_awaits_the_other_do_not_deadlock() {
+async fn two_tasks_of_one_scope_do_not_deadlock_when_one_awaits_the_other() {
     let test = Fixture::start().await;
     let client = test.without_polling().await;
     let lock = client.lock("l");

@@ -8,12 +8,12 @@ use crate::support::eventually;
 each_kind! {
     reentrant: {
         nested_calls_of_one_task_re_enter_across_awaits 2
-        spawned_children_re_enter_through_the_scope_they_are_wrapped_in
+        spawned_children_re_enter_in_the_scope_of_their_owner
         an_explicit_owner_re_enters_from_any_task
         the_count_is_shared_by_all_handles_of_a_name
-        a_shorter_lease_inside_does_not_shorten_the_hold
-        a_longer_lease_inside_lengthens_the_hold
-        a_lease_under_a_watchdog_neither_shortens_the_hold_nor_ends_its_renewal
+        a_shorter_inner_lease_does_not_shorten_the_hold
+        a_longer_inner_lease_lengthens_the_hold
+        an_inner_lease_neither_shortens_a_watched_hold_nor_ends_its_renewal
         a_watched_acquire_inside_a_fixed_lease_is_renewed_until_it_ends
     }
 }
@@ -33,7 +33,7 @@ async fn nested_calls_of_one_task_re_enter_across_awaits(kind: &'static Kind) {
     assert!(test.redis.keys().await.is_empty());
 }
 
-async fn spawned_children_re_enter_through_the_scope_they_are_wrapped_in(kind: &'static Kind) {
+async fn spawned_children_re_enter_in_the_scope_of_their_owner(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     let lock = test.lock("l");
     let owner = Owner::new();
@@ -98,7 +98,7 @@ async fn the_count_is_shared_by_all_handles_of_a_name(kind: &'static Kind) {
     assert!(test.redis.keys().await.is_empty());
 }
 
-async fn a_shorter_lease_inside_does_not_shorten_the_hold(kind: &'static Kind) {
+async fn a_shorter_inner_lease_does_not_shorten_the_hold(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     let lock = test.lock("l");
     let outer = lock.lock().lease(LONG).await.unwrap();
@@ -112,7 +112,7 @@ async fn a_shorter_lease_inside_does_not_shorten_the_hold(kind: &'static Kind) {
     outer.unlock().await.unwrap();
 }
 
-async fn a_longer_lease_inside_lengthens_the_hold(kind: &'static Kind) {
+async fn a_longer_inner_lease_lengthens_the_hold(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     let lock = test.lock("l");
     let outer = lock.lock().lease(ms(20_000)).await.unwrap();
@@ -127,7 +127,7 @@ async fn a_longer_lease_inside_lengthens_the_hold(kind: &'static Kind) {
     outer.unlock().await.unwrap();
 }
 
-async fn a_lease_under_a_watchdog_neither_shortens_the_hold_nor_ends_its_renewal(
+async fn an_inner_lease_neither_shortens_a_watched_hold_nor_ends_its_renewal(
     kind: &'static Kind,
 ) {
     let test = Fixture::of(kind).await;

@@ -61,7 +61,7 @@ async fn redis_sees_the_outer_hold_only() {
 }
 
 #[tokio::test]
-async fn the_lock_is_held_until_its_last_guard_ends_in_whatever_order() {
+async fn the_lock_is_held_until_its_last_guard_ends_in_any_order() {
     let test = Fixture::start().await;
     let lock = test.client.lock("l");
     // Counted ones among them are taken down to one in Redis, and not below.
@@ -100,7 +100,7 @@ async fn the_lock_is_held_until_its_last_guard_ends_in_whatever_order() {
 }
 
 #[tokio::test]
-async fn the_end_of_the_outer_hold_before_an_inner_one_sends_nothing() {
+async fn ending_the_outer_claim_before_an_inner_one_sends_nothing() {
     let test = Fixture::start().await;
     test.warm_up(&test.client).await;
     let lock = test.client.lock("l");
@@ -122,7 +122,7 @@ async fn the_end_of_the_outer_hold_before_an_inner_one_sends_nothing() {
 }
 
 #[tokio::test]
-async fn forgotten_claims_remember_who_counts_them() {
+async fn an_unlock_of_a_forgotten_local_claim_sends_nothing() {
     let test = Fixture::start().await;
     test.warm_up(&test.client).await;
     let lock = test.client.lock("l");
@@ -145,7 +145,7 @@ async fn forgotten_claims_remember_who_counts_them() {
 }
 
 #[tokio::test]
-async fn what_lengthens_the_hold_is_counted_by_redis() {
+async fn a_re_entry_that_lengthens_the_hold_is_counted_by_redis() {
     let test = Fixture::start().await;
     let lock = test.client.lock("l");
     let counted = async || lock.hold_count().await.unwrap();
@@ -187,7 +187,7 @@ async fn a_hold_is_renewed_while_a_local_claim_without_a_lease_lives() {
 }
 
 #[tokio::test]
-async fn a_deleted_lock_is_noticed_by_the_outer_unlock_and_ends_all_guards() {
+async fn the_outer_unlock_detects_a_deleted_lock_and_ends_all_guards() {
     let test = Fixture::start().await;
     let lock = test.client.lock("l");
     let outer = lock.lock().await.unwrap();
@@ -213,7 +213,7 @@ async fn a_deleted_lock_is_noticed_by_the_outer_unlock_and_ends_all_guards() {
 }
 
 #[tokio::test]
-async fn a_local_claim_is_lost_with_the_hold_at_its_deadline_and_renewal() {
+async fn a_local_claim_is_lost_with_the_hold_at_a_deadline_or_a_refused_renewal() {
     let test = Fixture::start().await;
     let client = counting_locally(&test, ms(1_200)).await;
     let lock = client.lock("l");

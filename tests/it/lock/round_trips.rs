@@ -9,7 +9,7 @@ use crate::support::{Direction, Proxy, RedisServer, eventually};
 /// An acquire is one round trip, an unlock is one, a hand-over within a client is one, and one
 /// between clients is two. The network takes a millisecond each way.
 #[tokio::test]
-async fn every_step_of_a_lock_takes_the_fewest_round_trips() {
+async fn every_step_of_a_lock_takes_the_minimum_of_round_trips() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let proxy = Proxy::start(&server).await;

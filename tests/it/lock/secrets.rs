@@ -69,9 +69,9 @@ fn no_password_is_in_any_debug_output_error_or_log_line() {
 /// A server that does not know a command repeats its first arguments, and a password is among those of
 /// `HELLO` and `AUTH`.
 #[test]
-fn no_password_is_in_what_a_server_without_hello_or_auth_is_quoted_with() {
+fn no_password_is_in_errors_of_a_server_without_hello_or_auth() {
     logs::alone(
-        "lock::secrets::no_password_is_in_what_a_server_without_hello_or_auth_is_quoted_with",
+        "lock::secrets::no_password_is_in_errors_of_a_server_without_hello_or_auth",
         async {
             let logs = Logs::of_this_process();
             let mut texts = Vec::new();
@@ -104,9 +104,9 @@ fn no_password_is_in_what_a_server_without_hello_or_auth_is_quoted_with() {
 
 /// By default a cluster is spoken to by RESP2, and its connections for messages speak RESP3.
 #[test]
-fn no_password_is_in_what_a_cluster_without_hello_is_quoted_with() {
+fn no_password_is_in_errors_of_a_cluster_without_hello() {
     logs::alone(
-        "lock::secrets::no_password_is_in_what_a_cluster_without_hello_is_quoted_with",
+        "lock::secrets::no_password_is_in_errors_of_a_cluster_without_hello",
         async {
             let logs = Logs::of_this_process();
             let mut texts = Vec::new();

@@ -11,7 +11,7 @@ use crate::kinds::SPIN;
 use crate::support::eventually;
 
 #[tokio::test]
-async fn nothing_is_published_and_nobody_subscribes() {
+async fn no_message_is_published_and_no_client_subscribes() {
     let test = Fixture::of(&SPIN).await;
     let messages = test.redis.messages("*").await;
     let held = test.held_elsewhere("l").await;
@@ -40,7 +40,7 @@ async fn nothing_is_published_and_nobody_subscribes() {
 }
 
 #[tokio::test]
-async fn the_waiters_of_one_client_poll_as_one_and_hand_the_lock_on() {
+async fn the_waiters_of_one_client_poll_as_one_and_hand_the_lock_over() {
     let test = Fixture::of(&SPIN).await;
     let held = test.held_elsewhere("l").await;
     test.redis.reset_stats().await;
@@ -67,7 +67,7 @@ async fn the_waiters_of_one_client_poll_as_one_and_hand_the_lock_on() {
 }
 
 #[tokio::test]
-async fn a_lock_of_another_kind_under_the_same_name_is_another_owners() {
+async fn a_lock_of_another_kind_under_the_same_name_has_another_owner() {
     let test = Fixture::of(&SPIN).await;
     let plain = test.client.lock("l");
     let guard = test.lock("l").lock().await.unwrap();
@@ -85,7 +85,7 @@ async fn a_lock_of_another_kind_under_the_same_name_is_another_owners() {
 }
 
 #[tokio::test]
-async fn a_holder_is_told_that_a_handle_of_another_kind_freed_it() {
+async fn a_holder_is_notified_that_a_handle_of_another_kind_freed_its_lock() {
     let test = Fixture::of(&SPIN).await;
     let guard = test.lock("l").lock().await.unwrap();
     assert!(test.client.lock("l").force_unlock().await.unwrap());
@@ -93,7 +93,7 @@ async fn a_holder_is_told_that_a_handle_of_another_kind_freed_it() {
 }
 
 #[tokio::test]
-async fn a_multi_lock_and_a_red_lock_have_it_as_a_member() {
+async fn a_multi_lock_and_a_red_lock_accept_a_spin_lock_as_a_member() {
     let test = Fixture::of(&SPIN).await;
     let members = || [test.lock("{l}a"), test.client.lock("{l}b")];
     let held = test.held_elsewhere("{l}a").await;

@@ -10,19 +10,19 @@ use crate::support::eventually;
 
 each_kind! {
     every: {
-        a_wait_that_times_out_is_none_and_not_before_its_time
-        a_wait_longer_than_any_clock_is_a_wait
-        a_poll_finds_a_lock_that_was_freed_without_a_message
-        polling_waiters_subscribe_to_nothing
-        a_handle_with_pauses_of_its_own_subscribes_to_nothing
-        a_foreign_key_without_a_ttl_does_not_hang_its_waiters
+        a_wait_that_times_out_returns_none_and_not_early
+        a_wait_beyond_the_range_of_clocks_works
+        polling_finds_a_lock_that_was_freed_without_a_message
+        polling_waiters_do_not_subscribe
+        a_handle_with_its_own_backoff_does_not_subscribe
+        a_foreign_key_without_a_ttl_does_not_block_its_waiters_forever
     }
     published: {
-        the_message_of_another_clients_unlock_wakes_the_waiter
+        a_message_of_another_clients_unlock_wakes_the_waiter
     }
 }
 
-async fn a_wait_that_times_out_is_none_and_not_before_its_time(kind: &'static Kind) {
+async fn a_wait_that_times_out_returns_none_and_not_early(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     let held = test.held_elsewhere("l").await;
     let ours = test.lock("ours");
@@ -48,7 +48,7 @@ async fn a_wait_that_times_out_is_none_and_not_before_its_time(kind: &'static Ki
     test.redis.assert_clean().await;
 }
 
-async fn a_wait_longer_than_any_clock_is_a_wait(kind: &'static Kind) {
+async fn a_wait_beyond_the_range_of_clocks_works(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     let lock = test.lock("l");
     let free = lock.try_lock().wait(Duration::MAX).await.unwrap();
@@ -63,7 +63,7 @@ async fn a_wait_longer_than_any_clock_is_a_wait(kind: &'static Kind) {
     test.redis.assert_clean().await;
 }
 
-async fn the_message_of_another_clients_unlock_wakes_the_waiter(kind: &'static Kind) {
+async fn a_message_of_another_clients_unlock_wakes_the_waiter(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     let client = test.without_polling().await;
     let held = test.held_elsewhere("l").await;
@@ -79,7 +79,7 @@ async fn the_message_of_another_clients_unlock_wakes_the_waiter(kind: &'static K
     test.redis.assert_clean().await;
 }
 
-async fn a_poll_finds_a_lock_that_was_freed_without_a_message(kind: &'static Kind) {
+async fn polling_finds_a_lock_that_was_freed_without_a_message(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     let client = Client::builder()
         .url(test.server.url())
@@ -98,7 +98,7 @@ async fn a_poll_finds_a_lock_that_was_freed_without_a_message(kind: &'static Kin
     test.redis.assert_clean().await;
 }
 
-async fn polling_waiters_subscribe_to_nothing(kind: &'static Kind) {
+async fn polling_waiters_do_not_subscribe(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     let client = Client::builder()
         .url(test.server.url())
@@ -118,7 +118,7 @@ async fn polling_waiters_subscribe_to_nothing(kind: &'static Kind) {
     test.redis.assert_clean().await;
 }
 
-async fn a_handle_with_pauses_of_its_own_subscribes_to_nothing(kind: &'static Kind) {
+async fn a_handle_with_its_own_backoff_does_not_subscribe(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     let held = test.held_elsewhere("l").await;
     test.redis.reset_stats().await;
@@ -133,7 +133,7 @@ async fn a_handle_with_pauses_of_its_own_subscribes_to_nothing(kind: &'static Ki
 }
 
 /// Last list, 14: a key with no TTL tells nobody when it ends.
-async fn a_foreign_key_without_a_ttl_does_not_hang_its_waiters(kind: &'static Kind) {
+async fn a_foreign_key_without_a_ttl_does_not_block_its_waiters_forever(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     test.redis.cmd(&["HSET", "l", "somebody:1", "1"]).await;
     let lock = test.lock("l");

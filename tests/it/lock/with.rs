@@ -10,7 +10,7 @@ use super::{Fixture, LONG, SOON, ms};
 use crate::support::eventually;
 
 #[tokio::test]
-async fn the_work_is_done_while_the_lock_is_held_and_its_output_comes_out() {
+async fn with_runs_the_work_under_the_lock_and_returns_its_output() {
     let test = Fixture::start().await;
     let lock = test.client.lock("l");
     let redis = &test.redis;
@@ -31,7 +31,7 @@ async fn the_work_is_done_while_the_lock_is_held_and_its_output_comes_out() {
 }
 
 #[tokio::test]
-async fn the_work_is_not_begun_if_the_lock_is_busy() {
+async fn with_does_not_start_the_work_if_the_lock_is_busy() {
     let test = Fixture::start().await;
     let lock = test.client.lock("l");
     let held = lock.lock().owner(&Owner::new()).await.unwrap();
@@ -64,12 +64,12 @@ async fn the_work_is_cancelled_when_the_key_is_deleted() {
 }
 
 #[tokio::test]
-async fn the_work_is_cancelled_when_another_has_the_lock() {
+async fn the_work_is_cancelled_when_another_owner_has_the_lock() {
     cancelled_when_the_key_is(true).await;
 }
 
 #[tokio::test]
-async fn the_work_is_cancelled_when_its_lease_is_over() {
+async fn the_work_is_cancelled_when_its_lease_ends() {
     let test = Fixture::start().await;
     let lock = test.client.lock("l");
     let work = lock
@@ -97,7 +97,7 @@ async fn the_output_of_work_that_outlived_its_lock_is_discarded() {
 }
 
 #[tokio::test]
-async fn a_panic_inside_releases_the_lock() {
+async fn a_panic_in_the_work_releases_the_lock() {
     let test = Fixture::start().await;
     let lock = test.client.lock("l");
     let work = {
@@ -137,7 +137,7 @@ async fn a_cancelled_call_drops_the_work_and_releases_the_lock() {
 }
 
 #[tokio::test]
-async fn a_request_in_a_scope_is_made_as_the_owner_of_the_scope() {
+async fn a_request_in_a_scope_belongs_to_the_owner_of_the_scope() {
     let test = Fixture::start().await;
     let lock = test.client.lock("l");
     let owner = Owner::new();

@@ -125,7 +125,7 @@ async fn holders_of_one_lock_never_overlap_in_time() {
 }
 
 #[test]
-fn a_forged_history_with_two_holders_at_once_is_found() {
+fn a_forged_history_with_two_concurrent_holders_is_rejected() {
     let interval = |lock, from, until| Interval {
         lock,
         who: format!("{from}"),

@@ -10,7 +10,7 @@ use crate::support::{Action, Proxy, RedisServer, named};
 /// Invariant 2: a hold's deadline counts from the first sending of its acquire, whichever sending
 /// was answered.
 #[tokio::test]
-async fn deadline_of_a_repeated_acquire_counts_from_the_first_sending() {
+async fn the_deadline_of_a_repeated_acquire_counts_from_the_first_sending() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(&server).await;
     let client = Client::builder().url(proxy.url()).build().await.unwrap();

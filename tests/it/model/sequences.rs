@@ -284,7 +284,7 @@ fn check_ended(ended: Result<Unlocked, Error>, expected: Ended) {
 /// Sends what a call sends at its first poll, and cancels it.
 
 #[test]
-fn any_sequence_of_calls_ends_as_the_model_says() {
+fn any_sequence_of_calls_matches_the_model() {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

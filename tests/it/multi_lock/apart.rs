@@ -9,7 +9,7 @@ use crate::support::{Action, Proxy, eventually, timed};
 
 /// A proxy answers CROSSSLOT to commands of several keys.
 #[tokio::test]
-async fn members_that_one_command_may_not_have_are_asked_for_one_by_one() {
+async fn members_that_one_command_may_not_contain_are_acquired_one_by_one() {
     let test = Fixture::start(1).await;
     let proxy = Proxy::start(&test.servers[0]).await;
     let rule = proxy.on(is_of_several, Action::ReplyWith(REFUSAL.to_owned()));
@@ -57,7 +57,7 @@ async fn members_that_one_command_may_not_have_are_asked_for_one_by_one() {
 
 /// Invariant 10: the refusal and what comes after it are one call, with one deadline.
 #[tokio::test]
-async fn a_call_that_is_taken_apart_keeps_its_deadline() {
+async fn a_call_that_is_split_keeps_its_deadline() {
     let test = Fixture::start(2).await;
     let mut clients = Vec::new();
     let mut rules = Vec::new();

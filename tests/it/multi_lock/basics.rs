@@ -9,7 +9,7 @@ use super::{Fixture, SOON, ms, multi};
 use crate::support::eventually;
 
 #[tokio::test]
-async fn all_are_held_by_the_owner_until_the_unlock() {
+async fn all_members_are_held_by_the_owner_until_the_unlock() {
     let test = Fixture::start(2).await;
     for members in [
         [(0, "a"), (0, "b"), (0, "c")],
@@ -71,7 +71,7 @@ async fn a_hundred_members_are_one_command() {
 }
 
 #[tokio::test]
-async fn its_owner_acquires_it_again_and_the_last_unlock_frees_it() {
+async fn the_owner_re_enters_and_the_last_unlock_frees_the_lock() {
     let test = Fixture::start(2).await;
     let lock = test.multi(&[(0, "a"), (0, "b"), (1, "c")]);
     let outer = lock.lock().await.unwrap();
@@ -103,7 +103,7 @@ async fn its_owner_acquires_it_again_and_the_last_unlock_frees_it() {
 
 /// A guard of one member, and one of all, of one owner: each ends for itself.
 #[tokio::test]
-async fn a_member_that_its_owner_has_locked_by_itself_counts_for_itself() {
+async fn a_member_locked_alone_by_the_owner_keeps_its_own_count() {
     let test = Fixture::start(2).await;
     let lock = test.multi(&[(0, "a"), (0, "b"), (1, "c")]);
     let single = test.clients[0].lock("a").lock().await.unwrap();
@@ -130,7 +130,7 @@ async fn a_member_that_its_owner_has_locked_by_itself_counts_for_itself() {
 
 /// The count that was there before comes back where the whole is not to be had.
 #[tokio::test]
-async fn a_failed_attempt_leaves_a_member_as_its_owner_had_it() {
+async fn a_failed_attempt_leaves_the_owners_hold_of_a_member_unchanged() {
     let test = Fixture::start(2).await;
     for busy in [(0, "b"), (1, "c")] {
         let elsewhere = test.held_elsewhere(busy.0, busy.1).await;
@@ -154,7 +154,7 @@ async fn a_failed_attempt_leaves_a_member_as_its_owner_had_it() {
 
 /// What cannot be a multi lock is an error of each request, and nothing is sent.
 #[tokio::test]
-async fn members_that_cannot_be_used_are_an_error_of_each_request() {
+async fn invalid_members_are_an_error_of_each_request() {
     let test = Fixture::start(1).await;
     test.warm_up(&test.clients).await;
     let client = &test.clients[0];
@@ -204,7 +204,7 @@ async fn members_that_cannot_be_used_are_an_error_of_each_request() {
 
 /// Bad terms are refused, as a plain lock does it.
 #[tokio::test]
-async fn terms_that_cannot_be_used_are_refused() {
+async fn invalid_terms_are_refused() {
     let test = Fixture::start(2).await;
     let short = lockdog::Client::builder()
         .url(test.servers[1].url())
@@ -235,7 +235,7 @@ async fn terms_that_cannot_be_used_are_refused() {
 
 /// Forgotten holds: code that locks and unlocks in different places.
 #[tokio::test]
-async fn forgotten_holds_are_ended_by_the_locks_own_unlock() {
+async fn unlock_of_the_lock_ends_forgotten_holds() {
     let test = Fixture::start(2).await;
     let lock = test.multi(&[(0, "a"), (0, "b"), (1, "c")]);
     for _ in 0..2 {
@@ -290,7 +290,7 @@ async fn forgotten_holds_are_ended_by_the_locks_own_unlock() {
 
 /// `with` holds all while the work is done.
 #[tokio::test]
-async fn the_work_is_done_while_all_are_held() {
+async fn with_runs_the_work_while_all_members_are_held() {
     let test = Fixture::start(2).await;
     let lock = test.multi(&[(0, "a"), (1, "b")]);
     let work = async |held: lockdog::Held| {
@@ -310,7 +310,7 @@ async fn the_work_is_done_while_all_are_held() {
 
 /// The guard tells of each member, and has no token and nothing to spare.
 #[tokio::test]
-async fn a_guard_reports_each_member_in_the_order_in_which_it_was_given() {
+async fn a_guard_reports_each_member_in_the_given_order() {
     let test = Fixture::start(2).await;
     let lock = test.multi(&[(1, "c"), (0, "a"), (0, "b")]);
     let guard = lock.lock().await.unwrap();
@@ -368,7 +368,7 @@ async fn a_re_entry_may_be_counted_locally() {
 
 /// Two tasks of one scope are one owner; a child that awaits the lock of its parent gets it.
 #[tokio::test]
-async fn tasks_of_one_scope_re_enter_while_strangers_wait() {
+async fn tasks_of_one_scope_re_enter_while_other_owners_wait() {
     let test = Fixture::start(2).await;
     let lock = test.multi(&[(0, "a"), (1, "b")]);
     let owner = Owner::new();
@@ -403,7 +403,7 @@ async fn a_bounded_hold_is_lost_at_its_bound() {
 
 /// A lease of its own is not renewed.
 #[tokio::test]
-async fn a_lease_ends_by_itself() {
+async fn a_fixed_lease_ends_without_renewal() {
     let test = Fixture::start(2).await;
     let lock = test.multi(&[(0, "a"), (1, "b")]);
     let lease = ms(2_000);

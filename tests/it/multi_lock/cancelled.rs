@@ -49,7 +49,7 @@ async fn a_dropped_wait_leaves_nothing() {
 
 /// A nested acquire: the outer hold is as it was.
 #[tokio::test]
-async fn a_dropped_nested_lock_leaves_the_outer_hold_as_it_was() {
+async fn a_dropped_nested_lock_leaves_the_outer_hold_unchanged() {
     everywhere(2, async |test, n, linger| {
         let lock = test.multi(&MEMBERS);
         let outer = lock.lock().await.unwrap();
@@ -72,7 +72,7 @@ async fn a_dropped_nested_lock_leaves_the_outer_hold_as_it_was() {
 
 /// An unlock that is dropped unlocks.
 #[tokio::test]
-async fn a_dropped_unlock_unlocks() {
+async fn a_dropped_unlock_releases_the_lock() {
     everywhere(2, async |test, n, linger| {
         let guard = test.multi(&MEMBERS).lock().await.unwrap();
         let unlocked = poll_n_times(guard.unlock(), n, linger).await;

@@ -13,7 +13,7 @@ use crate::support::{eventually, timed};
 
 /// A wait of zero is one attempt, and what it took is given back.
 #[tokio::test]
-async fn an_attempt_that_fails_takes_nothing_and_does_not_wait() {
+async fn a_failed_attempt_keeps_nothing_and_does_not_wait() {
     let test = Fixture::start(3).await;
     for busy in [(0, "a"), (1, "b"), (2, "c")] {
         let elsewhere = test.held_elsewhere(busy.0, busy.1).await;
@@ -63,7 +63,7 @@ async fn a_wait_holds_nothing_and_ends_in_time() {
 
 /// A message of the member that blocks wakes the waiter: every timer is a minute long.
 #[tokio::test]
-async fn the_message_of_the_member_that_blocks_wakes_the_waiter() {
+async fn a_message_of_the_busy_member_wakes_the_waiter() {
     let test = Fixture::start(2).await;
     for busy in [(0, "a"), (0, "b"), (1, "c")] {
         let patient = clients(&test.servers, |client| client.poll_cap(ms(60_000))).await;
@@ -88,7 +88,7 @@ async fn the_message_of_the_member_that_blocks_wakes_the_waiter() {
 
 /// Two members one after the other: it is woken by each.
 #[tokio::test]
-async fn a_waiter_goes_from_one_member_that_blocks_to_the_next() {
+async fn a_waiter_moves_from_one_busy_member_to_the_next() {
     let test = Fixture::start(2).await;
     let patient = clients(&test.servers, |client| client.poll_cap(ms(60_000))).await;
     let lock = multi(&patient, &[(0, "a"), (0, "b"), (1, "c")]);
@@ -110,7 +110,7 @@ async fn a_waiter_goes_from_one_member_that_blocks_to_the_next() {
 
 /// A lease that runs out wakes it without a message.
 #[tokio::test]
-async fn the_ttl_of_the_member_that_blocks_wakes_the_waiter() {
+async fn the_ttl_of_the_busy_member_wakes_the_waiter() {
     let test = Fixture::start(2).await;
     let patient = clients(&test.servers, |client| client.poll_cap(ms(60_000))).await;
     let lock = multi(&patient, &[(0, "a"), (1, "c")]);
@@ -159,7 +159,7 @@ async fn an_attempt_right_after_a_drop_succeeds() {
 
 /// Behind the waiters of one member that came before it, and before those that come later.
 #[tokio::test]
-async fn a_waiter_takes_its_turn_in_the_queue_of_the_member_that_blocks() {
+async fn a_waiter_keeps_its_place_in_the_queue_of_the_busy_member() {
     let test = Fixture::start(1).await;
     let single = test.clients[0].lock("a");
     let lock = test.multi(&[(0, "a"), (0, "b")]);
@@ -193,7 +193,7 @@ async fn a_waiter_takes_its_turn_in_the_queue_of_the_member_that_blocks() {
 
 /// Where nothing is heard, it polls.
 #[tokio::test]
-async fn a_client_that_polls_gets_it_too() {
+async fn a_polling_client_gets_the_lock() {
     let test = Fixture::start(2).await;
     let backoff = Backoff::constant(ms(20));
     let polling = clients(&test.servers, |client| {
@@ -219,7 +219,7 @@ async fn a_client_that_polls_gets_it_too() {
 
 /// Design: invariant 9. A future that was polled and left does not keep those behind it waiting.
 #[tokio::test]
-async fn a_waiter_that_is_left_unpolled_loses_its_turn() {
+async fn an_unpolled_waiter_loses_its_turn() {
     let test = Fixture::start(2).await;
     let quick = clients(&test.servers, |client| client.poll_cap(ms(200))).await;
     let lock = multi(&quick, &[(0, "a"), (1, "c")]);
@@ -247,7 +247,7 @@ async fn a_waiter_that_is_left_unpolled_loses_its_turn() {
 
 /// Design: invariant 14. Its first look is granted every member, and nobody takes them in.
 #[tokio::test]
-async fn a_first_look_that_is_left_unpolled_keeps_its_members_from_nobody() {
+async fn an_unpolled_first_attempt_does_not_keep_the_members() {
     let test = Fixture::start(2).await;
     let members = [(0, "a"), (0, "b"), (1, "c")];
     let lock = test.multi(&members);
@@ -283,7 +283,7 @@ async fn a_first_look_that_is_left_unpolled_keeps_its_members_from_nobody() {
 /// What the owner has already it is given once more, and gives back, each time: nobody else wants it,
 /// so there is nobody to get out of the way of.
 #[tokio::test]
-async fn a_member_that_the_owner_has_already_is_no_reason_to_ask_again_and_again() {
+async fn a_member_held_by_the_owner_causes_no_repeated_attempts() {
     let test = Fixture::start(2).await;
     let owner = Owner::new();
     let mine = test.clients[0].lock("mine").lock().owner(&owner);

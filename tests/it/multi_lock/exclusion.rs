@@ -13,7 +13,7 @@ use crate::support::{Cell, Direction, Proxy};
 
 /// Two processes name the locks of two servers in opposite orders.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn opposite_orders_from_two_processes_neither_overlap_nor_block_each_other() {
+async fn opposite_orders_in_two_processes_exclude_each_other_without_deadlock() {
     if let Some(argument) = argument() {
         return one_of_two_processes(&argument).await;
     }
@@ -22,7 +22,7 @@ async fn opposite_orders_from_two_processes_neither_overlap_nor_block_each_other
     let cell = folder.path().join("cell");
     std::fs::write(&cell, "0").expect("it is ours");
     let this = "multi_lock::exclusion::\
-                opposite_orders_from_two_processes_neither_overlap_nor_block_each_other";
+                opposite_orders_in_two_processes_exclude_each_other_without_deadlock";
     let began = Instant::now();
     let processes = ["forth", "back"].map(|order| {
         let [one, other] = [0, 1].map(|server: usize| test.servers[server].url());
@@ -71,7 +71,7 @@ async fn one_of_two_processes(argument: &str) {
 
 /// The same from one process, with two sets of clients.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn opposite_orders_from_two_sets_of_clients_neither_overlap_nor_block_each_other() {
+async fn opposite_orders_in_two_client_sets_exclude_each_other_without_deadlock() {
     let test = Fixture::start(2).await;
     let cell = Cell::new();
     let one = multi(&test.others().await, &[(0, "a"), (1, "b")]);
@@ -91,7 +91,7 @@ async fn opposite_orders_from_two_sets_of_clients_neither_overlap_nor_block_each
 
 /// Last list: 9. The slower the network, the longer what was acquired for nothing is in others' way.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_a_slow_network_everybody_gets_in() {
+async fn all_contenders_succeed_on_a_slow_network() {
     let test = Fixture::start(3).await;
     let cell = Cell::new();
     let proxies = join_all(test.servers.iter().map(Proxy::start)).await;
@@ -120,7 +120,7 @@ async fn on_a_slow_network_everybody_gets_in() {
 
 /// Every timer is five minutes long, so that a wake-up that is lost shows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_wake_up_is_lost_in_a_crowd() {
+async fn no_wake_up_is_lost_among_many_contenders() {
     let test = Fixture::start(2).await;
     let cell = Cell::new();
     let mut tasks = JoinSet::new();
@@ -155,7 +155,7 @@ async fn no_wake_up_is_lost_in_a_crowd() {
 
 /// Last list: 9. Sets that overlap in a ring: each name's cell is nobody else's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn overlapping_sets_neither_overlap_nor_block_each_other() {
+async fn overlapping_sets_exclude_each_other_without_deadlock() {
     let test = Fixture::start(3).await;
     let cells = [Cell::new(), Cell::new(), Cell::new()];
     let names = ["a", "b", "c"];
@@ -214,7 +214,7 @@ async fn sets_on_one_server_and_their_members_exclude_each_other() {
 
 /// Last list: 9. Every way to ask and to end, with a good part of it cancelled.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_that_are_cancelled_or_run_out_of_time_let_nobody_in_beside() {
+async fn cancelled_and_timed_out_calls_keep_exclusion() {
     let test = Fixture::start(2).await;
     let cell = Cell::new();
     let mut tasks = JoinSet::new();
@@ -258,7 +258,7 @@ async fn renewed_holds_exclude_for_longer_than_their_lease() {
 
 /// Beside a crowd that takes the members one by one, on the same client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crowd_on_one_member_does_not_keep_the_whole_out() {
+async fn many_contenders_for_one_member_do_not_starve_the_multi_lock() {
     let test = Fixture::start(1).await;
     let (client, cell) = (test.clients[0].clone(), Cell::new());
     let end = Instant::now() + ms(2_000);

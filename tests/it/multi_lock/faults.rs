@@ -147,7 +147,7 @@ async fn an_acquire_without_an_answer_is_an_error_and_is_undone() {
 
 /// Last list: 9. A server that is down: an error in time, and nothing is left on the others.
 #[tokio::test]
-async fn a_server_that_is_down_is_an_error_and_nothing_is_left_on_the_others() {
+async fn an_unreachable_server_is_an_error_and_nothing_is_left_on_the_others() {
     let test = Fixture::start(2).await;
     let clients = clients(&test.servers, |client| client.command_timeout(ms(2_000))).await;
     let lock = multi(&clients, &MEMBERS);
@@ -179,7 +179,7 @@ async fn a_server_that_is_down_is_an_error_and_nothing_is_left_on_the_others() {
 
 /// Last list: 9. Its members elsewhere are free for others while it waits for the server.
 #[tokio::test]
-async fn a_wait_outlasts_a_server_that_is_down_and_keeps_nobody_out() {
+async fn a_wait_for_an_unreachable_server_continues_and_blocks_no_other_owner() {
     let test = Fixture::start(2).await;
     let clients = clients(&test.servers, |client| client.command_timeout(ms(300))).await;
     let lock = multi(&clients, &MEMBERS);
@@ -224,7 +224,7 @@ async fn a_wait_on_a_frozen_server_ends_in_time_with_an_error() {
 
 /// The timeout of a short wait says that this wait is over, not that the server does not answer.
 #[tokio::test]
-async fn a_short_wait_that_ends_while_the_server_pauses_ends_no_patient_wait_behind_it() {
+async fn a_short_wait_that_ends_during_a_server_pause_does_not_end_a_longer_wait() {
     let test = Fixture::start(2).await;
     let held = test.others().await[1].lock("c").lock().await.unwrap();
     // They ask often, so that a question is open when the wait ends.
@@ -287,7 +287,7 @@ async fn a_key_of_another_type_is_an_error_that_names_the_member() {
 
 /// A server out of memory refuses, first and nested; what is held can be unlocked.
 #[tokio::test]
-async fn without_memory_on_one_server_nothing_is_taken_on_any() {
+async fn a_server_out_of_memory_prevents_the_acquire_on_all_servers() {
     let test = Fixture::start(2).await;
     let lock = test.multi(&MEMBERS);
     let full = &test.redis[1];
@@ -328,7 +328,7 @@ async fn without_memory_on_one_server_nothing_is_taken_on_any() {
 
 /// Design: invariant 12. A PEXPIRE that is refused for one key undoes the whole.
 #[tokio::test]
-async fn a_lease_that_is_refused_for_one_member_undoes_the_others() {
+async fn a_lease_refused_for_one_member_undoes_the_others() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     // It may not give these two a TTL; the first two it may.
@@ -393,7 +393,7 @@ async fn a_refusal_of_the_last_member_undoes_the_first_ones() {
 
 /// Scripts that are flushed are sent whole.
 #[tokio::test]
-async fn flushed_scripts_are_no_matter() {
+async fn members_are_acquired_after_a_script_flush() {
     let test = Fixture::start(2).await;
     let lock = test.multi(&MEMBERS);
     for _ in 0..5 {

@@ -100,7 +100,7 @@ impl Theirs {
 }
 
 #[tokio::test]
-async fn a_java_unlock_wakes_our_waiter() {
+async fn a_java_unlock_wakes_a_lockdog_waiter() {
     let scene = Scene::start().await;
     let theirs = Theirs::of(&scene.thread());
     theirs.start_lock_for(LONG).value().await;
@@ -133,7 +133,7 @@ async fn a_java_unlock_wakes_our_waiter() {
 }
 
 #[tokio::test]
-async fn our_unlock_wakes_a_java_waiter() {
+async fn a_lockdog_unlock_wakes_a_java_waiter() {
     let scene = Scene::start().await;
     let theirs = Theirs::of(&scene.thread());
     let ours = scene.ours();
@@ -156,7 +156,7 @@ async fn our_unlock_wakes_a_java_waiter() {
 
 /// A member is an ordinary lock, for either side.
 #[tokio::test]
-async fn a_member_that_is_locked_by_itself_blocks_the_other_side() {
+async fn a_member_locked_alone_blocks_the_other_side() {
     let scene = Scene::start().await;
     let (thread, other) = (scene.thread(), scene.java.thread("t2"));
     let theirs = Theirs::of(&thread);
@@ -199,7 +199,7 @@ async fn a_member_that_is_locked_by_itself_blocks_the_other_side() {
 
 /// What stands in Redis is the same on both sides: a count and a TTL for each member, and no more.
 #[tokio::test]
-async fn each_side_sees_the_others_holds_as_plain_locks() {
+async fn each_side_sees_the_holds_of_the_other_as_plain_locks() {
     let scene = Scene::start().await;
     let theirs = Theirs::of(&scene.thread());
     let ours = scene.ours();
@@ -284,7 +284,7 @@ async fn both_sides_lose_no_update() {
 
 /// A Java process that dies with it.
 #[tokio::test]
-async fn we_get_the_lock_of_a_killed_java_process_when_its_leases_are_over() {
+async fn lockdog_gets_the_lock_of_a_killed_java_process_when_its_leases_end() {
     let test = Fixture::start(2).await;
     let java = Redisson::builder(&test.servers[0].url()).server(&test.servers[1].url());
     let java = java.watchdog_timeout(ms(1_500)).own_jvm().start().await;

@@ -84,7 +84,7 @@ async fn all_members_are_renewed() {
 
 /// A member that is deleted: told at the next renewal, and nobody has to ask.
 #[tokio::test]
-async fn a_member_that_is_deleted_is_the_end_of_the_whole() {
+async fn a_deleted_member_ends_the_whole_hold() {
     let scene = Scene::start().await;
     for member in MEMBERS {
         let guard = scene.lock.lock().await.unwrap();
@@ -110,7 +110,7 @@ async fn a_member_that_is_deleted_is_the_end_of_the_whole() {
 
 /// The others can be had although the guard is still there.
 #[tokio::test]
-async fn others_get_the_members_that_are_left() {
+async fn the_remaining_members_are_free_for_others() {
     let scene = Scene::start().await;
     let guard = scene.lock.lock().await.unwrap();
     let others = multi(&scene.test.others().await, &[(0, "b"), (1, "c")]);
@@ -128,7 +128,7 @@ async fn others_get_the_members_that_are_left() {
 
 /// A loss that nobody has noticed yet is told by the unlock, which releases the others.
 #[tokio::test]
-async fn the_unlock_tells_of_a_loss_and_releases_the_others() {
+async fn the_unlock_reports_a_loss_and_releases_the_others() {
     let test = Fixture::start(2).await;
     let lock = test.multi(&MEMBERS);
     for member in MEMBERS {
@@ -152,7 +152,7 @@ async fn the_unlock_tells_of_a_loss_and_releases_the_others() {
 
 /// Of a member that is another's by now, nothing is touched.
 #[tokio::test]
-async fn a_member_that_another_took_is_left_to_that_one() {
+async fn a_member_taken_by_another_owner_is_left_alone() {
     let scene = Scene::start().await;
     let guard = scene.lock.lock().await.unwrap();
     scene.test.redis[1].cmd(&["DEL", "c"]).await;
@@ -168,7 +168,7 @@ async fn a_member_that_another_took_is_left_to_that_one() {
 
 /// Told at once where this client itself does it.
 #[tokio::test]
-async fn a_member_freed_by_force_is_the_end_of_the_whole() {
+async fn a_member_freed_by_force_ends_the_whole_hold() {
     let scene = Scene::start().await;
     let guard = scene.lock.lock().await.unwrap();
     assert!(scene.clients[0].lock("b").force_unlock().await.unwrap());
@@ -183,7 +183,7 @@ async fn a_member_freed_by_force_is_the_end_of_the_whole() {
 
 /// A client that ends takes its members with it.
 #[tokio::test]
-async fn a_client_that_is_shut_down_is_the_end_of_the_whole() {
+async fn the_shutdown_of_one_client_ends_the_whole_hold() {
     let scene = Scene::start().await;
     let guard = scene.lock.lock().await.unwrap();
     assert_eq!(scene.clients[1].shutdown().await.released, 1);
@@ -198,7 +198,7 @@ async fn a_client_that_is_shut_down_is_the_end_of_the_whole() {
 
 /// A server that is away for longer than the lease.
 #[tokio::test]
-async fn a_member_whose_server_is_away_is_lost_at_its_deadline() {
+async fn a_member_on_an_unreachable_server_is_lost_at_its_deadline() {
     let scene = Scene::start().await;
     let guard = scene.lock.lock().await.unwrap();
     scene.test.servers[1].pause();
@@ -221,7 +221,7 @@ async fn a_member_whose_server_is_away_is_lost_at_its_deadline() {
 
 /// Less than the lease is no loss.
 #[tokio::test]
-async fn a_server_that_is_away_for_less_than_the_lease_loses_nothing() {
+async fn an_outage_shorter_than_the_lease_loses_nothing() {
     let test = Fixture::start(2).await;
     let clients = clients(&test.servers, |client| client.watchdog_lease(ms(2_000))).await;
     let lock = multi(&clients, &MEMBERS);
@@ -237,7 +237,7 @@ async fn a_server_that_is_away_for_less_than_the_lease_loses_nothing() {
 
 /// Every guard of it is told, and the claims of its owner on single members stay.
 #[tokio::test]
-async fn a_loss_is_told_to_all_guards_and_leaves_other_holds_alone() {
+async fn a_loss_is_reported_to_all_guards_and_leaves_other_holds_alone() {
     let scene = Scene::start().await;
     let single = scene.clients[0].lock("a").lock().await.unwrap();
     let outer = scene.lock.lock().await.unwrap();
@@ -307,7 +307,7 @@ async fn the_verdict_is_that_of_the_worst_member() {
 
 /// An unlock without an answer says which member it is about, and where that is.
 #[tokio::test]
-async fn an_unlock_that_one_server_does_not_confirm_says_which() {
+async fn an_unlock_that_one_server_does_not_confirm_names_the_server() {
     let test = Fixture::start(2).await;
     let guard = test.multi(&MEMBERS).lock().await.unwrap();
     test.servers[1].pause();
@@ -336,7 +336,7 @@ async fn an_unlock_that_one_server_does_not_confirm_says_which() {
 
 /// A view outlives its guard, and says so.
 #[tokio::test]
-async fn a_view_that_outlives_its_guard_is_told_at_once() {
+async fn a_view_that_outlives_its_guard_is_notified_at_once() {
     let scene = Scene::start().await;
     let kept = std::sync::Mutex::new(None);
     let keep = async |held: lockdog::Held| *kept.lock().unwrap() = Some(held);
@@ -350,7 +350,7 @@ async fn a_view_that_outlives_its_guard_is_told_at_once() {
 
 /// Nothing is renewed before all are held: what is taken for a moment only ends by itself.
 #[tokio::test]
-async fn nothing_is_renewed_before_all_are_held() {
+async fn nothing_is_renewed_before_all_members_are_held() {
     let scene = Scene::start().await;
     // The first attempt takes two members and waits for the third one's server.
     scene.test.servers[1].pause();
@@ -373,7 +373,7 @@ async fn nothing_is_renewed_before_all_are_held() {
 
 /// A forgotten hold goes on member by member.
 #[tokio::test]
-async fn a_loss_after_forgetting_is_told_by_the_unlock() {
+async fn the_unlock_reports_a_loss_after_forgetting() {
     let scene = Scene::start().await;
     scene.lock.lock().await.unwrap().forget();
     tokio::time::sleep(LEASE * 2).await;

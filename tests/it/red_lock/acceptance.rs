@@ -8,7 +8,7 @@ use crate::support::{Cell, timed};
 
 /// Any one of the three, held by another owner of this client or by another client.
 #[tokio::test]
-async fn one_of_three_in_other_hands_is_no_obstacle() {
+async fn one_busy_instance_of_three_does_not_block_an_acquire() {
     let servers = Servers::start(3).await;
     let (mine, others) = (servers.clients().await, servers.clients().await);
     let case = async |held: usize, by: &[Client]| {
@@ -36,7 +36,7 @@ async fn one_of_three_in_other_hands_is_no_obstacle() {
 
 /// The server is down before anybody asks.
 #[tokio::test]
-async fn with_one_server_of_three_down_both_get_it_one_after_the_other() {
+async fn two_owners_get_the_lock_in_turn_with_one_of_three_servers_down() {
     let servers = Servers::start(3).await;
     // Nobody has ever talked to it.
     servers.all[1].kill();
@@ -61,7 +61,7 @@ async fn with_one_server_of_three_down_both_get_it_one_after_the_other() {
 
 /// Both `is_held` and `is_held_by` tell.
 #[tokio::test]
-async fn three_names_are_held_by_the_owner_inside_and_not_after() {
+async fn three_names_are_held_by_the_owner_until_the_unlock() {
     let servers = Servers::start(1).await;
     let client = &servers.clients().await[0];
     let names = ["lock1", "lock2", "lock3"];
@@ -84,7 +84,7 @@ async fn three_names_are_held_by_the_owner_inside_and_not_after() {
 
 /// In Redisson's test the first holds the lock for 3 s, and the second comes 1 s later.
 #[tokio::test]
-async fn who_comes_second_enters_after_the_first() {
+async fn the_second_owner_enters_after_the_first() {
     let servers = Servers::start(2).await;
     let clients = servers.clients().await;
     let lock = seven(&clients);

@@ -9,7 +9,7 @@ use super::{SOON, Servers, lock_of, ms};
 use crate::support::eventually;
 
 #[tokio::test]
-async fn it_is_taken_on_every_server_and_given_back_on_every_server() {
+async fn a_red_lock_is_acquired_and_released_on_every_server() {
     let servers = Servers::start(5).await;
     let lock = servers.lock("l").await;
     let guard = lock.lock().await.unwrap();
@@ -41,7 +41,7 @@ async fn it_is_taken_on_every_server_and_given_back_on_every_server() {
 }
 
 #[tokio::test]
-async fn one_who_tries_finds_it_busy_and_one_who_waits_gets_it() {
+async fn try_lock_finds_the_lock_busy_and_a_waiter_gets_it() {
     let servers = Servers::start(3).await;
     let (first, second) = (servers.lock("l").await, servers.lock("l").await);
     let guard = first.lock().await.unwrap();
@@ -61,7 +61,7 @@ async fn one_who_tries_finds_it_busy_and_one_who_waits_gets_it() {
 }
 
 #[tokio::test]
-async fn an_owner_enters_again_and_others_do_not() {
+async fn an_owner_re_enters_and_other_owners_do_not() {
     let servers = Servers::start(3).await;
     let clients = servers.clients().await;
     let lock = lock_of(&clients, "l");
@@ -91,7 +91,7 @@ async fn an_owner_enters_again_and_others_do_not() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_a_lock_is_an_error_of_each_request() {
+async fn invalid_instances_are_an_error_of_each_request() {
     let servers = Servers::start(2).await;
     let clients = servers.clients().await;
     let locks =
@@ -133,7 +133,7 @@ async fn what_cannot_be_a_lock_is_an_error_of_each_request() {
 }
 
 #[tokio::test]
-async fn fencing_tokens_grow_and_a_re_entry_keeps_its_own() {
+async fn fencing_tokens_grow_and_a_re_entry_keeps_its_token() {
     let servers = Servers::start(3).await;
     let (mine, yours) = (
         servers.lock("l").await.fenced(),

@@ -9,7 +9,7 @@ use super::{SOON, Servers, has, lock_of, ms, states};
 use crate::support::eventually;
 
 #[tokio::test]
-async fn a_client_that_ends_takes_its_instance_with_it_and_no_more() {
+async fn a_shut_down_client_loses_only_its_instance() {
     for ending in 0..3 {
         let servers = Servers::start(3).await;
         let clients = servers
@@ -55,7 +55,7 @@ async fn a_client_that_ends_takes_its_instance_with_it_and_no_more() {
 
 /// A client that ends releases what it holds: nobody may believe in a quorum then that is gone.
 #[tokio::test]
-async fn a_majority_of_clients_that_end_end_the_lock_before_another_has_it() {
+async fn shutting_down_a_majority_of_clients_ends_the_lock_before_another_holder_gets_it() {
     let servers = Servers::start(3).await;
     let clients = servers.clients().await;
     let lock = lock_of(&clients, "l");
@@ -84,7 +84,7 @@ async fn a_majority_of_clients_that_end_end_the_lock_before_another_has_it() {
 }
 
 #[tokio::test]
-async fn clients_that_all_end_end_the_lock_and_every_wait() {
+async fn shutting_down_all_clients_ends_the_lock_and_every_wait() {
     let servers = Servers::start(3).await;
     let clients = servers.clients().await;
     let lock = lock_of(&clients, "l");

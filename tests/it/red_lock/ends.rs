@@ -8,7 +8,7 @@ use super::{SOON, Servers, has, lock_of, ms};
 use crate::support::eventually;
 
 #[tokio::test]
-async fn a_lost_lock_tells_which_servers_failed() {
+async fn a_lost_lock_reports_which_servers_failed() {
     let servers = Servers::start(3).await;
     let clients = servers
         .clients_with(|builder| builder.watchdog_lease(ms(3_000)))
@@ -45,7 +45,7 @@ async fn a_lost_lock_tells_which_servers_failed() {
 }
 
 #[tokio::test]
-async fn a_lock_that_was_deleted_tells_where() {
+async fn a_deleted_lock_reports_the_instances() {
     let servers = Servers::start(3).await;
     let clients = servers
         .clients_with(|builder| builder.watchdog_lease(ms(2_000)))
@@ -67,7 +67,7 @@ async fn a_lock_that_was_deleted_tells_where() {
 
 /// A fixed lease is not looked after, so it is the unlock that finds out.
 #[tokio::test]
-async fn an_unlock_that_finds_it_gone_tells_where() {
+async fn an_unlock_of_a_deleted_lock_reports_the_instances() {
     let servers = Servers::start(3).await;
     let lock = servers.lock("l").await;
     let guard = lock.lock().lease(ms(60_000)).await.unwrap();
@@ -89,7 +89,7 @@ async fn an_unlock_that_finds_it_gone_tells_where() {
 }
 
 #[tokio::test]
-async fn an_unlock_that_too_few_confirm_tells_which_did_not() {
+async fn an_unconfirmed_unlock_reports_the_instances() {
     let servers = Servers::start(3).await;
     let guard = servers.lock("l").await.lock().await.unwrap();
     has(&guard, 3).await;
@@ -124,7 +124,7 @@ async fn an_unlock_that_too_few_confirm_tells_which_did_not() {
 
 /// A view that outlived its guard is told that nothing was wrong.
 #[tokio::test]
-async fn what_was_unlocked_was_given_back() {
+async fn an_unlocked_lock_reports_its_instances_as_given_back() {
     let servers = Servers::start(3).await;
     let lock = servers.lock("l").await;
     let (send, receive) = tokio::sync::oneshot::channel();
@@ -193,7 +193,7 @@ fn is_away(instance: &Instance) -> bool {
 }
 
 #[tokio::test]
-async fn a_loss_that_is_known_is_told_by_every_answer_at_once() {
+async fn a_known_loss_is_reported_by_every_query_at_once() {
     let servers = Servers::start(3).await;
     let clients = servers.clients().await;
     let lock = lock_of(&clients, "l");

@@ -34,7 +34,7 @@ async fn forgotten_locks_and_unlocks_pair_up_as_in_java() {
 }
 
 #[tokio::test]
-async fn an_unlock_is_the_owners_and_leaves_living_guards_alone() {
+async fn an_unlock_ends_a_claim_of_its_owner_and_no_living_guard() {
     let servers = Servers::start(3).await;
     let clients = servers.clients().await;
     let lock = lock_of(&clients, "l");
@@ -75,7 +75,7 @@ async fn a_forgotten_hold_without_a_lease_is_extended() {
 }
 
 #[tokio::test]
-async fn a_forgotten_try_lock_is_a_throttle() {
+async fn a_forgotten_try_lock_limits_the_rate() {
     let servers = Servers::start(3).await;
     let lock = servers.lock("report").await;
     // The window is long, so that a slow machine is inside it at the second try.
@@ -109,7 +109,7 @@ async fn answered(request: impl Fn() -> TryLockRequest) -> Option<Guard> {
 }
 
 #[tokio::test]
-async fn a_guard_beside_a_forgotten_hold_is_told_of_the_loss_and_the_forgotten_one_nobody() {
+async fn only_a_guard_beside_a_forgotten_claim_blocks_its_owner_after_a_loss() {
     let servers = Servers::start(3).await;
     let lock = servers.lock("l").await;
     lock.lock().lease(ms(1_500)).await.unwrap().forget();

@@ -13,7 +13,7 @@ use super::{SOON, Servers, has, lock_of, ms};
 use crate::support::eventually;
 
 #[tokio::test]
-async fn a_guard_goes_to_another_task_and_stays_its_owners() {
+async fn a_guard_moved_to_another_task_keeps_its_owner() {
     let servers = Servers::start(3).await;
     let lock = servers.lock("l").await;
     let owner = Owner::new();
@@ -31,7 +31,7 @@ async fn a_guard_goes_to_another_task_and_stays_its_owners() {
 }
 
 #[test]
-fn a_guard_may_be_dropped_outside_a_runtime_and_outlive_its_own() {
+fn a_guard_may_outlive_its_runtime_and_be_dropped_outside_one() {
     let runtime = || {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         builder.worker_threads(2).enable_all().build().unwrap()
@@ -60,7 +60,7 @@ fn a_guard_may_be_dropped_outside_a_runtime_and_outlive_its_own() {
 }
 
 #[tokio::test]
-async fn a_panic_gives_the_lock_back() {
+async fn a_panic_releases_the_lock() {
     let servers = Servers::start(3).await;
     let lock = servers.lock("l").await;
     let panicking = tokio::spawn({
@@ -114,7 +114,7 @@ async fn an_acquire_dropped_at_any_point_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_waiter_that_is_dropped_leaves_no_trace_and_no_gap() {
+async fn a_dropped_waiter_leaves_no_key_and_no_gap() {
     let servers = Servers::start(3).await;
     let (mine, other) = (
         servers.clients_without_polling().await,
@@ -185,7 +185,7 @@ impl Wake for Curious {
 }
 
 #[tokio::test]
-async fn whoever_is_told_of_a_loss_may_look_at_the_guard_at_once() {
+async fn a_waker_called_for_a_loss_may_query_the_guard() {
     let servers = Servers::start(3).await;
     let lock = servers.lock("l").await;
     let curious = Arc::new(Curious::default());

@@ -14,7 +14,7 @@ use crate::support::eventually;
 use crate::support::redisson::{JavaLock, JavaThread, Redisson};
 
 #[tokio::test]
-async fn java_threads_and_our_tasks_lose_no_update() {
+async fn java_threads_and_lockdog_tasks_lose_no_update() {
     let scene = Scene::start().await;
     let pause = Duration::from_millis(2);
     let theirs: Vec<_> = (0..2)
@@ -73,7 +73,7 @@ async fn java_threads_and_our_tasks_lose_no_update() {
 }
 
 #[tokio::test]
-async fn whoever_has_a_quorum_keeps_the_other_side_out() {
+async fn a_quorum_on_one_side_excludes_the_other_side() {
     let scene = Scene::start().await;
     let (t1, t2) = (scene.java.thread("t1"), scene.java.thread("t2"));
     let second = Duration::from_secs(1);
@@ -112,7 +112,7 @@ async fn whoever_has_a_quorum_keeps_the_other_side_out() {
 }
 
 #[tokio::test]
-async fn one_of_three_in_the_other_sides_hands_is_no_obstacle_to_either() {
+async fn one_of_three_held_by_the_other_side_does_not_block_either_side() {
     let scene = Scene::start().await;
     let t1 = scene.java.thread("t1");
     for server in 0..3 {
@@ -144,7 +144,7 @@ async fn one_of_three_in_the_other_sides_hands_is_no_obstacle_to_either() {
 
 /// No timer of ours fires within the test.
 #[tokio::test]
-async fn a_java_unlock_wakes_our_waiter() {
+async fn a_java_unlock_wakes_a_lockdog_waiter() {
     let scene = Scene::start().await;
     let t1 = scene.java.thread("t1");
     t1.lock_for(&scene.theirs, NEVER).await;
@@ -167,7 +167,7 @@ async fn a_java_unlock_wakes_our_waiter() {
 /// A Java waiter waits at one server after the other, for a third of its wait at each: here for half a
 /// minute at the first.
 #[tokio::test]
-async fn our_unlock_wakes_a_java_waiter() {
+async fn a_lockdog_unlock_wakes_a_java_waiter() {
     let scene = Scene::start().await;
     let t1 = scene.java.thread("t1");
     for end in ["unlock", "drop"] {
@@ -195,7 +195,7 @@ async fn our_unlock_wakes_a_java_waiter() {
 
 /// What Java leaves behind lasts for its lease, and then it is ours by the TTLs: nobody publishes.
 #[tokio::test]
-async fn we_get_the_lock_of_a_killed_java_process_when_a_quorum_of_its_leases_is_over() {
+async fn lockdog_gets_the_lock_of_a_killed_java_process_when_a_quorum_of_its_leases_ended() {
     let lease = Duration::from_millis(1_500);
     let servers = Servers::start(3).await;
     let java = java(&servers).watchdog_timeout(lease);
@@ -221,7 +221,7 @@ async fn we_get_the_lock_of_a_killed_java_process_when_a_quorum_of_its_leases_is
 
 /// What stands on each server is a plain lock of either side, with a count of one and a lease.
 #[tokio::test]
-async fn each_side_sees_the_others_instances_as_plain_locks() {
+async fn each_side_sees_the_instances_of_the_other_as_plain_locks() {
     let scene = Scene::start().await;
     let thread = scene.java.thread("t1");
     let guard = scene.ours.lock().lease(NEVER).await.unwrap();
@@ -248,7 +248,7 @@ async fn each_side_sees_the_others_instances_as_plain_locks() {
 /// Redisson's round stops at the first failure after a quorum: what it did not ask is nobody's, and a
 /// round of ours that comes meanwhile gives it back again.
 #[tokio::test]
-async fn what_java_leaves_out_of_a_quorum_is_not_ours_either() {
+async fn an_instance_that_java_skips_after_its_quorum_stays_free() {
     let scene = Scene::start().await;
     let t1 = scene.java.thread("t1");
     let five = [(0, "a"), (1, "a"), (2, "a"), (1, "b"), (0, "b")];
@@ -290,7 +290,7 @@ async fn what_java_leaves_out_of_a_quorum_is_not_ours_either() {
 /// for, whoever has the key by then. A neighbour's lease is cut, or prolonged; one that is renewed gets
 /// its own back with the next renewal.
 #[tokio::test]
-async fn java_sets_the_lease_of_whoever_has_the_key_when_its_round_is_over() {
+async fn java_sets_the_lease_of_another_holders_key_after_its_round() {
     let scene = Scene::start().await;
     let t1 = scene.java.thread("t1");
     let (three, nine) = (Duration::from_secs(3), Duration::from_secs(9));

@@ -10,7 +10,7 @@ use super::{SOON, Servers, has, lock_of, ms};
 use crate::support::eventually;
 
 #[tokio::test]
-async fn without_a_lease_it_is_extended_round_after_round_on_every_server() {
+async fn without_a_lease_every_round_extends_every_server() {
     let servers = Servers::start(3).await;
     let clients = servers
         .clients_with(|builder| builder.watchdog_lease(ms(3_000)))
@@ -58,7 +58,7 @@ async fn the_shortest_watchdog_lease_of_the_clients_is_the_lease_of_all() {
 }
 
 #[tokio::test]
-async fn a_fixed_lease_runs_out_and_its_holder_is_told_before_anybody_else_gets_it() {
+async fn a_holder_is_notified_of_an_expired_lease_before_another_owner_gets_the_lock() {
     let servers = Servers::start(3).await;
     let (mine, yours) = (servers.lock("l").await, servers.lock("l").await);
     let guard = mine.lock().lease(ms(1_500)).await.unwrap();
@@ -84,7 +84,7 @@ async fn a_fixed_lease_runs_out_and_its_holder_is_told_before_anybody_else_gets_
 }
 
 #[tokio::test]
-async fn a_view_of_it_is_told_of_every_end() {
+async fn a_view_is_notified_when_the_work_ends() {
     let servers = Servers::start(3).await;
     let lock = servers.lock("l").await;
     let mut kept = None;
@@ -103,7 +103,7 @@ async fn a_view_of_it_is_told_of_every_end() {
 }
 
 #[tokio::test]
-async fn an_instance_that_lost_it_is_taken_again_by_the_next_rounds() {
+async fn an_instance_that_lost_the_lock_is_reacquired_in_a_later_round() {
     let servers = Servers::start(5).await;
     let clients = servers
         .clients_with(|builder| builder.watchdog_lease(ms(1_500)))
@@ -126,7 +126,7 @@ async fn an_instance_that_lost_it_is_taken_again_by_the_next_rounds() {
 }
 
 #[tokio::test]
-async fn a_majority_that_lost_it_ends_it_at_the_next_round() {
+async fn a_majority_that_lost_the_lock_ends_it_in_the_next_round() {
     let servers = Servers::start(5).await;
     let clients = servers
         .clients_with(|builder| builder.watchdog_lease(ms(1_500)))
@@ -146,7 +146,7 @@ async fn a_majority_that_lost_it_ends_it_at_the_next_round() {
 }
 
 #[tokio::test]
-async fn a_member_freed_by_force_is_one_instance_less_and_then_taken_again() {
+async fn an_instance_freed_by_force_is_lost_and_then_reacquired() {
     let servers = Servers::start(3).await;
     let clients = servers
         .clients_with(|builder| builder.watchdog_lease(ms(1_500)))

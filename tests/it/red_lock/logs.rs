@@ -8,9 +8,9 @@ use super::{SOON, Servers, has, lock_of, ms, states};
 use crate::support::{Data, Logs, RedisServer, eventually, logs, until_ok};
 
 #[test]
-fn the_normal_path_says_nothing_at_info_or_above() {
+fn normal_operation_logs_nothing_at_info_or_above() {
     logs::alone(
-        "red_lock::logs::the_normal_path_says_nothing_at_info_or_above",
+        "red_lock::logs::normal_operation_logs_nothing_at_info_or_above",
         async {
             let logs = Logs::of_this_process();
             let servers = Servers::start(3).await;
@@ -99,9 +99,9 @@ async fn contended(servers: &Servers, clients: &[Client]) {
 }
 
 #[test]
-fn a_quorum_in_danger_and_one_that_is_lost_are_told_with_each_instance() {
+fn a_quorum_in_jeopardy_and_a_lost_quorum_are_logged_with_each_instance() {
     logs::alone(
-        "red_lock::logs::a_quorum_in_danger_and_one_that_is_lost_are_told_with_each_instance",
+        "red_lock::logs::a_quorum_in_jeopardy_and_a_lost_quorum_are_logged_with_each_instance",
         async {
             let logs = Logs::of_this_process();
             let servers = Servers::start(3).await;
@@ -226,9 +226,9 @@ fn no_line_at_info_or_above_names_the_lock_that_an_instance_lost() {
 }
 
 #[test]
-fn a_guard_that_ends_in_another_task_is_told_once() {
+fn a_guard_that_ends_in_another_task_is_logged_once() {
     logs::alone(
-        "red_lock::logs::a_guard_that_ends_in_another_task_is_told_once",
+        "red_lock::logs::a_guard_that_ends_in_another_task_is_logged_once",
         async {
             let logs = Logs::of_this_process();
             let servers = Servers::start(3).await;

@@ -7,7 +7,7 @@ use super::{SOON, Servers, has, lock_of, ms};
 use crate::support::{Cell, eventually};
 
 #[tokio::test]
-async fn a_member_locked_before_counts_twice_inside_and_once_after() {
+async fn a_member_locked_first_counts_twice_inside_the_red_lock_and_once_after() {
     let servers = Servers::start(3).await;
     let clients = servers.clients().await;
     let lock = lock_of(&clients, "l");
@@ -25,7 +25,7 @@ async fn a_member_locked_before_counts_twice_inside_and_once_after() {
 }
 
 #[tokio::test]
-async fn a_member_locked_inside_counts_until_it_is_unlocked_in_whatever_order() {
+async fn a_member_locked_inside_the_red_lock_counts_until_it_is_unlocked_in_any_order() {
     let servers = Servers::start(3).await;
     let clients = servers.clients().await;
     let lock = lock_of(&clients, "l");
@@ -53,7 +53,7 @@ async fn a_member_locked_inside_counts_until_it_is_unlocked_in_whatever_order() 
 
 /// Whoever holds a quorum of members by themselves has the whole at hand, and waits for nobody.
 #[tokio::test]
-async fn an_owner_of_a_quorum_of_members_gets_the_whole_around_them() {
+async fn the_owner_of_a_quorum_of_members_acquires_the_red_lock() {
     let servers = Servers::start(3).await;
     let clients = servers.clients_without_polling().await;
     let lock = lock_of(&clients, "l");
@@ -73,7 +73,7 @@ async fn an_owner_of_a_quorum_of_members_gets_the_whole_around_them() {
 }
 
 #[tokio::test]
-async fn a_nested_acquire_of_the_whole_is_no_count_of_the_members() {
+async fn a_nested_acquire_of_the_red_lock_does_not_change_the_members_counts() {
     let servers = Servers::start(3).await;
     let clients = servers.clients().await;
     let lock = lock_of(&clients, "l");
@@ -93,7 +93,7 @@ async fn a_nested_acquire_of_the_whole_is_no_count_of_the_members() {
 }
 
 #[tokio::test]
-async fn giving_a_lost_round_back_restores_the_count_that_was_there() {
+async fn a_failed_round_restores_the_counts_of_the_members() {
     let servers = Servers::start(5).await;
     let (clients, others) = (servers.clients().await, servers.clients().await);
     let mut held = Vec::new();
@@ -125,7 +125,7 @@ async fn giving_a_lost_round_back_restores_the_count_that_was_there() {
 }
 
 #[tokio::test]
-async fn a_member_in_other_hands_of_the_same_client_is_one_less_and_no_more() {
+async fn a_member_held_by_another_owner_of_the_client_is_only_one_instance_less() {
     let servers = Servers::start(3).await;
     let clients = servers.clients().await;
     let lock = lock_of(&clients, "l");
@@ -146,7 +146,7 @@ async fn a_member_in_other_hands_of_the_same_client_is_one_less_and_no_more() {
 }
 
 #[tokio::test]
-async fn who_waits_for_a_member_keeps_nobody_from_the_others() {
+async fn a_waiter_for_one_member_does_not_block_the_red_lock() {
     let servers = Servers::start(3).await;
     let (clients, others) = (servers.clients().await, servers.clients().await);
     for member in 0..3 {
@@ -165,7 +165,7 @@ async fn who_waits_for_a_member_keeps_nobody_from_the_others() {
 }
 
 #[tokio::test]
-async fn who_waits_for_the_whole_keeps_nobody_from_a_member() {
+async fn a_waiter_for_the_red_lock_does_not_block_a_member() {
     let servers = Servers::start(3).await;
     let (clients, others) = (
         servers.clients_without_polling().await,
@@ -201,7 +201,7 @@ async fn who_waits_for_the_whole_keeps_nobody_from_a_member() {
 }
 
 #[tokio::test]
-async fn two_locks_that_share_members_count_both_for_one_owner_and_exclude_another() {
+async fn red_locks_with_shared_members_nest_for_one_owner_and_exclude_another() {
     let servers = Servers::start(4).await;
     let clients = servers.clients().await;
     let (first, second) = (lock_of(&clients[..3], "l"), lock_of(&clients[1..], "l"));
@@ -221,7 +221,7 @@ async fn two_locks_that_share_members_count_both_for_one_owner_and_exclude_anoth
 
 /// The two kinds of holders exclude each other where they meet.
 #[tokio::test]
-async fn plain_holders_of_a_quorum_and_holders_of_the_whole_lose_no_update() {
+async fn holders_of_a_quorum_of_members_and_of_the_red_lock_lose_no_update() {
     let servers = Servers::start(3).await;
     let clients = servers.clients().await;
     let cell = Cell::new();
@@ -261,7 +261,7 @@ async fn plain_holders_of_a_quorum_and_holders_of_the_whole_lose_no_update() {
 }
 
 #[tokio::test]
-async fn a_fixed_lease_of_the_whole_leaves_a_renewed_member_alone() {
+async fn a_fixed_lease_of_the_red_lock_does_not_shorten_a_renewed_member() {
     let servers = Servers::start(3).await;
     let clients = servers
         .clients_with(|builder| builder.watchdog_lease(ms(3_000)))
@@ -290,7 +290,7 @@ fn plain_waiter(lock: &lockdog::Lock) -> tokio::task::JoinHandle<()> {
 
 /// A client sees its part of the whole as what it is: renewed as long as the whole is.
 #[tokio::test]
-async fn a_client_shows_its_part_as_watched_while_the_whole_is_extended() {
+async fn a_client_lists_its_instance_as_watched_while_the_red_lock_is_extended() {
     let servers = Servers::start(3).await;
     let clients = servers.clients().await;
     let lock = lock_of(&clients, "l");

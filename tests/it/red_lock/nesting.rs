@@ -10,7 +10,7 @@ use super::{SOON, Servers, has, lock_of, ms, states};
 use crate::support::{Direction, Proxy, eventually, timed};
 
 #[tokio::test]
-async fn a_nested_acquire_sends_nothing_where_the_hold_is_renewed_already() {
+async fn a_nested_acquire_sends_nothing_if_the_hold_is_already_renewed() {
     let servers = Servers::start(3).await;
     let clients = servers.clients().await;
     let lock = lock_of(&clients, "l");
@@ -37,7 +37,7 @@ async fn a_nested_acquire_sends_nothing_where_the_hold_is_renewed_already() {
 }
 
 #[tokio::test]
-async fn a_longer_nested_lease_lengthens_the_hold_and_stays_when_it_ends() {
+async fn a_longer_nested_lease_lengthens_the_hold_beyond_its_own_end() {
     let servers = Servers::start(3).await;
     let lock = servers.lock("l").await;
     let outer = lock.lock().lease(ms(4_000)).await.unwrap();
@@ -65,7 +65,7 @@ async fn a_longer_nested_lease_lengthens_the_hold_and_stays_when_it_ends() {
 }
 
 #[tokio::test]
-async fn a_nested_acquire_without_a_lease_has_a_fixed_one_renewed_until_it_ends() {
+async fn a_nested_acquire_without_a_lease_renews_a_fixed_lease_until_it_ends() {
     let servers = Servers::start(3).await;
     let clients = servers
         .clients_with(|builder| builder.watchdog_lease(ms(1_500)))
@@ -85,7 +85,7 @@ async fn a_nested_acquire_without_a_lease_has_a_fixed_one_renewed_until_it_ends(
 }
 
 #[tokio::test]
-async fn an_owner_whose_guard_lives_is_told_that_it_lost_the_lock_until_it_drops_it() {
+async fn an_owner_with_a_living_guard_gets_lost_until_it_drops_the_guard() {
     let servers = Servers::start(3).await;
     let clients = servers.clients().await;
     let lock = lock_of(&clients, "l");
@@ -120,7 +120,7 @@ async fn an_owner_whose_guard_lives_is_told_that_it_lost_the_lock_until_it_drops
 }
 
 #[tokio::test]
-async fn a_nested_acquire_in_time_extends_where_it_can_and_never_grants_anew() {
+async fn a_nested_acquire_that_would_need_a_new_grant_reports_the_loss() {
     let servers = Servers::start(3).await;
     let lock = servers.lock("l").await;
     let outer = lock.lock().lease(ms(10_000)).await.unwrap();
@@ -140,7 +140,7 @@ async fn a_nested_acquire_in_time_extends_where_it_can_and_never_grants_anew() {
 }
 
 #[tokio::test]
-async fn a_nested_acquire_heals_one_instance_that_lost_it() {
+async fn a_nested_acquire_reacquires_one_lost_instance() {
     let servers = Servers::start(3).await;
     let lock = servers.lock("l").await;
     let outer = lock.lock().lease(ms(10_000)).await.unwrap();
@@ -161,7 +161,7 @@ async fn a_nested_acquire_heals_one_instance_that_lost_it() {
 }
 
 #[tokio::test]
-async fn a_nested_acquire_that_finds_no_quorum_leaves_the_outer_hold_as_it_was() {
+async fn a_nested_acquire_without_a_quorum_leaves_the_outer_hold_unchanged() {
     let servers = Servers::start(3).await;
     let clients = servers
         .clients_with(|builder| {
@@ -220,7 +220,7 @@ async fn tasks_of_one_owner_enter_together() {
 
 /// Two requests of one owner wait, and the one that gets the lock waits for the other.
 #[tokio::test]
-async fn a_request_that_waits_enters_when_another_of_its_owner_has_the_lock() {
+async fn a_waiting_request_enters_when_another_request_of_its_owner_has_the_lock() {
     let servers = Servers::start(3).await;
     let (mine, other) = (
         servers.clients_without_polling().await,
@@ -243,7 +243,7 @@ async fn a_request_that_waits_enters_when_another_of_its_owner_has_the_lock() {
 
 /// Both ask while neither has it, and what is won first the other has once more.
 #[tokio::test]
-async fn two_requests_of_one_owner_at_once_are_one_hold() {
+async fn two_concurrent_requests_of_one_owner_are_one_hold() {
     let servers = Servers::start(3).await;
     let clients = servers.clients().await;
     for fenced in [false, true] {
@@ -271,7 +271,7 @@ async fn two_requests_of_one_owner_at_once_are_one_hold() {
 }
 
 #[tokio::test]
-async fn a_request_that_nobody_polls_any_more_stands_in_no_ones_way() {
+async fn an_unpolled_request_does_not_block_its_owner() {
     let servers = Servers::start(3).await;
     let lock = servers.lock("l").await;
     let mut left = Box::pin(lock.lock().into_future());
@@ -289,7 +289,7 @@ async fn a_request_that_nobody_polls_any_more_stands_in_no_ones_way() {
 
 /// The second one begins the round over, and what it is answered goes for the first one, too.
 #[tokio::test]
-async fn two_that_lengthen_a_hold_at_once_wait_no_longer_than_the_servers_take() {
+async fn two_concurrent_extensions_take_no_longer_than_the_servers() {
     let servers = Servers::start(3).await;
     let mut proxies = Vec::new();
     let mut clients = Vec::new();
@@ -326,7 +326,7 @@ async fn two_that_lengthen_a_hold_at_once_wait_no_longer_than_the_servers_take()
 }
 
 #[tokio::test]
-async fn handles_in_any_order_of_the_same_locks_are_one_lock() {
+async fn handles_with_the_same_locks_in_any_order_are_one_lock() {
     let servers = Servers::start(3).await;
     let clients = servers.clients().await;
     let lock = |order: [usize; 3]| RedLock::new(order.map(|n| clients[n].lock("l")));

@@ -10,7 +10,7 @@ use super::{SOON, Servers, has, lock_of, ms};
 use crate::support::{Direction, Proxy};
 
 #[tokio::test]
-async fn masking_takes_more_instances_than_half() {
+async fn masking_requires_more_instances_than_a_majority() {
     let servers = Servers::start(5).await;
     let clients = servers.clients().await;
     let plain = lock_of(&clients, "l");
@@ -51,7 +51,7 @@ async fn masking_takes_more_instances_than_half() {
 }
 
 #[tokio::test]
-async fn the_margin_is_how_many_losses_it_can_bear() {
+async fn the_margin_is_the_number_of_tolerated_losses() {
     let servers = Servers::start(5).await;
     let clients = servers.clients().await;
     for (masked, margin) in [(0, 2), (1, 3), (3, 4)] {
@@ -72,7 +72,7 @@ async fn the_margin_is_how_many_losses_it_can_bear() {
 }
 
 #[tokio::test]
-async fn a_lease_is_what_stands_on_every_server() {
+async fn the_lease_is_set_on_every_server() {
     let servers = Servers::start(3).await;
     let lock = servers.lock("l").await;
     for lease in [10, 12_345, 60_000, 120_000] {
@@ -100,7 +100,7 @@ async fn a_lease_is_what_stands_on_every_server() {
 }
 
 #[tokio::test]
-async fn max_hold_ends_what_the_watchdog_would_keep() {
+async fn max_hold_ends_a_watched_hold() {
     let servers = Servers::start(3).await;
     let clients = servers
         .clients_with(|builder| builder.watchdog_lease(ms(1_200)))
@@ -135,7 +135,7 @@ async fn max_hold_ends_what_the_watchdog_would_keep() {
 }
 
 #[tokio::test]
-async fn sixteen_owners_hold_sixteen_names_and_keep_each_other_out_of_one() {
+async fn sixteen_owners_hold_sixteen_names_and_exclude_each_other_from_one() {
     let servers = Servers::start(3).await;
     let clients = servers.clients().await;
     let mut guards = Vec::new();
@@ -164,7 +164,7 @@ async fn sixteen_owners_hold_sixteen_names_and_keep_each_other_out_of_one() {
 }
 
 #[tokio::test]
-async fn a_lock_that_leaves_too_little_time_is_not_taken() {
+async fn a_lock_with_less_than_min_validity_left_is_not_granted() {
     let servers = Servers::start(3).await;
     let mut slow = Vec::new();
     let mut clients = Vec::new();
@@ -207,7 +207,7 @@ async fn a_lock_that_leaves_too_little_time_is_not_taken() {
 }
 
 #[tokio::test]
-async fn what_nobody_can_reach_is_refused_before_anything_is_sent() {
+async fn impossible_options_are_refused_before_anything_is_sent() {
     let servers = Servers::start(2).await;
     let clients = servers.clients().await;
     let refused = async |lock: lockdog::RedLock, what: &str| {
@@ -246,7 +246,7 @@ async fn what_nobody_can_reach_is_refused_before_anything_is_sent() {
 
 /// A server that remembers, and leases that are as long as can be.
 #[tokio::test]
-async fn the_longest_lease_there_is_quarantines_without_a_panic() {
+async fn the_longest_lease_causes_a_quarantine_and_no_panic() {
     let servers = Servers::start(1).await;
     let clients = servers
         .clients_with(|builder| builder.quarantine_on_server(true))

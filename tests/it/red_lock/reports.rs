@@ -10,7 +10,7 @@ use super::{SOON, Servers, has, lock_of, ms};
 use crate::support::{Action, Data, Gate, Proxy, eventually, named};
 
 #[tokio::test]
-async fn a_guard_tells_of_each_instance_in_the_order_in_which_they_were_given() {
+async fn a_guard_reports_each_instance_in_the_given_order() {
     let servers = Servers::start(3).await;
     let (mine, others) = (servers.clients().await, servers.clients().await);
     let held = others[1].lock("l1").lock().lease(ms(60_000)).await.unwrap();
@@ -55,7 +55,7 @@ async fn a_guard_tells_of_each_instance_in_the_order_in_which_they_were_given() 
 }
 
 #[tokio::test]
-async fn an_error_tells_of_each_instance_why_it_could_not_be_had() {
+async fn an_error_reports_why_each_instance_was_not_acquired() {
     let servers = Servers::start(5).await;
     let clients = servers
         .clients_with(|builder| builder.command_timeout(ms(300)))
@@ -106,7 +106,7 @@ async fn an_error_tells_of_each_instance_why_it_could_not_be_had() {
 }
 
 #[tokio::test]
-async fn an_instance_that_does_not_answer_in_its_time_is_late() {
+async fn an_instance_that_does_not_answer_in_time_is_late() {
     let servers = Servers::start(3).await;
     let lock = servers.lock("l").await;
     servers.all[0].pause();
@@ -133,7 +133,7 @@ async fn an_instance_that_does_not_answer_in_its_time_is_late() {
 
 /// Whoever waits behind another is told as much as that one.
 #[tokio::test]
-async fn all_waiters_of_a_queue_are_told_of_an_outage() {
+async fn an_outage_is_reported_to_all_waiters_of_a_queue() {
     let servers = Servers::start(3).await;
     let clients = servers
         .clients_with(|builder| builder.command_timeout(ms(2_000)).poll_cap(ms(100)))
@@ -162,7 +162,7 @@ async fn all_waiters_of_a_queue_are_told_of_an_outage() {
 }
 
 #[tokio::test]
-async fn a_wait_without_end_is_told_after_the_command_timeout() {
+async fn an_unbounded_wait_reports_an_outage_after_the_command_timeout() {
     let servers = Servers::start(3).await;
     let clients = servers
         .clients_with(|builder| builder.command_timeout(ms(500)).poll_cap(ms(100)))
@@ -177,7 +177,7 @@ async fn a_wait_without_end_is_told_after_the_command_timeout() {
 }
 
 #[tokio::test]
-async fn a_wait_without_end_outlasts_an_outage_that_passes() {
+async fn an_unbounded_wait_survives_a_short_outage() {
     let servers = Servers::start(3).await;
     let clients = servers
         .clients_with(|builder| builder.command_timeout(ms(4_000)).poll_cap(ms(100)))
@@ -196,7 +196,7 @@ async fn a_wait_without_end_outlasts_an_outage_that_passes() {
 
 /// The one that met the outage has the lock now, and the other is told that somebody has.
 #[tokio::test]
-async fn an_outage_that_is_over_is_told_to_nobody() {
+async fn a_past_outage_is_not_reported() {
     let servers = Servers::start(3).await;
     let clients = servers
         .clients_with(|builder| builder.command_timeout(ms(20_000)).poll_cap(ms(100)))
@@ -221,7 +221,7 @@ async fn an_outage_that_is_over_is_told_to_nobody() {
 }
 
 #[tokio::test]
-async fn an_instance_that_came_back_without_its_data_counts_after_a_while() {
+async fn an_instance_that_returned_without_its_data_counts_after_its_quarantine() {
     let servers = Servers::start(3).await;
     let clients = servers.clients_without_polling().await;
     // The longest lease, 1 % and 2 s.
@@ -253,7 +253,7 @@ async fn an_instance_that_came_back_without_its_data_counts_after_a_while() {
 }
 
 #[tokio::test]
-async fn instances_that_answer_behind_are_told_when_they_do() {
+async fn a_late_instance_is_reported_once_it_answers() {
     let servers = Servers::start(3).await;
     let proxy = Proxy::start(&servers.all[2]).await;
     let mut clients = servers.clients().await;
@@ -275,7 +275,7 @@ async fn instances_that_answer_behind_are_told_when_they_do() {
 }
 
 #[tokio::test]
-async fn what_is_printed_names_the_lock_and_no_secret() {
+async fn displayed_values_name_the_lock_and_no_secret() {
     let server = crate::support::RedisServer::builder();
     let server = server.password(SECRET).start().await;
     let client = lockdog::Client::connect(server.url()).await.unwrap();

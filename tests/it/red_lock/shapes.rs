@@ -25,7 +25,7 @@ async fn one_instance_is_a_plain_lock() {
 }
 
 #[tokio::test]
-async fn an_even_number_needs_more_than_half() {
+async fn an_even_number_of_instances_needs_more_than_half() {
     for (n, need) in [(2, 2), (4, 3)] {
         let servers = Servers::start(n).await;
         let (mine, other) = (servers.clients().await, servers.clients().await);
@@ -45,7 +45,7 @@ async fn an_even_number_needs_more_than_half() {
 }
 
 #[tokio::test]
-async fn half_of_them_are_no_quorum_for_either_of_two() {
+async fn half_of_the_instances_are_no_quorum() {
     let servers = Servers::start(4).await;
     let (mine, other) = (servers.clients().await, servers.clients().await);
     let mut held = Vec::new();
@@ -59,7 +59,7 @@ async fn half_of_them_are_no_quorum_for_either_of_two() {
 }
 
 #[tokio::test]
-async fn nine_instances_bear_the_loss_of_four() {
+async fn nine_instances_tolerate_the_loss_of_four() {
     let servers = Servers::start(9).await;
     let clients = servers
         .clients_with(|builder| builder.watchdog_lease(ms(3_000)))
@@ -93,7 +93,7 @@ async fn nine_instances_bear_the_loss_of_four() {
 }
 
 #[tokio::test]
-async fn names_on_one_server_are_instances_of_their_own() {
+async fn names_on_one_server_are_separate_instances() {
     let servers = Servers::start(1).await;
     let (mine, yours) = (servers.clients().await, servers.clients().await);
     let names = ["a", "b", "c", "d", "e"];
@@ -128,7 +128,7 @@ async fn names_on_one_server_are_instances_of_their_own() {
 }
 
 #[tokio::test]
-async fn odd_names_are_names_and_bad_ones_are_refused() {
+async fn unusual_names_are_valid_and_invalid_names_are_refused() {
     let servers = Servers::start(2).await;
     let clients = servers.clients().await;
     for name in [
@@ -159,7 +159,7 @@ async fn odd_names_are_names_and_bad_ones_are_refused() {
 }
 
 #[tokio::test]
-async fn names_that_a_mapper_makes_one_are_the_same_lock_twice() {
+async fn two_names_that_a_mapper_maps_to_one_key_are_refused() {
     let servers = Servers::start(1).await;
     let clients = servers
         .clients_with(|builder| builder.name_mapper(str::to_lowercase))

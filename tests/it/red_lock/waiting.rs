@@ -11,7 +11,7 @@ use super::{NEVER, SOON, Servers, has, lock_of, ms};
 use crate::support::{Cell, eventually, timed};
 
 #[tokio::test]
-async fn a_waiter_is_woken_by_the_messages_of_a_release() {
+async fn messages_of_a_release_wake_a_waiter() {
     let servers = Servers::start(3).await;
     let mine = servers.clients_without_polling().await;
     let holder = servers.lock("l").await;
@@ -36,7 +36,7 @@ async fn a_waiter_is_woken_by_the_messages_of_a_release() {
 
 /// The messages of two of three: the third holder stays.
 #[tokio::test]
-async fn a_waiter_is_woken_when_a_quorum_is_set_free_and_not_before() {
+async fn a_waiter_is_woken_when_a_quorum_is_released_and_not_before() {
     let servers = Servers::start(3).await;
     let (mine, others) = (
         servers.clients_without_polling().await,
@@ -67,7 +67,7 @@ async fn a_waiter_is_woken_when_a_quorum_is_set_free_and_not_before() {
 
 /// Nothing is published when a lease runs out.
 #[tokio::test]
-async fn a_waiter_is_woken_by_the_ttl_of_the_last_instance_it_needs() {
+async fn the_ttl_of_the_last_instance_needed_wakes_a_waiter() {
     let servers = Servers::start(3).await;
     let (mine, others) = (
         servers.clients_without_polling().await,
@@ -93,7 +93,7 @@ async fn a_waiter_is_woken_by_the_ttl_of_the_last_instance_it_needs() {
 }
 
 #[tokio::test]
-async fn a_waiter_without_messages_asks_again_and_again() {
+async fn a_waiter_without_messages_polls() {
     let servers = Servers::start(3).await;
     let backoff = Backoff::exponential(ms(1), ms(50), 2);
     let mine = servers
@@ -112,7 +112,7 @@ async fn a_waiter_without_messages_asks_again_and_again() {
 }
 
 #[tokio::test]
-async fn a_wait_ends_in_time_and_one_of_nothing_is_one_attempt() {
+async fn a_wait_ends_in_time_and_a_zero_wait_is_one_attempt() {
     let servers = Servers::start(3).await;
     let clients = servers.clients_without_polling().await;
     let lock = lock_of(&clients, "l");
@@ -155,7 +155,7 @@ async fn a_wait_ends_in_time_and_one_of_nothing_is_one_attempt() {
 /// One is busy and one is silent. With a lease of 30 s an instance may take half a second to answer,
 /// but the wait is shorter.
 #[tokio::test]
-async fn a_wait_that_is_over_before_an_instance_answers_does_not_wait_for_it() {
+async fn a_wait_that_ends_before_an_instance_answers_does_not_wait_for_it() {
     let servers = Servers::start(3).await;
     let other = servers.clients().await;
     let held = other[0].lock("l").lock().await.unwrap();
@@ -197,7 +197,7 @@ async fn five_client_sets_lose_no_update_on_five_servers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn client_sets_of_several_tasks_lose_no_update_on_two_threads() {
+async fn client_sets_with_several_tasks_lose_no_update_on_two_threads() {
     let servers = Servers::start(3).await;
     let mut locks = Vec::new();
     for _ in 0..3 {
@@ -208,7 +208,7 @@ async fn client_sets_of_several_tasks_lose_no_update_on_two_threads() {
 }
 
 #[tokio::test]
-async fn a_queue_of_one_client_set_is_served_in_its_order() {
+async fn a_queue_of_one_client_set_is_served_in_order() {
     let servers = Servers::start(3).await;
     let clients = servers.clients_without_polling().await;
     let lock = lock_of(&clients, "l");

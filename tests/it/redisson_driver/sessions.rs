@@ -16,7 +16,7 @@ use crate::support::prelude::LONG;
 use crate::support::redisson::{PendingCall, Redisson};
 
 #[tokio::test]
-async fn clients_share_a_jvm_unless_they_ask_for_one_of_their_own() {
+async fn clients_share_a_jvm_unless_they_request_their_own() {
     let server = Server::start();
     let (first, second, own) = tokio::join!(
         Redisson::start(&server.url),
@@ -36,7 +36,7 @@ async fn clients_share_a_jvm_unless_they_ask_for_one_of_their_own() {
 }
 
 #[tokio::test]
-async fn a_call_that_the_driver_cannot_perform_is_answered_and_harms_no_other() {
+async fn an_unsupported_call_is_answered_and_disturbs_no_other_call() {
     let server = Server::start();
     let (java, other) = tokio::join!(Redisson::start(&server.url), Redisson::start(&server.url));
     other.thread("t1").lock("lock").await;
@@ -50,7 +50,7 @@ async fn a_call_that_the_driver_cannot_perform_is_answered_and_harms_no_other() 
 }
 
 #[tokio::test]
-async fn each_has_its_own_settings() {
+async fn each_client_has_its_own_settings() {
     let server = Server::start();
     let prefixed = Redisson::builder(&server.url).name_prefix("app:");
     let short = Redisson::builder(&server.url).watchdog_timeout(Duration::from_secs(10));
@@ -69,7 +69,7 @@ async fn each_has_its_own_settings() {
 
 /// Held by a thread that is done, and by a cell in the middle of its round.
 #[tokio::test]
-async fn a_drop_ends_the_connections_and_releases_nothing_and_harms_nobody() {
+async fn a_drop_closes_the_connections_releases_nothing_and_disturbs_no_other_client() {
     let server = Server::start();
     let dropped = Redisson::start(&server.url).await;
     let kept = Redisson::start(&server.url).await;
@@ -141,16 +141,16 @@ async fn the_threads_of_dropped_clients_end() {
 
 #[tokio::test]
 #[should_panic(expected = "only one of `own_jvm` can be killed")]
-async fn a_jvm_that_others_use_cannot_be_killed() {
+async fn a_shared_jvm_cannot_be_killed() {
     let server = Server::start();
     Redisson::start(&server.url).await.kill();
 }
 
 /// In a process of its own, because it kills what other tests use.
 #[test]
-fn all_who_use_a_jvm_hear_of_its_crash_and_the_next_gets_another() {
+fn all_users_of_a_jvm_see_its_crash_and_the_next_user_gets_a_new_jvm() {
     let test = "redisson_driver::sessions::\
-        all_who_use_a_jvm_hear_of_its_crash_and_the_next_gets_another";
+        all_users_of_a_jvm_see_its_crash_and_the_next_user_gets_a_new_jvm";
     if !is_alone(test) {
         return;
     }
@@ -180,9 +180,9 @@ fn all_who_use_a_jvm_hear_of_its_crash_and_the_next_gets_another() {
 
 /// Whatever way it ends in.
 #[test]
-fn the_jvm_that_tests_share_ends_with_their_process() {
+fn a_shared_jvm_ends_with_the_process_of_its_tests() {
     const TEST: &str =
-        "redisson_driver::sessions::the_jvm_that_tests_share_ends_with_their_process";
+        "redisson_driver::sessions::a_shared_jvm_ends_with_the_process_of_its_tests";
     let runtime = Runtime::new().expect("threads can be started");
     if let Some(url) = child::argument() {
         let java = runtime.block_on(Redisson::start(&url));

@@ -31,7 +31,7 @@ async fn a_server_slower_than_the_poll_cap_still_serves_a_queue() {
 }
 
 #[tokio::test]
-async fn a_waiter_behind_a_holder_of_its_client_is_told_busy_after_a_past_outage() {
+async fn a_waiter_behind_a_holder_of_its_client_gets_busy_after_a_past_outage() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(&server).await;
     let other = Client::connect(server.url()).await.unwrap();
@@ -59,7 +59,7 @@ async fn a_waiter_behind_a_holder_of_its_client_is_told_busy_after_a_past_outage
 }
 
 #[tokio::test]
-async fn a_silent_connection_is_given_up_after_a_question() {
+async fn a_silent_connection_is_abandoned_after_a_query() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(&server).await;
     let client = through(&proxy).command_timeout(ms(2_000)).build().await;
@@ -95,7 +95,7 @@ async fn no_backoff_is_longer_than_the_poll_cap() {
 }
 
 #[tokio::test]
-async fn a_grant_that_comes_after_its_lease_is_no_busy_lock() {
+async fn a_grant_answered_after_its_lease_is_a_timeout() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let proxy = Proxy::start(&server).await;
@@ -112,7 +112,7 @@ async fn a_grant_that_comes_after_its_lease_is_no_busy_lock() {
 
 #[cfg(feature = "deadpool")]
 #[tokio::test]
-async fn a_pool_of_the_users_does_not_shorten_the_command_timeout() {
+async fn a_user_pool_does_not_shorten_the_command_timeout() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(&server).await;
     let config = deadpool_redis::Config::from_url(proxy.url());

@@ -11,7 +11,7 @@ use crate::support::{Action, Gate, Proxy, RedisServer, eventually};
 use crate::turn::turn;
 
 #[tokio::test]
-async fn an_acquire_that_may_have_run_is_undone_though_the_reconnect_is_refused() {
+async fn an_acquire_that_may_have_run_is_undone_when_the_reconnect_is_refused() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let user = [
@@ -42,7 +42,7 @@ async fn an_acquire_that_may_have_run_is_undone_though_the_reconnect_is_refused(
 }
 
 #[tokio::test]
-async fn an_acquire_under_way_at_the_shutdown_ends_closed_and_leaves_nothing() {
+async fn an_acquire_in_progress_at_the_shutdown_returns_closed_and_leaves_nothing() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let proxy = Proxy::start(&server).await;
@@ -77,7 +77,7 @@ async fn an_acquire_under_way_at_the_shutdown_ends_closed_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_lock_freed_by_force_before_its_grant_was_read_is_no_grant() {
+async fn a_lock_freed_by_force_before_its_grant_was_read_is_not_granted() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let client = Client::connect(server.url()).await.unwrap();
@@ -98,7 +98,7 @@ async fn a_lock_freed_by_force_before_its_grant_was_read_is_no_grant() {
 }
 
 #[tokio::test]
-async fn a_refused_reentry_leaves_the_count_as_it_was() {
+async fn a_refused_re_entry_leaves_the_count_unchanged() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let user = [
@@ -116,7 +116,7 @@ async fn a_refused_reentry_leaves_the_count_as_it_was() {
 }
 
 #[tokio::test]
-async fn settlements_that_cannot_succeed_keep_no_other_waiting() {
+async fn failing_settlements_do_not_delay_other_settlements() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let client = Client::connect(server.url()).await.unwrap();

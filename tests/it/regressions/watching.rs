@@ -9,7 +9,7 @@ use super::{ms, through};
 use crate::support::{Action, Direction, Proxy, RedisServer};
 
 #[tokio::test]
-async fn renewals_that_hang_keep_no_token_from_its_deadline() {
+async fn hanging_renewals_do_not_delay_a_lost_token() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(&server).await;
     let client = through(&proxy).watchdog_lease(ms(6000)).build().await;
@@ -42,7 +42,7 @@ async fn renewals_that_hang_keep_no_token_from_its_deadline() {
 }
 
 #[tokio::test]
-async fn the_end_of_max_hold_is_named_as_the_reason() {
+async fn max_hold_is_named_as_the_reason_of_its_loss() {
     let server = RedisServer::start().await;
     let client = Client::builder()
         .url(server.url())

@@ -16,7 +16,7 @@ async fn client(all: &Replicated, local: bool, replicas: u32) -> Client {
 
 /// By WAITAOF, on servers that know it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_is_on_the_disks_that_were_asked_for() {
+async fn a_granted_lock_is_on_the_requested_disks() {
     let on_disk = |server: crate::support::server::ServerBuilder| {
         let server = server.arg("--appendonly", "yes");
         let server = server.arg("--appendfsync", "always");
@@ -48,7 +48,7 @@ async fn a_lock_is_on_the_disks_that_were_asked_for() {
 
 /// The master is asked for what it cannot do.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_master_without_a_file_to_append_to_refuses() {
+async fn a_master_without_an_append_only_file_refuses() {
     let all = Replicated::start_on(Binary::Valkey9, 0).await;
     let client = client(&all, true, 0).await;
     let error = client.lock("l").lock().await.unwrap_err();
@@ -62,7 +62,7 @@ async fn a_master_without_a_file_to_append_to_refuses() {
 
 /// Servers before 7.2.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_does_not_know_waitaof_says_so() {
+async fn a_server_without_waitaof_is_an_error_that_says_so() {
     for binary in [Binary::Redis7, Binary::Redis62] {
         let all = Replicated::start_on(binary, 1).await;
         let client = client(&all, false, 1).await;
@@ -78,7 +78,7 @@ async fn a_server_that_does_not_know_waitaof_says_so() {
 /// Since Redis 7.2, WAIT looks at what its own connection wrote; before, at what it sent. Each of them
 /// tells a replica that has a lock from one that has not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_every_server_a_replica_that_stands_still_acknowledges_nothing() {
+async fn a_frozen_replica_acknowledges_nothing_on_every_server() {
     for binary in [Binary::Redis62, Binary::Redis7, Binary::Valkey9] {
         let all = Replicated::start_on(binary, 1).await;
         let client = super::requiring(&all, Replicas::Count(1)).await;

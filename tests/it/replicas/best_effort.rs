@@ -24,9 +24,9 @@ async fn a_lock_is_on_the_replica_when_it_is_granted() {
 
 /// A replica that does not acknowledge delays one acquire, not every one.
 #[test]
-fn a_replica_that_stands_still_is_waited_for_seldom_and_told_of_once() {
+fn a_frozen_replica_delays_few_acquires_and_is_logged_once() {
     logs::alone(
-        "replicas::best_effort::a_replica_that_stands_still_is_waited_for_seldom_and_told_of_once",
+        "replicas::best_effort::a_frozen_replica_delays_few_acquires_and_is_logged_once",
         async {
             let logs = Logs::of_this_process();
             let all = Replicated::start(1).await;
@@ -68,7 +68,7 @@ fn a_replica_that_stands_still_is_waited_for_seldom_and_told_of_once() {
 
 /// Acquires without replicas cost no extra round trip, and replicas that come later are found.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_replicas_nothing_is_waited_for_until_there_are_some() {
+async fn the_client_does_not_wait_for_replicas_until_there_are_some() {
     let all = Replicated::start(1).await;
     all.cut_off(0).await;
     let client = best_effort(&all).await;
@@ -94,7 +94,7 @@ async fn without_replicas_nothing_is_waited_for_until_there_are_some() {
 
 /// With two replicas, one that stands still does not keep the other from being waited for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_stands_still_leaves_the_other() {
+async fn a_frozen_replica_does_not_end_the_wait_for_the_other() {
     let all = Replicated::start(2).await;
     let client = best_effort(&all).await;
     let lock = client.lock("l");
@@ -116,7 +116,7 @@ async fn one_that_stands_still_leaves_the_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_is_the_default_with_sentinels_and_off_with_one_server() {
+async fn best_effort_is_the_default_with_sentinels_and_off_with_one_server() {
     let all = Sentinels::start().await;
     let redis = all.servers[0].redis().await;
     let waits = async || redis.commandstats().await.get("wait").copied();

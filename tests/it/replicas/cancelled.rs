@@ -9,7 +9,7 @@ use crate::turn::turn;
 
 /// Invariant 6: what nobody waits for is undone, whenever its future is dropped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_dropped_while_replicas_are_waited_for_leaves_nothing() {
+async fn a_lock_dropped_while_it_waits_for_replicas_leaves_nothing() {
     let all = Replicated::start(1).await;
     let ack = ReplicaAck::require(Replicas::Count(1)).timeout(SOON);
     let builder = Client::builder().url(all.master.url()).replica_ack(ack);
@@ -38,7 +38,7 @@ async fn a_lock_dropped_while_replicas_are_waited_for_leaves_nothing() {
 
 /// A client that ends meanwhile gives back what it was granted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_shutdown_while_replicas_are_waited_for_leaves_nothing() {
+async fn a_shutdown_during_a_wait_for_replicas_leaves_nothing() {
     let all = Replicated::start(1).await;
     let ack = ReplicaAck::require(Replicas::Count(1)).timeout(ms(1500));
     let client = build(Client::builder().url(all.master.url()).replica_ack(ack)).await;

@@ -56,7 +56,7 @@ async fn a_lock_is_on_the_replica_of_its_own_master() {
 /// A master that lost its replicas may have lost its slots to one of them, so its grant counts only
 /// when another node has said that it is a master.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_that_a_lost_replica_does_not_acknowledge_waits_for_what_other_nodes_say() {
+async fn a_lock_without_acknowledgement_counts_after_another_node_confirms_the_master() {
     let cluster = Cluster::builder(3, 1).announce_proxies().start().await;
     let ack = ReplicaAck::best_effort().timeout(ms(3000));
     let client = build(Client::builder().url(cluster.url()).replica_ack(ack)).await;
@@ -90,7 +90,7 @@ async fn a_lock_that_a_lost_replica_does_not_acknowledge_waits_for_what_other_no
 
 /// Acceptance list 12: a slot that is being moved while locks of it wait for replicas.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn locks_of_a_slot_that_is_moved_are_acknowledged_where_they_are() {
+async fn locks_of_a_migrating_slot_are_acknowledged_at_their_master() {
     let cluster = Cluster::start(3, 1).await;
     let ack = ReplicaAck::require(Replicas::Count(1)).timeout(TIMEOUT);
     let client = build(Client::builder().url(cluster.url()).replica_ack(ack)).await;

@@ -8,7 +8,7 @@ use crate::support::{Replicated, eventually};
 
 /// A hand-over is the first acquire of the next owner, so replicas have to acknowledge it too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_that_is_handed_on_is_on_the_replica_when_the_next_owner_has_it() {
+async fn a_handed_over_lock_is_on_the_replica_when_the_next_owner_has_it() {
     let all = Replicated::start_behind(1, ms(30)).await;
     let client = requiring(&all, Replicas::Count(1)).await;
     let replica = all.replicas[0].redis().await;
@@ -28,7 +28,7 @@ async fn a_lock_that_is_handed_on_is_on_the_replica_when_the_next_owner_has_it()
 
 /// Acceptance list 12, for a hand-over; for longer than a receiver has to take it in.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hand_over_that_the_replica_does_not_have_is_undone() {
+async fn a_hand_over_without_acknowledgement_is_undone() {
     let all = Replicated::start(1).await;
     let client = requiring(&all, Replicas::Count(1)).await;
     let guard = client.lock("l").lock().owner(&Owner::new()).await.unwrap();

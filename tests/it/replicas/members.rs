@@ -9,7 +9,7 @@ use crate::support::{RedisServer, Replicated, eventually, timed};
 
 /// One command acquires several locks of one client, and one WAIT covers them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn locks_acquired_together_are_acknowledged_together_or_undone_together() {
+async fn locks_acquired_together_are_acknowledged_or_undone_together() {
     let all = Replicated::start(1).await;
     let client = requiring(&all, Replicas::Count(1)).await;
     let of = |names: [&str; 3]| MultiLock::new(names.map(|name| client.lock(name)));
@@ -50,7 +50,7 @@ async fn locks_acquired_together_are_acknowledged_together_or_undone_together() 
 /// The other instances cover what this one may lose, so the client waits for replicas only where
 /// that is required. A missing acknowledgement then counts against the instance.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_instance_of_a_red_lock_waits_for_replicas_where_that_is_required() {
+async fn a_red_lock_instance_waits_for_replicas_if_required() {
     let all = Replicated::start(1).await;
     let (second, third) = tokio::join!(RedisServer::start(), RedisServer::start());
     let mut others = Vec::new();

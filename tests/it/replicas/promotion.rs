@@ -59,7 +59,7 @@ async fn without_acknowledgement_an_unsynced_promotion_grants_a_lock_twice() {
 
 /// With `Require` the acquire fails and leaves nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_a_required_acknowledgement_an_unsynced_promotion_finds_no_lock_to_forget() {
+async fn with_a_required_acknowledgement_no_granted_lock_is_lost_by_an_unsynced_promotion() {
     let mut stage = Promotion::start().await;
     let client = stage.client(REQUIRED).await;
     let other = stage.client(ReplicaAck::Off).await;
@@ -87,7 +87,7 @@ async fn with_a_required_acknowledgement_an_unsynced_promotion_finds_no_lock_to_
 
 /// A quorum tolerates an instance that forgot the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_red_lock_keeps_excluding_when_one_instance_was_promoted_without_it() {
+async fn a_red_lock_keeps_exclusion_after_an_unsynced_promotion_of_one_instance() {
     let mut stage = Promotion::start().await;
     let (second, third) = tokio::join!(RedisServer::start(), RedisServer::start());
     let urls = [stage.address.url().to_owned(), second.url(), third.url()];
@@ -145,7 +145,7 @@ async fn an_acknowledged_lock_is_on_the_master_that_sentinels_promote() {
 /// One replica of two has become a master, and the other one still follows the old master: it
 /// acknowledges what the new master never gets.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_replica_of_a_master_that_may_be_replaced_meets_no_requirement() {
+async fn a_replica_of_a_replaced_master_does_not_count_as_acknowledgement() {
     let all = Sentinels::start().await;
     let client = build(Client::builder().url(all.url()).replica_ack(REQUIRED)).await;
     let lock = client.lock("l");

@@ -17,7 +17,7 @@ const EFFORT: ReplicaAck = ReplicaAck::best_effort().timeout(TIMEOUT);
 
 /// Acceptance list 12: "WAIT unknown". It is asked for once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_unknown_wait_is_probed_once_and_is_an_error_where_it_is_required() {
+async fn an_unknown_wait_is_probed_once_and_is_an_error_if_required() {
     let all = Replicated::start(1).await;
     for ack in [require(TIMEOUT), EFFORT] {
         let proxy = Proxy::start(&all.master).await;
@@ -50,7 +50,7 @@ async fn an_unknown_wait_is_probed_once_and_is_an_error_where_it_is_required() {
 
 /// The permission may be given later, and counts from then on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_missing_permission_is_named_where_it_is_required() {
+async fn a_missing_permission_for_wait_is_named_if_required() {
     let all = Replicated::start(1).await;
     let user = "ACL SETUSER app on >secret ~* &* +@all -wait";
     all.redis.cmd(&user.split(' ').collect::<Vec<_>>()).await;
@@ -75,7 +75,7 @@ async fn a_missing_permission_is_named_where_it_is_required() {
 /// Acceptance list 3: "reply dropped after the command ran, for WAIT". The connection is opened again,
 /// or the acquire is undone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wait_whose_answer_is_lost_is_asked_again_or_the_acquire_undone() {
+async fn a_wait_whose_answer_is_lost_is_repeated_or_the_acquire_is_undone() {
     let all = Replicated::start(1).await;
     let proxy = Proxy::start(&all.master).await;
     let client = Client::builder().url(proxy.url());
@@ -101,7 +101,7 @@ async fn a_wait_whose_answer_is_lost_is_asked_again_or_the_acquire_undone() {
 
 /// A connection that is half open is given up, and the next one does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_silent_connection_is_given_up() {
+async fn a_silent_connection_is_abandoned() {
     let all = Replicated::start(1).await;
     let proxy = Proxy::start(&all.master).await;
     let client = Client::builder().url(proxy.url());
@@ -124,7 +124,7 @@ async fn a_silent_connection_is_given_up() {
 
 /// A master that stands still answers nobody; the acquire ends in time all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_master_that_falls_silent_while_it_waits_is_told_and_settled_later() {
+async fn a_master_that_falls_silent_during_a_wait_is_reported_and_settled_later() {
     let all = Replicated::start(1).await;
     let proxy = Proxy::start(&all.master).await;
     let client = Client::builder().url(proxy.url());
@@ -148,7 +148,7 @@ async fn a_master_that_falls_silent_while_it_waits_is_told_and_settled_later() {
 /// it begins to do so in the middle, it refuses to undo the acquire, too; the client does that when
 /// the replicas are back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_master_that_refuses_writes_without_replicas_is_no_other_case() {
+async fn an_acquire_refused_without_replicas_is_undone_when_they_are_back() {
     let all = Replicated::start_with(1, |server| {
         let server = server.arg("--min-replicas-to-write", "1");
         server.arg("--min-replicas-max-lag", "1")

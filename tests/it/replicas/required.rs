@@ -9,7 +9,7 @@ use crate::turn::turn;
 
 /// With the setting of Redisson's `testInCluster`, on one master.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_granted_lock_is_on_the_replicas_already() {
+async fn a_granted_lock_is_already_on_the_replicas() {
     let all = Replicated::start_behind(2, ms(30)).await;
     for (replicas, on) in [
         (Replicas::Count(1), 1),
@@ -35,7 +35,7 @@ async fn a_granted_lock_is_on_the_replicas_already() {
 
 /// Acceptance list 12: "replica down: acquire undone, not leaked (hold count must not grow)".
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_a_replica_that_stands_still_the_acquire_fails_in_time_and_leaves_nothing() {
+async fn with_a_frozen_replica_the_acquire_fails_in_time_and_leaves_nothing() {
     let all = Replicated::start(1).await;
     let client = requiring(&all, Replicas::Count(1)).await;
     let other = build(Client::builder().url(all.master.url())).await;
@@ -103,7 +103,7 @@ async fn a_master_without_replicas_meets_no_requirement() {
 
 /// Only the first acquire waits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reentries_renewals_and_unlocks_wait_for_no_replica() {
+async fn re_entries_renewals_and_unlocks_do_not_wait_for_replicas() {
     let all = Replicated::start(1).await;
     let ack = ReplicaAck::require(Replicas::Count(1)).timeout(SOON);
     let builder = Client::builder().url(all.master.url()).replica_ack(ack);
@@ -163,7 +163,7 @@ async fn a_waiter_gets_the_lock_when_the_replica_is_back() {
 
 /// The deadline counts from the first sending: what the wait takes is lost from the lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lease_that_is_over_before_the_replicas_have_it_is_no_grant() {
+async fn a_lease_that_ends_before_the_acknowledgement_is_no_grant() {
     let all = Replicated::start(1).await;
     let ack = ReplicaAck::require(Replicas::Count(1)).timeout(ms(3000));
     let client = build(Client::builder().url(all.master.url()).replica_ack(ack)).await;

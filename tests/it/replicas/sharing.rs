@@ -13,7 +13,7 @@ use crate::turn::turn;
 /// A WAIT covers everything that was granted before it was sent, so it does not stop other callers'
 /// commands.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_callers_share_a_wait() {
+async fn many_callers_share_a_wait_command() {
     let all = Replicated::start(1).await;
     // As if server and replica were a millisecond away.
     let proxy = Proxy::start(&all.master).await;
@@ -70,7 +70,7 @@ async fn contenders_exclude_each_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wait_under_way_keeps_no_other_command_waiting() {
+async fn a_pending_wait_command_does_not_delay_other_commands() {
     let all = Replicated::start(1).await;
     let ack = ReplicaAck::require(Replicas::Count(1)).timeout(SOON);
     let builder = Client::builder().url(all.master.url()).replica_ack(ack);
@@ -98,7 +98,7 @@ async fn a_wait_under_way_keeps_no_other_command_waiting() {
 
 /// The future of one caller drives the wait of all; it may end, and its runtime too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wait_goes_on_when_the_caller_that_began_it_is_gone() {
+async fn a_shared_wait_continues_when_its_first_caller_is_gone() {
     let all = Replicated::start(1).await;
     let builder = Client::builder().url(all.master.url());
     goes_on_without_its_first_caller(&all, builder).await;
@@ -107,7 +107,7 @@ async fn a_wait_goes_on_when_the_caller_that_began_it_is_gone() {
 /// The connections of a pool have a timer for each answer.
 #[cfg(feature = "deadpool")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wait_over_a_pool_goes_on_when_the_caller_that_began_it_is_gone() {
+async fn a_shared_wait_on_a_pool_continues_when_its_first_caller_is_gone() {
     let all = Replicated::start(1).await;
     let config = deadpool_redis::Config::from_url(all.master.url());
     let builder = Client::builder().pool(config.create_pool(None).unwrap());

@@ -14,7 +14,7 @@ use super::{SOON, ms};
 use crate::support::{Data, Proxy, RedisServer, Sentinels, eventually, timed};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_callers_connect_as_one_and_each_hears_the_real_cause() {
+async fn a_thousand_callers_share_one_connect_and_each_gets_the_cause() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(&server).await;
     let client = Client::connect(proxy.url()).await.unwrap();
@@ -67,7 +67,7 @@ async fn a_thousand_callers_connect_as_one_and_each_hears_the_real_cause() {
 
 /// The proxy accepts a connection and closes its own direction at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_proxy_that_half_closes_every_connection_is_not_stormed() {
+async fn a_proxy_that_half_closes_every_connection_gets_few_reconnects() {
     let server = RedisServer::start().await;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -108,7 +108,7 @@ async fn a_proxy_that_half_closes_every_connection_is_not_stormed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lazy_client_begins_while_the_sentinels_master_is_dead() {
+async fn a_lazy_client_starts_while_the_sentinels_master_is_dead() {
     let all = Sentinels::start().await;
     for replica in &all.servers[1..] {
         // Nobody takes over.

@@ -9,7 +9,7 @@ use crate::support::{Proxy, RedisServer, eventually, timed};
 use crate::turn::refusal;
 
 #[tokio::test]
-async fn a_client_that_was_refused_for_want_of_replicas_ends_soon() {
+async fn a_client_that_is_refused_without_replicas_shuts_down_quickly() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let client = Client::connect(server.url()).await.unwrap();
@@ -34,7 +34,7 @@ async fn a_client_that_was_refused_for_want_of_replicas_ends_soon() {
 }
 
 #[tokio::test]
-async fn a_client_whose_password_is_no_longer_good_ends_soon() {
+async fn a_client_with_an_invalidated_password_shuts_down_quickly() {
     let server = RedisServer::builder().password("before").start().await;
     let redis = server.redis().await;
     let proxy = Proxy::start(&server).await;

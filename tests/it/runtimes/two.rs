@@ -14,7 +14,7 @@ fn current_thread() -> Runtime {
 }
 
 #[test]
-fn a_runtime_that_blocks_costs_another_one_nothing() {
+fn a_blocked_runtime_does_not_affect_another() {
     let (mut first, second) = (current_thread(), current_thread());
     let server = first.block_on(RedisServer::start());
     let client = first.block_on(Client::connect(server.url())).unwrap();
@@ -28,7 +28,7 @@ fn a_runtime_that_blocks_costs_another_one_nothing() {
 
 /// Nothing drives what the tasks of an idle runtime left there.
 #[test]
-fn a_runtime_that_is_idle_costs_another_one_nothing() {
+fn an_idle_runtime_does_not_affect_another() {
     let (idle, second) = (current_thread(), current_thread());
     let server = second.block_on(RedisServer::start());
     let client = idle.block_on(Client::connect(server.url())).unwrap();
@@ -57,7 +57,7 @@ fn a_guard_of_a_blocked_runtime_is_unlocked_by_another_one() {
 }
 
 #[test]
-fn the_connection_of_a_runtime_that_has_ended_is_closed() {
+fn the_connection_of_an_ended_runtime_is_closed() {
     let second = current_thread();
     let server = second.block_on(RedisServer::start());
     let client = second.block_on(Client::connect(server.url())).unwrap();
@@ -112,7 +112,7 @@ fn runtimes_that_share_a_client_exclude_each_other() {
 
 /// More runtimes than have a connection of their own share one.
 #[test]
-fn a_crowd_of_runtimes_has_a_bounded_number_of_connections() {
+fn many_runtimes_use_a_bounded_number_of_connections() {
     let main = Builder::new_multi_thread().enable_all().build().unwrap();
     let server = main.block_on(RedisServer::start());
     let client = main.block_on(Client::connect(server.url())).unwrap();

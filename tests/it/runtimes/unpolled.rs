@@ -12,7 +12,7 @@ use crate::support::sentinels::MASTER;
 use crate::support::{Direction, Proxy, RedisServer, Sentinels, eventually, timed};
 
 #[tokio::test]
-async fn a_branch_that_stands_still_while_it_connects_keeps_no_other_call_from_it() {
+async fn an_unpolled_branch_that_connects_does_not_delay_other_calls() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(&server).await;
     let client = Client::connect(proxy.url()).await.unwrap();
@@ -84,7 +84,7 @@ impl Kept {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_left_while_it_asks_the_sentinels_loses_no_lock() {
+async fn a_call_abandoned_during_a_sentinel_query_loses_no_lock() {
     let kept = Kept::new().await;
     kept.break_all().await;
     let before = kept.greetings();
@@ -97,7 +97,7 @@ async fn a_call_left_while_it_asks_the_sentinels_loses_no_lock() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_runtime_that_blocks_while_it_asks_the_sentinels_loses_no_lock() {
+async fn a_runtime_that_blocks_during_a_sentinel_query_loses_no_lock() {
     let kept = Kept::new().await;
     kept.break_all().await;
     let client = kept.client.clone();
@@ -122,7 +122,7 @@ async fn a_runtime_that_blocks_while_it_asks_the_sentinels_loses_no_lock() {
 }
 
 #[tokio::test]
-async fn a_wait_shorter_than_it_takes_to_connect_connects_all_the_same() {
+async fn a_wait_shorter_than_a_connect_does_not_abort_it() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(&server).await;
     let client = Client::connect(proxy.url()).await.unwrap();
@@ -158,7 +158,7 @@ async fn a_wait_shorter_than_it_takes_to_connect_connects_all_the_same() {
 /// What a connection queues has a bound, and redis-rs gives each free place in the queue to the call
 /// that has waited longest, polled or not.
 #[tokio::test]
-async fn a_crowd_of_calls_that_is_polled_once_keeps_no_other_call_from_its_connection() {
+async fn many_calls_polled_once_do_not_block_the_connection_for_others() {
     let server = RedisServer::start().await;
     let client = Client::connect(server.url()).await.unwrap();
     let held = client.lock("held").lock().await.unwrap();
@@ -184,7 +184,7 @@ fn poll<F: Future>(call: &mut Pin<Box<F>>, context: &mut Context<'_>) -> Poll<F:
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_waiter_left_while_it_connects_for_messages_keeps_no_other_waiter_from_them() {
+async fn a_waiter_abandoned_while_it_connects_for_messages_does_not_block_other_waiters() {
     let server = RedisServer::start().await;
     let holder = Client::connect(server.url()).await.unwrap();
     let held = |name| holder.lock(name).lock().lease(SOON * 20).into_future();

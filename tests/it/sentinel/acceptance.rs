@@ -13,7 +13,7 @@ use super::{SOON, ms};
 use crate::support::{RedisServer, Sentinels, eventually};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn timers_that_lock_and_unlock_recover_from_a_killed_master_and_a_new_replica() {
+async fn periodic_locks_recover_from_a_killed_master_and_a_new_replica() {
     let all = Sentinels::start().await;
     let client = Client::connect(all.url()).await.unwrap();
     let timers = Timers::start(&client, None);
@@ -43,7 +43,7 @@ async fn timers_that_lock_and_unlock_recover_from_a_killed_master_and_a_new_repl
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn timers_that_subscribe_and_leave_recover_from_a_killed_master() {
+async fn periodic_subscriptions_recover_from_a_killed_master() {
     let all = Sentinels::start().await;
     // Whoever waits is woken by a message, or not at all while the test lasts.
     let client = Client::builder().url(all.url()).poll_cap(SOON * 10);

@@ -8,7 +8,7 @@ use crate::support::{Sentinels, eventually, free_port};
 
 /// By URL and by builder; one sentinel of three is enough.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_master_is_found_by_sentinels_some_of_which_are_gone() {
+async fn the_master_is_found_while_some_sentinels_are_down() {
     let all = Sentinels::start().await;
     let redis = all.servers[0].redis().await;
     for round in 0..3 {
@@ -33,7 +33,7 @@ async fn the_master_is_found_by_sentinels_some_of_which_are_gone() {
 }
 
 #[tokio::test]
-async fn login_and_database_are_the_masters() {
+async fn login_and_database_apply_to_the_master() {
     let all = Sentinels::start().await;
     let redis = all.servers[0].redis().await;
     for server in &all.servers {
@@ -62,7 +62,7 @@ async fn login_and_database_are_the_masters() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_a_sentinel_set_up_is_refused() {
+async fn invalid_sentinel_settings_are_refused() {
     let all = Sentinels::start().await;
     let unknown = all.url().replace(MASTER, "nobody");
     let error = Client::connect(unknown).await.unwrap_err();
@@ -94,7 +94,7 @@ async fn what_cannot_be_a_sentinel_set_up_is_refused() {
 
 /// The line that the documentation gives is enough, for sentinels that know their callers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_documented_permissions_at_sentinels_are_enough() {
+async fn the_documented_sentinel_permissions_are_sufficient() {
     const DOCUMENT: &str = include_str!("../../../docs/deployments.md");
     let mut lines = DOCUMENT.lines();
     let line = lines.find(|line| line.starts_with("ACL SETUSER lockdog"));
@@ -132,7 +132,7 @@ async fn the_documented_permissions_at_sentinels_are_enough() {
 
 /// The builder sets the sentinels' login, because the URL has no place for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sentinels_whose_default_user_is_off_are_logged_in_to() {
+async fn the_client_logs_in_to_sentinels_without_a_default_user() {
     let all = Sentinels::start().await;
     for sentinel in &all.sentinels {
         let redis = sentinel.redis().await;
@@ -168,7 +168,7 @@ async fn sentinels_whose_default_user_is_off_are_logged_in_to() {
 
 /// A sentinel with `requirepass` has one user, and its password is enough.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_password_alone_is_that_of_the_sentinels_default_user() {
+async fn a_password_alone_belongs_to_the_sentinels_default_user() {
     let all = Sentinels::start().await;
     for sentinel in &all.sentinels {
         let redis = sentinel.redis().await;

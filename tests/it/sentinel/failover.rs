@@ -15,7 +15,7 @@ use crate::turn::turn;
 /// The client checks every held lock at once after the switch, and renews those that are still
 /// there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn locks_live_on_at_the_new_master_and_are_unlocked_there() {
+async fn locks_survive_a_failover_and_are_unlocked_at_the_new_master() {
     let all = Sentinels::start().await;
     // A third of it does not pass in this test.
     let client = Client::builder().url(all.url()).watchdog_lease(SOON * 10);
@@ -44,7 +44,7 @@ async fn locks_live_on_at_the_new_master_and_are_unlocked_there() {
 
 /// With a lease and under the watchdog, long before their deadlines.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn locks_that_the_new_master_does_not_have_are_told_to_be_lost() {
+async fn locks_missing_on_the_new_master_are_reported_lost() {
     let all = Sentinels::start().await;
     // A crowd is spread over an eighth of its lease, but not when it may be lost.
     let client = Client::builder().url(all.url()).watchdog_lease(SOON * 10);
@@ -86,7 +86,7 @@ async fn locks_that_the_new_master_does_not_have_are_told_to_be_lost() {
 
 /// With 50 contending tasks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crowd_goes_on_after_the_master_was_killed() {
+async fn contending_tasks_continue_after_the_master_is_killed() {
     let all = Sentinels::start().await;
     let crowd = Crowd::start(&all.url(), &["l"]).await;
     let old = &all.servers[0];
@@ -99,7 +99,7 @@ async fn a_crowd_goes_on_after_the_master_was_killed() {
 
 /// When the old master is back, the client neither believes it nor writes to it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crowd_goes_on_after_the_master_froze_and_came_back() {
+async fn contending_tasks_continue_after_the_master_freezes_and_returns() {
     let all = Sentinels::start().await;
     let crowd = Crowd::start(&all.url(), &["l"]).await;
     let old = &all.servers[0];
@@ -129,7 +129,7 @@ async fn a_crowd_goes_on_after_the_master_froze_and_came_back() {
 /// The old master first reads and grants what was sent to it before the freeze. A client that does
 /// not know of the failover asks before it believes the grant.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_old_master_grants_when_it_comes_back_is_no_grant() {
+async fn a_grant_of_a_returned_old_master_does_not_count() {
     let all = Sentinels::start().await;
     let mut proxies = Vec::new();
     for sentinel in &all.sentinels {
@@ -170,7 +170,7 @@ async fn what_the_old_master_grants_when_it_comes_back_is_no_grant() {
 
 /// By `SENTINEL FAILOVER`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crowd_goes_on_through_a_planned_failover() {
+async fn contending_tasks_continue_through_a_planned_failover() {
     let all = Sentinels::start().await;
     let crowd = Crowd::start(&all.url(), &["l"]).await;
     all.failover().await;
@@ -181,7 +181,7 @@ async fn a_crowd_goes_on_through_a_planned_failover() {
 
 /// A renewal counts only if a sentinel named this master within the last lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_sentinels_a_lock_ends_at_its_deadline_and_not_later() {
+async fn without_sentinels_a_lock_ends_at_its_deadline() {
     let all = Sentinels::start().await;
     let lease = ms(3000);
     let client = Client::builder().url(all.url()).watchdog_lease(lease);
@@ -221,7 +221,7 @@ const WITHIN: Duration = Duration::from_secs(5);
 
 /// The master may be replaced by then, and the one in its place does not know the longer lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reentry_does_not_lengthen_a_hold_at_a_master_that_no_sentinel_named_for_long() {
+async fn a_re_entry_does_not_lengthen_a_hold_on_a_master_without_recent_confirmation() {
     let all = Sentinels::start().await;
     let client = Client::connect(all.url()).await.unwrap();
     let lock = client.lock("l");

@@ -10,7 +10,7 @@ use crate::support::{Proxy, RedisServer, Sentinels, eventually};
 
 /// Its number is larger than any of ours.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sentinel_of_another_master_with_the_same_name_leads_nobody_away() {
+async fn a_sentinel_of_another_master_with_the_same_name_is_not_believed() {
     let (all, elsewhere) = tokio::join!(Sentinels::start(), RedisServer::start());
     let stranger = Sentinel::start_at(elsewhere.port(), 50).await;
     let line = Proxy::to_port(all.sentinels[0].port()).await;

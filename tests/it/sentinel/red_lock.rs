@@ -13,7 +13,7 @@ use crate::support::{RedisServer, Sentinels, eventually};
 /// The sentinels' master is killed, and nobody else acquires the lock meanwhile. The new master has
 /// the lock, but may have forgotten others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_is_held_while_the_sentinels_fail_over() {
+async fn a_red_lock_is_held_during_a_sentinel_failover() {
     let stand = Stand::start().await;
     let (mine, yours) = (stand.clients().await, stand.clients().await);
     let held = lock(&mine, NAME).lock().await.unwrap();
@@ -66,7 +66,7 @@ async fn it_is_held_while_the_sentinels_fail_over() {
 /// A promoted replica without the lock does not count until every lock that it may have forgotten
 /// has ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_master_that_forgot_a_lock_makes_no_second_quorum() {
+async fn a_master_that_lost_a_lock_allows_no_second_quorum() {
     let stand = Stand::start().await;
     let clients = stand.clients().await;
     let lock = lock(&clients, NAME);
@@ -109,7 +109,7 @@ async fn a_master_that_forgot_a_lock_makes_no_second_quorum() {
 /// later: as the same process, with the same run id. Each time the new master has not got what the old
 /// one granted last.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_switch_to_and_fro_between_living_masters_makes_no_second_quorum() {
+async fn a_switch_and_a_switch_back_allow_no_second_quorum() {
     let stand = Stand::start().await;
     let servers = &stand.all.servers;
     let never = ["CONFIG", "SET", "replica-priority", "0"];

@@ -11,7 +11,7 @@ use crate::support::{Sentinels, eventually};
 
 /// Each side wakes the other by messages, and sees the other's locks after a failover.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn locks_go_to_and_from_redisson_before_and_after_a_failover() {
+async fn locks_pass_between_redisson_and_lockdog_before_and_after_a_failover() {
     let all = Sentinels::start().await;
     let java = Redisson::start(&all.url()).await;
     // Nothing but a message wakes its waiters in time.

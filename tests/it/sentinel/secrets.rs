@@ -11,9 +11,9 @@ use crate::support::{Action, Logs, Proxy, RedisServer, Sentinels, logs, named};
 /// A server that does not know a command repeats its first arguments. The master's are those of a real
 /// server; no sentinel can be without a command, so a proxy says there what servers say.
 #[test]
-fn no_password_is_in_what_sentinels_and_masters_without_hello_or_auth_are_quoted_with() {
+fn no_password_is_in_errors_of_sentinels_and_masters_without_hello_or_auth() {
     logs::alone(
-        "sentinel::secrets::no_password_is_in_what_sentinels_and_masters_without_hello_or_auth_are_quoted_with",
+        "sentinel::secrets::no_password_is_in_errors_of_sentinels_and_masters_without_hello_or_auth",
         async {
             let logs = Logs::of_this_process();
             let mut texts = Vec::new();

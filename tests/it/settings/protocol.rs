@@ -8,7 +8,7 @@ use super::{SOON, ms, works};
 use crate::support::{Cluster, Redis, RedisServer, Sentinels, eventually};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn locks_renewals_and_messages_go_by_either_protocol() {
+async fn locks_renewals_and_messages_work_with_either_protocol() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let plain = Client::builder().url(server.url());
@@ -29,7 +29,7 @@ async fn locks_renewals_and_messages_go_by_either_protocol() {
 
 /// Whatever a caller can be told is the same by both: counts, TTLs, fields, nothing, errors.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_are_the_same_by_either_protocol() {
+async fn answers_are_the_same_with_either_protocol() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     for protocol in [Protocol::Resp2, Protocol::Resp3] {
@@ -77,7 +77,7 @@ async fn answers_are_the_same_by_either_protocol() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fenced_red_lock_and_a_password_go_by_resp3() {
+async fn a_fenced_red_lock_and_a_password_work_with_resp3() {
     let server = RedisServer::builder().password("secret").start().await;
     let builder = Client::builder()
         .url(server.url())
@@ -96,7 +96,7 @@ async fn a_fenced_red_lock_and_a_password_go_by_resp3() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_master_of_sentinels_is_spoken_to_by_resp3() {
+async fn the_master_of_sentinels_works_with_resp3() {
     let all = Sentinels::start().await;
     let redis = all.servers[0].redis().await;
     let builder = Client::builder().url(format!("{}?protocol=resp3", all.url()));
@@ -112,7 +112,7 @@ async fn the_master_of_sentinels_is_spoken_to_by_resp3() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_is_spoken_to_by_resp3() {
+async fn a_cluster_works_with_resp3() {
     let cluster = Cluster::start(3, 0).await;
     let url = format!("{}?protocol=resp3", cluster.url());
     let node = cluster.owner_of("l").await;

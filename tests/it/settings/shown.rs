@@ -4,7 +4,7 @@ use lockdog::config::TlsSettings;
 use lockdog::{Client, Error};
 
 #[test]
-fn a_builder_shows_addresses_and_never_a_password() {
+fn debug_output_of_a_builder_has_addresses_and_no_password() {
     let sentinels = ["redis://:hunter2@s1:26379", "redis://:hunter2@s2:26379"];
     for (builder, shown) in [
         (
@@ -49,7 +49,7 @@ fn a_builder_shows_addresses_and_never_a_password() {
 }
 
 #[tokio::test]
-async fn settings_that_would_have_no_effect_are_refused() {
+async fn settings_without_effect_are_refused() {
     let server = || Client::builder().url("redis://localhost:1").lazy(true);
     for (builder, what) in [
         (server().sentinel_username("ann"), "sentinel_username"),

@@ -16,7 +16,7 @@ use crate::support::{Authority, Binary, Cluster, RedisServer, eventually, free_p
 
 /// The client sends its certificate on the connections for commands, renewals and messages.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_asks_for_certificates_is_shown_one() {
+async fn a_server_that_requests_client_certificates_gets_one() {
     let authority = Authority::new();
     let (server, port) = start(&authority, "yes").await;
     let own = authority.certify(&["orders"]);
@@ -32,7 +32,7 @@ async fn a_server_that_asks_for_certificates_is_shown_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_without_the_right_certificates_is_none() {
+async fn a_connection_without_the_right_certificates_fails() {
     let authority = Authority::new();
     let (server, port) = start(&authority, "yes").await;
     let (stranger, own) = (Authority::new(), authority.certify(&["orders"]));
@@ -64,7 +64,7 @@ async fn a_connection_without_the_right_certificates_is_none() {
 }
 
 #[tokio::test]
-async fn what_is_no_certificate_is_refused_at_once_and_shown_nowhere() {
+async fn an_invalid_certificate_is_refused_at_once_and_not_shown() {
     let authority = Authority::new();
     let (own, other) = (authority.certify(&["a"]), authority.certify(&["b"]));
     let secret = own.key.lines().nth(1).expect("it has a body").to_owned();
@@ -137,7 +137,7 @@ async fn what_is_no_certificate_is_refused_at_once_and_shown_nowhere() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sentinels_and_their_master_speak_tls_each_for_itself() {
+async fn sentinels_and_their_master_use_tls_independently() {
     let authority = Authority::new();
     let (server, port) = start(&authority, "yes").await;
     let own = authority.certify(&["orders"]);
@@ -160,7 +160,7 @@ async fn sentinels_and_their_master_speak_tls_each_for_itself() {
 
 /// Including the connections for messages, and a node that takes over a slot.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_node_of_a_cluster_speaks_tls() {
+async fn every_node_of_a_cluster_uses_tls() {
     let authority = Authority::new();
     let own = authority.certify(&["orders"]);
     let cluster = Cluster::builder(3, 1).tls(authority.options());

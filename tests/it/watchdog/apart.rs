@@ -10,7 +10,7 @@ use crate::support::{Action, Proxy, RedisServer, named};
 
 /// A proxy answers CROSSSLOT to commands of several keys.
 #[tokio::test]
-async fn a_batch_that_is_refused_for_its_keys_is_taken_apart_and_stays_so() {
+async fn a_batch_refused_for_its_keys_is_split_and_stays_split() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(&server).await;
     let client = connect(proxy.url()).await;
@@ -56,7 +56,7 @@ async fn a_batch_that_is_refused_for_its_keys_is_taken_apart_and_stays_so() {
 
 /// Where each of them is refused as well, it is the batch that failed.
 #[tokio::test]
-async fn a_batch_taken_apart_that_is_refused_all_over_is_tried_until_the_deadline() {
+async fn a_split_batch_whose_parts_are_all_refused_is_retried_until_the_deadline() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(&server).await;
     let client = connected(builder(proxy.url()).watchdog_lease(LEASE * 2)).await;

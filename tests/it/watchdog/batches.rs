@@ -17,14 +17,14 @@ const MANY_LEASE: Duration = Duration::from_millis(2400);
 const MANY_PERIOD: Duration = Duration::from_millis(800);
 
 #[tokio::test]
-async fn a_thousand_locks_taken_at_once_cost_a_command_for_each_hundred_and_period() {
+async fn a_thousand_locks_acquired_at_once_take_one_renewal_command_per_hundred_and_period() {
     let many = Many::connect().await;
     let guards = hold_many(&many.client, "at-once", LOCKS).await;
     many.count_renewals(guards).await;
 }
 
 #[tokio::test]
-async fn a_thousand_locks_taken_one_after_another_cost_no_more() {
+async fn a_thousand_locks_acquired_one_by_one_take_no_more_renewal_commands() {
     let many = Many::connect().await;
     let mut guards = Vec::new();
     for i in 0..LOCKS / 25 {
@@ -35,7 +35,7 @@ async fn a_thousand_locks_taken_one_after_another_cost_no_more() {
 }
 
 #[tokio::test]
-async fn one_bad_entry_harms_no_other_of_its_batch() {
+async fn one_bad_entry_does_not_harm_others_of_its_batch() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(&server).await;
     let client = connect(proxy.url()).await;

@@ -13,7 +13,7 @@ use crate::support::child::is_alone;
 use crate::support::{Action, Gate, Proxy, Redis, RedisServer, eventually};
 
 #[tokio::test]
-async fn a_shutdown_releases_a_thousand_locks_and_says_so() {
+async fn a_shutdown_releases_a_thousand_locks_and_reports_the_number() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let client = connected(builder(&server.url()).watchdog_lease(SAFETY)).await;
@@ -92,7 +92,7 @@ async fn a_shutdown_leaves_no_thread_and_no_connection() {
 }
 
 #[tokio::test]
-async fn a_second_shutdown_has_nothing_to_do_and_ends_at_once() {
+async fn a_second_shutdown_returns_at_once() {
     let server = RedisServer::start().await;
     let client = connect(&server.url()).await;
     let guard = client.lock("a").lock().await.unwrap();
@@ -105,7 +105,7 @@ async fn a_second_shutdown_has_nothing_to_do_and_ends_at_once() {
 }
 
 #[tokio::test]
-async fn two_shutdowns_at_once_both_end() {
+async fn two_concurrent_shutdowns_both_end() {
     let server = RedisServer::start().await;
     let client = connect(&server.url()).await;
     let guards = hold_many(&client, "a", 50).await;
@@ -117,7 +117,7 @@ async fn two_shutdowns_at_once_both_end() {
 }
 
 #[tokio::test]
-async fn a_shutdown_with_a_frozen_server_ends_and_says_what_it_does_not_know() {
+async fn a_shutdown_with_a_frozen_server_ends_and_reports_unconfirmed_releases() {
     let server = RedisServer::start().await;
     let limit = Duration::from_secs(1);
     let patient = builder(&server.url()).watchdog_lease(SAFETY);
@@ -135,7 +135,7 @@ async fn a_shutdown_with_a_frozen_server_ends_and_says_what_it_does_not_know() {
 }
 
 #[tokio::test]
-async fn a_shutdown_with_a_frozen_server_counts_the_release_of_a_dropped_guard_too() {
+async fn a_shutdown_with_a_frozen_server_counts_the_release_of_a_dropped_guard() {
     let server = RedisServer::start().await;
     let limit = Duration::from_secs(1);
     let patient = builder(&server.url()).watchdog_lease(SAFETY);
@@ -152,7 +152,7 @@ async fn a_shutdown_with_a_frozen_server_counts_the_release_of_a_dropped_guard_t
 }
 
 #[tokio::test]
-async fn a_shutdown_cancelled_half_way_can_be_called_again() {
+async fn a_cancelled_shutdown_can_be_called_again() {
     let server = RedisServer::start().await;
     let client = connected(builder(&server.url()).watchdog_lease(SAFETY)).await;
     let guards = hold_many(&client, "a", 100).await;
@@ -169,7 +169,7 @@ async fn a_shutdown_cancelled_half_way_can_be_called_again() {
 }
 
 #[tokio::test]
-async fn an_acquire_answered_after_the_shutdown_gives_no_guard_that_nobody_watches() {
+async fn an_acquire_answered_after_the_shutdown_returns_no_unwatched_guard() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let proxy = Proxy::start(&server).await;
@@ -191,7 +191,7 @@ async fn an_acquire_answered_after_the_shutdown_gives_no_guard_that_nobody_watch
 
 /// Invariant 6: nothing is left to undo what they would send.
 #[tokio::test]
-async fn calls_left_while_they_connect_send_nothing_after_the_shutdown() {
+async fn calls_abandoned_while_connecting_send_nothing_after_the_shutdown() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let client = connected(builder(&server.url()).client_name("left")).await;

@@ -90,7 +90,7 @@ async fn left_by(cycle: impl AsyncFnOnce(&lockdog::Lock)) {
 }
 
 #[tokio::test]
-async fn a_lock_granted_to_a_dropped_try_lock_is_free_soon_and_not_renewed() {
+async fn a_lock_granted_to_a_dropped_try_lock_is_freed_soon_and_not_renewed() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(&server).await;
     let lease = SAFETY * 3;
@@ -127,7 +127,7 @@ async fn a_lock_granted_to_a_dropped_try_lock_is_free_soon_and_not_renewed() {
 
 /// Calls are interrupted a few milliseconds after their start.
 #[tokio::test]
-async fn calls_dropped_at_any_moment_leave_the_lock_free() {
+async fn calls_dropped_at_any_time_leave_the_lock_free() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let client = connected(builder(&server.url()).watchdog_lease(SAFETY * 3)).await;

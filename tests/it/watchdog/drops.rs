@@ -11,8 +11,8 @@ use crate::support::child::is_alone;
 use crate::support::{RedisServer, eventually};
 
 #[tokio::test]
-async fn the_last_handle_takes_thread_connections_and_holds_with_it() {
-    if !is_alone("watchdog::drops::the_last_handle_takes_thread_connections_and_holds_with_it") {
+async fn dropping_the_last_handle_ends_the_thread_the_connections_and_the_holds() {
+    if !is_alone("watchdog::drops::dropping_the_last_handle_ends_the_thread_the_connections_and_the_holds") {
         return;
     }
     let server = RedisServer::start().await;
@@ -37,8 +37,8 @@ async fn the_last_handle_takes_thread_connections_and_holds_with_it() {
 }
 
 #[tokio::test]
-async fn a_release_that_is_owed_is_made_before_the_end() {
-    if !is_alone("watchdog::drops::a_release_that_is_owed_is_made_before_the_end") {
+async fn a_pending_release_is_completed_before_the_client_ends() {
+    if !is_alone("watchdog::drops::a_pending_release_is_completed_before_the_client_ends") {
         return;
     }
     let server = RedisServer::start().await;

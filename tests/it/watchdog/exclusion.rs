@@ -11,7 +11,7 @@ use super::connect;
 use crate::support::{Cell, RedisServer};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn frozen_holders_that_look_before_they_write_never_overlap() {
+async fn frozen_holders_that_check_before_they_write_never_overlap() {
     let server = RedisServer::start().await;
     let cell = Cell::new();
     let overslept = Arc::new(AtomicU32::new(0));

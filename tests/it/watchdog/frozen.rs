@@ -10,7 +10,7 @@ use crate::support::RedisServer;
 use crate::support::child::{Copy, argument, await_go_ahead, tell};
 
 #[tokio::test]
-async fn a_holder_stopped_for_longer_than_its_lease_knows_at_its_first_look() {
+async fn a_holder_stopped_beyond_its_lease_sees_the_loss_at_its_first_check() {
     let Some(argument) = argument() else {
         for lease in ["fixed", "watched"] {
             stopped_with_the_lock(lease).await;
@@ -51,7 +51,7 @@ async fn stopped_with_the_lock(lease: &str) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cell");
     let test =
-        "watchdog::frozen::a_holder_stopped_for_longer_than_its_lease_knows_at_its_first_look";
+        "watchdog::frozen::a_holder_stopped_beyond_its_lease_sees_the_loss_at_its_first_check";
     let argument = format!("{} {} {lease}", server.url(), path.display());
     let mut holder = Copy::run(test, &argument);
     assert_eq!(holder.hear(), "holding");
@@ -103,7 +103,7 @@ async fn a_lock_whose_process_died_is_free_within_a_lease() {
 
 /// A lock without a release is free after its lease, and another round later as well.
 #[tokio::test]
-async fn a_lock_left_to_its_lease_can_be_taken_again_and_again() {
+async fn a_lock_left_to_its_lease_can_be_acquired_again_and_again() {
     let server = RedisServer::start().await;
     let client = connect(&server.url()).await;
     let lease = Duration::from_millis(1_000);

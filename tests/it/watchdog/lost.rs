@@ -16,7 +16,7 @@ use super::{LEASE, SAFETY, builder, connect, connected};
 use crate::support::{Redis, RedisServer, eventually};
 
 #[tokio::test]
-async fn a_deleted_key_is_told_to_everybody() {
+async fn a_deleted_key_is_reported_everywhere() {
     let (_server, redis, client) = start().await;
     let concerned = Concerned::hold(&client, "a").await;
     redis.cmd(&["DEL", "a"]).await;
@@ -25,7 +25,7 @@ async fn a_deleted_key_is_told_to_everybody() {
 }
 
 #[tokio::test]
-async fn a_key_taken_by_another_is_told_to_everybody_and_left_to_that_one() {
+async fn a_key_taken_by_another_owner_is_reported_and_left_alone() {
     let (_server, redis, client) = start().await;
     let concerned = Concerned::hold(&client, "a").await;
     redis.cmd(&["DEL", "a"]).await;
@@ -39,7 +39,7 @@ async fn a_key_taken_by_another_is_told_to_everybody_and_left_to_that_one() {
 }
 
 #[tokio::test]
-async fn a_server_gone_for_longer_than_the_lease_is_told_to_everybody() {
+async fn a_server_outage_beyond_the_lease_is_reported_everywhere() {
     let (server, redis, client) = start().await;
     let concerned = Concerned::hold(&client, "a").await;
     server.pause();
@@ -88,7 +88,7 @@ async fn the_verdict_follows_the_renewals() {
 }
 
 #[tokio::test]
-async fn a_lock_forced_by_this_client_is_told_to_everybody() {
+async fn a_force_unlock_by_this_client_is_reported_everywhere() {
     let (_server, redis, client) = start().await;
     let concerned = Concerned::hold(&client, "a").await;
     assert!(client.lock("a").force_unlock().await.unwrap());
@@ -98,7 +98,7 @@ async fn a_lock_forced_by_this_client_is_told_to_everybody() {
 }
 
 #[tokio::test]
-async fn a_lock_forced_by_another_client_is_told_to_everybody() {
+async fn a_force_unlock_by_another_client_is_reported_everywhere() {
     let (server, redis, client) = start().await;
     let concerned = Concerned::hold(&client, "a").await;
     let other = connect(&server.url()).await;
@@ -108,7 +108,7 @@ async fn a_lock_forced_by_another_client_is_told_to_everybody() {
 }
 
 #[tokio::test]
-async fn a_shutdown_is_told_to_everybody() {
+async fn a_shutdown_is_reported_everywhere() {
     let (_server, redis, client) = start().await;
     let concerned = Concerned::hold(&client, "a").await;
     let report = client.shutdown().await;
@@ -119,7 +119,7 @@ async fn a_shutdown_is_told_to_everybody() {
 }
 
 #[tokio::test]
-async fn a_max_hold_is_told_to_everybody() {
+async fn max_hold_is_reported_everywhere() {
     let (_server, redis, client) = start().await;
     let max_hold = LEASE * 3 / 2;
     let concerned = Concerned::hold_at_most(&client, "a", Some(max_hold)).await;
@@ -130,7 +130,7 @@ async fn a_max_hold_is_told_to_everybody() {
 }
 
 #[tokio::test]
-async fn a_fixed_lease_is_told_of_its_end_though_nobody_asks_redis() {
+async fn the_end_of_a_fixed_lease_is_reported_without_a_query() {
     let (_server, redis, client) = start().await;
     let guard = client.lock("a").lock().lease(LEASE).await.unwrap();
     let deadline = Instant::now() + guard.remaining();
@@ -142,7 +142,7 @@ async fn a_fixed_lease_is_told_of_its_end_though_nobody_asks_redis() {
 }
 
 #[tokio::test]
-async fn a_nested_call_after_the_loss_is_told_and_a_first_one_after_the_drop_is_not() {
+async fn a_nested_call_after_the_loss_gets_lost_and_a_new_call_after_the_drop_does_not() {
     let (_server, redis, client) = start().await;
     let lock = client.lock("a");
     let guard = lock.lock().await.unwrap();

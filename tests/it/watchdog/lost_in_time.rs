@@ -8,7 +8,7 @@ use super::{LEASE, SAFETY, builder, connected, is_acquire, is_renewal};
 use crate::support::{Action, Direction, Gate, Proxy, RedisServer};
 
 #[tokio::test]
-async fn a_deadline_is_counted_from_the_sending_and_not_from_the_answer() {
+async fn the_deadline_counts_from_the_sending_not_from_the_answer() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(&server).await;
     let client = connected(builder(proxy.url())).await;
@@ -26,7 +26,7 @@ async fn a_deadline_is_counted_from_the_sending_and_not_from_the_answer() {
 }
 
 #[tokio::test]
-async fn a_renewed_deadline_is_counted_from_the_sending_too() {
+async fn a_renewed_deadline_counts_from_the_sending() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(&server).await;
     let lease = LEASE * 2;
@@ -48,7 +48,7 @@ async fn a_renewed_deadline_is_counted_from_the_sending_too() {
 }
 
 #[tokio::test]
-async fn a_grant_answered_after_its_own_deadline_is_none() {
+async fn a_grant_answered_after_its_deadline_does_not_count() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let proxy = Proxy::start(&server).await;

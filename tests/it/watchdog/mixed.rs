@@ -13,7 +13,7 @@ use crate::support::{Proxy, RedisServer};
 const TWO_LEASES: Duration = Duration::from_millis(2 * 1200);
 
 #[tokio::test]
-async fn a_nested_longer_lease_does_not_end_the_renewal() {
+async fn a_longer_nested_lease_does_not_end_the_renewal() {
     still_held_after_the_longer_lease(async |lock| {
         let outer = lock.lock().await.unwrap();
         let inner = lock.lock().lease(TWO_LEASES).await.unwrap();
@@ -23,7 +23,7 @@ async fn a_nested_longer_lease_does_not_end_the_renewal() {
 }
 
 #[tokio::test]
-async fn a_guard_without_a_lease_inside_a_longer_one_is_renewed() {
+async fn a_guard_without_a_lease_inside_a_longer_lease_is_renewed() {
     still_held_after_the_longer_lease(async |lock| {
         let outer = lock.lock().lease(TWO_LEASES).await.unwrap();
         let inner = lock.lock().await.unwrap();

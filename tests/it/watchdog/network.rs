@@ -19,7 +19,7 @@ async fn late_answers_to_renewals_lose_no_lock() {
 }
 
 #[tokio::test]
-async fn renewals_that_run_but_stay_unanswered_lose_no_lock() {
+async fn renewals_that_run_without_an_answer_lose_no_lock() {
     let held = Renewed::with_lease(LEASE * 2).await;
     // Two connections in a row fall silent: each costs one try, since what is sent again goes
     // elsewhere.
@@ -40,7 +40,7 @@ async fn renewals_that_run_but_stay_unanswered_lose_no_lock() {
 }
 
 #[tokio::test]
-async fn connections_that_break_after_the_renewal_ran_lose_no_lock() {
+async fn connections_that_break_after_a_renewal_ran_lose_no_lock() {
     let held = Renewed::start().await;
     let rule = held.proxy.on(is_renewal, Action::ExecuteThenCut).times(3);
     rule.wait_hits(3).await;
@@ -59,7 +59,7 @@ async fn a_renewal_that_arrives_twice_renews_once() {
 }
 
 #[tokio::test]
-async fn a_passing_refusal_of_renewals_loses_no_lock() {
+async fn a_temporary_refusal_of_renewals_loses_no_lock() {
     let held = Renewed::start().await;
     let reply = "-LOADING Redis is loading the dataset in memory".to_owned();
     let rule = held.proxy.on(is_renewal, Action::ReplyWith(reply)).times(3);
@@ -69,7 +69,7 @@ async fn a_passing_refusal_of_renewals_loses_no_lock() {
 }
 
 #[tokio::test]
-async fn a_renewal_in_flight_when_its_hold_ends_never_lengthens_the_next_one() {
+async fn a_renewal_in_flight_at_the_end_of_its_hold_never_lengthens_the_next_hold() {
     // The renewal is not sent again before the test has ended its hold.
     let held = Renewed::with_lease(LEASE * 4).await;
     let gate = Gate::new();
@@ -109,7 +109,7 @@ async fn a_renewal_repeated_after_its_hold_ended_does_nothing() {
 
 /// The unlock of an inner hold races with a renewal.
 #[tokio::test]
-async fn an_inner_unlock_beside_a_renewal_leaves_the_outer_hold_renewed() {
+async fn an_inner_unlock_during_a_renewal_leaves_the_outer_hold_renewed() {
     let held = Renewed::start().await;
     let inner = held.client.lock("a").lock().await.unwrap();
     let gate = Gate::new();

@@ -103,7 +103,7 @@ async fn watchdog_connection(redis: &Redis, lock: &lockdog::Lock, killed: &[i64]
 }
 
 #[tokio::test]
-async fn a_server_that_stands_still_for_half_a_lease_loses_no_lock() {
+async fn a_server_frozen_for_half_a_lease_loses_no_lock() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let lease = LEASE * 2;
@@ -132,7 +132,7 @@ async fn a_server_that_stands_still_for_half_a_lease_loses_no_lock() {
 }
 
 #[tokio::test]
-async fn scripts_flushed_all_the_time_lose_no_lock() {
+async fn repeated_script_flushes_lose_no_lock() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let client = connect(&server.url()).await;
@@ -187,7 +187,7 @@ async fn process_id(redis: &Redis) -> u64 {
 }
 
 #[tokio::test]
-async fn a_lock_lost_with_the_servers_data_is_told() {
+async fn a_lock_lost_with_the_servers_data_is_reported() {
     let server = RedisServer::start().await;
     let client = connected(builder(&server.url()).watchdog_lease(LEASE * 5)).await;
     let guard = client.lock("a").lock().await.unwrap();
@@ -198,7 +198,7 @@ async fn a_lock_lost_with_the_servers_data_is_told() {
 }
 
 #[tokio::test]
-async fn a_lock_taken_after_the_servers_data_was_lost_is_renewed_again() {
+async fn a_lock_acquired_after_a_data_loss_is_renewed() {
     let server = RedisServer::start().await;
     let client = connect(&server.url()).await;
     let lock = client.lock("a");

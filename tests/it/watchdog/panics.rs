@@ -8,9 +8,9 @@ use crate::support::{RedisServer, logs};
 /// Design: invariant 11. The user's subscriber panics at the first event of a lost lock, on the
 /// watchdog's thread, and again when the panic itself is reported.
 #[test]
-fn a_panic_of_the_watchdog_is_told_to_every_guard() {
+fn a_panic_of_the_watchdog_is_reported_to_every_guard() {
     logs::alone(
-        "watchdog::panics::a_panic_of_the_watchdog_is_told_to_every_guard",
+        "watchdog::panics::a_panic_of_the_watchdog_is_reported_to_every_guard",
         async {
             tracing::subscriber::set_global_default(logs::Panicking).expect("it is the only one");
             let server = RedisServer::start().await;

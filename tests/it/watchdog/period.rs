@@ -94,7 +94,7 @@ async fn a_forgotten_hold_is_renewed_until_its_owner_unlocks() {
 }
 
 #[tokio::test]
-async fn max_hold_ends_what_the_watchdog_would_keep() {
+async fn max_hold_ends_a_watched_hold() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(&server).await;
     let client = connect(proxy.url()).await;
@@ -123,7 +123,7 @@ async fn max_hold_ends_what_the_watchdog_would_keep() {
 }
 
 #[tokio::test]
-async fn a_max_hold_below_the_lease_ends_at_itself() {
+async fn a_max_hold_below_the_lease_ends_the_hold() {
     let server = RedisServer::start().await;
     let client = connected(builder(&server.url()).watchdog_lease(SAFETY)).await;
     let max_hold = Duration::from_millis(1_500);

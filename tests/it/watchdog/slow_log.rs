@@ -12,9 +12,9 @@ use crate::support::logs::{self, Slow};
 /// Design: invariant 9. The watchdog finds a hand-over that nobody takes in and, at the same look, a
 /// lost lock. While it writes of that one, the receiver takes its grant in.
 #[test]
-fn a_grant_taken_in_while_the_watchdog_gives_it_up_stays_with_its_receiver() {
+fn a_grant_taken_while_the_watchdog_revokes_it_stays_with_its_receiver() {
     logs::alone(
-        "watchdog::slow_log::a_grant_taken_in_while_the_watchdog_gives_it_up_stays_with_its_receiver",
+        "watchdog::slow_log::a_grant_taken_while_the_watchdog_revokes_it_stays_with_its_receiver",
         async {
             let pace = Slow::of_this_process();
             let server = RedisServer::start().await;

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn monitor_tells_clients_from_scripts() {
+    fn monitor_lines_distinguish_clients_from_scripts() {
         let sent = "1339518083.107412 [0 127.0.0.1:60866] \"EVALSHA\" \"149c\" \"1\"";
         let called = "1339518083.107413 [0 lua] \"hincrby\" \"a] \\\"b\" \"1\"";
         assert_eq!(parse(sent), Some(("evalsha".to_owned(), false)));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_divided_as_they_were_seen() {
+    fn counted_calls_are_split_by_the_observed_origins() {
         let calls = [("evalsha", 20), ("del", 40), ("hincrby", 20)];
         let counters = Counters {
             calls: calls.map(|(name, count)| (name.to_owned(), count)).into(),

@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_spread_has_the_middle_and_both_ends() {
+    fn a_spread_has_the_median_and_both_extremes() {
         let odd = Spread::of(vec![3.0, 1.0, 2.5]);
         assert_eq!((odd.median, odd.least, odd.most), (2.5, 1.0, 3.0));
         assert_eq!(Spread::of(vec![4.0, 2.0]).median, 3.0);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_without_figures_leaves_those_of_the_others() {
+    fn a_failed_round_does_not_change_the_figures_of_other_rounds() {
         let cell = Cell::new("W1", 1);
         let line = |round, outcome| Line {
             cell,

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_lease_that_is_wanted_once_is_not_that_of_the_rounds_after_it() {
+fn a_lease_requested_once_does_not_apply_to_later_rounds() {
     let mut quorum = held(3, START);
     let lengthen = |leases| Event::Lengthen {
         lease: leases * LEASE,
@@ -53,7 +53,7 @@ fn a_lease_that_is_wanted_once_is_not_that_of_the_rounds_after_it() {
 }
 
 #[test]
-fn what_is_renewed_is_never_extended_by_less_than_its_lease() {
+fn a_renewed_quorum_is_never_extended_by_less_than_its_lease() {
     let mut quorum = held(3, START);
     // No answer came for a while, and little of the lease is left.
     let now = START + (LEASE - ms(500));

@@ -47,7 +47,7 @@ fn small() -> Vec<Setting> {
 /// Exploring without merging and tidying, and then merging and tidying the result, reaches the same
 /// states.
 #[test]
-fn states_that_are_merged_are_the_same() {
+fn merging_does_not_change_the_reachable_states() {
     for setting in small() {
         let (apart, all) = reached(&setting, World::exact, false);
         let (merged, fewer) = reached(&setting, World::digest, true);
@@ -78,7 +78,7 @@ fn reached(setting: &Setting, digest: fn(&World) -> u64, tidy: bool) -> (HashSet
 /// Each successor of one of several merged states is a successor of all of them, and a promise that one
 /// of them breaks is broken by all.
 #[test]
-fn states_that_are_merged_have_the_same_future() {
+fn merged_states_have_the_same_successors() {
     for setting in small() {
         let mut futures = HashMap::new();
         let known = walk(&setting, World::exact, |world, moves| {

@@ -44,7 +44,7 @@ use setting::Setting;
 const MOST: usize = 8_000_000;
 
 #[test]
-fn no_order_of_events_breaks_a_promise() {
+fn no_order_of_events_breaks_a_guarantee() {
     let settings = settings::all();
     let unique: usize = settings.iter().map(explore).sum();
     let count = |sight| settings.iter().map(|it| it.reached.count(sight)).sum();

@@ -63,7 +63,7 @@ fn fail(seed: u64) -> ! {
 }
 
 #[test]
-fn no_seed_violates_what_a_quorum_promises() {
+fn no_seed_violates_a_guarantee_of_the_quorum() {
     if let Some(seed) = seeds::number("LOCKDOG_SEED") {
         if run(&Plan::draw(seed), false).violation.is_some() {
             fail(seed);

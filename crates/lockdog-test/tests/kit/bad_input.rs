@@ -19,7 +19,7 @@ async fn ask(server: &Server, words: &[&str]) -> String {
 }
 
 #[tokio::test]
-async fn an_unknown_command_is_named() {
+async fn an_unknown_command_is_named_in_the_error() {
     let server = Server::new();
     let refused = ask(&server, &["BitCount", "orders"]).await;
     let expected = "-ERR unknown command 'BitCount', the test server knows only what locks need";
@@ -34,13 +34,13 @@ async fn an_unknown_command_is_named() {
 
 #[tokio::test]
 #[should_panic(expected = r#"there is no lock "orders"; the keys are []"#)]
-async fn nothing_can_be_lost_on_an_empty_server() {
+async fn losing_a_lock_on_an_empty_server_panics() {
     Server::new().lose("orders");
 }
 
 #[tokio::test]
 #[should_panic(expected = r#"the key "orders" is not a lock"#)]
-async fn a_key_of_another_kind_has_no_holder() {
+async fn asking_for_the_holder_of_a_key_that_is_no_lock_panics() {
     let server = Server::new();
     assert_eq!(ask(&server, &["set", "orders", "42"]).await, "+OK");
     server.holder("orders");
@@ -48,19 +48,19 @@ async fn a_key_of_another_kind_has_no_holder() {
 
 #[tokio::test]
 #[should_panic(expected = r#"the test server has no command "evalsah" to refuse"#)]
-async fn a_command_that_nobody_can_send_cannot_be_refused() {
+async fn refusing_an_unknown_command_panics() {
     Server::new().refuse("evalsah", "OOM no memory", 1);
 }
 
 #[tokio::test]
 #[should_panic(expected = "an error is one line and not empty")]
-async fn an_error_without_words_cannot_be_given() {
+async fn refusing_with_an_empty_error_panics() {
     Server::new().refuse("evalsha", "", 1);
 }
 
 #[tokio::test]
 #[should_panic(expected = "no client could connect to the test server")]
-async fn a_client_of_a_server_that_refuses_it_says_why() {
+async fn a_client_panics_with_the_reason_when_the_server_refuses_it() {
     let server = Server::new();
     server.require_password("secret");
     server.client().await;
@@ -68,7 +68,7 @@ async fn a_client_of_a_server_that_refuses_it_says_why() {
 
 /// A second server would be one connector more, which `connectors` tries.
 #[tokio::test]
-async fn a_url_beside_a_server_is_refused() {
+async fn a_url_on_the_builder_of_a_test_server_is_refused() {
     let server = Server::new();
     let address = server.listen("127.0.0.1:0").await.unwrap();
     let url = format!("redis://{address}");
@@ -83,7 +83,7 @@ async fn a_url_beside_a_server_is_refused() {
 
 #[test]
 #[should_panic(expected = "requires the `current_thread` Tokio runtime")]
-fn a_runtime_of_several_threads_cannot_begin_with_a_paused_clock() {
+fn a_multi_thread_runtime_that_starts_with_a_paused_clock_panics() {
     let mut builder = Builder::new_multi_thread();
     let runtime = builder
         .worker_threads(1)
@@ -97,7 +97,7 @@ fn a_runtime_of_several_threads_cannot_begin_with_a_paused_clock() {
 
 #[test]
 #[should_panic(expected = "requires the `current_thread` Tokio runtime")]
-fn the_clock_of_a_runtime_of_several_threads_cannot_be_paused() {
+fn pausing_the_clock_of_a_multi_thread_runtime_panics() {
     let mut builder = Builder::new_multi_thread();
     let runtime = builder.worker_threads(1).enable_all().build().unwrap();
     runtime.block_on(async {

@@ -26,7 +26,7 @@ async fn connect(address: &str) -> Client {
 }
 
 #[tokio::test]
-async fn a_lock_is_held_reentered_and_released() {
+async fn a_lock_is_acquired_reentered_and_released() {
     let (server, client) = server_and_client().await;
     let lock = client.lock("orders");
     let outer = lock.lock().await.unwrap();
@@ -50,7 +50,7 @@ async fn a_lock_is_held_reentered_and_released() {
 }
 
 #[tokio::test]
-async fn a_waiter_of_another_client_gets_the_lock_by_message() {
+async fn a_message_wakes_a_waiter_of_another_client() {
     let (server, address) = listening().await;
     let (holds, waits) = (connect(&address).await, connect(&address).await);
     let guard = holds.lock("orders").lock().await.unwrap();
@@ -70,7 +70,7 @@ async fn a_waiter_of_another_client_gets_the_lock_by_message() {
 }
 
 #[tokio::test]
-async fn a_lock_is_handed_from_owner_to_owner_of_one_client() {
+async fn a_lock_is_handed_over_between_owners_of_one_client() {
     let (server, client) = server_and_client().await;
     let transfer = sha1_smol::Sha1::from(include_str!("../../../../lua/lock/transfer.lua"));
     let transfer = transfer.digest().to_string();
@@ -147,7 +147,7 @@ async fn many_tasks_of_two_clients_exclude_each_other() {
 }
 
 #[tokio::test]
-async fn both_protocols_are_spoken() {
+async fn both_protocols_work() {
     let (server, address) = listening().await;
     for protocol in ["resp2", "resp3"] {
         let url = format!("redis://{address}/?protocol={protocol}");
@@ -179,7 +179,7 @@ async fn a_quorum_of_test_servers_is_a_red_lock() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn redis_cli_sees_what_is_there_and_is_refused_what_is_not() {
+async fn redis_cli_sees_locks_and_gets_errors_for_unknown_commands() {
     let (server, client) = server_and_client().await;
     let port = server.listen("127.0.0.1:0").await.unwrap().port();
     let guard = client.lock("orders").lock().await.unwrap();

@@ -11,7 +11,7 @@ use crate::support::cases;
 use crate::support::compare::Pair;
 
 #[test]
-fn every_command_does_what_it_does_on_redis() {
+fn every_command_behaves_as_on_redis() {
     let pair = RefCell::new(Pair::start());
     pair.borrow_mut().listen(&["c", "d"]);
     let config = Config {
@@ -37,7 +37,7 @@ fn every_command_does_what_it_does_on_redis() {
 
 /// What scripts see of commands, and how they fail.
 #[test]
-fn scripts_see_and_say_what_they_do_on_redis() {
+fn commands_in_scripts_return_and_fail_as_on_redis() {
     let mut pair = Pair::start();
     for script in SCRIPTS {
         pair.send(&["FLUSHALL"]).unwrap();
@@ -106,7 +106,7 @@ fn scripts_see_and_say_what_they_do_on_redis() {
 }
 
 #[test]
-fn a_password_is_asked_for_as_on_redis() {
+fn passwords_are_required_as_on_redis() {
     let mut pair = Pair::start();
     pair.require_password("right");
     for command in [

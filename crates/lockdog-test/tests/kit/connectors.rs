@@ -271,7 +271,7 @@ impl AsyncWrite for Tube {
 }
 
 #[tokio::test]
-async fn with_the_machines_time_locks_are_held_waited_for_and_renewed() {
+async fn locks_are_held_awaited_and_renewed_in_real_time() {
     let server = Server::new();
     let connect = async || {
         let builder = Tunnel::new(&server, Time::Machine).builder();
@@ -293,7 +293,7 @@ async fn with_the_machines_time_locks_are_held_waited_for_and_renewed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_fails_is_told_in_its_own_words() {
+async fn the_error_of_a_failing_connector_has_its_text() {
     let server = Server::new();
     let tunnel = Tunnel::new(&server, Time::Tokio);
     for (fault, words) in [
@@ -314,7 +314,7 @@ async fn one_that_fails_is_told_in_its_own_words() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_panics_for_a_while_costs_no_lock() {
+async fn a_connector_that_panics_for_a_while_loses_no_lock() {
     for fault in [Fault::PanicsAtOnce, Fault::PanicsLater, Fault::PanicsTwice] {
         let server = Server::new();
         let tunnel = Tunnel::new(&server, Time::Tokio);
@@ -344,7 +344,7 @@ async fn one_that_panics_for_a_while_costs_no_lock() {
 
 /// It panics in a task whose result nobody reads: whoever drops that must get over it.
 #[tokio::test(start_paused = true)]
-async fn a_panic_that_brings_further_panics_costs_no_lock() {
+async fn a_connector_whose_panics_cause_more_panics_loses_no_lock() {
     for fault in [
         Fault::ReadsPanicThrice,
         Fault::DropsPanicThrice,
@@ -383,7 +383,7 @@ async fn a_panic_that_brings_further_panics_costs_no_lock() {
 
 /// A connection for messages is opened in the middle of the watchdog's work.
 #[tokio::test(start_paused = true)]
-async fn one_that_brings_no_messages_costs_no_lock() {
+async fn a_connector_without_a_connection_for_messages_loses_no_lock() {
     for fault in [
         Fault::Fails,
         Fault::PanicsAtOnce,
@@ -416,7 +416,7 @@ async fn one_that_brings_no_messages_costs_no_lock() {
 }
 
 #[tokio::test]
-async fn one_that_blocks_its_thread_delays_no_renewal_and_no_shutdown() {
+async fn a_connector_that_blocks_its_thread_delays_no_renewal_and_no_shutdown() {
     let server = Server::new();
     let tunnel = Tunnel::new(&server, Time::Machine);
     let builder = tunnel.builder().watchdog_lease(Duration::from_secs(3));
@@ -449,7 +449,7 @@ async fn one_that_blocks_its_thread_delays_no_renewal_and_no_shutdown() {
 }
 
 #[tokio::test]
-async fn renewals_connect_again_after_calls_that_never_returned() {
+async fn renewals_reconnect_after_connector_calls_that_hung() {
     let server = Server::new();
     let tunnel = Tunnel::new(&server, Time::Machine);
     let builder = tunnel.builder().watchdog_lease(Duration::from_secs(12));
@@ -469,7 +469,7 @@ async fn renewals_connect_again_after_calls_that_never_returned() {
 }
 
 #[tokio::test]
-async fn calls_for_commands_that_never_return_delay_no_renewal_and_are_named() {
+async fn hanging_connector_calls_delay_no_renewal_and_are_named_in_the_error() {
     let server = Server::new();
     let tunnel = Tunnel::new(&server, Time::Machine);
     let builder = tunnel.builder().watchdog_lease(Duration::from_secs(9));
@@ -517,7 +517,7 @@ async fn on_runtimes(count: usize, client: &Client) -> Vec<(Runtime, lockdog::Re
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_ends_with_its_connection_whatever_it_still_waits_for() {
+async fn a_stream_is_dropped_with_its_connection_while_it_is_pending() {
     let server = Server::new();
     let tunnel = Tunnel::new(&server, Time::Tokio);
     let client = tunnel.builder().build().await.unwrap();
@@ -547,7 +547,7 @@ async fn a_stream_ends_with_its_connection_whatever_it_still_waits_for() {
 }
 
 #[tokio::test]
-async fn it_takes_the_place_of_a_url_and_of_any_other() {
+async fn a_connector_excludes_a_url_and_a_second_connector() {
     let server = Server::new();
     let pipes = || server.builder();
     let another = Tunnel::new(&server, Time::Tokio);
@@ -569,7 +569,7 @@ async fn it_takes_the_place_of_a_url_and_of_any_other() {
 }
 
 #[tokio::test]
-async fn a_red_lock_needs_one_clock() {
+async fn a_red_lock_refuses_clients_with_different_clocks() {
     let servers = [Server::new(), Server::new(), Server::new()];
     let mut locks = Vec::new();
     for (server, time) in servers

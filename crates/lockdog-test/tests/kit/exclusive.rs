@@ -22,7 +22,7 @@ async fn sum_of_four(request: impl Fn() -> LockRequest) -> u32 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn branches_of_one_task_exclude_each_other_only_through_an_exclusive_handle() {
+async fn branches_of_one_task_exclude_each_other_only_with_an_exclusive_handle() {
     let servers = [Server::new(), Server::new(), Server::new()];
     let mut locks = Vec::new();
     for server in &servers {
@@ -47,7 +47,7 @@ async fn branches_of_one_task_exclude_each_other_only_through_an_exclusive_handl
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_exclusive_handle_does_not_reenter_and_a_named_owner_does() {
+async fn an_exclusive_handle_does_not_reenter_unless_the_owner_is_given() {
     let server = Server::new();
     let lock = server.client().await.lock("orders");
     let exclusive = lock.exclusive();

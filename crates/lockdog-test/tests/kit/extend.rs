@@ -12,7 +12,7 @@ const fn secs(secs: u64) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fixed_lease_is_made_longer_and_never_shorter() {
+async fn extend_lengthens_a_fixed_lease_and_never_shortens_it() {
     for stand in Stand::each().await {
         let guard = stand.lock().lease(secs(10)).await.unwrap();
         sleep(secs(5)).await;
@@ -31,7 +31,7 @@ async fn a_fixed_lease_is_made_longer_and_never_shorter() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guard_with_a_watchdog_is_renewed_as_before_when_the_longer_lease_ends() {
+async fn the_watchdog_renews_again_when_the_longer_lease_ends() {
     for stand in Stand::each().await {
         let guard = stand.held().await;
         guard.extend(secs(300)).await.unwrap();
@@ -45,7 +45,7 @@ async fn a_guard_with_a_watchdog_is_renewed_as_before_when_the_longer_lease_ends
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_is_gone_is_not_extended_but_lost() {
+async fn extend_of_a_deleted_lock_reports_the_loss() {
     for stand in Stand::each().await {
         let guard = stand.lock().lease(secs(60)).await.unwrap();
         for server in &stand.servers {
@@ -61,7 +61,7 @@ async fn a_lock_that_is_gone_is_not_extended_but_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bound_is_not_passed_and_a_bad_lease_is_refused() {
+async fn extend_stays_within_max_hold_and_refuses_a_bad_lease() {
     for stand in Stand::each().await {
         let guard = stand.lock().max_hold(secs(60)).await.unwrap();
         guard.extend(secs(300)).await.unwrap();
@@ -76,7 +76,7 @@ async fn a_bound_is_not_passed_and_a_bad_lease_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_server_costs_the_call_a_command_timeout_and_not_the_lock() {
+async fn extend_on_a_silent_server_takes_a_command_timeout_and_keeps_the_lock() {
     let [stand, ..] = Stand::each().await;
     let guard = stand.lock().lease(secs(60)).await.unwrap();
     stand.servers[0].freeze();

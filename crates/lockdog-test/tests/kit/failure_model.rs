@@ -20,7 +20,7 @@ fn sent(server: &Server, word: &str) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn connections_that_are_cut_all_the_time_cost_no_lock() {
+async fn connections_that_are_cut_again_and_again_lose_no_lock() {
     let server = Server::new();
     let client = server.client().await;
     let guard = client.lock("orders").lock().await.unwrap();
@@ -37,7 +37,7 @@ async fn connections_that_are_cut_all_the_time_cost_no_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_far_away_costs_time_and_no_lock() {
+async fn a_slow_network_loses_no_lock() {
     let server = Server::new();
     let client = server.client().await;
     server.delay(SECOND);
@@ -53,7 +53,7 @@ async fn a_server_that_is_far_away_costs_time_and_no_lock() {
 
 /// Each answer comes after the command timeout of three seconds.
 #[tokio::test(start_paused = true)]
-async fn a_server_whose_answers_come_too_late_is_as_one_without() {
+async fn a_server_that_answers_after_the_command_timeout_loses_its_locks() {
     let server = Server::new();
     let client = server.client().await;
     let guard = client.lock("orders").lock().await.unwrap();
@@ -70,7 +70,7 @@ async fn a_server_whose_answers_come_too_late_is_as_one_without() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn scripts_whose_replies_are_lost_have_the_effect_of_once() {
+async fn scripts_whose_replies_are_lost_take_effect_once() {
     let server = Server::new();
     let client = server.client().await;
     let lock = client.lock("orders");
@@ -99,7 +99,7 @@ async fn scripts_whose_replies_are_lost_have_the_effect_of_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_that_hears_no_message_looks_within_the_poll_cap() {
+async fn a_waiter_without_messages_checks_within_the_poll_cap() {
     let server = Server::new();
     let client = server.client().await;
     server.lose_messages(true);
@@ -124,7 +124,7 @@ async fn a_waiter_that_hears_no_message_looks_within_the_poll_cap() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn renewals_that_are_refused_put_a_lock_in_jeopardy_until_its_deadline() {
+async fn refused_renewals_put_a_lock_in_jeopardy_until_its_deadline() {
     let server = Server::new();
     let client = server.client().await;
     let guard = client.lock("orders").lock().await.unwrap();
@@ -143,7 +143,7 @@ async fn renewals_that_are_refused_put_a_lock_in_jeopardy_until_its_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn restarts_with_the_data_cost_no_lock() {
+async fn restarts_that_keep_the_data_lose_no_lock() {
     let server = Server::new();
     let client = server.client().await;
     let guard = client.lock("orders").lock().await.unwrap();

@@ -33,7 +33,7 @@ fn sent(server: &Server, word: &str) -> usize {
 }
 
 #[tokio::test]
-async fn a_lost_lock_is_told_to_its_holder() {
+async fn a_lost_lock_is_reported_to_its_holder() {
     let (server, client) = start().await;
     let guard = client.lock("nightly").lock().await.unwrap();
     server.lose("nightly");
@@ -45,14 +45,14 @@ async fn a_lost_lock_is_told_to_its_holder() {
 
 #[tokio::test]
 #[should_panic(expected = r#"there is no lock "daily"; the keys are ["nightly"]"#)]
-async fn a_lock_that_is_not_there_cannot_be_lost() {
+async fn losing_a_free_lock_panics() {
     let (server, client) = start().await;
     let _guard = client.lock("nightly").lock().await.unwrap();
     server.lose("daily");
 }
 
 #[tokio::test]
-async fn a_stolen_lock_is_busy_until_it_is_given_back() {
+async fn a_stolen_lock_is_busy_until_it_is_returned() {
     let (server, client) = start().await;
     let stolen = server.steal("orders");
     let lock = client.lock("orders");
@@ -84,7 +84,7 @@ async fn a_lock_can_be_stolen_from_its_holder() {
 }
 
 #[tokio::test]
-async fn a_frozen_server_answers_nothing_and_goes_on_when_it_is_thawed() {
+async fn a_frozen_server_answers_nothing_until_it_is_thawed() {
     let (server, client) = start().await;
     let guard = client.lock("orders").lock().await.unwrap();
     server.freeze();
@@ -99,7 +99,7 @@ async fn a_frozen_server_answers_nothing_and_goes_on_when_it_is_thawed() {
 }
 
 #[tokio::test]
-async fn connections_that_are_cut_are_opened_again() {
+async fn cut_connections_are_reopened() {
     let (server, client) = start().await;
     let guard = client.lock("orders").lock().await.unwrap();
     let before = sent(&server, "client");
@@ -115,7 +115,7 @@ async fn connections_that_are_cut_are_opened_again() {
 }
 
 #[tokio::test]
-async fn a_delay_holds_every_reply_back() {
+async fn a_delay_applies_to_every_reply() {
     let (server, client) = start().await;
     let lock = client.lock("orders");
     lock.lock().await.unwrap().unlock().await.unwrap();
@@ -144,7 +144,7 @@ async fn a_script_whose_reply_is_lost_has_run() {
 }
 
 #[tokio::test]
-async fn a_waiter_gets_the_lock_though_messages_are_lost() {
+async fn a_waiter_gets_the_lock_when_messages_are_lost() {
     let (server, holds) = start().await;
     let waits = connect(&server).await;
     server.lose_messages(true);
@@ -159,7 +159,7 @@ async fn a_waiter_gets_the_lock_though_messages_are_lost() {
 }
 
 #[tokio::test]
-async fn a_refused_command_fails_with_the_error_that_was_given() {
+async fn a_refused_command_fails_with_the_given_error() {
     let (server, client) = start().await;
     let lock = client.lock("orders");
     let oom = "OOM command not allowed when used memory > 'maxmemory'.";
@@ -175,7 +175,7 @@ async fn a_refused_command_fails_with_the_error_that_was_given() {
 }
 
 #[tokio::test]
-async fn a_server_that_restarts_with_its_data_keeps_locks() {
+async fn a_server_that_restarts_with_its_data_keeps_the_locks() {
     let (server, client) = start().await;
     let guard = client.lock("orders").lock().await.unwrap();
     server.restart(Data::Kept);
@@ -186,7 +186,7 @@ async fn a_server_that_restarts_with_its_data_keeps_locks() {
 }
 
 #[tokio::test]
-async fn a_server_that_lost_its_data_has_lost_the_locks() {
+async fn a_server_that_loses_its_data_loses_the_locks() {
     let (server, client) = start().await;
     let guard = client.lock("orders").lock().await.unwrap();
     server.restart(Data::Lost);
@@ -198,7 +198,7 @@ async fn a_server_that_lost_its_data_has_lost_the_locks() {
 }
 
 #[tokio::test]
-async fn what_is_left_behind_is_named() {
+async fn leftover_keys_are_named() {
     let (server, client) = start().await;
     client.lock("orders").lock().await.unwrap().forget();
     let left = tokio::spawn(server.assert_clean()).await.unwrap_err();

@@ -14,7 +14,7 @@ const LEASE: Duration = Duration::from_secs(60);
 const MOMENT: Duration = Duration::from_secs(1);
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_was_left_to_its_lease_is_nobodys_and_outlives_the_shutdown() {
+async fn a_lock_left_to_its_lease_has_no_owner_and_outlives_the_shutdown() {
     for stand in Stand::each().await {
         let guard = stand.try_lock().lease(LEASE).await.unwrap();
         guard.expect("it is free").leave_to_lease();
@@ -39,7 +39,7 @@ async fn a_lock_that_was_left_to_its_lease_is_nobodys_and_outlives_the_shutdown(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_without_a_lease_is_renewed_no_more_once_it_was_left() {
+async fn a_watched_lock_left_to_its_lease_is_no_longer_renewed() {
     for stand in Stand::each().await {
         let guard = stand.held().await;
         // Longer than the lease of a watchdog.
@@ -53,7 +53,7 @@ async fn a_lock_without_a_lease_is_renewed_no_more_once_it_was_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_guards_of_the_hold_keep_it_and_leave_it_when_the_last_one_ends() {
+async fn other_guards_keep_a_hold_left_to_its_lease_and_their_end_does_not_release_it() {
     for how in ["unlock", "drop", "shutdown"] {
         for stand in Stand::each().await {
             let outer = stand.held().await;
@@ -83,7 +83,7 @@ async fn other_guards_of_the_hold_keep_it_and_leave_it_when_the_last_one_ends() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_release_of_an_inner_guard_that_is_still_owed_does_not_delete_what_was_left() {
+async fn a_pending_inner_release_does_not_delete_a_lock_left_to_its_lease() {
     for stand in Stand::each().await {
         let (outer, inner) = (stand.held().await, stand.held().await);
         drop(inner);
@@ -95,7 +95,7 @@ async fn the_release_of_an_inner_guard_that_is_still_owed_does_not_delete_what_w
 
 /// The release of an inner guard is still being retried when the shutdown ends the hold.
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_deletes_nothing_of_a_lock_that_was_left_though_an_inner_release_is_retried() {
+async fn a_shutdown_keeps_a_lock_left_to_its_lease_while_an_inner_release_is_retried() {
     let server = Server::new();
     let client = server.client().await;
     let lock = client.lock("orders");
@@ -123,7 +123,7 @@ async fn a_shutdown_deletes_nothing_of_a_lock_that_was_left_though_an_inner_rele
 
 /// A call that is dropped before its command was sent changes nothing.
 #[tokio::test(start_paused = true)]
-async fn an_extension_that_was_dropped_does_not_lengthen_what_was_left() {
+async fn a_dropped_extend_does_not_lengthen_a_lock_left_to_its_lease() {
     let server = Server::new();
     let client = server.client().await;
     let guard = client.lock("orders").lock().lease(LEASE).await.unwrap();
@@ -139,7 +139,7 @@ async fn an_extension_that_was_dropped_does_not_lengthen_what_was_left() {
 
 /// The watchdog's thread sends it, with the time of any command and not the little that is asked for.
 #[tokio::test(start_paused = true)]
-async fn a_short_extension_of_a_longer_lease_waits_for_its_answer() {
+async fn an_extend_that_is_shorter_than_the_lease_waits_for_its_answer() {
     let server = Server::new();
     let client = server.client().await;
     let guard = client.lock("orders").lock().lease(LEASE).await.unwrap();
@@ -155,7 +155,7 @@ async fn a_short_extension_of_a_longer_lease_waits_for_its_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_of_the_same_client_gets_what_was_left_when_the_lease_is_over() {
+async fn a_waiter_of_the_same_client_gets_a_lock_left_to_its_lease_when_the_lease_ends() {
     let server = Server::new();
     let lock = server.client().await.lock("orders");
     let guard = lock.lock().lease(LEASE).await.unwrap();

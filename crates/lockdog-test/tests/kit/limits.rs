@@ -18,7 +18,7 @@ async fn overrun(request: TryLockRequest, wait: Duration) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_ends_with_its_wait_though_the_server_does_not_answer() {
+async fn a_call_ends_at_its_deadline_when_the_server_does_not_answer() {
     let server = Server::new();
     let client = server.client().await;
     let guard = client.lock("warm").lock().await.unwrap();
@@ -40,7 +40,7 @@ async fn a_call_ends_with_its_wait_though_the_server_does_not_answer() {
 
 /// Each call is another process's: one that knows its servers as silent asks them nothing.
 #[tokio::test(start_paused = true)]
-async fn a_red_locks_call_ends_with_its_wait_though_no_server_answers() {
+async fn a_red_lock_call_ends_at_its_deadline_when_no_server_answers() {
     for millis in [20, 300] {
         let servers = [Server::new(), Server::new(), Server::new()];
         let mut members = Vec::new();
@@ -61,7 +61,7 @@ async fn a_red_locks_call_ends_with_its_wait_though_no_server_answers() {
 
 /// An answer takes 20 ms and there is always a question, so the end of each wait cuts one off.
 #[tokio::test(start_paused = true)]
-async fn a_busy_lock_is_no_timeout_though_the_wait_ends_between_question_and_answer() {
+async fn a_busy_lock_is_no_timeout_when_the_wait_ends_during_a_command() {
     let server = Server::new();
     let held = server.client().await.lock("l").lock().await.unwrap();
     let polls = Wake::Poll(Backoff::constant(Duration::from_millis(1)));
@@ -84,7 +84,7 @@ async fn a_busy_lock_is_no_timeout_though_the_wait_ends_between_question_and_ans
 /// Replies are lost, then others have the lock, and the server stops before the wait is over. So the last
 /// sending has a part of the wait.
 #[tokio::test(start_paused = true)]
-async fn a_timeout_says_how_long_the_whole_call_took() {
+async fn a_timeout_reports_the_duration_of_the_whole_call() {
     let (timeout, wait) = (Duration::from_millis(150), Duration::from_millis(600));
     for is_multi in [false, true] {
         let server = Server::new();

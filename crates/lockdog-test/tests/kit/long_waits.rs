@@ -13,7 +13,7 @@ use crate::support::logs::Warnings;
 const TEXT: &str = "waiting for a lock that another owner of this client holds";
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_for_a_lock_that_the_same_client_holds_for_long_is_warned_of_once() {
+async fn a_long_wait_for_a_lock_of_the_same_client_logs_one_warning() {
     for stand in Stand::each().await {
         let (warnings, _recording) = Warnings::of_this_thread();
         let guard = stand.held().await;
@@ -37,7 +37,7 @@ async fn a_wait_for_a_lock_that_the_same_client_holds_for_long_is_warned_of_once
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_queue_behind_short_holds_is_not_warned_of() {
+async fn a_long_queue_behind_short_holds_logs_no_warning() {
     let server = Server::new();
     let lock = server.client().await.lock("orders");
     let (warnings, _recording) = Warnings::of_this_thread();

@@ -32,7 +32,7 @@ async fn start() -> (Server, Client) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_holder_is_told_by_its_deadline_whenever_the_server_stops() {
+async fn a_holder_is_notified_by_its_deadline_whenever_the_server_stops() {
     // Through more than a period, so that renewals are due, under way and just answered.
     for millis in (0..600).step_by(7) {
         let (server, client) = start().await;
@@ -48,7 +48,7 @@ async fn a_holder_is_told_by_its_deadline_whenever_the_server_stops() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_holder_is_told_within_a_period_that_its_key_is_gone() {
+async fn a_holder_is_notified_of_a_deleted_key_within_a_renewal_period() {
     for millis in (0..600).step_by(7) {
         let (server, client) = start().await;
         let guard = client.lock("l").lock().await.unwrap();
@@ -60,7 +60,7 @@ async fn a_holder_is_told_within_a_period_that_its_key_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_holder_is_told_by_the_end_of_a_lease_of_its_own() {
+async fn a_holder_is_notified_by_the_end_of_its_fixed_lease() {
     for millis in [10, 100, 999, 5_000] {
         let (server, client) = start().await;
         let lease = Duration::from_millis(millis);
@@ -75,7 +75,7 @@ async fn a_holder_is_told_by_the_end_of_a_lease_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quorums_holder_is_told_by_its_deadline_whenever_a_majority_stops() {
+async fn a_red_lock_holder_is_notified_by_its_deadline_whenever_a_majority_stops() {
     for millis in (0..600).step_by(50) {
         let servers = [Server::new(), Server::new(), Server::new()];
         let mut members = Vec::new();

@@ -24,7 +24,7 @@ fn scripts(servers: &[Server]) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_red_lock_refuses_a_non_reentrant_lock_before_a_command_is_sent() {
+async fn a_red_lock_refuses_a_non_reentrant_lock_before_it_sends_a_command() {
     let servers = [Server::new(), Server::new(), Server::new()];
     let mut clients = Vec::new();
     for server in &servers {
@@ -73,7 +73,7 @@ async fn members(servers: &[Server; 2], apart: bool) -> [Lock; 2] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_of_one_owner_for_a_multi_lock_with_one_take_turns() {
+async fn calls_of_one_owner_for_a_multi_lock_with_a_non_reentrant_member_take_turns() {
     for apart in [false, true] {
         let servers = [Server::new(), Server::new()];
         let lock = MultiLock::new(members(&servers, apart).await);
@@ -99,7 +99,7 @@ async fn calls_of_one_owner_for_a_multi_lock_with_one_take_turns() {
 
 /// The call of the member alone and that of the whole are one owner's.
 #[tokio::test(start_paused = true)]
-async fn a_multi_lock_waits_for_its_owners_own_call_of_the_member() {
+async fn a_multi_lock_waits_for_a_call_of_its_owner_for_one_member() {
     let servers = [Server::new(), Server::new()];
     let members = members(&servers, true).await;
     let lock = MultiLock::new(members.clone());
@@ -118,7 +118,7 @@ async fn a_multi_lock_waits_for_its_owners_own_call_of_the_member() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_multi_lock_is_refused_whose_owner_held_the_member_before() {
+async fn a_multi_lock_is_refused_when_its_owner_holds_a_non_reentrant_member() {
     for apart in [false, true] {
         let servers = [Server::new(), Server::new()];
         let members = members(&servers, apart).await;

@@ -38,7 +38,7 @@ async fn slowest(held: &RedLock, wanted: &RedLock) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_red_lock_looks_as_often_as_the_instance_that_polls_most() {
+async fn a_red_lock_polls_as_often_as_its_most_frequent_instance() {
     let servers = [Server::new(), Server::new(), Server::new()];
     let (holds, waits) = (clients(&servers).await, clients(&servers).await);
     let pause = Duration::from_millis(10);
@@ -60,7 +60,7 @@ async fn a_red_lock_looks_as_often_as_the_instance_that_polls_most() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_of_several_takes_over_the_pauses_of_its_locks() {
+async fn locks_of_several_use_the_backoff_of_their_members() {
     let servers = [Server::new(), Server::new(), Server::new()];
     let (holds, waits) = (clients(&servers).await, clients(&servers).await);
     for server in &servers {

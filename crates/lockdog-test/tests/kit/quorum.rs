@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 /// A nested call that is dropped or left spoils no round: on a machine that is never busy, none at all.
 #[tokio::test(start_paused = true)]
-async fn nested_acquires_that_are_dropped_or_left_cost_a_healthy_hold_nothing() {
+async fn abandoned_nested_acquires_do_not_harm_the_outer_hold() {
     let servers = [Server::new(), Server::new(), Server::new()];
     let mut members = Vec::new();
     for server in &servers {
@@ -54,7 +54,7 @@ async fn nested_acquires_that_are_dropped_or_left_cost_a_healthy_hold_nothing() 
 
 /// Their calls do not read the grants, which are freed by force. Rounds wait for what their clients release.
 #[tokio::test(start_paused = true)]
-async fn left_acquires_that_were_freed_by_force_delay_no_round() {
+async fn abandoned_acquires_freed_by_force_delay_no_round() {
     let servers = [Server::new(), Server::new(), Server::new()];
     let clients = clients(&servers).await;
     let mut left = Vec::new();
@@ -91,7 +91,7 @@ fn assert_healthy(guard: &Guard) {
 /// With the leases of Redisson's tests, and in virtual time: seven names on two servers, ten tasks of one
 /// client set, five turns each.
 #[tokio::test(start_paused = true)]
-async fn ten_tasks_lose_no_update_under_seven_names_on_two_servers() {
+async fn ten_tasks_lose_no_update_on_seven_names_on_two_servers() {
     let servers = [Server::new(), Server::new()];
     let clients = clients(&servers).await;
     let locks = (0..10).map(|_| seven(&clients)).collect();
@@ -100,7 +100,7 @@ async fn ten_tasks_lose_no_update_under_seven_names_on_two_servers() {
 
 /// The same with clients of its own for each task.
 #[tokio::test(start_paused = true)]
-async fn ten_client_sets_lose_no_update_under_seven_names_on_two_servers() {
+async fn ten_client_sets_lose_no_update_on_seven_names_on_two_servers() {
     let servers = [Server::new(), Server::new()];
     let mut locks = Vec::new();
     for _ in 0..10 {
@@ -111,7 +111,7 @@ async fn ten_client_sets_lose_no_update_under_seven_names_on_two_servers() {
 
 /// Three names on two servers, `tryLock(4 s, lease 2 s)` and 1 s of work.
 #[tokio::test(start_paused = true)]
-async fn ten_tasks_that_try_for_a_while_lose_no_update_under_three_names_on_two_servers() {
+async fn ten_tasks_with_bounded_waits_lose_no_update_on_three_names_on_two_servers() {
     let servers = [Server::new(), Server::new()];
     let clients = clients(&servers).await;
     let three = || {

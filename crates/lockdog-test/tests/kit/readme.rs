@@ -8,7 +8,7 @@ fn examples(page: &'static str, fence: &str) -> Vec<&'static str> {
 }
 
 #[test]
-fn the_examples_of_the_readme_are_tests_of_the_example() {
+fn the_readme_examples_are_tests_of_the_example() {
     let tests = include_str!("../../examples/nightly_report.rs");
     let tests: Vec<&str> = tests.lines().map(str::trim_start).collect();
     let tests = tests.join("\n");
@@ -32,7 +32,7 @@ fn the_examples_of_the_readme_are_tests_of_the_example() {
 }
 
 #[test]
-fn the_documents_say_what_the_server_does_not_imitate() {
+fn the_documents_list_what_the_server_does_not_imitate() {
     let library = include_str!("../../src/lib.rs").replace("\n//!", "");
     for page in [README, &library] {
         for missing in ["entinels", "clusters", "persistence"] {

@@ -14,7 +14,7 @@ const LOCKS: usize = 1_000;
 const BATCHES: usize = LOCKS / 100;
 
 #[tokio::test(start_paused = true)]
-async fn a_hold_is_renewed_once_in_each_third_of_its_lease() {
+async fn a_hold_is_renewed_once_per_third_of_its_lease() {
     let server = Server::new();
     let client = server.builder().watchdog_lease(LEASE).build().await;
     let guard = client.unwrap().lock("a").lock().await.unwrap();
@@ -33,7 +33,7 @@ async fn a_hold_is_renewed_once_in_each_third_of_its_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hold_with_a_bound_is_renewed_no_more_often_and_ends_by_the_bound() {
+async fn max_hold_does_not_add_renewals_and_ends_the_hold_at_the_bound() {
     let server = Server::new();
     let client = server.builder().watchdog_lease(LEASE).build().await;
     let (began, bound) = (Instant::now(), LEASE * 2);
@@ -48,21 +48,21 @@ async fn a_hold_with_a_bound_is_renewed_no_more_often_and_ends_by_the_bound() {
 
 /// Commands for 100 locks and period.
 #[tokio::test(start_paused = true)]
-async fn a_thousand_locks_taken_at_once_cost_a_command_for_each_hundred_and_period() {
+async fn a_thousand_locks_acquired_at_once_take_one_renewal_command_per_hundred_and_period() {
     let (server, guards) = held(Duration::ZERO).await;
     few_commands(&server).await;
     assert!(guards.iter().all(Guard::is_valid));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_locks_taken_one_after_another_cost_no_more() {
+async fn a_thousand_locks_acquired_one_by_one_take_no_more_renewal_commands() {
     let (server, guards) = held(PERIOD / LOCKS as u32).await;
     few_commands(&server).await;
     assert!(guards.iter().all(Guard::is_valid));
 }
 
 #[tokio::test(start_paused = true)]
-async fn renewals_of_many_locks_come_spread_and_not_in_one_burst() {
+async fn renewals_of_many_locks_are_spread_over_the_period() {
     let (server, guards) = held(Duration::ZERO).await;
     // In the first round crowds form.
     sleep(PERIOD + PERIOD / 2).await;

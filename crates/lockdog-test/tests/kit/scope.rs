@@ -11,7 +11,7 @@ async fn forgets<T>(client: Client, end: impl FnOnce(Lock) -> T) -> T {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_scope_shuts_its_client_down_however_the_work_ends() {
+async fn a_scope_shuts_its_client_down_after_success_failure_and_panic() {
     let server = Server::new();
     let done = server
         .builder()
@@ -38,7 +38,7 @@ async fn a_scope_shuts_its_client_down_however_the_work_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_scope_that_cannot_connect_does_no_work() {
+async fn a_scope_that_cannot_connect_does_not_start_the_work() {
     let failed = Client::scope("http://localhost", |_| async {
         panic!("there is no client")
     });

@@ -27,7 +27,7 @@ struct Before {
 }
 
 #[test]
-fn every_script_does_what_it_does_on_redis() {
+fn every_script_behaves_as_on_redis() {
     let mut pair = RefCell::new(Pair::start());
     let files = scripts(&root().join("lua"));
     assert!(files.len() >= 12, "{files:?}");

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 /// What an attempt took in vain is in others' way for as long as an answer takes. Without pauses by chance
 /// they meet again and again, and this has no end.
 #[tokio::test(start_paused = true)]
-async fn contenders_on_a_slow_network_are_soon_out_of_each_others_way() {
+async fn contenders_on_a_slow_network_stop_colliding() {
     let servers = [Server::new(), Server::new(), Server::new()];
     for server in &servers {
         server.delay(Duration::from_millis(10));

@@ -10,7 +10,7 @@ use crate::support::logs::Warnings;
 const TEXT: &str = "a lock could not be released yet";
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_guard_whose_release_takes_longer_than_a_second_is_warned_of_once() {
+async fn a_release_of_a_dropped_guard_that_takes_over_a_second_logs_one_warning() {
     let server = Server::new();
     let client = server.client().await;
     let lock = client.lock("orders");
@@ -33,7 +33,7 @@ async fn a_dropped_guard_whose_release_takes_longer_than_a_second_is_warned_of_o
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unconfirmed_unlock_says_what_kept_the_answer_away_and_how_long_it_waited() {
+async fn an_unconfirmed_unlock_reports_the_cause_and_the_duration() {
     let server = Server::new();
     let lock = server.client().await.lock("orders");
     let guard = lock.lock().await.unwrap();

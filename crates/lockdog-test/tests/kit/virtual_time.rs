@@ -12,7 +12,7 @@ use tokio::time::Instant;
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
 #[tokio::test(start_paused = true)]
-async fn an_hour_of_renewals_passes_in_a_moment() {
+async fn an_hour_of_renewals_passes_at_once() {
     let server = Server::new();
     let client = server.client().await;
     let guard = client.lock("nightly").lock().await.unwrap();
@@ -28,7 +28,7 @@ async fn an_hour_of_renewals_passes_in_a_moment() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_day_of_renewals_is_not_long() {
+async fn a_day_of_renewals_passes_quickly() {
     let server = Server::new();
     let client = server.client().await;
     let guard = client.lock("nightly").lock().await.unwrap();
@@ -43,7 +43,7 @@ async fn a_day_of_renewals_is_not_long() {
 
 /// A lease of 30 s that is renewed every 10 s has a deadline 20 s ahead at least.
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_a_loss_sleeps_from_deadline_to_deadline() {
+async fn a_task_that_awaits_a_loss_sleeps_until_the_deadline() {
     let servers = [Server::new(), Server::new(), Server::new()];
     let mut clients = Vec::new();
     for server in &servers {
@@ -84,7 +84,7 @@ async fn who_waits_for_a_loss_sleeps_from_deadline_to_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_lock_is_told_at_the_next_renewal() {
+async fn a_lost_lock_is_reported_at_the_next_renewal() {
     let server = Server::new();
     let client = server.client().await;
     let guard = client.lock("nightly").lock().await.unwrap();
@@ -102,7 +102,7 @@ async fn a_lost_lock_is_told_at_the_next_renewal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_is_woken_by_the_message() {
+async fn a_message_wakes_the_waiter() {
     let server = Server::new();
     let (holds, waits) = (server.client().await, server.client().await);
     let guard = holds.lock("orders").lock().await.unwrap();
@@ -125,7 +125,7 @@ async fn a_waiter_is_woken_by_the_message() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_of_its_own_ends_in_time() {
+async fn a_fixed_lease_ends_on_time() {
     let server = Server::new();
     let client = server.client().await;
     let lock = client.lock("orders");
@@ -149,7 +149,7 @@ async fn a_lease_of_its_own_ends_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_stands_still_for_a_lease_costs_the_lock() {
+async fn a_server_frozen_for_a_lease_loses_the_lock() {
     let server = Server::new();
     let client = server.client().await;
     let guard = client.lock("orders").lock().await.unwrap();
@@ -177,7 +177,7 @@ async fn a_server_that_stands_still_for_a_lease_costs_the_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_stands_still_for_less_costs_nothing() {
+async fn a_server_frozen_for_less_than_a_lease_loses_nothing() {
     let server = Server::new();
     let client = server.client().await;
     let guard = client.lock("orders").lock().await.unwrap();
@@ -193,7 +193,7 @@ async fn a_server_that_stands_still_for_less_costs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restart_without_data_is_told() {
+async fn a_restart_without_data_is_reported() {
     let server = Server::new();
     let client = server.client().await;
     let guard = client.lock("orders").lock().await.unwrap();
@@ -240,7 +240,7 @@ async fn a_minority_of_a_red_lock_may_lose_its_data() {
 /// The quorum tells its members until when by its own clock, which is that of the client with the
 /// smallest id: chance, so there are several rounds.
 #[tokio::test(start_paused = true)]
-async fn clients_built_hours_apart_make_a_red_lock() {
+async fn clients_built_hours_apart_form_a_red_lock() {
     let servers = [Server::new(), Server::new(), Server::new()];
     for round in 0..8 {
         let mut locks = Vec::new();
@@ -265,7 +265,7 @@ async fn clients_built_hours_apart_make_a_red_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_was_shut_down_leaves_nothing() {
+async fn a_client_leaves_nothing_after_its_shutdown() {
     let server = Server::new();
     let client = server.client().await;
     client.lock("orders").lock().await.unwrap().forget();
@@ -274,7 +274,7 @@ async fn a_client_that_was_shut_down_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn servers_run_side_by_side() {
+async fn several_servers_run_at_once() {
     let mut tasks = JoinSet::new();
     for number in 0..200 {
         tasks.spawn(async move {
@@ -292,7 +292,7 @@ async fn servers_run_side_by_side() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_runtime_of_several_threads_has_real_time() {
+async fn a_multi_thread_runtime_uses_real_time() {
     let server = Server::new();
     let client = server.client().await;
     let guard = client.lock("orders").lock().await.unwrap();

@@ -80,7 +80,7 @@ async fn the_receivers_deadline_counts_from_the_sending_of_the_hand_over() {
 
 /// Invariant 2: a grant answered after its own deadline is none.
 #[tokio::test]
-async fn a_hand_over_that_is_answered_after_its_lease_is_no_grant() {
+async fn a_hand_over_answered_after_its_lease_is_no_grant() {
     let stand = Stand::start().await;
     let lock = stand.lock();
     let held = lock.lock().owner(&Owner::new()).await.unwrap();
@@ -107,7 +107,7 @@ async fn a_hand_over_that_is_answered_after_its_lease_is_no_grant() {
 
 /// Invariant 5, and the design's guard: the watchdog keeps it, and says when it is lost.
 #[tokio::test]
-async fn a_watched_hold_that_was_handed_on_is_renewed_and_told_of_its_loss() {
+async fn a_watched_hold_is_renewed_after_a_hand_over_and_reports_its_loss() {
     let lease = Duration::from_secs(4);
     let stand = Stand::with(|client| client.watchdog_lease(lease)).await;
     let (held, next) = held_with_next(&stand).await;
@@ -127,7 +127,7 @@ async fn a_watched_hold_that_was_handed_on_is_renewed_and_told_of_its_loss() {
 
 /// Design: a fixed lease ends the hold at its end, a handed one too.
 #[tokio::test]
-async fn a_fixed_lease_that_was_handed_on_ends() {
+async fn a_fixed_lease_ends_after_a_hand_over() {
     let stand = Stand::start().await;
     let lock = stand.lock();
     let held = lock.lock().owner(&Owner::new()).await.unwrap();
@@ -147,7 +147,7 @@ async fn a_fixed_lease_that_was_handed_on_ends() {
 
 /// A client's settings at their smallest: a hold that was handed on is not lost to its first period.
 #[tokio::test]
-async fn holds_that_go_from_hand_to_hand_outlive_the_lease_of_each() {
+async fn holds_handed_over_repeatedly_outlive_each_lease() {
     let stand = Stand::start().await;
     let lease = Duration::from_millis(2_500);
     let client = Client::builder()

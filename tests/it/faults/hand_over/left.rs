@@ -13,7 +13,7 @@ use crate::support::{Action, Gate, eventually};
 
 /// The unlocking call sends the hand-over. It is dropped before and after the command was written.
 #[tokio::test]
-async fn the_next_in_line_gets_the_lock_from_an_unlock_dropped_anywhere() {
+async fn the_next_waiter_gets_the_lock_from_an_unlock_dropped_at_any_point() {
     let stand = Stand::start().await;
     let (mut sent, mut unsent) = (0, 0);
     for linger in LINGERS {
@@ -39,7 +39,7 @@ async fn the_next_in_line_gets_the_lock_from_an_unlock_dropped_anywhere() {
 
 /// The receiver is cancelled before and after the server executed the hand-over.
 #[tokio::test]
-async fn the_grant_of_a_receiver_that_is_cancelled_passes_on() {
+async fn the_grant_of_a_cancelled_receiver_passes_on() {
     for executed in [false, true] {
         let stand = Stand::start().await;
         let (held, first) = held_with_next(&stand).await;
@@ -65,7 +65,7 @@ async fn the_grant_of_a_receiver_that_is_cancelled_passes_on() {
 }
 
 #[tokio::test]
-async fn a_receiver_whose_time_runs_out_meanwhile_is_told_in_time_and_keeps_nothing() {
+async fn a_receiver_that_times_out_during_a_hand_over_returns_in_time_and_keeps_nothing() {
     for executed in [false, true] {
         let stand = Stand::start().await;
         let lock = stand.lock();
@@ -93,7 +93,7 @@ async fn a_receiver_whose_time_runs_out_meanwhile_is_told_in_time_and_keeps_noth
 
 /// Invariant 9, and issue 4, section 3: a receiver of an owner that waits twice.
 #[tokio::test]
-async fn both_calls_of_an_owner_have_the_lock_that_was_handed_to_one() {
+async fn both_calls_of_an_owner_get_the_lock_handed_over_to_one() {
     let stand = Stand::start().await;
     let lock = stand.lock();
     let held = lock.lock().owner(&Owner::new()).await.unwrap();
@@ -118,7 +118,7 @@ async fn both_calls_of_an_owner_have_the_lock_that_was_handed_to_one() {
 
 /// The waiters get an error.
 #[tokio::test]
-async fn a_shutdown_in_the_middle_of_a_hand_over_leaves_nothing() {
+async fn a_shutdown_during_a_hand_over_leaves_nothing() {
     for executed in [false, true] {
         let stand = Stand::start().await;
         let (held, first) = held_with_next(&stand).await;
@@ -146,7 +146,7 @@ async fn a_shutdown_in_the_middle_of_a_hand_over_leaves_nothing() {
 /// Receivers and unlocks are cancelled at random moments, on two threads. A grant that nobody takes
 /// in would keep the lock for a lease, which outlives the test.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_is_cancelled_when_the_lock_goes_from_hand_to_hand_it_goes_on() {
+async fn hand_overs_continue_when_random_receivers_and_unlocks_are_cancelled() {
     let stand = Stand::start().await;
     let client = Client::builder()
         .url(stand.server.url())

@@ -12,7 +12,7 @@ use crate::support::{Action, Gate};
 
 /// The same arguments are sent again.
 #[tokio::test]
-async fn a_hand_over_repeated_after_a_lost_reply_is_one() {
+async fn a_hand_over_repeated_after_a_lost_reply_counts_once() {
     let stand = Stand::start().await;
     let (held, next) = held_with_next(&stand).await;
     let rule = stand.proxy.on(transfer(), Action::ExecuteThenCut);
@@ -59,7 +59,7 @@ async fn a_hand_over_that_arrives_late_changes_nothing() {
 
 /// There is no answer until the command timeout.
 #[tokio::test]
-async fn after_a_hand_over_without_an_answer_the_next_in_line_contends() {
+async fn the_next_waiter_contends_after_a_hand_over_without_an_answer() {
     for action in [Action::DropReply, Action::HoldRequest(Gate::new())] {
         let stand = Stand::with(|client| client.command_timeout(PATIENCE)).await;
         let lock = stand.lock();
@@ -79,7 +79,7 @@ async fn after_a_hand_over_without_an_answer_the_next_in_line_contends() {
 }
 
 #[tokio::test]
-async fn a_hand_over_delivered_twice_is_one() {
+async fn a_hand_over_delivered_twice_counts_once() {
     let stand = Stand::start().await;
     let (held, next) = held_with_next(&stand).await;
     let rule = stand.proxy.on(transfer(), Action::Twice);
@@ -91,7 +91,7 @@ async fn a_hand_over_delivered_twice_is_one() {
 
 /// After the receiver has re-entered, and after it has unlocked.
 #[tokio::test]
-async fn a_hand_over_delivered_once_more_later_changes_nothing() {
+async fn a_duplicate_hand_over_that_arrives_late_changes_nothing() {
     let stand = Stand::start().await;
     let gates = [Gate::new(), Gate::new()];
     for gate in &gates {
@@ -122,7 +122,7 @@ fn two() -> Vec<String> {
 
 /// The example in the script's header, and what else it may find.
 #[tokio::test]
-async fn the_script_run_twice_does_what_it_does_once() {
+async fn the_hand_over_script_is_idempotent() {
     let stand = Stand::start().await;
     let hand_over = async |from: &str, lease: &str| -> Option<i64> {
         let call = ["EVAL", TRANSFER, "1", "h", from, "b", lease, "channel"];

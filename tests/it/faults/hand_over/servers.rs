@@ -10,7 +10,7 @@ use crate::support::{Action, Gate, RedisServer, eventually};
 
 /// The script answers "not held": the sender gets `Lost`, and the receiver contends.
 #[tokio::test]
-async fn a_lock_that_was_lost_is_not_handed_on() {
+async fn a_lost_lock_is_not_handed_over() {
     let stand = Stand::start().await;
     let (held, next) = held_with_next(&stand).await;
     stand.redis.cmd(&["DEL", NAME]).await;
@@ -31,7 +31,7 @@ async fn a_lock_that_was_lost_is_not_handed_on() {
 
 /// The force unlock comes before the server has read the hand-over.
 #[tokio::test]
-async fn a_lock_freed_by_force_before_it_is_handed_on_is_lost_and_the_receiver_contends() {
+async fn a_force_unlock_before_the_hand_over_loses_the_lock_and_the_receiver_contends() {
     let stand = Stand::start().await;
     let (held, next) = held_with_next(&stand).await;
     let gate = Gate::new();
@@ -50,7 +50,7 @@ async fn a_lock_freed_by_force_before_it_is_handed_on_is_lost_and_the_receiver_c
 }
 
 #[tokio::test]
-async fn a_force_unlock_between_the_hand_over_and_its_answer_ends_the_grant() {
+async fn a_force_unlock_before_the_answer_of_a_hand_over_ends_the_grant() {
     let stand = Stand::start().await;
     let (held, next) = held_with_next(&stand).await;
     let gate = Gate::new();
@@ -79,7 +79,7 @@ async fn a_force_unlock_between_the_hand_over_and_its_answer_ends_the_grant() {
 
 /// The client knows that it freed a grant whose answer it has not read yet.
 #[tokio::test]
-async fn a_grant_that_its_own_client_freed_by_force_is_none() {
+async fn a_grant_freed_by_its_own_client_before_the_answer_does_not_count() {
     let stand = Stand::start().await;
     let lock = stand.lock();
     let held = lock.lock().owner(&Owner::new()).await.unwrap();
@@ -110,7 +110,7 @@ async fn a_force_unlock_after_the_hand_over_ends_the_receivers_hold() {
 
 /// Invariant 12: the transfer (HDEL first) passes under OOM.
 #[tokio::test]
-async fn a_server_out_of_memory_hands_the_lock_on() {
+async fn a_server_out_of_memory_allows_hand_overs() {
     let stand = Stand::start().await;
     let (held, next) = held_with_next(&stand).await;
     let set = async |to: &str| stand.redis.cmd(&["CONFIG", "SET", "maxmemory", to]).await;
@@ -133,7 +133,7 @@ async fn a_server_out_of_memory_hands_the_lock_on() {
 
 /// Invariant 12: a PEXPIRE that fails undoes the transfer; the lock is free and waiters are told.
 #[tokio::test]
-async fn a_hand_over_without_a_lease_sets_the_lock_free_and_tells() {
+async fn a_hand_over_whose_lease_is_refused_frees_the_lock_and_publishes() {
     let server = RedisServer::start().await;
     let redis = server.redis().await;
     let user = ["ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all"];
@@ -161,7 +161,7 @@ async fn a_hand_over_without_a_lease_sets_the_lock_free_and_tells() {
 
 /// Invariant 3, and the Redis client: on NOSCRIPT the same call as EVAL.
 #[tokio::test]
-async fn a_server_that_does_not_know_the_script_hands_the_lock_on() {
+async fn a_hand_over_works_after_a_script_flush() {
     let stand = Stand::start().await;
     let (held, next) = held_with_next(&stand).await;
     stand.redis.cmd(&["SCRIPT", "FLUSH"]).await;

@@ -12,7 +12,7 @@ use crate::support::{Action, Gate, eventually, named};
 
 /// Invariant 9: a grant that is not picked up within the poll cap passes on.
 #[tokio::test]
-async fn a_grant_that_is_not_taken_in_passes_on_after_the_poll_cap() {
+async fn a_grant_that_is_not_taken_passes_on_after_the_poll_cap() {
     let stand = Stand::with(|client| client.poll_cap(Duration::from_millis(300))).await;
     let lock = stand.lock();
     let held = lock.lock().owner(&Owner::new()).await.unwrap();
@@ -38,7 +38,7 @@ async fn a_grant_that_is_not_taken_in_passes_on_after_the_poll_cap() {
 /// Design: invariant 9. A grant that nobody takes in is given back after the poll cap, though nobody
 /// else of its client waits; and at once where its future is dropped.
 #[tokio::test]
-async fn a_grant_that_nobody_takes_in_is_given_back() {
+async fn a_grant_that_no_waiter_takes_is_released() {
     let stand = Stand::start().await;
     let lock = stand.lock();
     for dropped in [false, true] {
@@ -74,7 +74,7 @@ async fn a_grant_that_nobody_takes_in_is_given_back() {
 /// Design: invariant 9. The receiver waits for the hand-over no longer than it may take, and then
 /// for itself.
 #[tokio::test]
-async fn the_next_in_line_gets_the_lock_though_nobody_polls_the_unlock() {
+async fn the_next_waiter_gets_the_lock_when_the_unlock_is_not_polled() {
     let stand = Stand::start().await;
     let (held, next) = held_with_next(&stand).await;
     let mut unlock = Box::pin(held.unlock());
@@ -95,7 +95,7 @@ async fn the_next_in_line_gets_the_lock_though_nobody_polls_the_unlock() {
 /// A contender that waits for its subscription has no command under way, so the lock may be handed
 /// to it.
 #[tokio::test]
-async fn a_waiter_whose_subscription_takes_long_takes_in_what_is_handed_to_it() {
+async fn a_waiter_that_waits_for_its_subscription_takes_a_hand_over() {
     let lease = SOON * 10;
     let stand = Stand::with(|client| client.poll_cap(lease).command_timeout(SOON * 5)).await;
     let gate = Gate::new();

@@ -60,7 +60,7 @@ async fn a_dropped_wait_leaves_nothing_on_any_instance() {
 
 /// The call is dropped at every await.
 #[tokio::test]
-async fn a_dropped_nested_lock_leaves_the_outer_hold_as_it_was() {
+async fn a_dropped_nested_lock_leaves_the_outer_hold_unchanged() {
     everywhere(async |locks, n, linger| {
         let outer = locks.mine.lock().lease(SOON).await.unwrap();
         // It needs the outer hold longer, so that every instance is asked.
@@ -94,7 +94,7 @@ async fn a_dropped_nested_lock_leaves_the_outer_hold_as_it_was() {
 
 /// The call is dropped at every await.
 #[tokio::test]
-async fn a_dropped_unlock_unlocks_every_instance() {
+async fn a_dropped_unlock_releases_every_instance() {
     everywhere(async |locks, n, linger| {
         let guard = locks.mine.lock().await.unwrap();
         poll_n_times(guard.unlock(), n, linger)

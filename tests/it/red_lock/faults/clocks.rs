@@ -11,7 +11,7 @@ use crate::support::{Redis, RedisServer, eventually};
 
 /// Its keys expire at once, and are acquired again there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_clock_set_ahead_by_a_minute_costs_a_holder_one_of_five_for_a_moment() {
+async fn a_clock_set_ahead_by_a_minute_loses_a_holder_one_instance_for_a_moment() {
     let stand = stand().await;
     let (mine, yours) = (stand.lock().await, stand.lock().await);
     let guard = take(&mine).await;
@@ -46,7 +46,7 @@ async fn a_clock_set_ahead_by_a_minute_costs_a_holder_one_of_five_for_a_moment()
 
 /// What a dead holder left there lives on for a minute.
 #[tokio::test]
-async fn a_clock_set_back_by_a_minute_keeps_nobody_out() {
+async fn a_clock_set_back_by_a_minute_does_not_block_acquires() {
     let stand = stand().await;
     let lock = stand.lock().await;
     for server in &stand.servers {
@@ -72,7 +72,7 @@ async fn a_clock_set_back_by_a_minute_keeps_nobody_out() {
 
 /// Masking tolerates a server that loses what it has just granted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_clock_that_jumps_to_and_fro_lets_no_two_in_where_one_loss_is_masked() {
+async fn a_jumping_clock_admits_no_second_holder_if_one_loss_is_masked() {
     let stand = stand().await;
     let locks = [stand.lock().await, stand.lock().await].map(|lock| lock.masking(1));
     let crowd = Crowd::start(&locks);

@@ -27,7 +27,7 @@ const LEASE: Duration = Duration::from_secs(6);
 const LONG: Duration = Duration::from_secs(100);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_acquire_that_outlives_its_runtime_costs_no_other_lock() {
+async fn an_acquire_that_outlives_its_runtime_loses_no_other_lock() {
     let stand = Stand::proxied(3).await;
     let clients = stand.clients_with(|it| it.watchdog_lease(LEASE)).await;
     let yours = stand.direct_lock().await;
@@ -60,7 +60,7 @@ async fn an_acquire_that_outlives_its_runtime_costs_no_other_lock() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_subscriber_that_stands_still_on_a_callers_thread_costs_no_other_lock() {
+async fn a_subscriber_that_blocks_the_callers_thread_loses_no_other_lock() {
     let stand = Stand::proxied(3).await;
     let clients = stand.clients_with(|it| it.watchdog_lease(LEASE)).await;
     let others = locks_beside(&clients).await;

@@ -84,7 +84,7 @@ async fn tokens_grow_after_an_expiry_a_deletion_and_a_flush_of_all() {
 
 /// In the end none of the first registers is left.
 #[tokio::test]
-async fn tokens_grow_while_instances_come_back_empty() {
+async fn tokens_grow_while_instances_return_empty() {
     let stand = Stand::start(5).await;
     let mut turns = turns(&stand).await;
     turns.take_and_unlock().await;
@@ -104,7 +104,7 @@ async fn tokens_grow_while_instances_come_back_empty() {
 /// Two of five may have forgotten the latest token, one that is away may be the only other that has
 /// it: nobody can know a larger one, and that is an error and no "busy".
 #[tokio::test]
-async fn a_token_that_only_a_missing_instance_may_know_is_waited_for() {
+async fn an_acquire_fails_if_only_an_unreachable_instance_may_have_the_latest_token() {
     let stand = Stand::start(5).await;
     let mut turns = turns(&stand).await;
     turns.take_and_unlock().await;
@@ -149,7 +149,7 @@ async fn a_token_that_only_a_missing_instance_may_know_is_waited_for() {
 
 /// Only the clocks are left.
 #[tokio::test]
-async fn tokens_grow_after_all_instances_came_back_empty() {
+async fn tokens_grow_after_all_instances_returned_empty() {
     let stand = Stand::start(3).await;
     let mut before = turns(&stand).await;
     for _ in 0..3 {
@@ -170,7 +170,7 @@ async fn tokens_grow_after_all_instances_came_back_empty() {
 /// Two instances lose what they granted, again and again. Two clients may believe that they hold
 /// the lock, but each has a larger token than all before it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tokens_grow_for_a_crowd_though_a_clock_jumps_and_an_instance_is_flushed() {
+async fn tokens_grow_for_many_tasks_despite_a_jumping_clock_and_flushes() {
     let mut servers = vec![RedisServer::builder().own_clock().start().await];
     for _ in 1..5 {
         servers.push(RedisServer::start().await);

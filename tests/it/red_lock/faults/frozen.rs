@@ -14,7 +14,7 @@ use crate::red_lock::{SOON, ms};
 use crate::support::{eventually, timed};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_of_five_frozen_for_longer_than_the_lease_and_three_for_a_part_of_it_lose_nothing() {
+async fn two_of_five_frozen_beyond_the_lease_and_three_for_less_lose_nothing() {
     let stand = Stand::start(5).await;
     let (mine, yours) = (stand.lock().await, stand.lock().await);
     let guard = take(&mine).await;
@@ -51,7 +51,7 @@ async fn two_of_five_frozen_for_longer_than_the_lease_and_three_for_a_part_of_it
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_holder_is_told_when_three_of_five_are_frozen_for_longer_than_the_lease() {
+async fn a_holder_is_notified_when_three_of_five_are_frozen_beyond_the_lease() {
     let stand = Stand::start(5).await;
     let (mine, yours) = (stand.lock().await, stand.lock().await);
     let watched = Watched::new(take(&mine).await);
@@ -77,7 +77,7 @@ async fn a_holder_is_told_when_three_of_five_are_frozen_for_longer_than_the_leas
 
 /// An unlock that a majority does not confirm ends all the same, says so, and is made good.
 #[tokio::test]
-async fn an_unlock_with_three_of_five_frozen_is_unconfirmed_and_made_good() {
+async fn an_unlock_with_three_of_five_frozen_is_unconfirmed_and_settled_later() {
     let stand = Stand::start(5).await;
     let (mine, yours) = (stand.lock().await, stand.lock().await);
     let guard = mine.lock().lease(LEASE).await.unwrap();
@@ -98,7 +98,7 @@ async fn an_unlock_with_three_of_five_frozen_is_unconfirmed_and_made_good() {
 
 /// An instance that did not answer gets one question at a time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hardly_anything_is_sent_to_a_frozen_instance_while_the_others_work() {
+async fn a_frozen_instance_gets_few_commands_while_the_others_work() {
     let stand = Stand::proxied(5).await;
     let locks = [stand.lock().await, stand.lock().await];
     let crowd = Crowd::start(&locks);
@@ -144,7 +144,7 @@ async fn hardly_anything_is_sent_to_a_frozen_instance_while_the_others_work() {
 
 /// The client waits for a timeout once.
 #[tokio::test]
-async fn an_acquire_does_not_wait_for_who_was_silent_before() {
+async fn an_acquire_does_not_wait_for_an_instance_that_was_silent_before() {
     let stand = Stand::proxied(5).await;
     let patient = |builder: lockdog::ClientBuilder| builder.command_timeout(SOON);
     let lock = red_lock(&stand.clients_with(patient).await).max_lease(LONG);

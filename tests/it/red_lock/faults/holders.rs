@@ -16,7 +16,7 @@ use crate::support::child::{Copy, argument, await_go_ahead, tell};
 use crate::support::{eventually, logs};
 
 #[tokio::test]
-async fn a_process_frozen_for_longer_than_the_lease_knows_at_its_first_look() {
+async fn a_process_frozen_beyond_the_lease_sees_the_loss_at_its_first_check() {
     let Some(urls) = argument() else {
         return frozen_with_the_lock().await;
     };
@@ -40,7 +40,7 @@ async fn a_process_frozen_for_longer_than_the_lease_knows_at_its_first_look() {
 async fn frozen_with_the_lock() {
     let stand = Stand::start(3).await;
     let test = "red_lock::faults::holders::\
-                a_process_frozen_for_longer_than_the_lease_knows_at_its_first_look";
+                a_process_frozen_beyond_the_lease_sees_the_loss_at_its_first_check";
     let urls: Vec<String> = stand.servers.iter().map(|server| server.url()).collect();
     let mut holder = Copy::run(test, &urls.join(" "));
     let stale: u64 = holder.hear().parse().unwrap();
@@ -68,9 +68,9 @@ async fn frozen_with_the_lock() {
 /// Design: invariant 11. The watchdog of each client in turn fails from within: what is held there is
 /// nobody's any more, and the lock of all goes on with the others.
 #[test]
-fn a_watchdog_that_panics_costs_one_instance_for_a_moment() {
+fn a_watchdog_panic_loses_one_instance_for_a_moment() {
     logs::alone(
-        "red_lock::faults::holders::a_watchdog_that_panics_costs_one_instance_for_a_moment",
+        "red_lock::faults::holders::a_watchdog_panic_loses_one_instance_for_a_moment",
         async {
             tracing::subscriber::set_global_default(logs::Panicking).expect("it is the only one");
             let stand = Stand::start(3).await;
@@ -171,7 +171,7 @@ async fn a_client_that_is_shut_down_leaves_the_lock_to_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_that_are_all_shut_down_tell_the_holder_and_free_the_lock() {
+async fn shutting_down_all_clients_notifies_the_holder_and_frees_the_lock() {
     let stand = Stand::start(3).await;
     // Far longer than the test.
     let lease = |builder: lockdog::ClientBuilder| builder.watchdog_lease(SOON * 3);

@@ -15,7 +15,7 @@ use crate::red_lock::{SOON, ms};
 use crate::support::{Action, Data, Gate, eventually};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_or_two_of_five_killed_before_an_acquire_keep_nobody_from_it() {
+async fn one_or_two_of_five_killed_before_an_acquire_do_not_prevent_it() {
     let stand = Stand::start(5).await;
     let (mine, yours) = (stand.lock().await, stand.lock().await);
     let crowd = Crowd::start(&[mine.clone(), yours.clone()]);
@@ -92,7 +92,7 @@ async fn two_of_five_killed_during_an_acquire_do_not_end_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hold_outlives_two_of_five_killed_and_not_a_third() {
+async fn a_hold_survives_two_of_five_killed_but_not_three() {
     let stand = Stand::persistent(5).await;
     let (mine, yours) = (stand.lock().await, stand.lock().await);
     let guard = take(&mine).await;

@@ -12,18 +12,18 @@ use crate::support::{Direction, eventually};
 
 /// The connections are half-open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_holder_whose_commands_get_lost_keeps_a_majority_and_is_told_without_one() {
+async fn a_holder_whose_commands_are_lost_keeps_the_lock_only_with_a_majority() {
     minority_then_majority(&[Direction::ToServer]).await;
 }
 
 /// The connections are half-open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_holder_whose_answers_get_lost_keeps_a_majority_and_is_told_without_one() {
+async fn a_holder_whose_answers_are_lost_keeps_the_lock_only_with_a_majority() {
     minority_then_majority(&[Direction::ToClient]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_holder_that_is_cut_off_keeps_a_majority_and_is_told_without_one() {
+async fn a_partitioned_holder_keeps_the_lock_only_with_a_majority() {
     minority_then_majority(&[Direction::ToServer, Direction::ToClient]).await;
 }
 

@@ -12,7 +12,7 @@ use crate::support::{Action, eventually};
 /// It answers LOADING, BUSY, MASTERDOWN, MISCONF, NOREPLICAS or READONLY. Its vote is not counted,
 /// neither for a hold nor for an acquire.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_instance_that_cannot_now_does_not_count_until_it_can() {
+async fn an_instance_that_refuses_temporarily_does_not_count_until_it_recovers() {
     for line in [
         "-LOADING Redis is loading the dataset in memory",
         "-BUSY Redis is busy running a script",
@@ -59,7 +59,7 @@ async fn an_instance_that_cannot_now_does_not_count_until_it_can() {
 
 /// By CLIENT PAUSE.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_of_five_that_are_told_to_pause_are_missing_for_that_long() {
+async fn two_of_five_paused_by_client_pause_do_not_count_while_paused() {
     let stand = Stand::start(5).await;
     let (mine, yours) = (stand.lock().await, stand.lock().await);
     let guard = take(&mine).await;
@@ -87,7 +87,7 @@ async fn two_of_five_that_are_told_to_pause_are_missing_for_that_long() {
 
 /// On all servers at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_waiter_whose_messages_are_cut_off_hears_again_and_gets_the_lock() {
+async fn a_waiter_whose_subscriptions_are_cut_resubscribes_and_gets_the_lock() {
     let stand = Stand::start(3).await;
     let (mine, yours) = (stand.lock().await, stand.lock().await);
     let guard = take(&mine).await;

@@ -14,7 +14,7 @@ use crate::red_lock::{SOON, ms};
 use crate::support::eventually;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn scripts_flushed_all_the_time_hinder_nobody() {
+async fn frequent_script_flushes_do_not_disturb_the_lock() {
     let stand = Stand::start(3).await;
     let (mine, yours) = (stand.lock().await, stand.lock().await);
     let over = Arc::new(AtomicBool::new(false));
@@ -60,7 +60,7 @@ async fn scripts_flushed_all_the_time_hinder_nobody() {
 
 /// What the instance has already can be renewed and released.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_instance_without_memory_keeps_what_it_has_and_takes_nothing_new() {
+async fn an_instance_out_of_memory_keeps_its_hold_and_grants_nothing_new() {
     let stand = Stand::start(5).await;
     let (mine, yours) = (stand.lock().await, stand.lock().await);
     let redis = stand.servers[0].redis().await;
@@ -99,7 +99,7 @@ async fn an_instance_with_a_key_of_another_type_does_not_count_and_keeps_its_key
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_instance_that_withdraws_its_permission_is_lost_and_had_again() {
+async fn an_instance_that_revokes_its_permission_is_lost_and_reacquired() {
     let stand = Stand::start(5).await;
     let (mine, yours) = (stand.lock().await, stand.lock().await);
     let redis = stand.servers[0].redis().await;
@@ -130,7 +130,7 @@ async fn an_instance_that_withdraws_its_permission_is_lost_and_had_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_instance_that_wants_a_password_is_lost_and_had_again() {
+async fn an_instance_that_requires_a_password_is_lost_and_reacquired() {
     let stand = Stand::start(5).await;
     let (mine, yours) = (stand.lock().await, stand.lock().await);
     let redis = stand.servers[0].redis().await;

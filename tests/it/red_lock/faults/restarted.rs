@@ -14,7 +14,7 @@ use crate::support::{Data, Redis, RedisServer, eventually};
 
 /// The server is killed and restarted without data.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_instance_that_came_back_empty_is_not_taken_again_before_its_quarantine_is_over() {
+async fn an_instance_that_returned_empty_is_not_reacquired_before_the_end_of_its_quarantine() {
     let stand = Stand::start(3).await;
     let clients = stand.clients().await;
     let yours = stand.lock().await;
@@ -58,19 +58,19 @@ async fn an_instance_that_came_back_empty_is_not_taken_again_before_its_quaranti
 /// The first holder has two of three. A client that acquired the emptied one and the third would be
 /// a second holder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_emptied_instance_makes_no_second_quorum_for_clients_that_knew_it() {
+async fn an_emptied_instance_allows_no_second_quorum_for_clients_that_used_it() {
     second_quorum(Emptied::Restart, false).await;
 }
 
 /// As above, but the second client connects after the restart, so only the server can know.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_emptied_instance_makes_no_second_quorum_for_clients_that_never_saw_it() {
+async fn an_emptied_instance_allows_no_second_quorum_for_new_clients() {
     second_quorum(Emptied::Restart, true).await;
 }
 
 /// A flushed server shows no change but that its epoch is gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flushed_instance_makes_no_second_quorum_if_the_server_remembers() {
+async fn a_flushed_instance_allows_no_second_quorum_if_the_server_stores_an_epoch() {
     second_quorum(Emptied::Flush, true).await;
 }
 
@@ -120,7 +120,7 @@ async fn second_quorum(emptied: Emptied, on_server: bool) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_instance_that_came_back_with_its_data_goes_on_where_it_was() {
+async fn an_instance_that_returned_with_its_data_keeps_its_hold() {
     let stand = Stand::persistent(3).await;
     let (mine, yours) = (stand.lock().await, stand.lock().await);
     let guard = take(&mine).await;
@@ -146,7 +146,7 @@ async fn an_instance_that_came_back_with_its_data_goes_on_where_it_was() {
 
 /// All servers are killed and restarted without data.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_lost_with_the_data_of_all_is_told_and_not_had_before_the_quarantine_is_over() {
+async fn a_lock_lost_with_all_data_is_reported_and_not_acquired_before_the_end_of_the_quarantine() {
     let stand = Stand::start(3).await;
     let (mine, yours) = (stand.lock().await, stand.lock().await);
     let guard = take(&mine).await;

@@ -12,7 +12,7 @@ use crate::red_lock::{SOON, lock_of, ms};
 use crate::support::{Action, Direction, Gate, Proxy, eventually, named, timed};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_instance_that_takes_five_seconds_slows_nobody_down() {
+async fn an_instance_that_takes_five_seconds_slows_no_call() {
     let stand = Stand::proxied(5).await;
     let lock = stand.lock().await;
     let slow = Duration::from_secs(5);
@@ -62,7 +62,7 @@ async fn an_instance_that_takes_five_seconds_slows_nobody_down() {
 
 /// The round trip of the third-fastest instance, not that of a slower one and not the sum of three.
 #[tokio::test]
-async fn an_acquire_of_five_costs_the_round_trip_of_the_third_fastest() {
+async fn an_acquire_on_five_takes_the_round_trip_of_the_third_fastest() {
     let stand = Stand::proxied(5).await;
     let lock = long(&stand).await;
     warm_up(&stand, &lock).await;
@@ -98,7 +98,7 @@ async fn an_acquire_of_five_costs_the_round_trip_of_the_third_fastest() {
 
 /// The reply is lost. The connection still works, so the client releases at once.
 #[tokio::test]
-async fn what_an_instance_granted_unheard_is_given_back_long_before_its_lease_is_over() {
+async fn a_grant_whose_reply_is_lost_is_released_long_before_its_lease_ends() {
     let stand = Stand::proxied(3).await;
     let lock = long(&stand).await;
     warm_up(&stand, &lock).await;
@@ -120,7 +120,7 @@ async fn what_an_instance_granted_unheard_is_given_back_long_before_its_lease_is
 
 /// The reply is lost, and the connection delivers no further ones.
 #[tokio::test]
-async fn what_an_instance_granted_on_a_dead_connection_is_given_back_on_another() {
+async fn a_grant_on_a_dead_connection_is_released_on_another() {
     let stand = Stand::proxied(3).await;
     let lock = long(&stand).await;
     warm_up(&stand, &lock).await;
@@ -142,7 +142,7 @@ async fn what_an_instance_granted_on_a_dead_connection_is_given_back_on_another(
 
 /// It arrives after its lock was released and its connection closed.
 #[tokio::test]
-async fn an_acquire_that_arrives_after_everything_is_an_orphan_of_one_lease() {
+async fn an_acquire_that_arrives_after_the_unlock_is_an_orphan_for_one_lease() {
     let stand = Stand::proxied(3).await;
     // Long enough for a busy machine to see the orphan.
     let lease = LEASE * 4;
@@ -192,7 +192,7 @@ async fn an_acquire_that_arrives_after_everything_is_an_orphan_of_one_lease() {
 /// Delays of 0 to 2 times the limit for one instance; connections are reset in the middle of an
 /// answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn delays_about_the_time_for_one_instance_and_broken_answers_let_no_two_in() {
+async fn delays_near_the_instance_timeout_and_broken_answers_keep_exclusion() {
     let stand = Stand::proxied(5).await;
     let crowd = Crowd::start(&[stand.lock().await, stand.lock().await]);
     crowd.await_visits(10).await;
@@ -244,7 +244,7 @@ async fn delays_about_the_time_for_one_instance_and_broken_answers_let_no_two_in
 /// As a firewall does that forgets them: what is sent on them goes nowhere, and new ones are let
 /// through.
 #[tokio::test]
-async fn connections_that_fall_silent_cost_no_lock_on_a_network_that_works() {
+async fn connections_that_fall_silent_on_a_working_network_lose_no_lock() {
     let (lease, stand) = (ms(3_000), Stand::proxied(3).await);
     let settings =
         |builder: lockdog::ClientBuilder| builder.watchdog_lease(lease).command_timeout(lease);
@@ -269,7 +269,7 @@ async fn connections_that_fall_silent_cost_no_lock_on_a_network_that_works() {
 /// Those beside it lose patience with every server, again and again, and nobody asks one meanwhile
 /// that has not answered its probe yet. An extension waits for that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_short_lease_beside_a_long_one_costs_it_nothing() {
+async fn short_leases_do_not_disturb_a_long_lease() {
     let (lease, stand) = (ms(4_000), Stand::proxied(3).await);
     let settings = |builder: lockdog::ClientBuilder| builder.watchdog_lease(lease);
     let clients = stand.clients_with(settings).await;

@@ -21,7 +21,7 @@ use super::NAME;
 const LONG: Duration = Duration::from_secs(100);
 
 #[tokio::test]
-async fn a_runtime_that_stands_still_after_lock_costs_no_instance() {
+async fn a_runtime_stopped_after_lock_loses_no_instance() {
     let stand = Stand::proxied(3).await;
     know_the_script(&stand).await;
     let urls = urls(&stand);
@@ -50,7 +50,7 @@ async fn a_runtime_that_stands_still_after_lock_costs_no_instance() {
 }
 
 #[tokio::test]
-async fn a_runtime_that_stands_still_after_a_busy_try_lock_leaves_no_instance_locked() {
+async fn a_runtime_stopped_after_a_busy_try_lock_leaves_no_instance_locked() {
     let stand = Stand::proxied(3).await;
     know_the_script(&stand).await;
     for server in &stand.servers[..2] {
@@ -78,7 +78,7 @@ async fn a_runtime_that_stands_still_after_a_busy_try_lock_leaves_no_instance_lo
 }
 
 #[tokio::test]
-async fn an_acquire_that_nobody_polls_any_more_keeps_no_one_out() {
+async fn an_unpolled_acquire_does_not_block_other_owners() {
     let stand = Stand::proxied(3).await;
     know_the_script(&stand).await;
     let mine = stand.clients_with(|it| it.watchdog_lease(LONG)).await;
@@ -104,7 +104,7 @@ async fn an_acquire_that_nobody_polls_any_more_keeps_no_one_out() {
 }
 
 #[tokio::test]
-async fn nested_acquires_that_are_dropped_or_left_cost_a_healthy_hold_nothing() {
+async fn abandoned_nested_acquires_do_not_harm_the_outer_hold() {
     let stand = Stand::proxied(3).await;
     let clients = stand
         .clients_with(|it| it.watchdog_lease(Duration::from_secs(3)))

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_have_three_digits_and_a_unit_that_suits() {
+    fn values_have_three_digits_and_a_suitable_unit() {
         assert_eq!(show("pairs_per_s", 18_640.0), "18.6 k");
         assert_eq!(show("pairs_per_s", 2_564.0), "2.56 k");
         assert_eq!(show("p50_us", 68.94), "68.9 us");
