@@ -2,9 +2,9 @@
 
 .PHONY: mutants soak
 
-# Each defect in src/mutant.rs must make a test fail.
+# Each defect in tests/mutants/patches must make a test fail.
 mutants: ## the engine with defects: each must make a test fail
-	tests/mutants
+	tests/mutants/run
 
 # The simulations of the engine and of the quorum, each for as many seeds as SEEDS says: some 200 and
 # 300 a second and core.

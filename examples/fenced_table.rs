@@ -1,17 +1,17 @@
-//! A table that refuses the write of somebody who lost the lock without noticing.
+//! A table that refuses a late write of an owner that has lost the lock.
 //!
 //! ```text
 //! cargo run --example fenced_table
 //! ```
 //!
-//! It starts three redis-servers of its own; servers that are there can be named by their URLs.
+//! It starts three redis-servers of its own. To use other servers, pass their URLs as arguments.
 //!
 //! Alice takes a lock on three servers, reads a row, and is stopped for longer than her lease: by a
 //! page fault, a debugger, a virtual machine that is moved. Bob takes the lock after her and writes.
-//! Then Alice goes on, and writes what she computed from what she read. No lock can prevent that; the
-//! table can, by the fencing token that comes with each acquire.
+//! Then Alice continues, and writes what she computed from what she read. No lock can prevent that; the
+//! table can, by the fencing token of each acquire.
 //!
-//! It ends with a failure at the first thing that is not as told.
+//! The program exits with an error if one of these steps ends differently.
 
 #[path = "support/server.rs"]
 mod server;
@@ -132,7 +132,7 @@ impl Service {
         self.table.query_row(sql, [], |row| row.get(0))
     }
 
-    /// False if the table has seen a larger token: somebody had the lock after us.
+    /// False if the table has a larger token: another owner had the lock after this one.
     fn write(&self, pieces: i64, token: i64) -> rusqlite::Result<bool> {
         let sql = "UPDATE stock SET pieces = ?2, token = ?1 WHERE id = 42 AND token <= ?1";
         Ok(self.table.execute(sql, params![token, pieces])? == 1)
@@ -149,5 +149,5 @@ fn check(so: bool, what: &str) -> Result<(), Failure> {
     if so { Ok(()) } else { Err(what.into()) }
 }
 
-/// Fixed, so that it ends while Alice is stopped, and short, so that nobody waits for long.
+/// Fixed, so that it ends while Alice is stopped, and short, so that Bob does not wait for long.
 const LEASE: Duration = Duration::from_secs(1);

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! A lock on a server can be lost while its holder still works: the server was away for longer
-//! than the lease, somebody deleted the key, the process was stopped. Here another client frees
-//! the lock by force; the holder learns of it at its next renewal, and no later than its deadline.
+//! than the lease, another client deleted the key, or the process was stopped. Here another client frees
+//! the lock by force; the guard reports the loss at its next renewal, and no later than its deadline.
 
 #![allow(
     clippy::disallowed_methods,
@@ -18,7 +18,7 @@ use std::time::Duration;
 use lockdog::{Client, Error, Guard, Lock};
 use tokio::time::sleep;
 
-/// For work that is one future: wait for either end.
+/// For work that is one future: wait for the work and for the loss.
 async fn until_lost(guard: Guard) -> String {
     tokio::select! {
         lost = guard.lost() => format!("lost() says: {}", lost.reason()),
@@ -40,25 +40,25 @@ async fn tokens_for_tasks(guard: Guard) -> String {
     format!("lost_token() stopped {stopped} of 3 tasks")
 }
 
-/// For work that writes step by step: look before each write.
+/// For work that writes step by step: check the guard before each write.
 ///
-/// A look is no proof: between it and the write the process may be stopped for as long as you like.
-/// Where one write too many does harm, the store itself must refuse it.
+/// The check is no proof: between it and the write the process may be stopped for any time.
+/// If one late write does harm, the store itself must refuse it.
 async fn look_before_each_write(guard: Guard) -> String {
     let mut writes = 0;
     while guard.is_valid() {
         writes += 1;
         sleep(Duration::from_millis(20)).await;
     }
-    // Who looks only at the end is told by the unlock.
+    // The unlock reports the loss too.
     match guard.unlock().await {
         Err(Error::Lost(_)) => format!("is_valid() stopped the writing after {writes} writes"),
         other => format!("not stopped: {other:?}"),
     }
 }
 
-/// The shortest: `with` locks, unlocks, and drops the work when the lock is lost. Its error says
-/// that the work was not done, or not under the lock to its end.
+/// The shortest way: `with` locks, unlocks, and drops the work when the lock is lost. Its error means that
+/// the work was not finished, or that the lock was lost before its end.
 async fn with_does_it_all(lock: &Lock) -> String {
     match lock.with(|_held| endless_work()).await {
         Err(Error::Lost(lost)) => format!("with() says: {}", lost.reason()),
@@ -70,10 +70,10 @@ async fn with_does_it_all(lock: &Lock) -> String {
 async fn main() -> lockdog::Result<()> {
     let url = std::env::args().nth(1);
     let url = url.as_deref().unwrap_or("redis://127.0.0.1:6379");
-    // A short lease, so that a loss is noticed soon: the watchdog renews every third of it.
+    // A short lease, so that the client detects a loss soon: the watchdog renews every third of it.
     let client = Client::builder()
         .url(url)
-        .watchdog_lease(Duration::from_millis(900))
+        .watchdog_lease(Duration::from_millis(1500))
         .build()
         .await?;
 
@@ -105,7 +105,7 @@ async fn main() -> lockdog::Result<()> {
     Ok(())
 }
 
-/// Another client waits until somebody has the lock, and takes it away from him.
+/// Another client waits until the lock is held, and frees it by force.
 fn steal(url: &str, name: &'static str) {
     let url = url.to_owned();
     tokio::spawn(async move {

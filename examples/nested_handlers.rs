@@ -6,13 +6,13 @@
 //! ```
 //!
 //! `close` holds the account's lock and calls `settle`, which locks the same account: the nested
-//! call re-enters, since both run in one task. A request at the same time waits, or is told that
-//! the account is busy.
+//! call re-enters, because both run in one task. Another request for this account waits; `archive`
+//! answers 409 instead.
 //!
-//! The one thing to watch: on a keep-alive connection *all requests run in the task of the
-//! connection*, so they have one owner. That is harmless as long as every handler ends its guards.
-//! `archive` does not: its guard goes on in a job of its own. It must be taken as somebody else,
-//! `.owner(&Owner::new())`, or the next request on that connection would re-enter beside the job.
+//! On a keep-alive connection *all requests run in the task of the connection*, so they have one owner.
+//! That is harmless if every handler ends its guards. `archive` does not: it moves its guard into a job.
+//! So it acquires as another owner, with `.owner(&Owner::new())`. Otherwise the next request on that
+//! connection would re-enter while the job runs.
 
 #![allow(
     clippy::disallowed_methods,
@@ -33,25 +33,25 @@ use tokio::net::TcpListener;
 
 type Answer = Result<String, Failure>;
 
-/// What every handler can use.
+/// The state that all handlers share.
 #[derive(Clone)]
 struct Service {
     client: Client,
-    /// How often each account was settled. In place of a store that cannot count by itself.
+    /// How often each account was settled. It stands for a store without atomic increments.
     settled: Arc<Mutex<HashMap<u64, u64>>>,
 }
 
-/// `POST /accounts/{id}/close`: two steps that nobody may come between.
+/// `POST /accounts/{id}/close`: two steps under one lock.
 async fn close(State(service): State<Service>, Path(id): Path<u64>) -> Answer {
     let guard = service.account(id).lock().await?;
     let settled = settle(State(service), Path(id)).await?;
     tokio::time::sleep(WORK).await;
-    // Not left to a drop: an answer of 200 says that the lock was ours to the end.
+    // Not by a drop: the answer 200 means that this task held the lock to the end.
     guard.unlock().await?;
     Ok(format!("closed, {settled}"))
 }
 
-/// `POST /accounts/{id}/settle`: is asked for alone, and called by `close`.
+/// `POST /accounts/{id}/settle`: a request of its own, and a step of `close`.
 async fn settle(State(service): State<Service>, Path(id): Path<u64>) -> Answer {
     let guard = service.account(id).lock().await?;
     let times = service.times_settled(id) + 1;
@@ -76,7 +76,7 @@ async fn archive(State(service): State<Service>, Path(id): Path<u64>) -> Answer 
 
 async fn archive_slowly(guard: Guard) {
     tokio::select! {
-        // Whatever is half done is undone or left to the next one: the lock is not ours any more.
+        // The lock is lost, so the job stops here. The next holder has to expect unfinished work.
         lost = guard.lost() => eprintln!("archiving stopped: {lost}"),
         () = tokio::time::sleep(JOB) => {
             if let Err(error) = guard.unlock().await {
@@ -125,7 +125,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     axum::serve(listener, router)
         .with_graceful_shutdown(asked_to_end())
         .await?;
-    // Last, so that no request loses its lock; what jobs still hold is given back here.
+    // After the server, so that no request loses its lock. It releases what jobs still hold.
     let report = client.shutdown().await;
     println!("ended, released={}", report.released);
     Ok(())
@@ -142,7 +142,7 @@ async fn asked_to_end() {
     }
 }
 
-/// What a caller is told: 409 for a lock that another has, 503 where trying again may help.
+/// The answer to the caller: 409 if another owner holds the lock, 503 if a retry may help, 500 otherwise.
 enum Failure {
     Busy,
     Lock(lockdog::Error),
@@ -167,6 +167,6 @@ impl IntoResponse for Failure {
     }
 }
 
-/// What the work of a handler takes here.
+/// How long the work of a handler takes in this example.
 const WORK: Duration = Duration::from_millis(50);
 const JOB: Duration = Duration::from_millis(1500);

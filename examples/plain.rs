@@ -1,4 +1,4 @@
-//! The smallest complete program: take a lock, work, give it back, shut the client down.
+//! The smallest complete program: acquire a lock, work, release it, shut the client down.
 //!
 //! ```text
 //! cargo run --example plain -- redis://127.0.0.1:6379
@@ -12,11 +12,11 @@ use lockdog::{Client, Result};
 async fn main() -> Result<()> {
     let url = std::env::args().nth(1);
     let url = url.as_deref().unwrap_or("redis://127.0.0.1:6379");
-    // The scope shuts the client down on every path, `?` and panics too.
+    // The scope shuts the client down on every path, including `?` and a panic.
     Client::scope(url, |client| async move {
         let lock = client.lock("example:plain");
         let wait = Duration::from_secs(10);
-        // The guard stays in a variable: it is the lock.
+        // Keep the guard in a variable: dropping it releases the lock.
         let Some(guard) = lock.try_lock().wait(wait).await? else {
             println!("another process has the lock");
             return Ok(());

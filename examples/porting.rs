@@ -13,7 +13,7 @@ use std::time::Duration;
 use lockdog::report::Ttl;
 use lockdog::{Client, Error, Lock, MultiLock, Owner, Result};
 
-/// The way of new code: a guard stands for each acquire, and ends it.
+/// For new code: each acquire returns a guard, which ends it.
 #[rustfmt::skip]
 async fn with_guards(redisson: &Client) -> Result<()> {
     /* RLock lock = redisson.getLock(ORDERS);   */ let lock = redisson.lock(ORDERS);
@@ -30,7 +30,7 @@ async fn with_guards(redisson: &Client) -> Result<()> {
     /*                                          */ is("lock(lease)", lives(&lock, 10).await?, true);
     /* lock.unlock();                           */ guard.unlock().await?;
 
-    // Interrupting a Java thread is dropping a future here: under a timeout, in a select.
+    // Java interrupts a thread. Here the caller drops the future: by a timeout, or in a `select!`.
     /* lock.lockInterruptibly();                */ let guard = lock.lock().await?;
     /* other.lockInterruptibly(); // interrupted */ let cut = tokio::time::timeout(secs(1) / 10, as_other(&lock)).await;
     /*                                          */ is("lockInterruptibly", cut.is_err(), true);
@@ -48,7 +48,8 @@ async fn with_guards(redisson: &Client) -> Result<()> {
     /* lock.unlock();                           */ guard.unlock().await?;
     /* lock.tryLock(1, 10, SECONDS);            */ let guard = lock.try_lock().wait(secs(1)).lease(secs(10)).await?;
     /*                                          */ is("tryLock(wait, lease)", lives(&lock, 10).await?, true);
-    /* lock.unlock();                           */ drop(guard); // in the background, as a drop is no wait
+    /* lock.unlock();                           */ drop(guard); // releases in the background
+    /*                                          */ // Another owner waits for that release.
     /*                                          */ drop(lock.lock().owner(&Owner::new()).await?);
 
     // Re-entry: the count is the same, each guard ends one.
@@ -65,7 +66,7 @@ async fn with_guards(redisson: &Client) -> Result<()> {
     Ok(())
 }
 
-/// The way of code that locks in one place and unlocks in another: forget the guard.
+/// For code that locks in one place and unlocks in another: it forgets the guard.
 #[rustfmt::skip]
 async fn without_guards(redisson: &Client) -> Result<()> {
     let lock = redisson.lock("example:porting:legacy");
@@ -73,7 +74,7 @@ async fn without_guards(redisson: &Client) -> Result<()> {
     /* lock.unlock();                           */ lock.unlock().await?;
     /* lock.unlock(); // IllegalMonitorState... */ is("unlock, not held", matches!(lock.unlock().await, Err(Error::NotHeld(_))), true);
 
-    // A throttle: whoever gets it leaves it, and nobody else does for ten seconds.
+    // A throttle: one owner gets the lock and keeps it, so no other owner gets it for ten seconds.
     /* lock.tryLock(0, 10, SECONDS);            */ let got = lock.try_lock().lease(secs(10)).await?;
     /*                                          */ is("tryLock(0, lease)", got.is_some(), true);
     /*                                          */ if let Some(guard) = got { guard.forget(); }
@@ -83,8 +84,8 @@ async fn without_guards(redisson: &Client) -> Result<()> {
     Ok(())
 }
 
-/// The `...Async(threadId)` calls: the owner is a number that the caller chose. The ones without a
-/// thread id are those above, for every call of lockdog is asynchronous.
+/// The `...Async(threadId)` calls: the owner is a number that the caller chooses. The calls without a
+/// thread id are those above, because every call of lockdog is asynchronous.
 #[rustfmt::skip]
 async fn with_thread_ids(redisson: &Client) -> Result<()> {
     let lock = redisson.lock("example:porting:async");
@@ -100,7 +101,7 @@ async fn with_thread_ids(redisson: &Client) -> Result<()> {
     /*                                          */ is("tryLockAsync(wait, lease, id)", got.is_none(), true);
     /* lock.unlockAsync(7);                     */ lock.unlock().owner(&id7).await?;
 
-    // For many calls as one owner, a scope. It does not cross tokio::spawn: wrap the child too.
+    // A scope sets the owner of many calls. It does not cross `tokio::spawn`: wrap the child too.
     id7.scope(async {
         /* lock.lockAsync();                    */ let guard = lock.lock().await?;
         /* lock.getHoldCountAsync();            */ is("getHoldCountAsync", lock.hold_count().await?, 1);
@@ -113,14 +114,14 @@ async fn with_thread_ids(redisson: &Client) -> Result<()> {
         /* lock.tryLockAsync();                 */ let guard = lock.try_lock().await?;
         /* lock.tryLockAsync(1, SECONDS);       */ let again = lock.try_lock().wait(secs(1)).await?;
         /* lock.tryLockAsync(1, 10, SECONDS);   */ let third = lock.try_lock().wait(secs(1)).lease(secs(10)).await?;
-        /* lock.getHoldCountAsync();            */ is("getHoldCountAsync, thrice", lock.hold_count().await?, 3);
+        /* lock.getHoldCountAsync();            */ is("getHoldCountAsync, three times", lock.hold_count().await?, 3);
         /*                                      */ drop((third, again, guard));
         Ok(())
     })
     .await
 }
 
-/// Several locks as one.
+/// Several locks that are held together.
 #[rustfmt::skip]
 async fn with_several(redisson: &Client) -> Result<()> {
     let [a, b] = ["example:porting:account:1", "example:porting:account:2"].map(|name| redisson.lock(name));
@@ -130,7 +131,7 @@ async fn with_several(redisson: &Client) -> Result<()> {
     /* a.isLocked() && b.isLocked();            */ is("multi, members", a.is_locked().await? && b.is_locked().await?, true);
     /* all.unlock();                            */ guard.unlock().await?;
 
-    // One member that somebody else has is enough, and then the others stay free.
+    // If another owner holds one member, the call fails and holds none.
     /* b.lock(); // another thread              */ let busy = b.lock().owner(&Owner::new()).await?;
     /* all.tryLock(1, 10, SECONDS);             */ let none = all.try_lock().wait(secs(1)).lease(secs(10)).await?;
     /*                                          */ is("multi tryLock", none.is_none() && !a.is_locked().await?, true);
@@ -158,19 +159,19 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// What another thread would do in Java.
+/// In Java, another thread would do this.
 async fn as_other(lock: &Lock) -> Result<()> {
     lock.lock().owner(&Owner::new()).await?.unlock().await?;
     Ok(())
 }
 
-/// The lock lives for at most so many seconds more, and for more than half of them.
+/// Whether the key's TTL is at most `seconds`, and more than half of that.
 async fn lives(lock: &Lock, seconds: u64) -> Result<bool> {
     let ttl = lock.remaining_ttl().await?;
     Ok(matches!(ttl, Some(Ttl::Expires(left)) if left <= secs(seconds) && left > secs(seconds) / 2))
 }
 
-/// Says what a call answered; ends the process if that is not what Java answers.
+/// Prints the answer of a call; panics if Java answers something else.
 fn is<T: PartialEq + std::fmt::Debug>(call: &str, got: T, java: T) {
     assert_eq!(got, java, "{call}");
     println!("{call}: {got:?}");
@@ -180,5 +181,5 @@ fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// A name of its own: some calls free the lock by force, whoever has it.
+/// A name that no other program uses: some calls free the lock by force.
 const ORDERS: &str = "example:porting:orders";

@@ -4,8 +4,8 @@
 //! cargo run --example scheduled_job -- redis://127.0.0.1:6379
 //! ```
 //!
-//! The job is short, and the clock of a node may be late. So the node that ran the job leaves its lock to
-//! the lease: the late node finds it taken, also when the first node has ended by then.
+//! The job is short, and the clock of a node may be late. So the node that ran the job does not release the
+//! lock: it stays taken until its lease ends. A late node finds it taken, even if the first node has exited.
 
 use std::time::Duration;
 
@@ -19,12 +19,13 @@ async fn tick(node: &Client) -> Result<bool> {
         return Ok(false);
     };
     tokio::select! {
-        // The next node may run it: this one stops.
+        // Another node may run the job now, so this one stops.
         lost = guard.lost() => return Err(lost.into()),
         () = job() => {}
     }
-    // A job that may take longer calls `guard.extend(..)` on its way, or is taken without a lease and
-    // extends to the rest of its time here. A job that fails before drops the guard: another node tries.
+    // A job that may take longer than the lease calls `guard.extend(..)` while it runs. Or it acquires
+    // without a lease and calls `guard.extend(..)` here. A job that fails drops the guard, which releases the
+    // lock: another node can run the job.
     guard.leave_to_lease();
     Ok(true)
 }
@@ -35,7 +36,7 @@ async fn main() -> Result<()> {
     let url = url.as_deref().unwrap_or("redis://127.0.0.1:6379");
     let (first, second) = (Client::connect(url).await?, Client::connect(url).await?);
     println!("node 1 ran the job: {}", tick(&first).await?);
-    // A deployment in this moment does not release what was left.
+    // The shutdown of the node does not release the lock that was left to its lease.
     first.shutdown().await;
     println!("node 2 ran the job: {}", tick(&second).await?);
     second.shutdown().await;
@@ -46,6 +47,6 @@ async fn job() {
     sleep(Duration::from_millis(100)).await;
 }
 
-/// From the start of one run, no other run starts for so long: longer than clocks differ, and shorter
-/// than the time between two runs.
+/// No other run starts within this time from the start of one run. It must be longer than the difference
+/// of the nodes' clocks, and shorter than the time between two runs.
 const AT_LEAST: Duration = Duration::from_secs(20);

@@ -11,15 +11,15 @@ use std::time::Duration;
 use lockdog::{Client, Lock, Result};
 use tokio::runtime::{Handle, Runtime};
 
-/// Reads, works, and writes, which loses turns if two threads do so at once.
+/// Reads the counter, works, and writes it. Without the lock, two threads would overwrite each other.
 fn count(runtime: &Handle, lock: &Lock, counter: &AtomicU32) -> Result<()> {
     for _ in 0..TURNS {
         // The owner is this thread, as in Java.
         let guard = runtime.block_on(async { lock.lock().await })?;
         let read = counter.load(Ordering::Relaxed);
         thread::sleep(Duration::from_millis(2));
-        // The watchdog renews beside this thread, however long it works. Nothing stops the thread, so it
-        // looks whether the lock is still its own.
+        // The watchdog renews the lock while this thread works. Nothing cancels a thread, so it checks
+        // before the write that it still holds the lock.
         if guard.is_valid() {
             counter.store(read + 1, Ordering::Relaxed);
         }
@@ -31,7 +31,7 @@ fn count(runtime: &Handle, lock: &Lock, counter: &AtomicU32) -> Result<()> {
 fn main() -> Result<()> {
     let url = std::env::args().nth(1);
     let url = url.as_deref().unwrap_or("redis://127.0.0.1:6379");
-    // One runtime for all threads. It must have a thread of its own, which drives the connections.
+    // One runtime for all threads. It must be multi-threaded: its own threads drive the connections.
     let runtime = Runtime::new().expect("a runtime can be built");
     let client = runtime.block_on(Client::connect(url))?;
     let (lock, counter) = (client.lock("example:threads"), AtomicU32::new(0));

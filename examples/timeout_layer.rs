@@ -28,10 +28,10 @@ async fn fast(State(lock): State<Lock>) -> Answer {
     work(&lock, Duration::ZERO).await
 }
 
-/// The layer may drop this at any await: in the queue for the lock, with a command on its way, or with
-/// the guard. Each time the client gives the lock back in its background.
+/// The layer may drop this future at any await: while it waits for the lock, while a command is in flight,
+/// or while it holds the guard. In each case the client releases the lock in the background.
 async fn work(lock: &Lock, time: Duration) -> Answer {
-    // A connection is one task, so its requests would be one owner.
+    // All requests of one connection run in one task, so without this they would be one owner.
     let lock = lock.exclusive();
     match lock.with(|_held| sleep(time)).await {
         Ok(()) => Ok("worked"),
@@ -39,7 +39,7 @@ async fn work(lock: &Lock, time: Duration) -> Answer {
     }
 }
 
-/// As the timeout layer of tower-http: it drops the handler's future.
+/// Works like the timeout layer of tower-http: it drops the handler's future.
 async fn limit(request: Request, next: Next) -> Response {
     match timeout(LIMIT, next.run(request)).await {
         Ok(response) => response,

@@ -56,7 +56,7 @@ impl Background {
         thread::Builder::new()
             .name("lockdog".to_owned())
             .spawn(move || {
-                let _tells_that_it_ended = guard;
+                let _cancels_when_it_ends = guard;
                 // Spawned futures run while the thread waits here.
                 if let Ok(main) = runtime.block_on(given) {
                     main(&runtime);

@@ -19,7 +19,13 @@ pub(crate) fn check_lease(
     lease: Duration,
     max_lease: Duration,
 ) -> Result<(), Error> {
-    check(what, lease, max_lease)?;
+    check(what, lease, Duration::MAX)?;
+    if lease > max_lease {
+        return Err(Error::invalid(
+            what,
+            format!("it must be at most max_lease={max_lease:?}, got={lease:?}"),
+        ));
+    }
     if lease > LONGEST {
         return Err(Error::invalid(
             what,
@@ -40,7 +46,7 @@ pub(crate) fn check(what: &'static str, lease: Duration, longest: Duration) -> R
     if lease > longest {
         return Err(Error::invalid(
             what,
-            format!("it must be at most max_lease={longest:?}, got={lease:?}"),
+            format!("it must be at most {longest:?}, got={lease:?}"),
         ));
     }
     Ok(())

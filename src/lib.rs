@@ -46,7 +46,7 @@
 //! | to find out what went wrong | [`Error`] and the module [`error`] |
 //! | the state of locks and servers | the module [`report`] |
 //!
-//! `docs/guide.md` is a guide of ten minutes. Two rules of it:
+//! `docs/guide.md` in the repository is a guide that takes ten minutes to read. Two of its rules:
 //!
 //! - The owner of a lock is the tokio task. A task that holds a lock can acquire it again. Two branches
 //!   of `join!` in one task do not exclude each other; use [`Lock::exclusive`] for them.
@@ -56,8 +56,8 @@
 //!
 //! A *lock* is a name on a server. An *owner*, by default a tokio task, *holds* the lock. Its *hold*
 //! counts how often the owner acquired the lock. Redis keeps a hold for a *lease*. The client's
-//! *watchdog* renews the lease of a hold that was acquired without one. A *guard* stands for one
-//! acquire. A hold that ends against its owner's will is *lost*.
+//! *watchdog* renews the lease of a hold that was acquired without one. A *guard* is the value that a
+//! caller gets for one acquire. A hold that ends before its owner ends it is *lost*.
 //!
 //! # From Redisson
 //!
@@ -105,12 +105,12 @@
 //! Under `tokio::time::pause()`, or `#[tokio::test(start_paused = true)]`, every call to a real server
 //! fails within a millisecond. While the answer is under way the runtime is idle, so its clock jumps to
 //! the next timer, which is the limit of the call. Do not pause the time in tests that use a real
-//! server.
+//! server. The crate `lockdog-test` is a server inside the test, which runs on the paused clock.
 //!
 //! # What it does not promise
 //!
-//! - That only the holder writes. The process may be paused for longer than the lease between a look
-//!   at the guard and the write. Where that matters, the store must refuse the late write:
+//! - That only the holder writes. The process may be paused for longer than the lease between a check
+//!   of the guard and the write. Where that matters, the store must refuse the late write:
 //!   [`Guard::token`].
 //! - Exclusion of a lock on one server across a failover to a replica that did not have the lock, a
 //!   restart without data, or an eviction. The first holder is notified as above. `docs/quorum.md`
@@ -142,12 +142,11 @@
     )
 )]
 
-#[macro_use]
-mod mutant;
-
 mod background;
+/// What `benches/micro` measures.
 #[cfg(lockdog_bench)]
 #[doc(hidden)]
+#[path = "../benches/micro/inside.rs"]
 pub mod bench;
 mod client;
 mod clock;
@@ -160,7 +159,9 @@ mod key;
 mod lease;
 mod lock;
 mod multi_lock;
+/// Tests of private items on real servers.
 #[cfg(test)]
+#[path = "../tests/on_servers/mod.rs"]
 mod on_servers;
 mod owner;
 mod panics;
@@ -169,10 +170,12 @@ mod request;
 mod script;
 mod server;
 mod session;
+/// Tests that simulate the engine on virtual time.
 #[cfg(test)]
+#[path = "../tests/simulation/mod.rs"]
 mod simulation;
 mod slot;
-/// Private servers and faulty networks, the integration tests' own.
+/// The private servers and faulty networks of the integration tests.
 #[cfg(test)]
 #[allow(
     dead_code,
@@ -199,10 +202,11 @@ pub use session::Unlocked;
 
 /// Settings of a [`ClientBuilder`] and of requests.
 pub mod config {
-    /// The crate of [`ClientBuilder::pool`](crate::ClientBuilder::pool), in the version that it takes.
+    /// The `deadpool-redis` crate, in the version that
+    /// [`ClientBuilder::pool`](crate::ClientBuilder::pool) needs.
     #[cfg(feature = "deadpool")]
     pub use deadpool_redis;
-    /// What [`ClientBuilder::pool`](crate::ClientBuilder::pool) takes.
+    /// The pool for [`ClientBuilder::pool`](crate::ClientBuilder::pool).
     #[cfg(feature = "deadpool")]
     pub use deadpool_redis::Pool;
 
@@ -213,7 +217,7 @@ pub mod config {
     pub use crate::wait::{Backoff, Wake};
 }
 
-/// What a client, a lock or a guard reports about its state.
+/// Reports of clients, locks and guards about their state.
 pub mod report {
     pub use crate::client::ShutdownReport;
     pub use crate::diagnosis::{Diagnosis, Finding, FindingKind};
@@ -221,9 +225,9 @@ pub mod report {
     pub use crate::lock::{HoldInfo, HolderInfo, Ttl};
 }
 
-/// What [`Guard::lost_token`] returns.
+/// The token that [`Guard::lost_token`] returns.
 pub use tokio_util::sync::CancellationToken;
-/// What [`Client::id`] returns.
+/// The id that [`Client::id`] returns.
 pub use uuid::Uuid;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a caller asks of a lock of any kind; nothing happens before it is awaited.
+//! The requests for a lock of any kind. A request does nothing until it is awaited.
 
 mod debug;
 
@@ -15,11 +15,12 @@ use crate::lease;
 use crate::owner::Owner;
 use crate::session::{Reentry, Settings, Unlocked};
 
-/// A wish to hold a lock, from [`Lock::lock`](crate::Lock::lock),
-/// [`MultiLock::lock`](crate::MultiLock::lock) or [`RedLock::lock`](crate::RedLock::lock). Await it.
+/// A pending acquire that waits without limit, from [`Lock::lock`](crate::Lock::lock),
+/// [`MultiLock::lock`](crate::MultiLock::lock) or [`RedLock::lock`](crate::RedLock::lock). It does
+/// nothing until it is awaited. The method that returns it has its errors and its cancel safety.
 ///
-/// A request is not a future itself: `.await` makes it one. `tokio::spawn`, `join_all` and the like ask
-/// for a future, which [`into_future`](IntoFuture::into_future) returns.
+/// A request is not a future itself: `.await` makes it one. `tokio::spawn`, `join_all` and the like need
+/// a future, which [`into_future`](IntoFuture::into_future) returns.
 ///
 /// # Examples
 ///
@@ -46,9 +47,10 @@ pub struct LockRequest {
     options: AcquireOptions,
 }
 
-/// A wish to hold a lock if it can be had in time, from
+/// A pending acquire that makes one attempt or waits for a limited time, from
 /// [`Lock::try_lock`](crate::Lock::try_lock), [`MultiLock::try_lock`](crate::MultiLock::try_lock) or
-/// [`RedLock::try_lock`](crate::RedLock::try_lock). Await it.
+/// [`RedLock::try_lock`](crate::RedLock::try_lock). It does nothing until it is awaited. The method that
+/// returns it has its errors and its cancel safety.
 ///
 /// `tokio::spawn` and `join_all` take `lock.try_lock().into_future()`, as with [`LockRequest`].
 #[derive(Clone)]
@@ -59,9 +61,9 @@ pub struct TryLockRequest {
     wait: Option<Duration>,
 }
 
-/// A wish to end a forgotten hold, from [`Lock::unlock`](crate::Lock::unlock),
-/// [`MultiLock::unlock`](crate::MultiLock::unlock) or [`RedLock::unlock`](crate::RedLock::unlock).
-/// Await it.
+/// A pending unlock of a forgotten hold, from [`Lock::unlock`](crate::Lock::unlock),
+/// [`MultiLock::unlock`](crate::MultiLock::unlock) or [`RedLock::unlock`](crate::RedLock::unlock). It
+/// does nothing until it is awaited. The method that returns it has its errors and its cancel safety.
 #[derive(Clone)]
 #[must_use = "a request does nothing unless it is awaited"]
 pub struct UnlockRequest {
@@ -69,27 +71,27 @@ pub struct UnlockRequest {
     owner: Option<Owner>,
 }
 
-/// A lock of any kind, as its requests see it.
+/// What a request needs from a lock of any kind.
 ///
-/// What it gives does nothing before its first poll; the owner, too, is found then.
+/// The futures that it returns do nothing before their first poll. They determine the owner then.
 pub(crate) trait Acquire: Send + Sync + 'static {
-    /// What the lock is called.
+    /// The lock's name.
     fn name(&self) -> &str;
 
-    /// Acquires it, waiting as long as it takes.
+    /// Acquires it and waits without limit.
     fn lock(self: Arc<Self>, options: AcquireOptions) -> Boxed<Guard>;
 
-    /// Acquires it within `wait`; `None` if somebody else has it.
+    /// Acquires it within `wait`. Returns `None` if another owner has it.
     fn acquire(self: Arc<Self>, options: AcquireOptions, wait: WaitLimit) -> Boxed<Option<Guard>>;
 
-    /// Ends the newest hold of this owner, else of the current one, whose guard was forgotten.
+    /// Ends the newest forgotten hold of `owner`, or of the current owner if it is `None`.
     fn unlock(self: Arc<Self>, owner: Option<Owner>) -> Boxed<Unlocked>;
 }
 
-/// What a request becomes when it is awaited.
+/// The future of a request.
 pub(crate) type Boxed<T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'static>>;
 
-/// How long a caller is ready to wait.
+/// How long a call may wait for a lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum WaitLimit {
     ForEver,
@@ -97,8 +99,8 @@ pub(crate) enum WaitLimit {
     Not,
 }
 
-/// What a caller said about the acquire; what it left out, the lock decides. Checked by
-/// [`AcquireOptions::terms`].
+/// The options that a caller set for an acquire. [`AcquireOptions::terms`] checks them and adds the
+/// client's settings for the rest.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AcquireOptions {
     pub(crate) lease: Option<Duration>,
@@ -107,27 +109,27 @@ pub(crate) struct AcquireOptions {
     pub(crate) reentry: Option<Reentry>,
 }
 
-/// Who acquires.
+/// The owner that acquires.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum OwnerChoice {
-    /// Whoever makes the first poll.
+    /// The current owner at the first poll.
     #[default]
     Current,
-    /// An owner of its own, so that no acquire re-enters.
+    /// A new owner for each acquire, so that none re-enters.
     New,
     Given(Owner),
 }
 
-/// Who unlocks: this owner, else the current one. A call asks for it at its first poll, which fails
-/// outside a tokio runtime.
+/// The owner that unlocks: `owner`, or the current one if it is `None`. Called at the first poll of an
+/// unlock. An error outside a tokio runtime.
 pub(crate) fn unlocker(owner: Option<Owner>) -> Result<Owner> {
     ensure_runtime()?;
     Ok(owner.unwrap_or_else(Owner::current))
 }
 
 impl AcquireOptions {
-    /// Who acquires, the same at each call. A call asks for it at its first poll, which fails outside a
-    /// tokio runtime.
+    /// The owner that acquires, the same at each call. Called at the first poll of an acquire. An error
+    /// outside a tokio runtime.
     pub(crate) fn owner(&mut self) -> Result<Owner> {
         ensure_runtime()?;
         let owner = match self.owner {
@@ -139,8 +141,8 @@ impl AcquireOptions {
         Ok(owner)
     }
 
-    /// What it means for a lock of the client with these settings. Checks everything that can be
-    /// checked before a command is sent.
+    /// The terms of the acquire for a client with these settings. Checks all options, because nothing may
+    /// be sent for an invalid request.
     pub(crate) fn terms(&self, settings: &Settings) -> Result<Terms> {
         if let Some(lease) = self.lease {
             lease::check_lease("lease", lease, settings.max_lease)?;
@@ -161,38 +163,40 @@ impl AcquireOptions {
 
 macro_rules! options {
     () => {
-        /// Takes the lock for this long, without a watchdog: it is not renewed and frees itself when
-        /// the time is over. From 10 ms up to the client's `max_lease`, for a
+        /// Acquires the lock with a fixed lease: the watchdog does not renew it, and Redis frees it when
+        /// this time ends. From 10 ms up to the client's `max_lease`, for a
         /// [`RedLock`](crate::RedLock) up to [its own](crate::RedLock::max_lease), in whole milliseconds.
-        /// Corresponds to Redisson's `leaseTime`; its -1 is no lease here.
+        /// Any other lease is [`Error::Invalid`](crate::Error::Invalid). Corresponds to Redisson's
+        /// `leaseTime`. For Redisson's -1, do not call this.
         ///
-        /// Nor is it looked after: that its key was deleted is noticed at its deadline, at its
-        /// unlock, or when this client next asks for the lock.
+        /// The watchdog does not check such a lock either. The client detects a deleted key only at the
+        /// deadline, at the unlock, or at its next acquire of the lock.
         pub fn lease(mut self, lease: Duration) -> Self {
             self.options.lease = Some(lease);
             self
         }
 
-        /// Bounds how long the watchdog may keep the lock, counted from this acquire; then it is
-        /// lost, with [`LostReason::MaxHold`](crate::error::LostReason::MaxHold). For work that may hang.
-        /// Where several acquires of one hold set a bound, the earliest holds. Redisson has no such
-        /// thing.
+        /// Limits how long the watchdog renews the lock, counted from this acquire. At least 10 ms; a longer
+        /// lease is shortened to it. After that time the lock is lost, with
+        /// [`LostReason::MaxHold`](crate::error::LostReason::MaxHold). Use it for work that may hang. If
+        /// several acquires of one hold set a limit, the earliest one counts. Redisson has no such
+        /// setting.
         pub fn max_hold(mut self, max_hold: Duration) -> Self {
             self.options.max_hold = Some(max_hold);
             self
         }
 
-        /// Acquires as this owner instead of the current one. Corresponds to the `threadId` of
-        /// Redisson's `lockAsync(threadId)`.
+        /// Acquires for this owner instead of the current one. Corresponds to the `threadId` of
+        /// Redisson's `lockAsync(threadId)` and `tryLockAsync(threadId)`.
         pub fn owner(mut self, owner: &Owner) -> Self {
             self.options.owner = OwnerChoice::Given(*owner);
             self
         }
 
-        /// Who counts the acquire, should the owner hold the lock already.
+        /// Where the acquire is counted if the owner already holds the lock.
         ///
-        /// Defaults to what [`ClientBuilder::reentry`](crate::ClientBuilder::reentry) says. Redisson
-        /// counts in Redis always. A [`RedLock`](crate::RedLock) is counted by this process in any case.
+        /// Defaults to [`ClientBuilder::reentry`](crate::ClientBuilder::reentry). Redisson always counts in
+        /// Redis. Re-entries of a [`RedLock`](crate::RedLock) are always counted in this process.
         pub fn reentry(mut self, reentry: Reentry) -> Self {
             self.options.reentry = Some(reentry);
             self
@@ -211,7 +215,7 @@ impl LockRequest {
 
     options!();
 
-    /// As [`Lock::with`](crate::Lock::with), on the terms of this request.
+    /// As [`Lock::with`](crate::Lock::with), with the options of this request.
     ///
     /// # Errors
     ///
@@ -241,21 +245,24 @@ impl TryLockRequest {
 
     options!();
 
-    /// Waits for the lock at most this long, all included. Zero is one attempt, as without, within the
-    /// command timeout. Corresponds to Redisson's `waitTime`.
+    /// Limits the time of the whole call. Without it, or with zero, the call makes one attempt, which
+    /// takes at most the command timeout. Corresponds to Redisson's `waitTime`.
     ///
-    /// The call is over at the end of the wait, whatever the server does; on an idle machine one or two
-    /// milliseconds later. What the server grants after that is undone in the background. Two things
-    /// take longer: a wait below 10 ms has 10 ms, from the first poll, for its first attempt, since a
-    /// free lock would be a timeout otherwise; and with
-    /// [`ReplicaAck::Require`](crate::config::ReplicaAck::Require) an acquire that the replicas do not have in
-    /// time may take 100 ms more to be undone.
+    /// The call ends when this time ends, also if the server does not answer; on an idle machine one or
+    /// two milliseconds later. If the server grants the lock after that, the client undoes the grant in
+    /// the background. Two calls may take longer:
+    ///
+    /// - A wait below 10 ms gets 10 ms, from the first poll, for its first attempt. With less, even a
+    ///   free lock would be a timeout.
+    /// - With [`ReplicaAck::Require`](crate::config::ReplicaAck::Require), the undo of an acquire that the
+    ///   replicas did not acknowledge in time may take 100 ms more.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
     }
 
-    /// As [`Lock::with`](crate::Lock::with), on the terms of this request; `None` if somebody else has the lock.
+    /// As [`Lock::with`](crate::Lock::with), with the options of this request. Returns `None` if another
+    /// owner has the lock; the work does not run then.
     ///
     /// # Errors
     ///
@@ -281,7 +288,7 @@ impl UnlockRequest {
         Self { lock, owner: None }
     }
 
-    /// Ends a hold of this owner instead of the current one. Corresponds to Redisson's
+    /// Ends a forgotten hold of this owner instead of one of the current owner. Corresponds to Redisson's
     /// `unlockAsync(threadId)`.
     pub fn owner(mut self, owner: &Owner) -> Self {
         self.owner = Some(*owner);
@@ -320,7 +327,7 @@ impl IntoFuture for UnlockRequest {
     }
 }
 
-/// Does the work while the lock is held, and only then lets its output out.
+/// Does the work while the lock is held. Returns its output only if the lock was valid until the unlock.
 async fn run<F, Fut>(guard: Guard, work: F) -> Result<Fut::Output>
 where
     F: FnOnce(Held) -> Fut,
@@ -333,12 +340,12 @@ where
         output = work => output,
     };
     match guard.unlock().await {
-        // The lock was valid up to here; who confirms its end does not matter to the output.
+        // The lock was valid until the unlock, so the output counts even if the unlock is not confirmed.
         Ok(_) | Err(Error::UnlockUnconfirmed(_)) => Ok(output),
         Err(error) => Err(error),
     }
 }
 
-/// A call whose wait is shorter has this long for its first attempt: with less, a free lock would be a
+/// The time for the first attempt of a call with a shorter wait. With less, a free lock would be a
 /// timeout.
 pub(crate) const FIRST_ATTEMPT: Duration = Duration::from_millis(10);

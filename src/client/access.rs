@@ -1,77 +1,81 @@
-//! Settings of how servers and sentinels let in, and what is spoken with them.
+//! Settings for the login, TLS and protocol of servers and sentinels.
 
 use super::ClientBuilder;
 use crate::error::{Error, Result};
 use crate::server::{Address, Protocol, TlsSettings};
 
 impl ClientBuilder {
-    /// The user at the servers that keep the locks, in place of the URL's.
+    /// The user for the servers that keep the locks. It replaces the user in the URL.
     ///
-    /// Defaults to the URL's, or Redis's default user. Corresponds to Redisson's `username`.
+    /// Defaults to the user in the URL, or Redis's default user. Corresponds to Redisson's `username`.
     pub fn username(mut self, user: impl Into<String>) -> Self {
         self.username = Some(user.into());
         self
     }
 
-    /// The password at the servers that keep the locks, in place of the URL's. It is shown nowhere.
+    /// The password for the servers that keep the locks. It replaces the password in the URL. No log, error
+    /// or `Debug` output shows it.
     ///
-    /// Defaults to the URL's, or none. Corresponds to Redisson's `password`.
+    /// Defaults to the password in the URL, or none. Corresponds to Redisson's `password`.
     pub fn password(mut self, password: impl Into<String>) -> Self {
         self.password = Some(password.into());
         self
     }
 
-    /// The user at the sentinels, in place of those in their URLs; in a `redis+sentinel://` URL there
-    /// is no other place for it.
+    /// The user for the sentinels. It replaces the users in their URLs. A `redis+sentinel://` URL contains
+    /// only the master's user, so set the sentinels' user here.
     ///
-    /// Defaults to that in each sentinel's URL, or Redis's default user. Corresponds to Redisson's
+    /// Defaults to the user in each sentinel's URL, or Redis's default user. Corresponds to Redisson's
     /// `sentinelUsername`.
     pub fn sentinel_username(mut self, user: impl Into<String>) -> Self {
         self.sentinel_username = Some(user.into());
         self
     }
 
-    /// The password at the sentinels, in place of those in their URLs. It is shown nowhere.
+    /// The password for the sentinels. It replaces the passwords in their URLs. No log, error or `Debug`
+    /// output shows it.
     ///
-    /// Defaults to that in each sentinel's URL, or none. Corresponds to Redisson's `sentinelPassword`.
+    /// Defaults to the password in each sentinel's URL, or none. Corresponds to Redisson's
+    /// `sentinelPassword`.
     pub fn sentinel_password(mut self, password: impl Into<String>) -> Self {
         self.sentinel_password = Some(password.into());
         self
     }
 
-    /// Whether the master that sentinels name is connected to by TLS, where it is not as they are.
+    /// Whether the connections to the sentinels' master use TLS. Set it if the master and the sentinels
+    /// differ in this.
     ///
-    /// Defaults to what the sentinels' URLs say: `rediss+sentinel://`, or `rediss://` for the first of
-    /// them. Redisson says it with the scheme of the addresses, for all alike.
+    /// Defaults to true if the URL is `rediss+sentinel://`, or if the first sentinel's URL is `rediss://`.
+    /// Redisson has no such setting: the scheme of its addresses is for sentinels and master.
     pub fn master_tls(mut self, by_tls: bool) -> Self {
         self.master_tls = Some(by_tls);
         self
     }
 
-    /// Certificates for what is connected to by TLS: servers and sentinels.
+    /// The certificates for TLS connections to servers and sentinels.
     ///
-    /// Defaults to the system's root certificates, and none to show. Corresponds to Redisson's
+    /// Defaults to the system's root certificates, without a client certificate. Corresponds to Redisson's
     /// `sslTruststore` and `sslKeystore`.
     pub fn tls(mut self, settings: TlsSettings) -> Self {
         self.tls = Some(settings);
         self
     }
 
-    /// The version of the protocol that is spoken with the servers that keep the locks, in place of
-    /// the URL's (`?protocol=resp3`). A pool of yours speaks its own.
+    /// The protocol version for the servers that keep the locks. It replaces the version in the URL
+    /// (`?protocol=resp3`). It does not affect the connections of your own pool.
     ///
-    /// Defaults to the URL's, or [`Protocol::Resp2`]. Corresponds to Redisson's `protocol`.
+    /// Defaults to the version in the URL, or [`Protocol::Resp2`]. Corresponds to Redisson's `protocol`.
     pub fn protocol(mut self, protocol: Protocol) -> Self {
         self.protocol = Some(protocol);
         self
     }
 
-    /// What concerns a sentinel set-up only.
-    pub(super) fn tell_sentinels(&self, address: &mut Address) -> Result<()> {
-        let no_sentinels = |what| Err(Error::invalid(what, "there are no sentinels".to_owned()));
+    /// Adds the settings for sentinels. An error if there are such settings and no sentinels.
+    pub(super) fn add_sentinel_settings(&self, address: &mut Address) -> Result<()> {
+        let no_sentinels = |what| Err(Error::invalid(what, "it needs sentinels".to_owned()));
         let (user, password) = (&self.sentinel_username, &self.sentinel_password);
         if user.is_some() || password.is_some() {
-            let there_are = address.change_sentinels(|mut settings| {
+            let is_changed = address.change_sentinels(|mut settings| {
                 if let Some(user) = user {
                     settings = settings.set_username(user);
                 }
@@ -80,7 +84,7 @@ impl ClientBuilder {
                 }
                 settings
             });
-            if !there_are {
+            if !is_changed {
                 return no_sentinels("sentinel_username");
             }
         }
@@ -94,7 +98,7 @@ impl ClientBuilder {
         }
     }
 
-    /// Where the servers are, in words that hold no password.
+    /// The servers' addresses as text, without passwords.
     pub(super) fn deployment(&self) -> String {
         let found = match (&self.url, &self.sentinel, &self.cluster) {
             (Some(url), None, None) => Address::parse(url),
@@ -104,9 +108,6 @@ impl ClientBuilder {
             (None, None, None) => return "none".to_owned(),
             _ => return "more than one".to_owned(),
         };
-        found.map_or_else(
-            |_| "a url that cannot be used".to_owned(),
-            |it| it.described(),
-        )
+        found.map_or_else(|_| "an invalid url".to_owned(), |it| it.described())
     }
 }

@@ -1,4 +1,4 @@
-//! From settings to a client: what is checked, connected and started.
+//! Builds a client: checks the settings, connects, and starts the background.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,20 +19,21 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] for a setting or URL that cannot be used, and outside a tokio runtime. [`Error::Unavailable`] or
-    /// [`Error::Timeout`] if the server cannot be reached within the command timeout,
-    /// [`Error::Refused`] if it refuses the user or password. These three name the server. Where
-    /// sentinels refuse theirs, or do not know the master, that is [`Error::Unavailable`], too, and
-    /// names them.
+    /// - [`Error::Invalid`] if a setting or URL is invalid, and outside a tokio runtime.
+    /// - [`Error::Unavailable`] or [`Error::Timeout`] if the server cannot be reached within the command
+    ///   timeout. The error names the server.
+    /// - [`Error::Unavailable`] if sentinels refuse the user or password, or do not know the master. The
+    ///   error names the sentinels.
+    /// - [`Error::Refused`] if the server refuses the user or password. The error names the server.
     ///
     /// # Panics
     ///
-    /// If the runtime that this is awaited on has no timers; without I/O it cannot connect. Build it
-    /// with `enable_all()`. It is the same with the other calls.
+    /// If the current runtime has no timers. On a runtime without I/O the client cannot connect. Build the
+    /// runtime with `enable_all()`. The same holds for all other calls.
     ///
     /// # Cancel safety
     ///
-    /// Cancelling it leaves nothing behind.
+    /// If it is cancelled, the client closes what it opened, and its thread ends.
     pub async fn build(mut self) -> Result<Client> {
         self.check()?;
         ensure_runtime()?;
@@ -46,8 +47,8 @@ impl ClientBuilder {
             quarantine_on_server: self.quarantine_on_server,
             ..ClientProfile::default()
         };
-        // Before anything is connected: what several callers wait for is done there. Until it has its
-        // work, it ends with this future.
+        // The background starts before the first connection, because work that several callers wait for
+        // runs there. Until the watchdog starts, it ends with this future.
         let (background, thread) = match self.time() {
             Time::Machine => {
                 let (background, thread) =
@@ -56,7 +57,7 @@ impl ClientBuilder {
                     })?;
                 (background, Some(thread))
             }
-            // Another runtime has another clock.
+            // The background must run on this runtime, because another runtime has another clock.
             Time::Tokio => {
                 self.clock = Clock::of_tokio();
                 (Background::here(), None)
@@ -87,9 +88,9 @@ impl ClientBuilder {
         if !self.lazy {
             let connected = server.connect().await;
             connected.map_err(|failure| Error::from(failure).of_server(&server.address()))?;
-            // Here, and not behind the caller's back, so that what follows is the caller's own.
-            let limit = self.command_timeout.min(A_SECOND);
-            // Boxed: it is large, and part of every connect otherwise.
+            // Awaited here, so that no command of this check is in flight when the caller continues.
+            let limit = self.command_timeout.min(DIAGNOSIS_LIMIT);
+            // Boxed, because it is large and would be a part of every connect's future.
             Box::pin(diagnosis::check_new_servers(&server, &expected, limit)).await;
         }
         let settings = Settings {
@@ -122,8 +123,8 @@ impl ClientBuilder {
             let is_alone = others.is_empty() && self.pool.is_none();
             if !is_alone || self.url.is_some() || self.sentinel.is_some() || self.cluster.is_some()
             {
-                let why = "it takes the place of a url, sentinels, a cluster, a pool and any other \
-                           connector: give one of them";
+                let why = "it replaces url, sentinel, cluster and pool: set one connector and none of \
+                           these";
                 return Err(Error::invalid("connector", why.to_owned()));
             }
             return self
@@ -136,21 +137,22 @@ impl ClientBuilder {
             (None, None, Some(urls)) => Address::cluster(urls.clone())?,
             (None, None, None) => {
                 if self.tls.is_some() || self.protocol.is_some() {
-                    let why = "a pool has settings of its own: give a url, too".to_owned();
+                    let why = "tls and protocol need a url, sentinels or a cluster".to_owned();
                     return Err(Error::invalid("client", why));
                 }
                 return Ok(None);
             }
             _ => {
-                let why = "give one of a url, sentinels and a cluster".to_owned();
+                let why = "set exactly one of url, sentinel and cluster".to_owned();
                 return Err(Error::invalid("client", why));
             }
         };
-        // By the address, because a URL may name sentinels or a cluster as well.
+        // Checks the address and not the settings, because a URL may name sentinels or a cluster.
         match address {
             Address::Cluster { .. } => self.check_cluster()?,
             Address::Sentinel { .. } if self.pool.is_some() => {
-                let why = "its connections do not follow a master that is switched".to_owned();
+                let why =
+                    "its connections do not follow a failover of the sentinels' master".to_owned();
                 return Err(Error::invalid("pool", why));
             }
             Address::Sentinel { .. } | Address::Server(_) | Address::Connector { .. } => {}
@@ -158,7 +160,7 @@ impl ClientBuilder {
         self.add_credentials(address).map(Some)
     }
 
-    /// Takes in what the settings say of users, passwords and the like.
+    /// Adds the user, password, database, protocol and TLS settings to the address.
     fn add_credentials(&self, mut address: Address) -> Result<Address> {
         address.change(|mut settings| {
             if let Some(user) = &self.username {
@@ -175,25 +177,28 @@ impl ClientBuilder {
                 None => settings,
             }
         });
-        self.tell_sentinels(&mut address)?;
+        self.add_sentinel_settings(&mut address)?;
         if let Some(tls) = &self.tls {
             address.certify(tls)?;
         }
         Ok(address)
     }
 
-    /// Refuses what a cluster does not have.
+    /// Refuses settings that a cluster does not support.
     fn check_cluster(&self) -> Result<()> {
         let refuse = |what, why: &str| Err(Error::invalid(what, why.to_owned()));
         if self.database.is_some_and(|number| number != 0) {
             return refuse("database", "a cluster has only database 0");
         }
         if self.quarantine_on_server {
-            let why = "a cluster's servers remember nothing of it";
+            let why = "not supported on a cluster: its servers store no epoch";
             return refuse("quarantine_on_server", why);
         }
         if self.pool.is_some() {
-            return refuse("pool", "its connections lead to one server of the cluster");
+            return refuse(
+                "pool",
+                "its connections lead to only one server of the cluster",
+            );
         }
         Ok(())
     }
@@ -205,13 +210,13 @@ impl ClientBuilder {
             || !self.connectors.is_empty()
     }
 
-    /// A pool alone brings no messages.
+    /// The user's setting, or polling if the client has only a pool, which has no connections for messages.
     fn wake_or_poll(&self) -> Wake {
         match &self.wake {
             Wake::PubSub if !self.has_address() => {
                 tracing::warn!(
                     target: "lockdog::wait",
-                    "a pool without a url: waits poll and the watchdog shares the pool; give both"
+                    "pool without a url: waiters poll and the watchdog shares the pool; set a url too"
                 );
                 Wake::Poll(Backoff::default())
             }
@@ -227,7 +232,7 @@ impl ClientBuilder {
         if let (false, Some(pool)) = (self.has_address(), &self.pool)
             && pool.max_size() < 2
         {
-            let why = "without a url it must have room for two connections".to_owned();
+            let why = "without a url its max_size must be at least 2".to_owned();
             return Err(Error::invalid("pool", why));
         }
         if let Some(ack) = &self.replica_ack {
@@ -235,16 +240,15 @@ impl ClientBuilder {
             if let (false, Some(pool)) = (self.has_address() || ack.is_off(), &self.pool)
                 && pool.max_size() < 3
             {
-                let why =
-                    "without a url and with replica_ack it must have room for three connections";
+                let why = "without a url and with replica_ack its max_size must be at least 3";
                 return Err(Error::invalid("pool", why.to_owned()));
             }
         }
-        let is_bad = |byte: u8| !(b'!'..=b'~').contains(&byte);
+        let is_forbidden = |byte: u8| !(b'!'..=b'~').contains(&byte);
         if self
             .client_name
             .as_ref()
-            .is_some_and(|name| name.bytes().any(is_bad))
+            .is_some_and(|name| name.bytes().any(is_forbidden))
         {
             let why = "it must be printable ASCII without spaces".to_owned();
             return Err(Error::invalid("client_name", why));
@@ -253,6 +257,6 @@ impl ClientBuilder {
     }
 }
 
-/// Who connects waits for no longer than this for a look at the set-up.
-const A_SECOND: Duration = Duration::from_secs(1);
+/// How long a connect waits for the check of the server's configuration.
+const DIAGNOSIS_LIMIT: Duration = Duration::from_secs(1);
 const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);

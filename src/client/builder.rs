@@ -1,4 +1,4 @@
-//! A client's settings.
+//! The settings of a client.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,11 @@ use crate::server::{Connector, Protocol, ReplicaAck, TlsSettings, UserPool};
 use crate::session::Reentry;
 use crate::wait::Wake;
 
-/// Builds a [`Client`](crate::Client). From [`Client::builder`](crate::Client::builder).
+/// Builds a [`Client`](crate::Client), from [`Client::builder`](crate::Client::builder). Corresponds to
+/// Redisson's `Config`.
+///
+/// It needs one of `url`, `sentinel`, `cluster`, `connector` and `pool`. Only `url` and `pool` can be set
+/// together. Settings out of bounds are [`Error::Invalid`](crate::Error::Invalid) from `build`.
 ///
 /// # Examples
 ///
@@ -34,7 +38,7 @@ pub struct ClientBuilder {
     pub(super) url: Option<String>,
     pub(super) sentinel: Option<(String, Vec<String>)>,
     pub(super) cluster: Option<Vec<String>>,
-    /// More than one are refused.
+    /// `build` refuses more than one.
     pub(super) connectors: Vec<Arc<dyn Connector>>,
     pub(super) username: Option<String>,
     pub(super) password: Option<String>,
@@ -99,7 +103,8 @@ impl Default for ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// The lease of a lock without one; it is renewed every third of it. At least 10 ms.
+    /// The lease of a lock that is acquired without a lease. The watchdog renews it every third of this
+    /// time. From 10 ms up to [`ClientBuilder::max_lease`].
     ///
     /// Defaults to 30 s. Corresponds to Redisson's `lockWatchdogTimeout`.
     pub fn watchdog_lease(mut self, lease: Duration) -> Self {
@@ -107,7 +112,8 @@ impl ClientBuilder {
         self
     }
 
-    /// How long the server may take to answer one command.
+    /// The time limit for the answer to one command, and for connecting. From 10 ms up to one day. It
+    /// also limits how long a call without a wait of its own is retried while the server cannot be reached.
     ///
     /// Defaults to 3 s. Corresponds to Redisson's `timeout`.
     pub fn command_timeout(mut self, timeout: Duration) -> Self {
@@ -115,73 +121,78 @@ impl ClientBuilder {
         self
     }
 
-    /// The longest time between two checks of a waiter, with or without a message.
+    /// The longest time between two attempts of a waiter, with or without a message. From 10 ms up to one
+    /// day.
     ///
-    /// Defaults to 1 s.
+    /// Defaults to 1 s. Redisson has no such setting: without a message its waiters wait for the TTL.
     pub fn poll_cap(mut self, cap: Duration) -> Self {
         self.poll_cap = cap;
         self
     }
 
-    /// The longest lease that may be asked for.
+    /// The longest lease that a request may have, at least 10 ms. A longer one is
+    /// [`Error::Invalid`](crate::Error::Invalid).
     ///
-    /// Defaults to 24 h.
+    /// Defaults to 24 h. Redisson has no such setting.
     pub fn max_lease(mut self, lease: Duration) -> Self {
         self.max_lease = lease;
         self
     }
 
-    /// How many calls of this client may wait for locks at one time; one more is refused with
-    /// [`Error::TooManyWaiters`](crate::Error::TooManyWaiters).
+    /// The maximum number of calls of this client that wait for locks at the same time. Further calls
+    /// return [`Error::TooManyWaiters`](crate::Error::TooManyWaiters).
     ///
-    /// Defaults to 100,000.
+    /// Defaults to 100,000. Redisson has no such setting.
     pub fn max_waiters(mut self, waiters: u32) -> Self {
         self.max_waiters = waiters;
         self
     }
 
-    /// How waiters learn that a lock is free.
+    /// How waiters detect that a lock is free: by messages or by polling.
     ///
-    /// Defaults to [`Wake::PubSub`].
+    /// Defaults to [`Wake::PubSub`]. Redisson has no such setting: its `getSpinLock` polls, its other
+    /// locks use messages.
     pub fn wake(mut self, wake: Wake) -> Self {
         self.wake = wake;
         self
     }
 
-    /// Maximum consecutive hand-overs of a lock in this client while other clients wait for it, or may
-    /// wait. Then the client releases the lock, and pauses until each of the others has had it, or for
-    /// 5 ms. Zero: every release is open to all clients.
+    /// Maximum consecutive hand-overs of a lock between waiters of this client while other clients wait for
+    /// it, or may wait. After that the client releases the lock, and pauses until each of the other
+    /// clients has had it, for 5 ms at most. Zero: each release is open to all clients.
     ///
-    /// [`Guard::unlock`](crate::Guard::unlock) hands over; a guard that is dropped releases the lock.
+    /// [`Guard::unlock`](crate::Guard::unlock) hands over. A guard that is dropped releases the lock.
     ///
-    /// A hand-over is one command instead of two and a message, and nobody else can come between.
-    /// Clients that wait without listening (that poll, or listen at a replica) cannot be seen; for
-    /// them a lock is released, and left alone for 5 ms, at least every 250 ms. One that asks less
-    /// often than every few milliseconds may wait for long beside a client that always has waiters.
+    /// A hand-over is one command instead of two and a message. No other client can acquire the lock
+    /// during it.
     ///
-    /// [`ClientBuilder::max_hand_over_time`] is the other bound; the first to be reached ends the row.
+    /// The client cannot detect waiters that poll or that listen at a replica. For them it releases the
+    /// lock, and pauses for 5 ms, at least every 250 ms. A client that polls less often than every few
+    /// milliseconds may still wait for a long time next to a client that always has waiters. Set 0 then.
     ///
-    /// Defaults to 16. Redisson has nothing like it.
+    /// [`ClientBuilder::max_hand_over_time`] is the other limit. The first limit that is reached counts.
+    ///
+    /// Defaults to 16. Redisson has no such setting.
     pub fn max_hand_overs(mut self, hand_overs: u32) -> Self {
         self.hand_overs.hand_overs = hand_overs;
         self
     }
 
-    /// For how long in a row this client may hand a lock on while other clients wait for it, or while
-    /// it is not known whether any do, counted from the first hand-over: after a longer critical
-    /// section the lock is released to them, however few hand-overs there were. Zero: no second
-    /// hand-over once others are seen. [`ClientBuilder::max_hand_overs`] is the other bound.
+    /// Maximum time for consecutive hand-overs of a lock between waiters of this client while other clients
+    /// wait for it, or may wait. The time counts from the first hand-over and includes the critical
+    /// sections. After it the client releases the lock, as with [`ClientBuilder::max_hand_overs`], which is
+    /// the other limit. Zero: at most one hand-over once the client has detected other waiters.
     ///
-    /// Defaults to 20 ms. Redisson has nothing like it.
+    /// Defaults to 20 ms. Redisson has no such setting.
     pub fn max_hand_over_time(mut self, time: Duration) -> Self {
         self.hand_overs.time = time;
         self
     }
 
-    /// Who counts re-entries, unless a request sets it
+    /// Where re-entries are counted, unless a request sets it
     /// ([`LockRequest::reentry`](crate::LockRequest::reentry)).
     ///
-    /// Defaults to [`Reentry::Counted`]. Redisson has nothing like it.
+    /// Defaults to [`Reentry::Counted`]. Redisson has no such setting: it always counts in Redis.
     pub fn reentry(mut self, reentry: Reentry) -> Self {
         self.reentry = reentry;
         self
@@ -190,36 +201,39 @@ impl ClientBuilder {
     /// Which replicas must acknowledge a lock before it counts as acquired. [`ReplicaAck`] says what that
     /// guarantees and what it does not.
     ///
-    /// Defaults to [`ReplicaAck::Off`] for one server and to [`ReplicaAck::BestEffort`] of a second,
-    /// or of the command timeout if that is shorter, for sentinels and clusters.
+    /// Defaults to [`ReplicaAck::Off`] for one server. For sentinels and clusters it defaults to
+    /// [`ReplicaAck::BestEffort`] with a timeout of 1 s, or of the command timeout if that is shorter.
     /// Corresponds to Redisson's `slavesSyncTimeout` with `checkLockSyncedSlaves`.
     pub fn replica_ack(mut self, ack: ReplicaAck) -> Self {
         self.replica_ack = Some(ack);
         self
     }
 
-    /// Whether the server itself remembers that it lost its data, for a client that is a member of
-    /// quorums; the plain lock has no use for it.
+    /// Whether the server itself records that it lost its data. It affects only the instances of a
+    /// [`RedLock`](crate::RedLock).
     ///
-    /// A server that comes back without its data has forgotten who holds what, and must not count in
-    /// a quorum until every lease of before is over. A client sees that by itself when it connects
-    /// again, unless it never saw the server before, or the data went without the server: by FLUSHALL,
-    /// or with another server's taken over on a living connection. With this, each acquire looks at
-    /// the key `lockdog:epoch`, and where that is gone or another server's, the acquire writes it and
-    /// the server does not count for that time, for anybody who asks with this. A new server looks
-    /// like one that lost everything: call [`Client::provision`](crate::Client::provision) once when it
-    /// is set up.
+    /// A server that comes back without its data has lost its locks. It must not count in a quorum until
+    /// all earlier leases have ended: it is in quarantine. Without this setting, each client detects that
+    /// when it reconnects. A client cannot detect it if it never connected to the server before, or if the
+    /// data changed while the connection stayed open, for example by `FLUSHALL`.
     ///
-    /// It costs the server 5 us for each acquire, and the client needs permission for `INFO`, `TIME`,
-    /// `HSET` and `HMGET`, and for the key. Use it with every client of a quorum or with none.
+    /// With this setting, each acquire checks the key `lockdog:epoch`. If the key is missing or belongs to
+    /// another server, the acquire writes it, and the server is in quarantine for all clients with this
+    /// setting. A new server looks like one that lost its data. Call
+    /// [`Client::provision`](crate::Client::provision) once when it is set up.
     ///
-    /// Defaults to false. Redisson has nothing like it.
-    pub fn quarantine_on_server(mut self, remembers: bool) -> Self {
-        self.quarantine_on_server = remembers;
+    /// It costs the server 5 us for each acquire. The client needs permission for `INFO`, `TIME`, `HSET`
+    /// and `HMGET`, and for the key. Use it with every client of a quorum or with none. It is not
+    /// supported on a cluster.
+    ///
+    /// Defaults to false. Redisson has no such setting.
+    pub fn quarantine_on_server(mut self, enabled: bool) -> Self {
+        self.quarantine_on_server = enabled;
         self
     }
 
-    /// Makes keys out of names; keys and channels are derived from its result.
+    /// Maps each lock's name to a key. The keys and channels in Redis are derived from its result, which
+    /// must have 1 to 512 bytes.
     ///
     /// Defaults to the name itself. Corresponds to Redisson's `nameMapper`.
     pub fn name_mapper<F>(mut self, mapper: F) -> Self
@@ -230,26 +244,27 @@ impl ClientBuilder {
         self
     }
 
-    /// What the server calls this client's connections for commands (`CLIENT SETNAME`); no spaces.
-    /// The one for messages and those from a pool of yours are not renamed.
+    /// The name that the client gives to its connections for commands (`CLIENT SETNAME`): printable ASCII
+    /// without spaces. The connection for messages and those of your own pool get no name.
     ///
-    /// Defaults to none. Corresponds to Redisson's `clientName`.
+    /// Defaults to no name. Corresponds to Redisson's `clientName`.
     pub fn client_name(mut self, name: impl Into<String>) -> Self {
         self.client_name = Some(name.into());
         self
     }
 
-    /// Builds the client without connecting; the first command connects. For an instance of a
-    /// [`RedLock`](crate::RedLock) that may be down while the others serve. An address or password
-    /// that is wrong shows at the first request then.
+    /// Whether `build` returns without connecting. The first command connects then. Use it for an instance
+    /// of a [`RedLock`](crate::RedLock), which may be down while the others work. The first request
+    /// reports a wrong address or password.
     ///
-    /// Defaults to connecting at once, as Redisson does without its `lazyInitialization`.
+    /// Defaults to false. Corresponds to Redisson's `lazyInitialization`.
     pub fn lazy(mut self, lazy: bool) -> Self {
         self.lazy = lazy;
         self
     }
 
-    /// Lets a test move this client's clock ahead, in nanoseconds, as if the machine had slept.
+    /// A test can move this client's clock ahead by this number of nanoseconds, as after a suspension of
+    /// the machine.
     #[cfg(test)]
     pub(crate) fn clock_ahead(mut self, nanoseconds: Arc<std::sync::atomic::AtomicU64>) -> Self {
         self.clock = Clock::shifted(nanoseconds);
@@ -257,7 +272,7 @@ impl ClientBuilder {
     }
 }
 
-/// Shows the settings and where the servers are, never a password.
+/// Shows the settings and the servers' addresses, never a password.
 impl fmt::Debug for ClientBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientBuilder")

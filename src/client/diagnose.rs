@@ -1,4 +1,4 @@
-//! Looking at how the servers of a client are set up.
+//! Checks the configuration of a client's servers.
 
 use super::Client;
 use crate::background::ensure_runtime;
@@ -6,21 +6,25 @@ use crate::diagnosis::{self, Diagnosis};
 use crate::error::Result;
 
 impl Client {
-    /// Looks at how the servers are set up, and says what may cost locks: eviction, no persistence, a
-    /// master that grants without its replicas, a replica or a cluster's node in place of a server,
-    /// an old version, a clock that is wrong, permissions that are missing. Each finding says what it
-    /// means and how it is mended; what cannot be looked at is a finding, too
-    /// ([`Finding::is_known`](crate::report::Finding::is_known)).
+    /// Checks the configuration of the servers for what may cost locks. Redisson has no such call.
     ///
-    /// The same is looked at whenever the client meets a server, and what is wrong is logged as a
-    /// warning then. That leaves out what a user with the documented permissions would be refused;
-    /// this asks all, by commands that change nothing, and what is refused of it stands in the server's
-    /// `ACL LOG`. Redisson has nothing like it.
+    /// It finds eviction, missing persistence, a master that grants locks without its replicas, a replica
+    /// or a cluster node in place of a single server, an old version, a wrong clock, and missing
+    /// permissions. Each finding says what it means and how to fix it. A fact that cannot be checked is a
+    /// finding too ([`Finding::is_known`](crate::report::Finding::is_known)).
+    ///
+    /// The client makes the same checks when it connects to a server that is new to it, and logs each
+    /// problem as a warning. Those checks leave out the commands that the server would refuse to a user
+    /// with the documented permissions. This call makes all checks. Its commands change nothing; the
+    /// server lists the refused ones in its `ACL LOG`.
     ///
     /// # Errors
     ///
-    /// [`Error::Timeout`](crate::Error::Timeout) or [`Error::Unavailable`](crate::Error::Unavailable) where the server cannot be reached: call it again.
-    /// [`Error::Refused`](crate::Error::Refused) where it lets nobody in. [`Error::Closed`](crate::Error::Closed) after a shutdown.
+    /// - [`Error::Timeout`](crate::Error::Timeout) or [`Error::Unavailable`](crate::Error::Unavailable) if
+    ///   the server cannot be reached. Call it again.
+    /// - [`Error::Refused`](crate::Error::Refused) if the server refuses the user or password.
+    /// - [`Error::Closed`](crate::Error::Closed) after a shutdown.
+    /// - [`Error::Invalid`](crate::Error::Invalid) outside a tokio runtime.
     ///
     /// # Cancel safety
     ///
@@ -42,7 +46,7 @@ impl Client {
         ensure_runtime()?;
         core.ensure_open()?;
         let expected = core.settings.expected.clone().unwrap_or_default();
-        // Boxed: what opens connections is large.
+        // Boxed, because a future that opens connections is large.
         Box::pin(diagnosis::diagnose(&core.server, &expected)).await
     }
 }

@@ -1,4 +1,4 @@
-//! The client: connects, hands out locks, and owns what runs in the background.
+//! The client: it connects, creates locks, and owns the background work.
 
 mod access;
 mod build;
@@ -26,12 +26,12 @@ use crate::session::Session;
 pub use builder::ClientBuilder;
 pub use shutdown::ShutdownReport;
 
-/// A client of one Redis deployment: hands out locks and keeps them alive.
+/// A client of one Redis deployment. It creates locks and renews them. Corresponds to Redisson's
+/// `RedissonClient`.
 ///
-/// A handle: clones are the same client, and locks and guards keep the client alive. When the last of
-/// them is dropped, the client releases in the background what it still holds, and ends its thread and
-/// connections.
-/// Corresponds to Redisson's `RedissonClient`.
+/// A `Client` is a handle. Clones are the same client. Its locks and guards keep it alive. When the last
+/// of them is dropped, the client releases in the background what it still holds, and ends its thread
+/// and connections.
 ///
 /// # Examples
 ///
@@ -52,11 +52,16 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to `redis://[user:password@]host[:port][/db]`, `rediss://...` (with the feature
-    /// `tls`) or `unix:///path[?db=n]`, or to the master of sentinels,
-    /// `redis+sentinel://[user:password@]host[:port][,host[:port]...]/master[/db]` or
-    /// `rediss+sentinel://...` ([`ClientBuilder::sentinel`]), with default settings. Corresponds to
-    /// Redisson's `Redisson.create(config)`.
+    /// Connects to a server with default settings. Corresponds to Redisson's `Redisson.create(config)`.
+    ///
+    /// | deployment | URL |
+    /// | --- | --- |
+    /// | one server | `redis://[user:password@]host[:port][/db]` or `unix:///path[?db=n]` |
+    /// | the master of sentinels | `redis+sentinel://[user:password@]host[:port][,host[:port]...]/master[/db]`: see [`ClientBuilder::sentinel`] |
+    /// | a cluster | `redis+cluster://[user:password@]host[:port][,host[:port]...]`: see [`ClientBuilder::cluster`] |
+    ///
+    /// `rediss://`, `rediss+sentinel://` and `rediss+cluster://` use TLS (with the feature `tls`).
+    /// `?protocol=resp3` at the end selects RESP3: see [`ClientBuilder::protocol`].
     ///
     /// # Errors
     ///
@@ -64,47 +69,51 @@ impl Client {
     ///
     /// # Cancel safety
     ///
-    /// Cancelling it leaves nothing behind.
+    /// As [`ClientBuilder::build`].
     pub async fn connect(url: impl AsRef<str>) -> Result<Self> {
         Self::builder().url(url).build().await
     }
 
-    /// For settings, or a pool of your own.
+    /// Returns a builder, for settings other than the defaults. Corresponds to Redisson's `Config`.
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
     }
 
-    /// The lock of this name: 1 to 512 bytes, taken as they are. A name that cannot be used is an
-    /// error of each request. Corresponds to Redisson's `getLock(name)`.
+    /// The lock of this name. Corresponds to Redisson's `getLock(name)`.
+    ///
+    /// The name has 1 to 512 bytes, which the client does not change. This call sends nothing. If the name
+    /// is invalid, each request of the lock returns [`Error::Invalid`](crate::Error::Invalid).
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
         Lock::new(self.session.clone(), &kind::PLAIN, name.as_ref())
     }
 
-    /// The spin lock of this name. Its releases publish no message: waiters ask again and again, with
-    /// growing pauses from 1 ms to 128 ms, or with those of [`Lock::backoff`]. Corresponds to Redisson's
-    /// `getSpinLock(name)`.
+    /// The spin lock of this name. Corresponds to Redisson's `getSpinLock(name)`.
     ///
-    /// It saves the messages of locks that are held for a few milliseconds. The waiters of one client
-    /// poll as one, and hand the lock on among themselves.
+    /// A release of a spin lock publishes no message. Its waiters poll: the pauses between two attempts
+    /// grow from 1 ms to 128 ms, or are those of [`Lock::backoff`]. This saves the messages of locks that
+    /// are held for a few milliseconds. Of the waiters of one client only one polls, and the client hands
+    /// the lock over between them.
     ///
-    /// Locks of other kinds of the same name exclude it, and their waiters are not woken by its release.
-    /// An owner does not re-enter from one kind to another.
+    /// A spin lock and a lock of another kind with the same name exclude each other. The release of a
+    /// spin lock does not wake waiters of other kinds. An owner that holds one kind does not re-enter
+    /// another kind.
     pub fn spin_lock(&self, name: impl AsRef<str>) -> Lock {
         Lock::new(self.session.clone(), &kind::SPIN, name.as_ref())
     }
 
-    /// The non-reentrant lock of this name. An owner that holds it and asks for it once more gets
-    /// [`Error::AlreadyHeld`](crate::Error::AlreadyHeld), with `try_lock` too, and nothing is sent.
-    /// Corresponds to Redisson's `getNonReentrantLock(name)`.
+    /// The non-reentrant lock of this name. Corresponds to Redisson's `getNonReentrantLock(name)`.
     ///
-    /// A hold whose guard was forgotten counts. Two calls that one owner makes at the same time, in
-    /// branches of `join!` say, wait for each other as those of two owners do.
+    /// If its owner calls `lock` or `try_lock` again, the call returns
+    /// [`Error::AlreadyHeld`](crate::Error::AlreadyHeld) and sends nothing. A hold whose guard was
+    /// forgotten counts too. Two calls that one owner makes at the same time, for example in two branches
+    /// of `join!`, wait for each other like calls of two owners.
     ///
-    /// Locks of other kinds of the same name exclude it. An owner does not re-enter from one kind to
-    /// another: while it holds the one, it waits for the other without end.
+    /// A non-reentrant lock and a lock of another kind with the same name exclude each other. An owner
+    /// that holds one kind does not re-enter another kind: its call waits until its limit.
     ///
-    /// A [`MultiLock`](crate::MultiLock) may have it as a member. A [`RedLock`](crate::RedLock) may not
-    /// have it as an instance: every request of that is [`Error::Invalid`](crate::Error::Invalid).
+    /// It can be a member of a [`MultiLock`](crate::MultiLock). It cannot be an instance of a
+    /// [`RedLock`](crate::RedLock): each request of such a `RedLock` returns
+    /// [`Error::Invalid`](crate::Error::Invalid).
     pub fn non_reentrant_lock(&self, name: impl AsRef<str>) -> Lock {
         Lock::new(self.session.clone(), &kind::NON_REENTRANT, name.as_ref())
     }
@@ -158,13 +167,14 @@ impl Client {
         Lock::new(self.session.clone(), &kind::FENCED_FROM_ONE, name.as_ref())
     }
 
-    /// Tells this client's holds from everybody else's: the first part of their fields in Redis.
-    /// Corresponds to Redisson's `getId()`.
+    /// The id of this client, random for each client. It is the first part of the field of each of its holds
+    /// in Redis. Corresponds to Redisson's `getId()`.
     pub fn id(&self) -> Uuid {
         self.session.core().id
     }
 
-    /// Every lock that this client holds now, without asking Redis.
+    /// Every hold of this client that is valid now. The client does not ask Redis. Redisson has no such
+    /// call.
     pub fn holds(&self) -> Vec<HoldInfo> {
         let core = self.session.core();
         let holds = core.holds.all();
@@ -178,20 +188,22 @@ impl Client {
     /// new server. Never call it for a server that may have lost locks which an owner still holds.
     ///
     /// It ends the server's quarantine for every client with
-    /// [`ClientBuilder::quarantine_on_server`], and for this client what it saw itself. Redisson has
-    /// nothing like it.
+    /// [`ClientBuilder::quarantine_on_server`], and the quarantine that this client began itself. Redisson
+    /// has no such call.
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`](crate::Error::Invalid) on a cluster, whose servers remember nothing of
-    /// that: each client watches them by itself. [`Error::Refused`](crate::Error::Refused) where the
-    /// client may not write the key `lockdog:epoch`, or the server is a replica; [`Error::Timeout`](crate::Error::Timeout) or
-    /// [`Error::Unavailable`](crate::Error::Unavailable) where the server cannot be reached:
-    /// call it again, twice is as good as once.
+    /// - [`Error::Invalid`](crate::Error::Invalid) on a cluster. Its servers store no epoch; each client
+    ///   detects a loss of data itself.
+    /// - [`Error::Refused`](crate::Error::Refused) if the user may not write the key `lockdog:epoch`, or
+    ///   the server is a replica.
+    /// - [`Error::Timeout`](crate::Error::Timeout) or [`Error::Unavailable`](crate::Error::Unavailable) if
+    ///   the server cannot be reached. Call it again; a second call has the effect of one.
+    /// - [`Error::Closed`](crate::Error::Closed) after a shutdown.
     ///
     /// # Cancel safety
     ///
-    /// Cancelled, it may have had its effect on the server, and has none on this client.
+    /// If it is cancelled, the server may or may not be marked. This client's own quarantine stays.
     pub async fn provision(&self) -> Result<()> {
         let core = self.session.core();
         ensure_runtime()?;
@@ -206,17 +218,18 @@ impl Client {
         Ok(())
     }
 
-    /// Releases every hold and waits for Redis to confirm it, ends every wait with
-    /// [`Error::Closed`](crate::Error::Closed), and waits for thread and connections to end. It takes at
-    /// most 2x the command timeout, or 4x if the server does not answer. Guards that still exist report
-    /// the lock as lost. An acquire under way is undone and ends with
-    /// [`Error::Closed`](crate::Error::Closed) too.
+    /// Shuts the client down. Corresponds to Redisson's `shutdown()`, which releases nothing.
     ///
-    /// Corresponds to Redisson's `shutdown()`, which releases nothing.
+    /// It releases every hold and waits until Redis has confirmed that. Guards that still exist report
+    /// their locks as lost. Calls that wait or acquire end with [`Error::Closed`](crate::Error::Closed),
+    /// and the client undoes what they acquired. Then it waits for the end of the client's thread and
+    /// connections. The report counts the released holds.
+    ///
+    /// It takes at most 2x the command timeout, or 4x (12 s by default) if the server does not answer.
     ///
     /// # Cancel safety
     ///
-    /// Cancelled, it goes on in the background as far as it got; call it again to wait.
+    /// If it is cancelled, the steps that began continue in the background. Call it again to finish.
     pub async fn shutdown(&self) -> ShutdownReport {
         let report = shutdown::release_all(self.session.core()).await;
         self.session.core().ending.cancel();
@@ -227,17 +240,16 @@ impl Client {
     }
 }
 
-/// A panic of a caller leaves what the client knows in order: each change of it ends before code of a
-/// caller runs.
+/// A panic in a caller's code cannot leave the client's state inconsistent, because each change of that
+/// state ends before a caller's code runs.
 impl UnwindSafe for Client {}
 impl RefUnwindSafe for Client {}
 
-const NO_PROVISION: &str =
-    "a cluster's servers remember nothing of it: there is nothing to provision";
+const NO_PROVISION: &str = "not supported on a cluster: its servers store no epoch";
 
-/// `{:?}` shows the client's id and where its servers are. `{:#?}` adds what a stalled client is asked
-/// about: the map of a cluster, the servers that do not answer, and the queues of its waiters by the
-/// hashes of their locks' names.
+/// `{:?}` shows the client's id and the addresses of its servers. `{:#?}` adds what helps to find the
+/// cause of a stall: the slots of a cluster's nodes, the servers that do not answer, and the queues of
+/// waiters, each with the hash of its lock's name.
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let core = self.session.core();

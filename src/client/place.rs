@@ -1,4 +1,4 @@
-//! Settings of where the server is.
+//! The settings that say which servers the client connects to.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use crate::server::Connector;
 use crate::server::UserPool;
 
 impl ClientBuilder {
-    /// The server: see [`Client::connect`](crate::Client::connect).
+    /// The URL of the server, the sentinels or the cluster. [`Client::connect`](crate::Client::connect)
+    /// lists the forms. Corresponds to Redisson's `useSingleServer().setAddress(address)`.
     pub fn url(mut self, url: impl AsRef<str>) -> Self {
         self.url = Some(url.as_ref().to_owned());
         self
@@ -53,32 +54,34 @@ impl ClientBuilder {
         self
     }
 
-    /// What opens connections to the server, in place of a URL; users, passwords, database and protocol
-    /// are those of [`ClientBuilder::username`] and its like. Instead of [`ClientBuilder::url`].
+    /// Opens the connections to the server with your own [`Connector`], in place of
+    /// [`ClientBuilder::url`]. [`ClientBuilder::username`] and its like set the user, password, database
+    /// and protocol.
     ///
-    /// Where its [`Connector::time`] is [`Time::Tokio`](crate::config::Time::Tokio), leases run by tokio's clock,
-    /// and what the client does in the background is a task of the runtime that it is built on.
+    /// If [`Connector::time`] returns [`Time::Tokio`](crate::config::Time::Tokio), leases follow tokio's
+    /// clock, and the client's background is a task of the runtime where the client is built.
     ///
-    /// Redisson has nothing like it.
+    /// Redisson has no such setting.
     pub fn connector(mut self, connector: impl Connector) -> Self {
         self.connectors.push(Arc::new(connector));
         self
     }
 
-    /// The number of the database, in place of that in the URL.
+    /// The number of the database. It replaces the number in the URL.
     ///
-    /// Defaults to the URL's, or 0. Corresponds to Redisson's `database`.
+    /// Defaults to the number in the URL, or 0. A cluster has only database 0. Corresponds to Redisson's
+    /// `database`.
     pub fn database(mut self, number: u32) -> Self {
         self.database = Some(number);
         self
     }
 
     /// Uses your pool for the commands of callers. The client takes one connection from it and keeps
-    /// it.
+    /// it. Redisson has no such setting; it has pools of its own.
     ///
     /// A pool has no connections for messages, so set the URL too. With a pool alone, waiters poll
     /// ([`Wake::Poll`](crate::config::Wake::Poll)) and the watchdog takes a second connection from the
-    /// pool.
+    /// pool. A pool cannot be used with sentinels or a cluster.
     ///
     /// A connection of a pool queues 50 commands. If more calls than that start on one runtime and are
     /// not polled again, the other calls of that runtime time out. Connections that the client opens

@@ -1,4 +1,4 @@
-//! A client for the time of one piece of work.
+//! A client that exists for one piece of work.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 
@@ -8,21 +8,23 @@ use super::{Client, ClientBuilder};
 use crate::error::Error;
 
 impl Client {
-    /// Connects with default settings, does the work, and shuts the client down, whether the work
-    /// succeeds, fails or panics. For programs that end after the work: a client that is only dropped
-    /// may not have time to release its locks. Redisson has no such call.
+    /// Connects with default settings, does the work, and shuts the client down. It shuts the client down
+    /// also if the work fails or panics. Redisson has no such call.
     ///
-    /// The work's own error type holds the errors of both: `lockdog::Error`, or one made from it. Clones
-    /// of the client that outlive the work are closed.
+    /// Use it for a program that ends after the work. If such a program only drops its client, the program
+    /// may end before the client has released its locks.
+    ///
+    /// The error type `E` must be `lockdog::Error` or convertible from it. Clones of the client that
+    /// outlive the work are closed.
     ///
     /// # Errors
     ///
-    /// As [`Client::connect`], else what the work returns.
+    /// As [`Client::connect`], or the error of the work.
     ///
     /// # Cancel safety
     ///
-    /// The work is dropped, and what it held is released in the background, as with any client that is
-    /// dropped.
+    /// If it is cancelled, the work is dropped, and the client releases in the background what the work
+    /// held, like any client that is dropped.
     ///
     /// # Examples
     ///
@@ -48,11 +50,11 @@ impl Client {
 }
 
 impl ClientBuilder {
-    /// As [`Client::scope`], with these settings.
+    /// As [`Client::scope`], with these settings. Redisson has no such call.
     ///
     /// # Errors
     ///
-    /// As [`ClientBuilder::build`], else what the work returns.
+    /// As [`ClientBuilder::build`], or the error of the work.
     ///
     /// # Cancel safety
     ///

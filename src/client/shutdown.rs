@@ -1,4 +1,4 @@
-//! A clean end: nothing that this client holds stays behind.
+//! The shutdown of a client: it releases everything that the client holds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,70 +10,70 @@ use crate::error::LostReason;
 use crate::hold::{HoldPhase, HoldState};
 use crate::session::{Core, Job, JobOutcome};
 
-/// What a shutdown came to.
+/// The result of a shutdown, from [`Client::shutdown`](crate::Client::shutdown).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct ShutdownReport {
-    /// Holds that Redis confirmed to be released.
+    /// The number of holds whose release Redis confirmed.
     pub released: u32,
-    /// Holds that may be left in Redis until their leases are over, because it did not answer or
-    /// refused the release: those still held at the shutdown, and those that were being released.
+    /// The number of holds that may remain in Redis until their leases end, because Redis did not answer
+    /// or refused the release. It includes releases that began before the shutdown.
     pub unconfirmed: u32,
 }
 
 /// Takes every hold from its guards and releases it.
 pub(super) async fn release_all(core: &Arc<Core>) -> ShutdownReport {
     core.close();
-    // What is to be released may have to be connected for, in the time that is left.
+    // A release may need a new connection, so the client must not wait out a reconnect delay.
     core.server.retry_now();
-    let patience = core.clock.now() + core.server.command_timeout() * 2;
+    let deadline = core.clock.now() + core.server.command_timeout() * 2;
     let mut report = ShutdownReport::default();
-    let (mut held, mut under_way) = (Vec::new(), Vec::new());
+    let (mut held, mut in_flight) = (Vec::new(), Vec::new());
     for hold in core.holds.all() {
         if hold.state().left > 0 {
-            // Its guards are told, and its lease ends it.
+            // A claim was left to the lease: notify the other guards, and let the lease end the hold.
             core.lose_quietly(&hold, LostReason::ShutDown);
         } else if core.lose_quietly(&hold, LostReason::ShutDown) {
             let (job, answer) = Job::answering(hold);
             core.settle_in_background(job);
             held.push(answer);
         } else if hold.is_with_caller() {
-            // Its call may be polled no more. What it asked for is undone without it.
+            // The caller may never poll its future again, so the background undoes the acquire.
             core.holds.change(&hold, HoldState::end_pending);
             let (job, answer) = Job::if_listed(hold);
             core.settle_in_background(job);
-            under_way.push(answer);
+            in_flight.push(answer);
         }
     }
     for answer in held {
-        match outcome(core, answer, patience).await {
+        match outcome(core, answer, deadline).await {
             JobOutcome::Unanswered => report.unconfirmed += 1,
             JobOutcome::Done | JobOutcome::Nothing => report.released += 1,
         }
     }
-    for answer in under_way {
-        // One that was granted was a hold; one without an answer is counted below.
-        let outcome = outcome(core, answer, patience).await;
+    for answer in in_flight {
+        // A granted acquire counts as a released hold. One without an answer is counted below.
+        let outcome = outcome(core, answer, deadline).await;
         report.released += u32::from(outcome == JobOutcome::Done);
     }
-    let behind = still_releasing(core, patience).await + core.unreleased();
-    report.unconfirmed += u32::try_from(behind).unwrap_or(u32::MAX);
+    let unfinished = still_releasing(core, deadline).await + core.unreleased();
+    report.unconfirmed += u32::try_from(unfinished).unwrap_or(u32::MAX);
     report
 }
 
 async fn outcome(
     core: &Core,
     answer: oneshot::Receiver<JobOutcome>,
-    patience: Moment,
+    deadline: Moment,
 ) -> JobOutcome {
     tokio::select! {
         answer = answer => answer.unwrap_or(JobOutcome::Unanswered),
-        () = core.clock.sleep_until(patience) => JobOutcome::Unanswered,
+        () = core.clock.sleep_until(deadline) => JobOutcome::Unanswered,
     }
 }
 
-/// Waits for the releases that were under way already; how many are so at the end of patience.
-async fn still_releasing(core: &Arc<Core>, patience: Moment) -> usize {
+/// Waits for the releases that began before the shutdown. Returns how many are unfinished at `deadline`.
+async fn still_releasing(core: &Arc<Core>, deadline: Moment) -> usize {
     loop {
         let holds = core.holds.all();
         let releasing = holds
@@ -81,10 +81,10 @@ async fn still_releasing(core: &Arc<Core>, patience: Moment) -> usize {
             .filter(|hold| hold.state().phase == HoldPhase::Ended);
         match releasing.count() {
             0 => return 0,
-            left if core.clock.now() >= patience => return left,
-            _ => tokio::time::sleep(LOOK_AGAIN).await,
+            left if core.clock.now() >= deadline => return left,
+            _ => tokio::time::sleep(POLL_INTERVAL).await,
         }
     }
 }
 
-const LOOK_AGAIN: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);

@@ -10,11 +10,11 @@ use crate::wait::HandedOver;
 
 impl<C: Contender> Contest<C> {
     /// Completes a hand-over from another owner of this client.
-    pub(super) async fn take_in(&mut self, handed: HandedOver) -> Result<Step<C::Won>> {
+    pub(super) async fn accept_hand_over(&mut self, handed: HandedOver) -> Result<Step<C::Won>> {
         let Some(place) = &self.place else {
             return Ok(Step::Again);
         };
-        let tried = self.contender.take_in(place, handed).await?;
+        let tried = self.contender.accept_hand_over(place, handed).await?;
         self.follow(tried, true).await
     }
 
@@ -89,7 +89,7 @@ impl<C: Contender> Contest<C> {
             // wait for this call.
             _ if failed.is_elsewhere => self.leave(),
             // The server had a full command timeout: end the waits without a deadline now.
-            Some(place) if failed.was_patient => place.waiter.note_outage(Some(&error)),
+            Some(place) if failed.had_full_timeout => place.waiter.note_outage(Some(&error)),
             // This attempt was too short to prove an outage. The other waiters have more time and check
             // for themselves.
             Some(place) => place.waiter.remember_outage(Some(&error)),
@@ -140,9 +140,14 @@ impl<C: Contender> Contest<C> {
         let ttl = ttl.map_or(Duration::MAX, |ttl| ttl + Duration::from_millis(1));
         let now = self.now();
         let look_again = now + ttl.min(self.core().clock.sooner(self.core().settings.poll_cap));
-        let hears = listening && !has_moved;
+        let is_listening = listening && !has_moved;
         // A release will wake this call by a message; or no message can come and the timer must do.
-        if hears || self.place.as_ref().is_none_or(|place| place.is_deaf) {
+        if is_listening
+            || self
+                .place
+                .as_ref()
+                .is_none_or(|place| place.is_unsubscribed)
+        {
             return Ok(Step::Wait(look_again));
         }
         // The waiter was woken before the subscription was settled: the lock may be handed to it.
@@ -154,8 +159,8 @@ impl<C: Contender> Contest<C> {
         let Some(place) = &mut self.place else {
             return Ok(Step::Again);
         };
-        place.is_deaf = !place.waiter.is_listening();
-        Ok(if place.is_deaf {
+        place.is_unsubscribed = !place.waiter.is_listening();
+        Ok(if place.is_unsubscribed {
             Step::Wait(look_again)
         } else {
             Step::Again
@@ -172,8 +177,8 @@ impl<C: Contender> Contest<C> {
         let core = self.core();
         tokio::select! {
             () = place.waiter.subscribed(&core.server) => Ok(false),
-            told = place.waiter.wait(until) => {
-                told.map_err(|error| self.contender.about(place.at, error))?;
+            waited = place.waiter.wait(until) => {
+                waited.map_err(|error| self.contender.about(place.at, error))?;
                 Ok(core.clock.now() < until)
             }
         }

@@ -16,7 +16,7 @@ pub(super) enum Beside {
 }
 
 impl Beside {
-    /// The server told this waiter that another holder has the lock.
+    /// The server answered this waiter that another holder has the lock.
     pub(super) fn is_busy(&self) -> bool {
         matches!(self, Self::Asked { is_busy: true })
     }

@@ -49,7 +49,7 @@ pub(super) struct Contest<C: Contender> {
     pub(super) beside: Beside,
     /// The outage that this call's last attempt met.
     pub(super) outage: Option<Error>,
-    /// It was said that this client itself has what it waits for.
+    /// The warning that this client itself has the lock was logged.
     pub(super) has_warned: bool,
 }
 
@@ -84,7 +84,7 @@ impl<C: Contender> Contest<C> {
         let found = self.place.as_ref().map(|place| place.waiter.found(now));
         let expected = match found {
             // Usually a grant. Accept it even at the deadline: no other waiter can use it.
-            Some(Found::Here(handed)) => return self.take_in(handed).await,
+            Some(Found::Here(handed)) => return self.accept_hand_over(handed).await,
             // The owner that hands over is frozen. Undo what it may have acquired for this waiter, and
             // let this waiter ask for itself.
             Some(Found::Overdue(hold)) => {
@@ -178,7 +178,7 @@ impl<C: Contender> Contest<C> {
         // Do not wait for two slow releases in a row, even of different locks. If no task finishes
         // either of them, the call would alternate between the two forever.
         let has_waited = self.release_awaited.take().is_some();
-        let (at, patience, is_release) = match self.contender.kept(now, has_waited) {
+        let (at, timeout, is_release) = match self.contender.kept(now, has_waited) {
             // Not held by this client: ask the server.
             LocalState::Nothing => return Ok(None),
             LocalState::Again => {
@@ -187,8 +187,8 @@ impl<C: Contender> Contest<C> {
             }
             // Held by this client: its release wakes this waiter, `left` is the fallback.
             LocalState::For { at, left } => (at, left, false),
-            // Being released: wait at most `patience`, then ask the server.
-            LocalState::Releasing { at, patience } => (at, patience, true),
+            // Being released: wait at most `timeout`, then ask the server.
+            LocalState::Releasing { at, timeout } => (at, timeout, true),
         };
         self.is_busy = true;
         if self.move_to(at)? {
@@ -198,7 +198,7 @@ impl<C: Contender> Contest<C> {
         if is_release {
             self.release_awaited = Some(now);
         }
-        let until = self.poll_again(now).min(now + patience);
+        let until = self.poll_again(now).min(now + timeout);
         Ok(Some(Step::Wait(until)))
     }
 
@@ -227,7 +227,7 @@ impl<C: Contender> Contest<C> {
         self.contender.give_up(TimedOut {
             place: self.place.as_ref(),
             now,
-            is_told_busy: self.beside.is_busy(),
+            is_known_busy: self.beside.is_busy(),
             is_unreleased: self.release_awaited.is_some_and(is_unreleased),
             outage: self.outage.clone(),
         })?;
@@ -238,7 +238,7 @@ impl<C: Contender> Contest<C> {
         self.place = Some(QueuePlace {
             at,
             waiter: self.contender.enter(at, now)?,
-            is_deaf: false,
+            is_unsubscribed: false,
         });
         Ok(())
     }

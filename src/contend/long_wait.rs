@@ -1,4 +1,4 @@
-//! A hint at a wait that may never end: a task that holds the lock may itself wait for this one.
+//! Warns of a possible deadlock: the task that holds the lock may itself wait for the waiting task.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use super::Contender;
 use super::contest::Contest;
 
 impl<C: Contender> Contest<C> {
-    /// Says once that another owner of this client keeps what this call waits for, if both the wait and
-    /// the hold are long. A lock that goes from owner to owner has no long hold, however long the queue.
+    /// Logs once that another owner of this client holds the lock, if both the wait and the hold are long.
+    /// A lock with many waiters that pass it on has long waits, but no long hold.
     pub(super) fn warn_of_own_client(&mut self) {
         let now = self.now();
         if self.has_warned || now.since(self.began) < LONG_WAIT {
@@ -29,10 +29,10 @@ impl<C: Contender> Contest<C> {
                 holder = %hold.owner(),
             },
             "waiting for a lock that another owner of this client holds; if its task waits for this \
-             one, neither goes on"
+             one, this is a deadlock"
         );
     }
 }
 
-/// After so long a wait is worth a line, if the lock was held for all of it.
+/// The shortest wait, and the shortest hold, that causes the warning.
 const LONG_WAIT: Duration = Duration::from_secs(10);

@@ -72,7 +72,7 @@ pub(crate) trait Contender: Send {
     /// to release it. `has_waited`: the call has just waited for a release.
     fn kept(&mut self, now: Moment, has_waited: bool) -> LocalState;
 
-    /// Asks for it. Before the first command is sent, it tells the waiter what is in flight, or until
+    /// Asks for it. Before the first command is sent, it records in the waiter what is in flight, or until
     /// when something is ([`WaiterGuard::attempting`], [`WaiterGuard::promise`]). So others can take
     /// over from a future that is not polled.
     ///
@@ -95,9 +95,9 @@ pub(crate) trait Contender: Send {
 
     /// Completes a hand-over from another owner of this client. A waiter whose request has no terms
     /// gets no hand-over.
-    fn take_in(
+    fn accept_hand_over(
         &mut self,
-        _seat: &QueuePlace,
+        _place: &QueuePlace,
         _handed: HandedOver,
     ) -> impl Future<Output = Result<Attempted<Self::Won>>> + Send {
         async { Ok(Attempted::Unasked) }
@@ -125,8 +125,7 @@ pub(crate) trait Contender: Send {
         error
     }
 
-    /// Called at the deadline. Returns an error if it is not known that others have what the call waits
-    /// for.
+    /// Called at the deadline. Returns an error unless it is certain that others have the lock.
     fn give_up(&self, end: TimedOut<'_>) -> Result<()>;
 }
 
@@ -136,7 +135,7 @@ pub(crate) struct QueuePlace {
     pub(crate) at: usize,
     pub(crate) waiter: WaiterGuard,
     /// The client could not subscribe to the messages of this queue.
-    is_deaf: bool,
+    is_unsubscribed: bool,
 }
 
 /// What an owner already has of what it waits for.
@@ -156,11 +155,11 @@ pub(crate) enum LocalState {
         at: usize,
         left: Duration,
     },
-    /// The client is releasing the lock. If that takes longer than `patience`, the waiter asks
+    /// The client is releasing the lock. If that takes longer than `timeout`, the waiter asks
     /// nevertheless.
     Releasing {
         at: usize,
-        patience: Duration,
+        timeout: Duration,
     },
     /// Something changed: check from the beginning.
     Again,
@@ -201,7 +200,7 @@ pub(crate) struct Failed {
     pub(crate) named: Error,
     /// The server had a full command timeout. A shorter timeout only shows that the caller had no more
     /// time, not that the server does not answer.
-    pub(crate) was_patient: bool,
+    pub(crate) had_full_timeout: bool,
     /// How long the attempt had taken when the deadline of the call cut it off.
     pub(crate) cut_off_after: Option<Duration>,
     /// The error is about another server than the queue's.
@@ -215,8 +214,8 @@ pub(crate) struct Failed {
 pub(crate) struct TimedOut<'a> {
     pub(crate) place: Option<&'a QueuePlace>,
     pub(crate) now: Moment,
-    /// The server told this waiter itself, not its contender, that others have it.
-    pub(crate) is_told_busy: bool,
+    /// The server answered this waiter itself, not its contender, that another owner has it.
+    pub(crate) is_known_busy: bool,
     /// The client has been releasing the lock for longer than a busy server takes to answer.
     pub(crate) is_unreleased: bool,
     /// The outage that this waiter's own last attempt met.
@@ -342,18 +341,18 @@ mod tests {
         }
 
         fn enter(&mut self, _at: usize, now: Moment) -> Result<WaiterGuard> {
-            let wish = WaitRequest {
+            let request = WaitRequest {
                 owner: Owner::new(),
                 terms: None,
                 deadline: self.deadline,
             };
             let counter = &self.counter;
-            counter.core.waiters.enter(&counter.key, wish, now)
+            counter.core.waiters.enter(&counter.key, request, now)
         }
 
         async fn own(
             &mut self,
-            _seat: Option<&QueuePlace>,
+            _place: Option<&QueuePlace>,
             _now: &mut Moment,
         ) -> Result<OwnerHas<()>> {
             Ok(OwnerHas::Nothing)

@@ -36,7 +36,7 @@ impl<C: Contender> Contest<C> {
         };
         match &self.beside {
             Beside::Nothing => {
-                if let Some(turn) = hold.ask_for_a_sign() {
+                if let Some(turn) = hold.request_poll() {
                     self.beside = Beside::Woken(hold, turn);
                 }
             }

@@ -60,7 +60,7 @@ impl ServerFacts {
         };
         let permissions = async {
             match depth {
-                Depth::InPassing => permissions::permissions_told(inspection).await,
+                Depth::InPassing => permissions::reported_permissions(inspection).await,
                 Depth::Whole(subscriber) => permissions::tried(inspection, subscriber).await,
             }
         };

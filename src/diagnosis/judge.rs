@@ -215,15 +215,15 @@ fn version(server: &Result<Info, Failure>, expected: &ClientProfile) -> Judged {
 
 fn clock(answers: &ServerFacts) -> Judged {
     let text = field(&answers.server, "server_time_usec")?;
-    let Ok(told) = text.parse::<u64>() else {
+    let Ok(server_time) = text.parse::<u64>() else {
         return Err("its time cannot be read".to_owned());
     };
     let (before, after) = answers.asked;
     // The server read its clock between the two, so the difference is at least this large.
-    let (off, by) = if told > after {
-        ("ahead of", told - after)
+    let (off, by) = if server_time > after {
+        ("ahead of", server_time - after)
     } else {
-        ("behind", before.saturating_sub(told))
+        ("behind", before.saturating_sub(server_time))
     };
     let by = Duration::from_micros(by);
     if by <= TOLERATED {

@@ -32,7 +32,7 @@ pub(super) struct Permissions {
 }
 
 /// Asks the server for the user's permissions. Redis 7.0 and later answer this, and log nothing.
-pub(super) async fn permissions_told(inspection: &Inspection<'_>) -> Permissions {
+pub(super) async fn reported_permissions(inspection: &Inspection<'_>) -> Permissions {
     let needs = needs(inspection);
     let names = Names::new();
     let mut commands: Vec<String> = needs
@@ -41,8 +41,9 @@ pub(super) async fn permissions_told(inspection: &Inspection<'_>) -> Permissions
         .collect();
     commands.push(CONFIG.to_owned());
     let asked: Vec<&str> = commands.iter().map(String::as_str).collect();
-    let mut told = match script::permitted(inspection.connection, &asked, inspection.limit).await {
-        Ok(told) => told,
+    let mut answers = match script::permitted(inspection.connection, &asked, inspection.limit).await
+    {
+        Ok(answers) => answers,
         Err(failure) => {
             let of_eval = refused(&failure);
             let found = needs.into_iter().map(|need| {
@@ -62,19 +63,19 @@ pub(super) async fn permissions_told(inspection: &Inspection<'_>) -> Permissions
             };
         }
     };
-    let may_ask_config = told.pop().flatten() == Some(true);
+    let may_ask_config = answers.pop().flatten() == Some(true);
     // A refusal may be about the command, or about this key or channel. It is about the command if
     // another command with the same key or channel is permitted.
     let may_use = |word: &str| {
-        let mut pairs = needs.iter().zip(&told);
+        let mut pairs = needs.iter().zip(&answers);
         // UNSUBSCRIBE is never refused because of the channel, so it proves nothing.
-        let tells = |need: &Need| need.uses(word) && !need.rule.ends_with("unsubscribe");
-        pairs.any(|(need, told)| tells(need) && *told == Some(true))
+        let is_conclusive = |need: &Need| need.uses(word) && !need.rule.ends_with("unsubscribe");
+        pairs.any(|(need, answer)| is_conclusive(need) && *answer == Some(true))
     };
     let (keys, channels, epoch) = (may_use(KEY), may_use(CHANNEL), may_use(EPOCH));
     let tokens = may_use(TOKEN);
-    let judged = needs.iter().zip(&told).map(|(need, told)| {
-        let permitted = match told {
+    let judged = needs.iter().zip(&answers).map(|(need, answer)| {
+        let permitted = match answer {
             Some(true) => Permitted::Yes,
             Some(false)
                 if need.uses(KEY) && !keys

@@ -1,4 +1,4 @@
-//! What can go wrong with a hold: it is lost, it was never there, or its end was not confirmed.
+//! The errors about a hold: it is lost, it does not exist, or its end is not confirmed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,29 +6,31 @@ use std::time::Duration;
 
 use super::{Error, Instance};
 
-/// Why a hold was lost.
+/// Why a hold was lost, from [`Lost::reason`] and [`Verdict::Lost`](crate::report::Verdict::Lost).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum LostReason {
-    /// Its lease ran out, or could not be renewed in time: nothing is known of it since.
+    /// The lease ended, or the client could not renew it in time. The client does not know the state of
+    /// the lock in Redis after that.
     Deadline,
-    /// This client freed it by force.
+    /// This client freed it by force: [`Lock::force_unlock`](crate::Lock::force_unlock).
     Forced,
-    /// The request's `max_hold` is over.
+    /// The time of the request's [`max_hold`](crate::LockRequest::max_hold) ended.
     MaxHold,
-    /// Redis says that the hold is not there: deleted, expired early, or taken by another.
+    /// Redis answered that the hold does not exist. Its key was deleted or expired early, or another
+    /// owner has the lock.
     NotOurs,
-    /// It was unlocked; only a view that outlived its guard sees this.
+    /// It was unlocked. Only a [`Held`](crate::Held) that outlives its guard reports this.
     Released,
-    /// The client was shut down.
+    /// The client was shut down: [`Client::shutdown`](crate::Client::shutdown).
     ShutDown,
-    /// The watchdog failed from within, so that nobody watched the lease any more.
+    /// The watchdog panicked, so the client can no longer renew leases.
     Watchdog,
 }
 
 impl LostReason {
-    /// One word for this reason, the same in all versions: `deadline`, `forced`, `max_hold`, `not_ours`,
-    /// `released`, `shut_down` or `watchdog`. The logs have it as `reason`.
+    /// The reason as one word, which does not change between versions: `deadline`, `forced`, `max_hold`,
+    /// `not_ours`, `released`, `shut_down` or `watchdog`. It is the field `reason` of the logs.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Deadline => "deadline",
@@ -47,8 +49,8 @@ impl fmt::Display for LostReason {
         f.write_str(match self {
             Self::Deadline => "its deadline passed",
             Self::Forced => "this client freed it by force",
-            Self::MaxHold => "its max_hold is over",
-            Self::NotOurs => "it is not ours any more",
+            Self::MaxHold => "its max_hold ended",
+            Self::NotOurs => "Redis no longer has this hold",
             Self::Released => "it was released",
             Self::ShutDown => "the client was shut down",
             Self::Watchdog => "the watchdog failed",
@@ -56,7 +58,8 @@ impl fmt::Display for LostReason {
     }
 }
 
-/// How a hold was lost.
+/// The loss of a hold, from [`Guard::lost`](crate::Guard::lost) and
+/// [`Error::Lost`]: its reason, its lock and its times.
 #[derive(Clone, Debug)]
 pub struct Lost(Arc<LostFacts>);
 
@@ -75,7 +78,7 @@ impl Lost {
         Self(Arc::new(facts))
     }
 
-    /// Why.
+    /// Why the hold was lost.
     pub fn reason(&self) -> LostReason {
         self.0.reason
     }
@@ -85,28 +88,30 @@ impl Lost {
         &self.0.lock
     }
 
-    /// The owner, as in the hash field.
+    /// The owner that lost it, as in the field of the lock's hash in Redis.
     pub fn owner(&self) -> &str {
         &self.0.owner
     }
 
-    /// The time from the acquire to the moment at which this was made.
+    /// The time from the acquire to this report.
     pub fn held_for(&self) -> Duration {
         self.0.held_for
     }
 
-    /// The time since the last good renewal, or the acquire if there was none, was sent.
+    /// The time from the sending of the last successful renewal to this report. If no renewal succeeded,
+    /// it counts from the sending of the acquire.
     pub fn since_renewal(&self) -> Duration {
         self.0.renewed
     }
 
-    /// What each part of a lock of several was to the whole at its end, in the order in which they
-    /// were given: which servers failed, and why. Empty for a plain lock.
+    /// The state of each part of a [`MultiLock`](crate::MultiLock) or [`RedLock`](crate::RedLock) at the
+    /// loss, in the order in which the caller gave them: which servers failed, and why. Empty for a
+    /// plain lock.
     pub fn instances(&self) -> &[Instance] {
         &self.0.instances
     }
 
-    /// The same loss, as that of the whole of which it was a part.
+    /// The loss of the composite lock, caused by this loss of one of its parts.
     pub(crate) fn of_whole(&self, instances: Vec<Instance>) -> Self {
         let facts = LostFacts::clone(&self.0);
         Self::new(LostFacts { instances, ..facts })
@@ -135,7 +140,7 @@ impl fmt::Display for Lost {
 
 impl std::error::Error for Lost {}
 
-/// What an owner asked for once more, though it is not reentrant.
+/// A second acquire of a non-reentrant lock by the owner that holds it, from [`Error::AlreadyHeld`].
 #[derive(Clone, Debug)]
 pub struct AlreadyHeld(Arc<AlreadyHeldFacts>);
 
@@ -160,7 +165,7 @@ impl AlreadyHeld {
         &self.0.lock
     }
 
-    /// The owner, as in the hash field.
+    /// The owner, as in the field of the lock's hash in Redis.
     pub fn owner(&self) -> &str {
         &self.0.owner
     }
@@ -182,7 +187,7 @@ impl fmt::Display for AlreadyHeld {
 
 impl std::error::Error for AlreadyHeld {}
 
-/// What an owner tried to unlock without holding it.
+/// An unlock by an owner that has no forgotten hold of the lock, from [`Error::NotHeld`].
 #[derive(Clone, Debug)]
 pub struct NotHeld(Arc<NotHeldFacts>);
 
@@ -190,6 +195,8 @@ pub struct NotHeld(Arc<NotHeldFacts>);
 struct NotHeldFacts {
     lock: String,
     owner: String,
+    /// If the owner holds the lock only through guards: the times since the acquire and since the last
+    /// successful renewal.
     guarded: Option<(Duration, Duration)>,
 }
 
@@ -216,7 +223,7 @@ impl NotHeld {
         &self.0.lock
     }
 
-    /// The owner, as in the hash field.
+    /// The owner, as in the field of the lock's hash in Redis.
     pub fn owner(&self) -> &str {
         &self.0.owner
     }
@@ -229,12 +236,12 @@ impl fmt::Display for NotHeld {
         match facts.guarded {
             None => write!(
                 f,
-                "this owner has no hold to unlock: lock={lock:?} owner={owner}, never acquired or \
-                 already ended"
+                "this owner has no forgotten hold to unlock, never acquired or already ended: \
+                 lock={lock:?} owner={owner}"
             ),
             Some((held, renewed)) => write!(
                 f,
-                "this owner holds the lock through a guard or a lock of several, unlock that: \
+                "this owner holds the lock through a guard, a MultiLock or a RedLock, unlock that: \
                  lock={lock:?} owner={owner} acquired={}ms ago, last good renewal={}ms ago",
                 held.as_millis(),
                 renewed.as_millis(),
@@ -245,7 +252,7 @@ impl fmt::Display for NotHeld {
 
 impl std::error::Error for NotHeld {}
 
-/// An unlock whose outcome nobody saw.
+/// An unlock whose outcome the client does not know, from [`Error::UnlockUnconfirmed`].
 #[derive(Clone, Debug)]
 pub struct UnlockUnconfirmed {
     lock: Arc<str>,
@@ -255,7 +262,7 @@ pub struct UnlockUnconfirmed {
 }
 
 impl UnlockUnconfirmed {
-    /// Of a plain lock, after this time.
+    /// For a plain lock, after a wait of this time.
     pub(crate) fn new(lock: &str, waited: Duration, cause: Option<Error>) -> Self {
         Self {
             lock: lock.into(),
@@ -265,7 +272,7 @@ impl UnlockUnconfirmed {
         }
     }
 
-    /// Of a lock of several, by what became of each part.
+    /// For a multi lock or quorum, with the state of each part.
     pub(super) fn of_whole(lock: &str, instances: Vec<Instance>) -> Self {
         Self {
             lock: lock.into(),
@@ -280,15 +287,18 @@ impl UnlockUnconfirmed {
         &self.lock
     }
 
-    /// What kept the answer away, as the text says too; of a lock of several, that of the first part which did not confirm,
-    /// with its server. `None`: a repeated unlock found nothing, and the deadline had
-    /// passed meanwhile, so that it may have been the first unlock or the end of the lease.
+    /// Why there was no confirmation. The error's text contains it. For a multi lock or quorum it is the
+    /// cause of the first part that did not confirm, with its server.
+    ///
+    /// `None` if a retried unlock found no hold after the deadline: either an earlier attempt released
+    /// the lock, or its lease ended.
     pub fn cause(&self) -> Option<&Error> {
         self.cause.as_deref()
     }
 
-    /// What became of each part of a lock of several, in the order in which they were given: which
-    /// servers did not confirm, and why. Empty for a plain lock.
+    /// The state of each part of a [`MultiLock`](crate::MultiLock) or [`RedLock`](crate::RedLock), in the
+    /// order in which the caller gave them: which servers did not confirm, and why. Empty for a plain
+    /// lock.
     pub fn instances(&self) -> &[Instance] {
         &self.instances
     }
@@ -312,7 +322,7 @@ impl fmt::Display for UnlockUnconfirmed {
 }
 
 impl std::error::Error for UnlockUnconfirmed {
-    // The text has the cause, so that it is no source.
+    // No `source`: the text already contains the cause.
 }
 
-const FOUND_NOTHING: &str = "a repeated unlock found nothing, and the lease was over by then";
+const FOUND_NOTHING: &str = "a retried unlock found no hold, and the lease had ended by then";

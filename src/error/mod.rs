@@ -1,4 +1,4 @@
-//! What can go wrong, and what it means for the lock; the facts that an error carries.
+//! The errors of all calls, and what each of them means for the lock.
 
 mod hold;
 mod replicas;
@@ -12,7 +12,7 @@ pub use hold::{AlreadyHeld, Lost, LostReason, NotHeld, UnlockUnconfirmed};
 pub use replicas::NotReplicated;
 pub use report::{Instance, InstanceState, NoQuorum};
 
-/// What every fallible call returns.
+/// The result of every fallible call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a call failed.
@@ -50,7 +50,7 @@ pub enum Error {
 
     /// The owner held the lock and lost it. Another owner may hold it now.
     ///
-    /// Stop the protected work and drop the guard. Then acquire the lock again if the work must continue.
+    /// Redisson reports no loss; its `unlock()` then throws `IllegalMonitorStateException`. Stop the protected work and drop the guard. Then acquire the lock again if the work must continue.
     #[error(transparent)]
     Lost(#[from] Lost),
 
@@ -146,12 +146,13 @@ pub enum Error {
 }
 
 impl Error {
-    /// The owner held the lock and lost it.
+    /// Whether the owner held the lock and lost it: [`Error::Lost`].
     pub fn is_lost(&self) -> bool {
         matches!(self, Self::Lost(_))
     }
 
-    /// The server did not answer in time.
+    /// Whether the server did not answer in time: [`Error::Timeout`], or [`Error::UnlockUnconfirmed`] with
+    /// that cause.
     pub fn is_timeout(&self) -> bool {
         match self {
             Self::Timeout { .. } => true,
@@ -160,7 +161,7 @@ impl Error {
         }
     }
 
-    /// The failure is transient: a retry may succeed without any change.
+    /// Whether the failure is transient: a retry may succeed without any change.
     pub fn is_retriable(&self) -> bool {
         match self {
             Self::NoQuorum(_)
@@ -173,8 +174,8 @@ impl Error {
         }
     }
 
-    /// The lock may remain in Redis for at most one lease, with the caller's owner as its holder. The
-    /// owner does not hold it and must not act on it.
+    /// Whether the lock may remain in Redis for at most one lease, with the caller's owner as its holder.
+    /// The owner does not hold it and must not act on it.
     pub fn may_be_held(&self) -> bool {
         match self {
             Self::NoQuorum(_)
@@ -186,17 +187,17 @@ impl Error {
         }
     }
 
-    /// The same failure, of one part of a lock of several.
+    /// Adds the lock and server to the failure of one part of a multi lock or quorum.
     pub(crate) fn of_part(self, locks: &str, server: &str) -> Self {
         self.with_place(&format!("; lock={locks} server={server}"))
     }
 
-    /// The same failure, of this server.
+    /// Adds the server where the failure occurred.
     pub(crate) fn of_server(self, server: &str) -> Self {
         self.with_place(&format!("; server={server}"))
     }
 
-    /// The same failure, of this server where it is known which one it was.
+    /// Adds the server where the failure occurred, if the client knows it.
     pub(crate) fn at(self, server: Option<&str>) -> Self {
         match server {
             Some(server) => self.of_server(server),
@@ -221,13 +222,13 @@ impl Error {
         }
     }
 
-    /// For the log: as it is shown, without the names of locks, which may be personal data.
+    /// The text for the log. It contains no lock names, because these may be personal data.
     pub(crate) fn unnamed(&self) -> String {
         match self {
             Self::Lost(lost) => format!("the lock was lost: {}", lost.reason()),
             Self::Invalid { what, .. } => format!("invalid {what}"),
-            Self::AlreadyHeld(_) => "the lock is held already".to_owned(),
-            Self::NotHeld(_) => "the lock is not held".to_owned(),
+            Self::AlreadyHeld(_) => "this owner already holds the lock".to_owned(),
+            Self::NotHeld(_) => "this owner has no forgotten hold to unlock".to_owned(),
             Self::NotReplicated(_) => "too few replicas acknowledged the lock in time".to_owned(),
             Self::NoQuorum(_) => "no quorum".to_owned(),
             Self::UnlockUnconfirmed(_) => "the unlock was not confirmed".to_owned(),
@@ -239,7 +240,7 @@ impl Error {
         }
     }
 
-    /// The same failure, of a call that waited so long.
+    /// Sets how long the call waited, if this is a timeout.
     pub(crate) fn after(self, waited: Duration) -> Self {
         match self {
             Self::Timeout { part, .. } => Self::Timeout { waited, part },
@@ -251,7 +252,7 @@ impl Error {
         Self::Timeout { waited, part: None }
     }
 
-    /// The unlock of a lock of several, of whose parts this became.
+    /// The unlock of a multi lock or quorum was not confirmed; `instances` has the state of each part.
     pub(crate) fn unconfirmed(lock: &str, instances: Vec<Instance>) -> Self {
         UnlockUnconfirmed::of_whole(lock, instances).into()
     }
@@ -260,18 +261,18 @@ impl Error {
         Self::Invalid { what, why }
     }
 
-    /// A lock of several was made of none.
+    /// A multi lock or quorum was built from no locks.
     pub(crate) fn no_locks() -> Self {
-        Self::invalid("locks", "there are none".to_owned())
+        Self::invalid("locks", "no locks were given".to_owned())
     }
 
-    /// A lock of several was made of one lock twice.
+    /// A multi lock or quorum was built from the same lock twice.
     pub(crate) fn same_lock(name: &str) -> Self {
         let why = format!("one lock of one client is given twice, lock={name:?}");
         Self::invalid("locks", why)
     }
 
-    /// A quorum was to be made of a lock that its owner may have once only.
+    /// A quorum was built from a lock that is not reentrant.
     pub(crate) fn not_reentrant(name: &str) -> Self {
         let why = format!(
             "a RedLock needs reentrant locks, and this one is not reentrant, lock={name:?}"
@@ -288,7 +289,7 @@ impl Error {
         Self::invalid("locks", why)
     }
 
-    /// The same mistake, in one of several locks, counted from 0.
+    /// Adds which of the given locks is invalid. `place` counts from 0, the text from 1.
     pub(crate) fn in_lock(self, place: usize) -> Self {
         match self {
             Self::Invalid { what, why } => Self::Invalid {
@@ -300,7 +301,7 @@ impl Error {
     }
 }
 
-/// Whether an error answer is about a state of the server that passes by itself.
+/// Whether an error answer reports a transient state of the server.
 pub(crate) fn passes(code: &str, message: &str) -> bool {
     matches!(
         code,

@@ -1,9 +1,10 @@
-//! A lock that too few replicas had in time.
+//! The error about an acquire that too few replicas acknowledged.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// An acquire that too few replicas acknowledged in time, see
+/// An acquire that too few replicas acknowledged in time, from
+/// [`Error::NotReplicated`](super::Error::NotReplicated). See
 /// [`ReplicaAck::Require`](crate::config::ReplicaAck::Require).
 #[derive(Clone, Debug)]
 pub struct NotReplicated(Arc<Facts>);
@@ -33,24 +34,24 @@ impl NotReplicated {
         }))
     }
 
-    /// The lock's name; of several that were acquired together, the first one's.
+    /// The lock's name. If one command acquired several locks, the name of the first one.
     pub fn lock(&self) -> &str {
         &self.0.lock
     }
 
-    /// How many replicas acknowledged in time, as far as is known.
+    /// The number of replicas that acknowledged in time, as far as the client knows.
     pub fn acknowledged(&self) -> u32 {
         self.0.acknowledged
     }
 
-    /// How many it takes; of `All` or `Majority`, by how many replicas the master had, and 1 if that
-    /// is not known.
+    /// The number of replicas that had to acknowledge. For `All` and `Majority` the client computes it
+    /// from the number of the master's replicas, and uses 1 if it does not know that number.
     pub fn required(&self) -> u32 {
         self.0.required
     }
 
-    /// The master has confirmed that the lock was given back. Else the client goes on trying to, in
-    /// the background.
+    /// Whether the master confirmed the release of the lock. If it is false, the client retries the
+    /// release in the background.
     pub fn is_undone(&self) -> bool {
         self.0.undone
     }

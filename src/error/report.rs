@@ -13,8 +13,8 @@ use super::Error;
 pub struct Instance {
     /// The lock's name.
     pub lock: String,
-    /// Where its server is: `host:port`, the path of a socket, the name of sentinels' master, or a
-    /// cluster's nodes. Never a password.
+    /// The address of its server: `host:port`, the path of a socket, the name of the master that the
+    /// sentinels monitor, or the nodes of a cluster. It never contains a password.
     pub server: String,
     /// Its state as a part of the whole lock.
     pub state: InstanceState,
@@ -30,10 +30,10 @@ pub enum InstanceState {
     /// It is held, and counts.
     Acquired,
     /// It came back without its data, so it may not have the lock's latest fencing token, and too few
-    /// other instances have it. The client releases what it granted. It counts again after the client
-    /// wrote a token there.
+    /// other instances have that token. The client releases what this instance granted. The instance
+    /// counts again after the client has written a token there.
     Forgetful,
-    /// It was held until the whole lock ended, and the client releases it.
+    /// It was held until the multi lock or quorum ended. The client releases it.
     GivenBack,
     /// Another owner has it.
     #[non_exhaustive]
@@ -45,7 +45,7 @@ pub enum InstanceState {
     Late,
     /// It was held, and the key was gone before the client released it.
     Lost,
-    /// The outcome was known before it answered. Its answer may still come, and count.
+    /// The outcome was known before it answered. Its answer may still arrive, and then counts.
     Unanswered,
     /// It may have come back without its data, so it does not count yet.
     #[non_exhaustive]
@@ -87,7 +87,7 @@ impl fmt::Display for InstanceState {
 }
 
 impl InstanceState {
-    /// For the log: as it is shown, without the lock's name, which an error may hold.
+    /// The text for the log. It contains no lock name, which the error of an instance may contain.
     pub(crate) fn unnamed(&self) -> String {
         match self {
             Self::Unreachable { cause } => format!("unreachable, {}", cause.unnamed()),
@@ -96,7 +96,7 @@ impl InstanceState {
     }
 }
 
-/// Too few instances of a quorum granted the lock.
+/// Too few instances of a quorum granted the lock, from [`Error::NoQuorum`].
 #[derive(Clone, Debug)]
 pub struct NoQuorum(Arc<Facts>);
 
@@ -113,12 +113,12 @@ impl NoQuorum {
         Self(Arc::new(Facts { instances, need }))
     }
 
-    /// The state of each instance.
+    /// The state of each instance, in the order in which the caller gave them.
     pub fn instances(&self) -> &[Instance] {
         &self.0.instances
     }
 
-    /// How many instances a quorum needs.
+    /// The number of instances that a quorum needs.
     pub fn need(&self) -> u32 {
         self.0.need
     }
@@ -143,7 +143,7 @@ impl Instance {
         matches!(self.state, InstanceState::Acquired)
     }
 
-    /// Why it did not answer, if it did not, and where.
+    /// Why it did not answer, with its lock and server; `None` if it answered.
     pub(super) fn failure(&self) -> Option<Error> {
         let InstanceState::Unreachable { cause } = &self.state else {
             return None;

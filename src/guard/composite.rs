@@ -1,4 +1,4 @@
-//! What a guard needs from a lock of several parts.
+//! What a guard needs from a lock of several parts: a multi lock or a quorum.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,10 +14,9 @@ use crate::session::Unlocked;
 
 /// A held lock of several parts, for one guard or for all guards of its owner.
 ///
-/// Each of `unlock`, `drop_claim`, `forget` and `leave` is called once for each guard, one of them and no
-/// other.
+/// Each guard calls exactly one of `unlock`, `drop_claim`, `forget` and `leave`, and calls it once.
 pub(crate) trait CompositeHold: Send + Sync + 'static {
-    /// Who holds it.
+    /// The owner that holds it.
     fn owner(&self) -> Owner;
 
     /// The name of the whole lock.
@@ -58,13 +57,13 @@ pub(crate) trait CompositeHold: Send + Sync + 'static {
     /// Ends one guard's claim. If the future is dropped, the claim is ended in the background.
     fn unlock(self: Arc<Self>) -> Pin<Box<dyn Future<Output = Result<Unlocked>> + Send>>;
 
-    /// Ends one guard's claim, in the background.
+    /// Ends one guard's claim without waiting. The background releases it.
     fn drop_claim(&self);
 
     /// Leaves one guard's claim for a later `lock.unlock()`.
     fn forget(&self);
 
-    /// Ends one guard's claim here, and leaves what is held to its lease.
+    /// Ends one guard's claim without a release. See [`Guard::leave_to_lease`](super::Guard::leave_to_lease).
     fn leave(&self);
 
     /// See [`Guard::extend`](super::Guard::extend).

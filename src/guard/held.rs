@@ -1,4 +1,4 @@
-//! A view of a held lock for the work done under it.
+//! A view of a held lock, for the work that it protects.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -15,8 +15,8 @@ use crate::lease::TOLD_EARLY;
 use crate::owner::Owner;
 use crate::session::{Claim, Session};
 
-/// A view of a held lock, for the work done under it. It reports everything that a
-/// [`Guard`](super::Guard) reports, but it cannot end the hold.
+/// A view of a held lock, for the work that it protects: see [`Lock::with`](crate::Lock::with). It reports
+/// everything that a [`Guard`](super::Guard) reports, but it cannot end the hold.
 #[derive(Clone)]
 pub struct Held {
     kind: HeldKind,
@@ -53,7 +53,7 @@ impl Held {
     ///
     /// Cancelling it changes nothing.
     pub async fn lost(&self) -> Lost {
-        let told = match &self.kind {
+        let token = match &self.kind {
             HeldKind::One(one) => one.hold.lost_token(),
             HeldKind::Several(lock) => lock.lost_token(),
         };
@@ -71,7 +71,7 @@ impl Held {
                 left = left.min(TICK);
             }
             tokio::select! {
-                () = told.cancelled() => {}
+                () = token.cancelled() => {}
                 () = tokio::time::sleep(left) => {}
             }
         }
@@ -87,11 +87,11 @@ impl Held {
 
     /// See [`Guard::lost_token`](super::Guard::lost_token).
     pub fn lost_token(&self) -> CancellationToken {
-        let told = match &self.kind {
+        let token = match &self.kind {
             HeldKind::One(one) => one.hold.lost_token(),
             HeldKind::Several(lock) => lock.lost_token(),
         };
-        told.child_token()
+        token.child_token()
     }
 
     /// See [`Guard::is_valid`](super::Guard::is_valid).
@@ -126,7 +126,7 @@ impl Held {
         }
     }
 
-    /// Who holds the lock.
+    /// The owner that holds the lock.
     pub fn owner(&self) -> Owner {
         match &self.kind {
             HeldKind::One(one) => one.hold.owner(),
@@ -134,7 +134,7 @@ impl Held {
         }
     }
 
-    /// The lock's name, as it was asked for.
+    /// See [`Guard::name`](super::Guard::name).
     pub fn name(&self) -> &str {
         match &self.kind {
             HeldKind::One(one) => one.hold.key().name(),

@@ -1,4 +1,4 @@
-//! What a caller holds.
+//! The guards and views of held locks.
 
 mod composite;
 mod held;
@@ -74,7 +74,7 @@ impl Guard {
     pub(crate) fn held(&self) -> Held {
         match &self.kind {
             GuardKind::One(claim) => Held::one(claim),
-            GuardKind::Several(share) => Held::several(share.lock().clone()),
+            GuardKind::Several(claim) => Held::several(claim.lock().clone()),
         }
     }
 
@@ -97,61 +97,65 @@ impl Guard {
         self.held().lost().await
     }
 
-    /// A token that is cancelled when the lock is lost. Cancelling it yourself affects no other token.
+    /// A token that is cancelled when the lock is lost. If you cancel it yourself, no other token is affected.
+    /// Redisson has no such notification.
     pub fn lost_token(&self) -> CancellationToken {
         self.held().lost_token()
     }
 
     /// Whether the lock may be used now. Exact at the moment of the call, without asking Redis, even
-    /// after the process or the machine was stopped for longer than the lease.
+    /// after the process or the machine was suspended for longer than the lease. Redisson's
+    /// `isHeldByCurrentThread()` asks Redis; [`Lock::is_held`](crate::Lock::is_held) does that.
     pub fn is_valid(&self) -> bool {
         self.held().is_valid()
     }
 
-    /// How long the lock may be used without a further renewal; zero if it is lost.
+    /// How long the lock may be used without a further renewal. Zero if it is lost. Redisson's
+    /// `remainTimeToLive()` asks Redis; [`Lock::remaining_ttl`](crate::Lock::remaining_ttl) does that.
     pub fn remaining(&self) -> Duration {
         self.held().remaining()
     }
 
-    /// Whether the lock is held, in jeopardy because its renewals fail, or lost. For a service that
-    /// wants to stop early or to show the state. Redis is not asked. A lock with a fixed lease is not
-    /// renewed, so it is never in jeopardy. Redisson has nothing like it.
+    /// Whether the lock is held, in jeopardy because its renewals fail, or lost. Use it in a service that
+    /// stops early or shows the state. The client does not ask Redis. A lock with a fixed lease is not
+    /// renewed, so it is never in jeopardy. Redisson has no such call.
     pub fn verdict(&self) -> Verdict {
         self.held().verdict()
     }
 
-    /// How many acquires of this owner are not unlocked yet. Redis is not asked; `Lock::hold_count`
-    /// asks it, as Redisson's `getHoldCount()` does.
+    /// The number of acquires of this owner that are not unlocked yet. The client does not ask Redis.
+    /// Redisson's `getHoldCount()` asks Redis; [`Lock::hold_count`](crate::Lock::hold_count) does that.
     pub fn hold_count(&self) -> u32 {
         self.held().hold_count()
     }
 
-    /// Who holds the lock.
+    /// The owner that holds the lock. A guard keeps its owner when it is moved into another task.
     pub fn owner(&self) -> Owner {
         match &self.kind {
             GuardKind::One(claim) => claim.hold().owner(),
-            GuardKind::Several(share) => share.lock().owner(),
+            GuardKind::Several(claim) => claim.lock().owner(),
         }
     }
 
-    /// The lock's name, as given by the caller.
+    /// The lock's name, as given by the caller. Corresponds to Redisson's `getName()`.
     pub fn name(&self) -> &str {
         match &self.kind {
             GuardKind::One(claim) => claim.hold().key().name(),
-            GuardKind::Several(share) => share.lock().name(),
+            GuardKind::Several(claim) => claim.lock().name(),
         }
     }
 
     /// The fencing token, for a lock that issues tokens; `None` for every other lock. It is larger than
     /// that of every earlier holder, and the same for all acquires of one hold. A resource that
-    /// remembers the largest token it has seen, and rejects smaller ones, is safe from late writes.
+    /// stores the largest token it has seen, and rejects smaller ones, is safe from late writes.
+    /// Redisson's `RFencedLock` has `getToken()`; its RedLock has no tokens.
     pub fn token(&self) -> Option<u64> {
         self.held().token()
     }
 
     /// The current state of each part of a lock of several parts, in the order in which they were
     /// given. Empty for a plain lock. Right after an acquire of a [`RedLock`](crate::RedLock) only a
-    /// quorum is known; the other answers arrive later.
+    /// quorum is known; the other answers arrive later. Redisson has no such call.
     pub fn instances(&self) -> Vec<Instance> {
         self.held().instances()
     }
@@ -159,7 +163,8 @@ impl Guard {
     /// How many of the instances that hold the lock may lose its data early without another owner
     /// being able to get a quorum. An instance counts until the lease that it granted ends. This is not
     /// the number of instances that may be down: the lock is kept as long as a quorum answers, for
-    /// example three of five. 0 for a lock that needs every part, and for a plain lock.
+    /// example three of five. 0 for a lock that needs every part, and for a plain lock. Redisson has no
+    /// such call.
     pub fn margin(&self) -> u32 {
         self.held().margin()
     }
@@ -168,14 +173,12 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`](crate::Error::Lost) if it was lost before. Another owner may have held it
-    /// since.
-    /// [`Error::UnlockUnconfirmed`](crate::Error::UnlockUnconfirmed) if Redis did not confirm within
-    /// the command timeout, or refused; the client continues to retry in the background.
-    /// [`Error::Invalid`](crate::Error::Invalid) outside a tokio runtime; the client then releases the lock
-    /// in the background. If an earlier
-    /// command for the same hold is still unanswered, `unlock` waits for it first: three command
-    /// timeouts in all.
+    /// - [`Error::Lost`](crate::Error::Lost) if it was lost before. Another owner may have held it since.
+    /// - [`Error::UnlockUnconfirmed`](crate::Error::UnlockUnconfirmed) if Redis did not confirm within the
+    ///   command timeout, or refused. The client retries in the background. If an earlier command for the
+    ///   same hold is still unanswered, `unlock` waits for it first: three command timeouts in all.
+    /// - [`Error::Invalid`](crate::Error::Invalid) outside a tokio runtime. The client then releases the
+    ///   lock in the background.
     ///
     /// # Cancel safety
     ///
@@ -185,7 +188,7 @@ impl Guard {
         ensure_runtime()?;
         match self.kind {
             GuardKind::One(claim) => claim.unlock().await,
-            GuardKind::Several(share) => share.unlock().await,
+            GuardKind::Several(claim) => claim.unlock().await,
         }
     }
 
@@ -194,11 +197,11 @@ impl Guard {
     /// [`RedLock::unlock`](crate::RedLock::unlock).
     ///
     /// A hold without a fixed lease is renewed until then, or until the client ends. A hold with a
-    /// fixed lease is gone for good when the lease ends.
+    /// fixed lease ends with its lease.
     pub fn forget(self) {
         match self.kind {
             GuardKind::One(claim) => claim.forget(),
-            GuardKind::Several(share) => share.forget(),
+            GuardKind::Several(claim) => claim.forget(),
         }
     }
 
@@ -222,7 +225,7 @@ impl Guard {
     pub fn leave_to_lease(self) {
         match self.kind {
             GuardKind::One(claim) => claim.leave(),
-            GuardKind::Several(share) => share.leave(),
+            GuardKind::Several(claim) => claim.leave(),
         }
     }
 
@@ -230,20 +233,22 @@ impl Guard {
     /// than expected. `lease` is from 10 ms up to the client's `max_lease`, for a
     /// [`RedLock`](crate::RedLock) up to [its own](crate::RedLock::max_lease). Redisson has no such call.
     ///
-    /// The call never shortens a lease, and does not pass a `max_hold`. The watchdog still renews a guard
-    /// without a lease, once no more than the watchdog's lease is left. All guards of the hold have the
-    /// longer lease, also after this guard ended.
+    /// The call never shortens a lease, and does not extend it beyond a `max_hold`. The watchdog still
+    /// renews a guard without a lease, once no more than the watchdog's lease is left. All guards of the
+    /// hold have the longer lease, also after this guard ended.
+    ///
+    /// The call takes at most a command timeout. For a `RedLock` it takes at most one round.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`](crate::Error::Lost) if the lock was lost before.
-    /// [`Error::Invalid`](crate::Error::Invalid) for a lease out of bounds: nothing is sent.
-    /// After any other error the lock is held as before, up to [`Guard::remaining`]; it may stand in
-    /// Redis for the longer lease. The call takes a command timeout at most, on a `RedLock` a round.
+    /// - [`Error::Lost`](crate::Error::Lost) if the lock was lost before.
+    /// - [`Error::Invalid`](crate::Error::Invalid) if the lease is out of bounds. The client sends nothing.
+    /// - After any other error the lock is held as before, up to [`Guard::remaining`]. Redis may keep it for
+    ///   the longer lease.
     ///
     /// # Cancel safety
     ///
-    /// Cancelled, the lock may or may not be held for longer.
+    /// If it is cancelled, the lock may or may not be held for longer.
     pub fn extend(&self, lease: Duration) -> impl Future<Output = Result<()>> + Send + use<> {
         let held = self.held();
         async move { held.extend(lease).await }

@@ -36,7 +36,7 @@ pub(crate) struct LocalHolds {
 
 impl Holds {
     /// The relation of `owner` to the lock.
-    pub(crate) fn standing(&self, key: &LockKey, owner: Owner) -> OwnerState {
+    pub(crate) fn owner_state(&self, key: &LockKey, owner: Owner) -> OwnerState {
         let now = self.clock.now();
         let Some(hold) = self.of_owner(key, owner) else {
             return OwnerState::Nothing;
@@ -187,7 +187,10 @@ mod tests {
         let holds = Holds::new(Clock::default(), false);
         let key = Arc::new(LockKey::new(&kind::PLAIN, "l", None).unwrap());
         let look = |owner| {
-            assert!(matches!(holds.standing(&key, owner), OwnerState::Nothing));
+            assert!(matches!(
+                holds.owner_state(&key, owner),
+                OwnerState::Nothing
+            ));
             assert!(holds.releasing(&key).is_none());
             assert!(!holds.local_holds(&key).releasing);
             assert!(holds.kept_from(&key, owner).is_none());

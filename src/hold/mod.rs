@@ -31,7 +31,7 @@ pub(crate) use state::{ClaimFlags, Dropped, HoldPhase, HoldState, Terms};
 pub(crate) use streak::{HandOverLimits, Streak, StreakEnd};
 pub(crate) use table::Holds;
 pub(crate) use turn::TurnSnapshot;
-pub(crate) use turn_guard::{PATIENCE, SLOW_UNLOCK, TurnGuard};
+pub(crate) use turn_guard::{POLL_TIMEOUT, SLOW_UNLOCK, TurnGuard};
 
 /// One owner's ownership of one lock, from its first acquire to its last unlock.
 ///
@@ -42,7 +42,7 @@ pub(crate) struct Hold {
     owner: Owner,
     number: u64,
     state: Mutex<HoldState>,
-    slot: schedule_entry::ScheduleEntry,
+    scheduled: schedule_entry::ScheduleEntry,
     turns: turn::Turns,
     /// Created when the first party registers for its loss.
     audience: Mutex<Option<Box<Audience>>>,
@@ -71,7 +71,7 @@ impl Hold {
             owner,
             number,
             state: Mutex::new(HoldState::pending(now)),
-            slot: schedule_entry::ScheduleEntry::default(),
+            scheduled: schedule_entry::ScheduleEntry::default(),
             turns: turn::Turns::default(),
             audience: Mutex::new(None),
         }

@@ -56,8 +56,7 @@ impl HoldState {
     /// Applies a successful renewal that was sent at `sent`. A late one does not revive a lost hold.
     pub(crate) fn renew(&mut self, sent: Moment, lease: Duration, now: Moment) {
         self.expire(now);
-        let revives = mutant!("late_renewal_revives") && matches!(self.phase, HoldPhase::Lost(_));
-        if !self.is_living() && !revives {
+        if !self.is_living() {
             return;
         }
         self.phase = HoldPhase::Held;

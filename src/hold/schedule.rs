@@ -10,7 +10,7 @@ use crate::clock::Moment;
 use crate::lease::TOLD_EARLY;
 
 /// Holds ordered by their next moments. A hold that ends is removed at once, so fast lock-unlock cycles
-/// leave nothing behind.
+/// leave no entry behind.
 #[derive(Default)]
 pub(super) struct Schedule {
     /// Holds that are renewed.
@@ -60,8 +60,13 @@ impl NextMoments {
 impl Schedule {
     /// Moves `hold` to its position in both timelines, or removes it.
     pub(super) fn set(&mut self, hold: &Arc<Hold>, next: NextMoments) {
-        place(&mut self.expiries, &hold.slot.expire, hold, next.expire);
-        place(&mut self.renewals, &hold.slot.renew, hold, next.renew);
+        place(
+            &mut self.expiries,
+            &hold.scheduled.expire,
+            hold,
+            next.expire,
+        );
+        place(&mut self.renewals, &hold.scheduled.renew, hold, next.renew);
     }
 
     /// All renewals up to `until`, the earliest first.
@@ -113,13 +118,13 @@ impl PartialEq for TimelineKey {
     }
 }
 
-fn place(line: &mut Timeline, slot: &AtomicU64, hold: &Arc<Hold>, next: Option<Moment>) {
-    let old = Moment(slot.load(Ordering::Relaxed));
+fn place(line: &mut Timeline, scheduled: &AtomicU64, hold: &Arc<Hold>, next: Option<Moment>) {
+    let old = Moment(scheduled.load(Ordering::Relaxed));
     let at = next.unwrap_or(Moment(0));
     if at == old {
         return;
     }
-    slot.store(at.0, Ordering::Relaxed);
+    scheduled.store(at.0, Ordering::Relaxed);
     let hold = hold.clone();
     let mut entry = TimelineKey { at: old, hold };
     if old.0 != 0 {

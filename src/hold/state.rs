@@ -330,7 +330,7 @@ impl HoldState {
         if !self.is_living() {
             return self.drop_claim(flags, now);
         }
-        // It stays counted, so that Redis need not be told.
+        // It stays counted, so nothing has to be sent to Redis.
         self.left += 1;
         self.watched = self.watched.saturating_sub(u32::from(flags.watched));
         self.parts = self.parts.saturating_sub(u32::from(flags.part));
@@ -404,14 +404,14 @@ mod tests {
                 } else {
                     let flags = claims.remove(which % claims.len());
                     let quietly = (step == 2).then(|| state.drop_locally(flags, now)).flatten();
-                    let told = match quietly {
+                    let asked = match quietly {
                         Some(left) => {
                             assert_eq!(left as usize, claims.len());
                             false
                         }
                         None => state.drop_claim(flags, now) == Dropped::Settle,
                     };
-                    assert_eq!(told, state.target() != shown);
+                    assert_eq!(asked, state.target() != shown);
                 }
                 let watched = claims.iter().filter(|flags| flags.watched).count();
                 assert_eq!((state.claims() as usize, state.watched as usize), (claims.len(), watched));

@@ -17,9 +17,9 @@ pub(super) struct Turns {
 
 #[derive(Default)]
 pub(super) struct Turn {
-    /// The number of turns so far. It tells the current turn from those that were taken over.
+    /// The number of turns so far. It distinguishes the current turn from those that were taken over.
     pub(super) number: u64,
-    pub(super) bearer: TurnHolder,
+    pub(super) holder: TurnHolder,
     /// The server of the deployment that was asked last.
     pub(super) server: Option<Arc<str>>,
 }
@@ -43,13 +43,12 @@ pub(super) struct TurnCaller {
     pub(super) waker: Option<Waker>,
     /// How often the future was polled.
     pub(super) polls: u32,
-    /// The snapshot when [`Hold::was_not_polled`](super::Hold::was_not_polled) last asked for a sign of
-    /// life.
+    /// The snapshot when [`Hold::was_not_polled`](super::Hold::was_not_polled) last requested a poll.
     pub(super) asked: Option<TurnSnapshot>,
 }
 
-/// A caller's turn at the moment when a party asked for a sign of life. Several parties may ask at the
-/// same time, so each compares the turn with its own snapshot.
+/// A caller's turn at the moment when a party requested a poll. Several parties may do that at the same
+/// time, so each compares the turn with its own snapshot.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub(crate) struct TurnSnapshot {
     pub(super) number: u64,
@@ -64,14 +63,14 @@ impl Turn {
     }
 
     pub(super) fn caller(&self) -> Option<&TurnCaller> {
-        match &self.bearer {
+        match &self.holder {
             TurnHolder::Caller(caller) => Some(caller),
             TurnHolder::Nobody | TurnHolder::Background => None,
         }
     }
 
     pub(super) fn caller_mut(&mut self) -> Option<&mut TurnCaller> {
-        match &mut self.bearer {
+        match &mut self.holder {
             TurnHolder::Caller(caller) => Some(caller),
             TurnHolder::Nobody | TurnHolder::Background => None,
         }

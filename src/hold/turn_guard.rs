@@ -25,7 +25,7 @@ impl Hold {
     /// Takes the right to send a command, if it is free.
     pub(crate) fn try_command(self: &Arc<Self>) -> Option<TurnGuard> {
         let mut turn = self.turns.turn.lock();
-        if !matches!(turn.bearer, TurnHolder::Nobody) {
+        if !matches!(turn.holder, TurnHolder::Nobody) {
             return None;
         }
         Some(self.give(&mut turn))
@@ -44,11 +44,11 @@ impl Hold {
             if let Some(command) = self.try_command() {
                 return (command, None);
             }
-            let Some(seen) = self.ask_for_a_sign() else {
+            let Some(seen) = self.request_poll() else {
                 freed.await;
                 continue;
             };
-            let is_over = tokio::time::timeout(PATIENCE, freed).await.is_ok();
+            let is_over = tokio::time::timeout(POLL_TIMEOUT, freed).await.is_ok();
             if !is_over && let Some(taken) = self.take_over(seen) {
                 return taken;
             }
@@ -73,12 +73,12 @@ impl Hold {
 
     /// A caller's future has the turn, and may be frozen.
     pub(crate) fn is_with_caller(&self) -> bool {
-        matches!(self.turns.turn.lock().bearer, TurnHolder::Caller(_))
+        matches!(self.turns.turn.lock().holder, TurnHolder::Caller(_))
     }
 
     fn give(self: &Arc<Self>, turn: &mut Turn) -> TurnGuard {
         turn.number += 1;
-        turn.bearer = TurnHolder::Caller(Box::default());
+        turn.holder = TurnHolder::Caller(Box::default());
         TurnGuard {
             hold: self.clone(),
             number: turn.number,
@@ -87,7 +87,7 @@ impl Hold {
 
     /// Wakes the future that has the turn, to see whether it is polled. Returns `None` if no caller's
     /// future has it.
-    pub(crate) fn ask_for_a_sign(&self) -> Option<TurnSnapshot> {
+    pub(crate) fn request_poll(&self) -> Option<TurnSnapshot> {
         let (seen, waker) = {
             let mut turn = self.turns.turn.lock();
             // Taken and not cloned, because a clone runs the caller's code. The future leaves a new
@@ -112,7 +112,7 @@ impl Hold {
         if asked.is_some_and(|seen| !self.gave_a_sign(seen)) {
             return Some(true);
         }
-        let seen = self.ask_for_a_sign()?;
+        let seen = self.request_poll()?;
         self.turns.turn.lock().caller_mut()?.asked = Some(seen);
         Some(false)
     }
@@ -123,11 +123,11 @@ impl Hold {
         if turn.seen() != Some(since) {
             return None;
         }
-        let bearer = std::mem::take(&mut turn.bearer);
+        let holder = std::mem::take(&mut turn.holder);
         let command = self.give(&mut turn);
         // The old holder contains a waker, and dropping a waker runs the caller's code.
         drop(turn);
-        match bearer {
+        match holder {
             TurnHolder::Caller(caller) => Some((command, caller.on)),
             TurnHolder::Nobody | TurnHolder::Background => Some((command, None)),
         }
@@ -155,7 +155,7 @@ impl TurnGuard {
     pub(crate) fn into_background(self) -> Self {
         let mut turn = self.hold.turns.turn.lock();
         let is_valid = turn.number == self.number;
-        let old = is_valid.then(|| std::mem::replace(&mut turn.bearer, TurnHolder::Background));
+        let old = is_valid.then(|| std::mem::replace(&mut turn.holder, TurnHolder::Background));
         drop(turn);
         // Not under the mutex: dropping the waker runs the caller's code.
         drop(old);
@@ -247,17 +247,17 @@ impl Drop for TurnGuard {
         if turn.number != self.number {
             return;
         }
-        let bearer = std::mem::take(&mut turn.bearer);
+        let holder = std::mem::take(&mut turn.holder);
         drop(turn);
         // Not under the mutex: this may drop the last handle of the connection.
-        drop(bearer);
+        drop(holder);
         turns.freed.notify_waiters();
     }
 }
 
 /// A future that was woken is polled within this time, unless it is abandoned or its runtime is
 /// blocked. A future that is taken over by mistake sends its command again: that costs one command.
-pub(crate) const PATIENCE: Duration = Duration::from_millis(50);
+pub(crate) const POLL_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// The background checks on an unlock that takes this long, and does it itself if its future is not
 /// polled for the same time again. Another client may be waiting for the lock, which this client cannot
@@ -278,10 +278,10 @@ mod tests {
     fn a_poll_keeps_the_turn_from_earlier_takeover_requests() {
         let hold = hold();
         let turn = hold.try_command().expect("nobody else has it");
-        let first = hold.ask_for_a_sign().expect("it is a caller's");
+        let first = hold.request_poll().expect("it is a caller's");
         assert!(turn.is_polled(Waker::noop()));
         // A second party asks, which has seen no sign yet.
-        let second = hold.ask_for_a_sign().expect("it is a caller's");
+        let second = hold.request_poll().expect("it is a caller's");
         assert!(hold.gave_a_sign(first));
         assert!(hold.take_over(first).is_none());
         assert!(turn.is_valid());
@@ -343,7 +343,7 @@ mod tests {
         assert_eq!(server(), None);
         asked("new:6379");
         // A future whose turn is over does not change what later attempts asked.
-        let sign = hold.ask_for_a_sign().expect("it is a caller's");
+        let sign = hold.request_poll().expect("it is a caller's");
         let _taken = hold.take_over(sign).expect("it gave no sign");
         let _late = turn.permit();
         assert_eq!(server().as_deref(), Some("new:6379"));
@@ -365,9 +365,9 @@ mod tests {
         let handles = Arc::new(Handles(Mutex::default()));
         for _ in 0..2 {
             assert!(turn.is_polled(&Waker::from(handles.clone())));
-            hold.ask_for_a_sign().expect("it is a caller's");
+            hold.request_poll().expect("it is a caller's");
             // It was woken, and not polled since.
-            hold.ask_for_a_sign().expect("it is a caller's");
+            hold.request_poll().expect("it is a caller's");
         }
         // The poll's own handle and the woken one.
         assert_eq!(*handles.0.lock(), [2; 2]);
@@ -389,7 +389,7 @@ mod tests {
         assert!(turn.is_answered());
         assert_eq!(*seen.lock(), [true; 2]);
         poll(&turn);
-        let asked = hold.ask_for_a_sign().expect("it is a caller's");
+        let asked = hold.request_poll().expect("it is a caller's");
         let (turn, _) = hold.take_over(asked).expect("it gave no sign");
         assert_eq!(*seen.lock(), [true; 3]);
         poll(&turn);

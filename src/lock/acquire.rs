@@ -8,7 +8,7 @@ use tracing::{Instrument, Span};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
-use crate::hold::{Hold, OwnerState, PATIENCE, Terms};
+use crate::hold::{Hold, OwnerState, POLL_TIMEOUT, Terms};
 use crate::key::LockKey;
 use crate::owner::Owner;
 use crate::request::{FIRST_ATTEMPT, WaitLimit};
@@ -150,7 +150,7 @@ impl LockCall<'_> {
     pub(super) async fn reenter(&self) -> Result<Option<Claim>> {
         let core = self.core();
         loop {
-            let hold = match core.holds.standing(self.key, self.owner) {
+            let hold = match core.holds.owner_state(self.key, self.owner) {
                 OwnerState::Holding(hold) => hold,
                 OwnerState::Lost(lost) => return Err(Error::Lost(lost)),
                 OwnerState::Forgotten(hold) => {
@@ -179,11 +179,11 @@ impl LockCall<'_> {
 
     /// When an attempt that begins now has to end.
     pub(super) fn until(&self, now: Moment) -> Moment {
-        let patience = now + self.core().server.command_timeout();
+        let latest = now + self.core().server.command_timeout();
         let ends = self
             .deadline
             .map(|deadline| deadline.max(self.began + FIRST_ATTEMPT));
-        ends.map_or(patience, |ends| ends.min(patience))
+        ends.map_or(latest, |ends| ends.min(latest))
     }
 
     /// Whether an attempt that began then had a whole command timeout. If not, a timeout means that the
@@ -224,17 +224,17 @@ pub(crate) async fn released(
         deadline,
     };
     let waiter = core.waiters.enter(key, options, now)?;
-    let mut hastens_at = now + PATIENCE;
+    let mut demands_at = now + POLL_TIMEOUT;
     while core.holds.numbered(key, releasing.number()).is_some() {
         let now = core.clock.now();
         if deadline.is_some_and(|deadline| now >= deadline) {
             break;
         }
-        if now >= hastens_at {
-            // The first demand asks the releasing future for a sign of life. If it gives none, the next
-            // demand takes the release over.
+        if now >= demands_at {
+            // The first demand wakes the future that releases. If it is not polled, the next demand takes
+            // the release over.
             core.demand_turn(releasing);
-            hastens_at = now + PATIENCE;
+            demands_at = now + POLL_TIMEOUT;
         }
         waiter.wait(now + RELEASED_SOON).await?;
     }

@@ -1,4 +1,4 @@
-//! What locks of all kinds have in common, for code that takes any of them.
+//! The trait of all locks, for code that takes a lock of any kind.
 
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -11,8 +11,9 @@ use crate::request::{Boxed, LockRequest, TryLockRequest, UnlockRequest};
 
 /// A lock of any kind: [`Lock`], [`MultiLock`](crate::MultiLock) or [`RedLock`](crate::RedLock).
 ///
-/// For code that takes one without knowing which, as Java code takes an `RLock`. `&dyn AnyLock` and
+/// Use it for code that takes a lock of any kind, as Java code takes an `RLock`. `&dyn AnyLock` and
 /// `Box<dyn AnyLock>` work too. No other type can implement it, so later versions can add methods.
+/// Corresponds to Redisson's interface `RLock`.
 ///
 /// # Examples
 ///
@@ -47,7 +48,7 @@ pub trait AnyLock:
     fn name(&self) -> &str;
 
     /// A handle whose acquires never re-enter: see [`Lock::exclusive`].
-    #[must_use = "the handle that it was called on is as it was"]
+    #[must_use = "it returns a new handle and does not change this one"]
     fn exclusive(&self) -> Self
     where
         Self: Sized;
@@ -55,14 +56,14 @@ pub trait AnyLock:
     /// Acquires the lock, and waits for it without limit: see [`Lock::lock`].
     fn lock(&self) -> LockRequest;
 
-    /// Acquires the lock at once, or within [`TryLockRequest::wait`]: see [`Lock::try_lock`].
+    /// Acquires the lock with one attempt, or within [`TryLockRequest::wait`]: see [`Lock::try_lock`].
     fn try_lock(&self) -> TryLockRequest;
 
     /// Ends a hold whose guard was forgotten: see [`Lock::unlock`].
     fn unlock(&self) -> UnlockRequest;
 
-    /// Acquires the lock, does the work, unlocks: see [`Lock::with`]. For a `dyn AnyLock`, and in generic
-    /// code that needs a future which is `Send`, write `lock.lock().with(work)`.
+    /// Acquires the lock, does the work, and unlocks: see [`Lock::with`]. For a `dyn AnyLock`, and in
+    /// generic code that needs a future which is `Send`, write `lock.lock().with(work)`.
     fn with<F, Fut>(&self, work: F) -> impl Future<Output = Result<Fut::Output>>
     where
         Self: Sized,
@@ -83,19 +84,19 @@ pub trait AnyLock:
     fn hold_count(&self) -> Boxed<u32>;
 }
 
-/// Keeps other crates from implementing [`AnyLock`].
+/// Prevents other crates from implementing [`AnyLock`].
 pub(crate) mod sealed {
     #[expect(unnameable_types, reason = "no other crate may name it")]
     pub trait Sealed {}
 }
 
-/// Implements [`AnyLock`] by the lock's own methods. `asks`: its queries ask a server. `knows`: they
-/// answer at once.
+/// Implements [`AnyLock`] with the lock's own methods. With `remote`, its queries ask a server. With
+/// `local`, they return at once.
 macro_rules! any_lock {
-    (@asks $answer:expr) => {
+    (@remote $answer:expr) => {
         $answer.await
     };
-    (@knows $answer:expr) => {
+    (@local $answer:expr) => {
         Ok($answer)
     };
     ($lock:ty, $answers:tt) => {
@@ -142,4 +143,4 @@ macro_rules! any_lock {
 
 pub(crate) use any_lock;
 
-any_lock!(Lock, asks);
+any_lock!(Lock, remote);

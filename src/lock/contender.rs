@@ -8,7 +8,7 @@ use crate::contend::{
     Attempted, Contender, Failed, LocalState, OwnerHas, QueuePlace, TimedOut, contend,
 };
 use crate::error::{Error, Result};
-use crate::hold::{Hold, LocalHolds, PATIENCE};
+use crate::hold::{Hold, LocalHolds, POLL_TIMEOUT};
 use crate::owner::Owner;
 use crate::session::{AttemptOutcome, Claim, Core, PendingAcquire};
 use crate::wait::{Backoff, HandedOver, WaitRequest, WaiterGuard};
@@ -123,8 +123,8 @@ impl Contender for LockContender<'_> {
         }
         if !has_waited {
             // As long as a future that releases the lock may take until it is polled.
-            let patience = PATIENCE;
-            return LocalState::Releasing { at, patience };
+            let timeout = POLL_TIMEOUT;
+            return LocalState::Releasing { at, timeout };
         }
         // An attempt is one command, so it does not wait for a release that makes no progress. It also
         // speeds up that release, which blocks the lock for all clients.
@@ -180,7 +180,7 @@ impl Contender for LockContender<'_> {
     }
 
     /// The handed-over grant counts only if it is still valid.
-    async fn take_in(
+    async fn accept_hand_over(
         &mut self,
         place: &QueuePlace,
         handed: HandedOver,
@@ -192,21 +192,19 @@ impl Contender for LockContender<'_> {
         if let Err(error) = acquiring.acknowledged_by_hand(until).await {
             return Ok(self.failed(error, now));
         }
-        let attempt = acquiring.take_in(self.caller.terms)?;
+        let attempt = acquiring.accept_grant(self.caller.terms)?;
         Ok(self.weigh(acquiring.hold(), attempt))
     }
 
     fn decline(&self, handed: HandedOver) {
-        if !mutant!("declined_grant_stays") {
-            drop(PendingAcquire::handed(self.caller.session, handed));
-        }
+        drop(PendingAcquire::handed(self.caller.session, handed));
     }
 
     fn give_up(&self, end: TimedOut<'_>) -> Result<()> {
         let core = self.caller.core();
         let waited = end.now.since(self.caller.began);
         let is_kept = core.holds.local_holds(self.caller.key).kept_until.is_some();
-        if end.is_told_busy || is_kept {
+        if end.is_known_busy || is_kept {
             // The lock is certainly busy. Earlier failures of the contender do not matter.
             return Ok(());
         }
@@ -257,12 +255,12 @@ impl LockContender<'_> {
 
     /// An attempt that began at `then` failed.
     fn failed(&self, error: Error, then: Moment) -> Attempted<Claim> {
-        let was_patient = self.caller.had_full_timeout(then);
-        let is_cut_off = !was_patient && error.is_timeout();
+        let had_full_timeout = self.caller.had_full_timeout(then);
+        let is_cut_off = !had_full_timeout && error.is_timeout();
         Attempted::Failed(Failed {
             named: error.clone(),
             error,
-            was_patient,
+            had_full_timeout,
             cut_off_after: is_cut_off.then(|| self.caller.core().clock.now().since(then)),
             is_elsewhere: false,
             again: None,

@@ -1,4 +1,4 @@
-//! Who has a lock, as the hash in Redis says.
+//! The holder of a lock, as the lock's hash in Redis shows it.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -6,16 +6,17 @@ use std::time::Duration;
 use redis::Value;
 use uuid::Uuid;
 
-/// How long a key in Redis lives on.
+/// How long Redis keeps a key, from [`Lock::remaining_ttl`](crate::Lock::remaining_ttl) and
+/// [`HolderInfo::ttl`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Ttl {
-    /// It is deleted after this time.
+    /// Redis deletes it after this time.
     Expires(Duration),
-    /// It stays until somebody deletes it: not the work of a lock.
+    /// It has no TTL: it stays until a client deletes it. No lock writes such a key.
     Persistent,
 }
 
-/// Who has a lock, from [`Lock::holder`](crate::Lock::holder).
+/// The holder of a lock, from [`Lock::holder`](crate::Lock::holder).
 ///
 /// # Examples
 ///
@@ -32,12 +33,12 @@ pub enum Ttl {
 #[non_exhaustive]
 pub struct HolderInfo {
     field: String,
-    /// How many acquires of the holder are not unlocked yet. It does not include those of
+    /// The number of the holder's acquires that are not unlocked yet. It does not include those of
     /// [`Reentry::Local`](crate::config::Reentry::Local).
     pub count: u32,
     /// How long Redis keeps the lock unless the holder renews it.
     pub ttl: Ttl,
-    /// The holder is an owner of this client.
+    /// Whether the holder is an owner of this client.
     pub ours: bool,
 }
 
@@ -64,7 +65,7 @@ impl HolderInfo {
         Uuid::try_parse(client).ok()
     }
 
-    /// The holder among the owners of its client. For lockdog this is [`Owner`](crate::Owner) as
+    /// The owner, without its client. For lockdog this is [`Owner`](crate::Owner) as
     /// text, for Redisson the id of the thread. If another program wrote the field, it is the whole
     /// field.
     pub fn owner(&self) -> &str {
@@ -77,14 +78,14 @@ impl HolderInfo {
         }
     }
 
-    /// The holder is a client of lockdog, in this process or another. Redisson's fields have no number
-    /// behind the owner.
+    /// Whether the holder is a client of lockdog, in this process or another. Redisson's fields have no
+    /// number after the owner.
     pub fn is_lockdog(&self) -> bool {
         let rest = self.field.split_once(':').map_or("", |(_, rest)| rest);
         self.client_id().is_some() && numbered(rest).is_some()
     }
 
-    /// The holder has the write lock of Redisson's `getReadWriteLock(name)`.
+    /// Whether the holder has the write lock of Redisson's `getReadWriteLock(name)`.
     pub fn is_write(&self) -> bool {
         self.field.ends_with(WRITE)
     }
@@ -96,8 +97,8 @@ fn numbered(text: &str) -> Option<&str> {
     number.parse::<u64>().is_ok().then_some(owner)
 }
 
-/// The holder and its count, out of a lock's hash. A read/write lock has the field `mode` beside its
-/// holders, and each reader has one. The writer goes first, because it excludes the others.
+/// Returns the holder and its count from a lock's hash. A read/write lock has a field for each holder, and
+/// the field `mode`. The writer takes precedence, because it excludes the others.
 pub(super) fn of_hash(fields: Value) -> Option<(String, u32)> {
     let pairs: Vec<(Value, Value)> = match fields {
         Value::Map(pairs) => pairs,

@@ -1,4 +1,4 @@
-//! The lock on a server, and the wait for it.
+//! The plain lock: its requests, its queries, and the wait for it.
 
 mod acquire;
 mod any_lock;
@@ -26,15 +26,16 @@ pub use holder::{HolderInfo, Ttl};
 pub use query::HoldInfo;
 pub use unlock::ForceUnlockRequest;
 
-/// A lock on a server: reentrant, leased, shared with Redisson's `RLock` of the same name.
+/// A lock on a server, with a lease. Corresponds to Redisson's `RLock`: a lock of lockdog and one of
+/// Redisson with the same name exclude each other.
 ///
-/// A handle: making and cloning it costs nothing on the server, any number of handles of one name
-/// are the same lock, and each keeps its client alive.
+/// A `Lock` is a handle. The client sends nothing when it creates or clones a handle. All handles with
+/// one name and kind are the same lock. Each handle keeps its client alive.
 ///
 /// # Panics
 ///
-/// On a runtime without timers every call panics, and on one without I/O it cannot connect: build it
-/// with `enable_all()`.
+/// Each call panics on a runtime without timers. On a runtime without I/O the client cannot connect.
+/// Build the runtime with `enable_all()`.
 ///
 /// # Examples
 ///
@@ -45,7 +46,7 @@ pub use unlock::ForceUnlockRequest;
 /// let lock = client.lock("orders:42");
 ///
 /// let guard = lock.lock().await?;
-/// // The same task may lock again: the hold counts.
+/// // The same task may lock again: the hold has a count.
 /// let again = lock.lock().await?;
 /// assert_eq!(again.hold_count(), 2);
 /// again.unlock().await?;
@@ -61,17 +62,17 @@ pub use unlock::ForceUnlockRequest;
 #[derive(Clone)]
 pub struct Lock {
     inner: Arc<Inner>,
-    /// Who acquires, unless a request says otherwise.
+    /// The owner that acquires, unless a request sets another one.
     owner: OwnerChoice,
 }
 
-/// What the handles and requests of one lock share.
+/// The state that the handles and requests of one lock share.
 struct Inner {
     session: Arc<Session>,
     name: Box<str>,
-    /// A name that cannot be used is an error of each request.
+    /// If the name is invalid, each request returns this error.
     key: Result<Arc<LockKey>>,
-    /// How its waiters ask again, if not as the client's do.
+    /// The pauses of its waiters, if they differ from the client's setting.
     backoff: Option<Backoff>,
 }
 
@@ -96,18 +97,18 @@ impl Lock {
         }
     }
 
-    /// The name, as it was asked for. Corresponds to Redisson's `getName()`.
+    /// The name, as given by the caller. Corresponds to Redisson's `getName()`.
     pub fn name(&self) -> &str {
         &self.inner.name
     }
 
-    /// A handle of the same lock whose waiters ask again and again, with these pauses, and listen for no
-    /// message: as [`Wake::Poll`](crate::config::Wake::Poll), for this handle alone.
+    /// A handle of the same lock whose waiters poll with these pauses and use no messages. It is
+    /// [`Wake::Poll`](crate::config::Wake::Poll) for this handle only. Corresponds to the `backOff` of
+    /// Redisson's `getSpinLock(name, backOff)`.
     ///
-    /// No pause is longer than the client's `poll_cap`. A [`MultiLock`](crate::MultiLock) of this handle
-    /// takes the pauses over while it waits for this member. A [`RedLock`](crate::RedLock) takes the
-    /// shortest pause of its instances that poll. Corresponds to the back-off of Redisson's
-    /// `getSpinLock(name, backOff)`.
+    /// No pause is longer than the client's `poll_cap`. A [`MultiLock`](crate::MultiLock) with this handle
+    /// uses these pauses while it waits for this member. A [`RedLock`](crate::RedLock) uses the shortest
+    /// pause of its instances that poll.
     ///
     /// # Examples
     ///
@@ -121,7 +122,7 @@ impl Lock {
     /// # Ok(())
     /// # }
     /// ```
-    #[must_use = "the handle that it was called on is as it was"]
+    #[must_use = "it returns a new handle and does not change this one"]
     pub fn backoff(&self, backoff: Backoff) -> Self {
         Self {
             inner: Arc::new(Inner {
@@ -134,23 +135,24 @@ impl Lock {
         }
     }
 
-    /// A handle of the same lock whose acquires never re-enter: each has an [`Owner`] of its own.
+    /// A handle of the same lock whose acquires never re-enter: each acquire has a new [`Owner`]. Redisson
+    /// has no such handle: its threads exclude each other.
     ///
-    /// Use it where one task runs several branches that must exclude each other: `join!`, `select!`,
-    /// `for_each_concurrent`. Without it they are one owner, and all of them get the lock at once.
-    /// A request's own [`owner`](LockRequest::owner) goes before it.
+    /// Use it if one task runs several branches that must exclude each other: `join!`, `select!`,
+    /// `for_each_concurrent`. Without it the branches are one owner, and all of them get the lock at
+    /// once. A request's own [`owner`](LockRequest::owner) replaces the new owner.
     ///
-    /// Only guards end what this handle acquires: [`unlock`](Self::unlock), [`is_held`](Self::is_held)
-    /// and [`hold_count`](Self::hold_count) are about the current owner, which holds nothing through it.
-    /// Nested calls through it wait for themselves, as with a `tokio::sync::Mutex`. Redisson has no
-    /// such handle: its threads exclude each other.
+    /// Only a guard can end what this handle acquires. [`unlock`](Self::unlock),
+    /// [`is_held`](Self::is_held) and [`hold_count`](Self::hold_count) are about the current owner, and
+    /// that owner has no hold through this handle. A nested call through it is a deadlock, as with a
+    /// `tokio::sync::Mutex`.
     ///
     /// # Examples
     ///
     /// ```no_run
     /// # async fn example(client: lockdog::Client) -> lockdog::Result<()> {
     /// let lock = client.lock("orders:42").exclusive();
-    /// // One after the other, though both run in this task.
+    /// // The second branch waits for the first one, although both run in this task.
     /// let (first, second) = tokio::join!(lock.with(|_| async { 1 }), lock.with(|_| async { 2 }));
     /// assert_eq!(first? + second?, 3);
     /// # Ok(())
@@ -158,7 +160,7 @@ impl Lock {
     /// ```
     ///
     /// [`Owner`]: crate::Owner
-    #[must_use = "the handle that it was called on is as it was"]
+    #[must_use = "it returns a new handle and does not change this one"]
     pub fn exclusive(&self) -> Self {
         Self {
             inner: self.inner.clone(),
@@ -166,39 +168,41 @@ impl Lock {
         }
     }
 
-    /// Acquires the lock, waiting for it as long as it takes. Corresponds to Redisson's `lock()`,
-    /// and with [`LockRequest::lease`] to `lock(lease, unit)`.
+    /// Acquires the lock and waits for it without limit. Corresponds to Redisson's `lock()`, and with
+    /// [`LockRequest::lease`] to `lock(lease, unit)`.
     ///
     /// Without a lease the watchdog renews the lock until it is unlocked.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if this owner held the lock, has a guard of it still, and lost it: drop that
-    /// guard first.
-    /// [`Error::Timeout`], [`Error::Unavailable`] or a retriable [`Error::Refused`] if the server
-    /// could not be asked for the whole command timeout; [`Error::NotReplicated`] if too few replicas
-    /// have it in time ([`ReplicaAck::Require`](crate::config::ReplicaAck::Require)).
-    /// [`Error::Refused`] if it does not allow it, [`Error::Invalid`] for a bad name or lease and
-    /// outside a tokio runtime,
-    /// [`Error::AlreadyHeld`] if this owner holds a lock of a kind that does not re-enter;
-    /// [`Error::TooManyWaiters`], [`Error::Closed`].
+    /// - [`Error::Lost`] if this owner held the lock, lost it, and still has a guard of it. Drop that guard
+    ///   first.
+    /// - [`Error::AlreadyHeld`] if this owner holds the lock, and the lock is not reentrant.
+    /// - [`Error::Timeout`], [`Error::Unavailable`] or a retriable [`Error::Refused`] if the server gave no
+    ///   usable answer for the whole command timeout.
+    /// - [`Error::Refused`] if the server does not permit the command.
+    /// - [`Error::NotReplicated`] if too few replicas acknowledged the lock in time
+    ///   ([`ReplicaAck::Require`](crate::config::ReplicaAck::Require)).
+    /// - [`Error::TooManyWaiters`] if the client has its maximum number of waiters.
+    /// - [`Error::Invalid`] for an invalid name or lease, and outside a tokio runtime.
+    /// - [`Error::Closed`] if the client is shut down.
     ///
     /// # Cancel safety
     ///
-    /// Cancelled at any point, the place in the queue is passed on, and a lock that was granted
-    /// unseen is given back in the background.
+    /// If it is cancelled at any point, the next waiter of the client takes its place in the queue. If the
+    /// server granted the lock, the client releases it in the background.
     pub fn lock(&self) -> LockRequest {
         LockRequest::new(self.inner.clone(), self.owner)
     }
 
-    /// Acquires the lock if that can be done at once, or within [`TryLockRequest::wait`].
-    /// Corresponds to Redisson's `tryLock()`, `tryLock(wait, unit)` and `tryLock(wait, lease, unit)`.
+    /// Acquires the lock with one attempt, or within [`TryLockRequest::wait`]. Corresponds to Redisson's
+    /// `tryLock()`, `tryLock(wait, unit)` and `tryLock(wait, lease, unit)`.
     ///
-    /// Answers `None` if somebody else has it.
+    /// Returns `None` if another owner has the lock.
     ///
     /// # Errors
     ///
-    /// As [`Lock::lock`]. A server that cannot be asked is an error, never `None`.
+    /// As [`Lock::lock`]. If the server cannot be reached, it returns an error, never `None`.
     ///
     /// # Cancel safety
     ///
@@ -207,19 +211,18 @@ impl Lock {
         TryLockRequest::new(self.inner.clone(), self.owner)
     }
 
-    /// Acquires the lock, does the work, unlocks. The work is cancelled (its future is dropped) if
-    /// the lock is lost. Redisson has no such call.
+    /// Acquires the lock, does the work, and unlocks. If the lock is lost, the work is cancelled: its
+    /// future is dropped. Redisson has no such call.
     ///
     /// # Errors
     ///
-    /// As [`Lock::lock`]; [`Error::Lost`] if the lock was lost before the unlock: then the work was
-    /// cancelled, or its output is discarded.
-    /// An unlock that nobody confirmed is no error where the lock was still valid when the work
-    /// was done.
+    /// As [`Lock::lock`]. [`Error::Lost`] if the lock was lost before the unlock: the work was cancelled, or
+    /// its output is discarded. An unlock that Redis does not confirm is no error if the lock was still
+    /// valid when the work ended.
     ///
     /// # Cancel safety
     ///
-    /// The work is dropped and the lock given back in the background.
+    /// If it is cancelled, the work is dropped, and the client releases the lock in the background.
     ///
     /// # Examples
     ///
@@ -259,7 +262,7 @@ impl Inner {
     }
 }
 
-/// As [`Client`](crate::Client).
+/// See [`Client`](crate::Client).
 impl UnwindSafe for Lock {}
 impl RefUnwindSafe for Lock {}
 

@@ -1,4 +1,4 @@
-//! Looking at a lock: what Redis says of it.
+//! Queries: the state of a lock in Redis.
 
 use std::time::Duration;
 
@@ -15,13 +15,14 @@ use crate::server::{Failure, Sent};
 use crate::session::Core;
 
 impl Lock {
-    /// Whether anybody holds the lock. Corresponds to Redisson's `isLocked()`.
+    /// Whether any owner of any client holds the lock. Corresponds to Redisson's `isLocked()`.
     ///
     /// # Errors
     ///
-    /// [`Error::Timeout`](crate::Error::Timeout), [`Error::Unavailable`](crate::Error::Unavailable),
-    /// [`Error::Refused`](crate::Error::Refused), [`Error::Closed`](crate::Error::Closed), and
-    /// [`Error::Invalid`](crate::Error::Invalid) for a bad name.
+    /// [`Error::Timeout`](crate::Error::Timeout) or [`Error::Unavailable`](crate::Error::Unavailable) if
+    /// the server did not answer within the command timeout, [`Error::Refused`](crate::Error::Refused) if
+    /// it does not permit the command, [`Error::Invalid`](crate::Error::Invalid) for an invalid name and
+    /// outside a tokio runtime, [`Error::Closed`](crate::Error::Closed) after a shutdown.
     ///
     /// # Cancel safety
     ///
@@ -32,8 +33,9 @@ impl Lock {
         Ok(answer != Value::Int(0))
     }
 
-    /// Whether the current owner holds the lock. Corresponds to Redisson's
-    /// `isHeldByCurrentThread()`.
+    /// Whether the current owner holds the lock, as Redis says. Corresponds to Redisson's
+    /// `isHeldByCurrentThread()`. To check a guard without asking Redis, use
+    /// [`Guard::is_valid`](crate::Guard::is_valid).
     ///
     /// # Errors
     ///
@@ -46,7 +48,7 @@ impl Lock {
         self.is_held_by(&Owner::current()).await
     }
 
-    /// Whether this owner of this client holds the lock. Corresponds to Redisson's
+    /// Whether this owner holds the lock through this client. Corresponds to Redisson's
     /// `isHeldByThread(threadId)`.
     ///
     /// # Errors
@@ -60,8 +62,9 @@ impl Lock {
         Ok(self.count_of(owner).await? > 0)
     }
 
-    /// How many acquires of the current owner are not unlocked yet, as Redis counts them: without
-    /// those of [`Reentry::Local`](crate::config::Reentry::Local). 0 if it does not hold the lock.
+    /// The number of acquires of the current owner that are not unlocked yet, as Redis counts them. It does
+    /// not include those of [`Reentry::Local`](crate::config::Reentry::Local). 0 if the owner does not
+    /// hold the lock.
     /// Corresponds to Redisson's `getHoldCount()`.
     ///
     /// # Errors
@@ -75,7 +78,7 @@ impl Lock {
         self.count_of(&Owner::current()).await
     }
 
-    /// How long the lock lives on in Redis unless it is renewed; `None` if nobody holds it.
+    /// How long Redis keeps the lock unless it is renewed. `None` if no owner holds it.
     /// Corresponds to Redisson's `remainTimeToLive()`, with `None` for -2 and
     /// [`Ttl::Persistent`] for -1.
     ///
@@ -91,8 +94,8 @@ impl Lock {
         Ok(ttl(&self.ask("PTTL", key, &[]).await?))
     }
 
-    /// Who holds the lock, as Redis says; `None` if nobody does. If several readers of Redisson's
-    /// read/write lock hold it, this is one of them. Redisson has no such call.
+    /// The holder of the lock, as Redis shows it. `None` if no owner holds it. If several readers of
+    /// Redisson's read/write lock hold it, this is one of them. Redisson has no such call.
     ///
     /// # Errors
     ///
@@ -107,7 +110,7 @@ impl Lock {
         let Some((field, count)) = holder::of_hash(fields) else {
             return Ok(None);
         };
-        // Gone between the two questions is gone.
+        // The lock was released between the two commands.
         let Some(ttl) = ttl(&self.ask("PTTL", key, &[]).await?) else {
             return Ok(None);
         };
@@ -133,9 +136,9 @@ impl Lock {
         let Some(counter) = key.counter() else {
             return Ok(None);
         };
-        let mut question = redis::cmd("GET");
-        question.arg(counter);
-        let answer = self.send(key, question).await?;
+        let mut query = redis::cmd("GET");
+        query.arg(counter);
+        let answer = self.send(key, query).await?;
         if answer == Value::Nil {
             return Ok(None);
         }
@@ -153,7 +156,7 @@ impl Lock {
         let core = self.session().core();
         ensure_runtime()?;
         core.ensure_open()?;
-        // An owner of this client that has no hold here has none in Redis.
+        // A hold of this client in Redis is also listed in this client.
         let Some(hold) = core.holds.of_owner(key, *owner) else {
             return Ok(0);
         };
@@ -162,15 +165,15 @@ impl Lock {
         Ok(holder::number(&count).unwrap_or(0))
     }
 
-    /// Asks the server something about a key that changes nothing.
+    /// Sends a command that reads a key and changes nothing.
     async fn ask(&self, command: &str, key: &LockKey, more: &[&str]) -> Result<Value> {
-        let mut question = redis::cmd(command);
-        question.arg(key.key()).arg(more);
-        self.send(key, question).await
+        let mut query = redis::cmd(command);
+        query.arg(key.key()).arg(more);
+        self.send(key, query).await
     }
 
     /// Sends a command that changes nothing to the server that has the lock.
-    async fn send(&self, key: &LockKey, question: Cmd) -> Result<Value> {
+    async fn send(&self, key: &LockKey, query: Cmd) -> Result<Value> {
         let core = self.session().core();
         ensure_runtime()?;
         core.ensure_open()?;
@@ -178,7 +181,7 @@ impl Lock {
         let mut sent = Sent::default();
         let answer = core
             .server
-            .call(key.key(), |_, _| question.clone(), time, &mut sent)
+            .call(key.key(), |_, _| query.clone(), time, &mut sent)
             .await;
         core.server.abandon_silent(&answer, &sent);
         answer.map_err(Failure::into)
@@ -199,17 +202,18 @@ fn ttl(answer: &Value) -> Option<Ttl> {
 pub struct HoldInfo {
     /// The lock's name.
     pub lock: String,
-    /// Who holds it.
+    /// The owner that holds it.
     pub owner: Owner,
-    /// Its field in Redis.
+    /// The field of the lock's hash in Redis.
     pub field: String,
-    /// How many acquires are not unlocked yet.
+    /// The number of acquires that are not unlocked yet.
     pub count: u32,
-    /// How long it may be acted on without a further renewal.
+    /// How long the lock may be used without a further renewal.
     pub remaining: Duration,
     /// The time since it was acquired.
     pub held_for: Duration,
-    /// The watchdog renews it, by itself or as a part of a [`RedLock`](crate::RedLock).
+    /// Whether the client renews it, as a lock of its own or as an instance of a
+    /// [`RedLock`](crate::RedLock).
     pub watched: bool,
 }
 

@@ -17,8 +17,8 @@ impl Acquire for Inner {
 
     fn lock(self: Arc<Self>, options: AcquireOptions) -> Boxed<Guard> {
         // A wait without a limit ends with a guard or an error.
-        let told = |guard: Option<Guard>| guard.ok_or(Error::Closed);
-        self.call(options, WaitLimit::ForEver, told)
+        let output = |guard: Option<Guard>| guard.ok_or(Error::Closed);
+        self.call(options, WaitLimit::ForEver, output)
     }
 
     fn acquire(self: Arc<Self>, options: AcquireOptions, wait: WaitLimit) -> Boxed<Option<Guard>> {
@@ -34,30 +34,30 @@ impl Acquire for Inner {
 }
 
 impl Inner {
-    /// The future of a request, in one box. `told` makes the answer out of the guard, if any.
+    /// The future of a request, in one box. `output` maps the result of the acquire.
     fn call<T: 'static>(
         self: Arc<Self>,
         mut options: AcquireOptions,
         wait: WaitLimit,
-        told: fn(Option<Guard>) -> Result<T>,
+        output: fn(Option<Guard>) -> Result<T>,
     ) -> Boxed<T> {
         let settings = &self.session.core().settings;
         if options.reentry.unwrap_or(settings.reentry) == Reentry::Counted {
-            return Box::pin(async move { told(self.acquired(options, wait).await?) });
+            return Box::pin(async move { output(self.acquired(options, wait).await?) });
         }
         Box::pin(async move {
             let owner = options.owner()?;
             // A loop of calls that never wait must still let other tasks run.
             tokio::task::consume_budget().await;
             match self.again(&options, owner)? {
-                Some(guard) => told(Some(guard)),
+                Some(guard) => output(Some(guard)),
                 // This future is large, so it is created only if Redis has to be asked.
-                None => told(Box::pin(self.acquired(options, wait)).await?),
+                None => output(Box::pin(self.acquired(options, wait)).await?),
             }
         })
     }
 
-    /// One more guard for a hold of `owner`, if Redis does not need to count it.
+    /// Another guard of a hold of `owner`, if Redis does not need to count it.
     fn again(&self, options: &AcquireOptions, owner: Owner) -> Result<Option<Guard>> {
         let terms = options.terms(&self.session.core().settings)?;
         let claim = Claim::again(&self.session, self.key()?, owner, &terms);

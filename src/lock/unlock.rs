@@ -1,4 +1,4 @@
-//! Ending holds without a guard: forgotten ones, and by force.
+//! The ends of a hold without a guard: the unlock of a forgotten hold, and the forced unlock.
 
 use std::fmt;
 use std::future::IntoFuture;
@@ -12,7 +12,7 @@ use crate::request::{Boxed, UnlockRequest};
 use crate::script;
 use crate::session::Unlocked;
 
-/// A wish to free a lock by force, from [`Lock::force_unlock`]. Await it.
+/// A pending forced unlock, from [`Lock::force_unlock`]. It does nothing until it is awaited.
 #[derive(Clone)]
 #[must_use = "a request does nothing unless it is awaited"]
 pub struct ForceUnlockRequest {
@@ -21,28 +21,32 @@ pub struct ForceUnlockRequest {
 }
 
 impl Lock {
-    /// Ends the newest hold of the current owner whose guard was forgotten. Corresponds to
-    /// Redisson's `unlock()`; meant for ported code.
+    /// Ends the newest hold of the current owner whose guard was forgotten
+    /// ([`Guard::forget`](crate::Guard::forget)). Use it for ported code. Corresponds to Redisson's
+    /// `unlock()`.
     ///
     /// # Errors
     ///
-    /// [`Error::NotHeld`] if the owner has no forgotten hold: never had, already ended, its lease
-    /// ran out, or a living guard stands for it, which is then the one to unlock.
-    /// [`Error::Lost`] and [`Error::UnlockUnconfirmed`] as [`Guard::unlock`](crate::Guard::unlock).
+    /// - [`Error::NotHeld`] if the owner has no forgotten hold: it never had one, the hold has already
+    ///   ended, its lease ended, or the owner has a living guard of it. Unlock that guard then.
+    /// - [`Error::Lost`] and [`Error::UnlockUnconfirmed`] as [`Guard::unlock`](crate::Guard::unlock).
+    /// - [`Error::Invalid`] for an invalid name, and outside a tokio runtime.
     ///
     /// # Cancel safety
     ///
-    /// Cancelled after its first poll, the hold is ended in the background.
+    /// If it is cancelled after its first poll, the client ends the hold in the background. Before that it
+    /// has no effect.
     pub fn unlock(&self) -> UnlockRequest {
         UnlockRequest::new(self.inner.clone())
     }
 
-    /// Frees the lock, whoever holds it; false if nobody does. Corresponds to Redisson's
-    /// `forceUnlock()`.
+    /// Frees the lock, independent of its holder. Returns false if no owner holds it. Corresponds to
+    /// Redisson's `forceUnlock()`.
     ///
-    /// The holder is read first, and only that one loses the lock: a force unlock that arrives late
-    /// or twice does not free the next holder's. A holder of this client is told at once, any other
-    /// at its next renewal, or with a fixed lease at its end.
+    /// The client first reads the holder, and then deletes only that holder. So a command that arrives late
+    /// or twice does not free the lock of the next holder. A guard of this client reports the loss at
+    /// once. A guard of another client reports it at the next renewal, or with a fixed lease at the end
+    /// of the lease.
     ///
     /// # Errors
     ///
@@ -50,7 +54,7 @@ impl Lock {
     ///
     /// # Cancel safety
     ///
-    /// Cancelled, the lock may or may not be freed.
+    /// If it is cancelled, the lock may or may not be freed.
     pub fn force_unlock(&self) -> ForceUnlockRequest {
         ForceUnlockRequest {
             lock: self.clone(),
@@ -93,7 +97,7 @@ impl Inner {
         let key = self.key()?;
         let core = self.session.core();
         core.ensure_open()?;
-        let hold = match core.holds.standing(key, owner) {
+        let hold = match core.holds.owner_state(key, owner) {
             OwnerState::Holding(hold) => hold,
             OwnerState::Lost(lost) => return Err(lost.into()),
             OwnerState::Forgotten(hold) => {
@@ -117,7 +121,8 @@ impl Inner {
 }
 
 impl ForceUnlockRequest {
-    /// Frees the lock only from this holder, seen before with [`Lock::holder`].
+    /// Frees the lock only if this holder still has it. [`Lock::holder`] returns the holder. Redisson has no
+    /// such call.
     pub fn expecting(mut self, holder: &HolderInfo) -> Self {
         self.holder = Some(holder.field().to_owned());
         self

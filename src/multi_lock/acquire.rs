@@ -145,7 +145,7 @@ impl<'a> MultiLockCall<'a> {
                 continue;
             }
             let core = member.core();
-            let error: Error = match core.holds.standing(&member.key, self.owner) {
+            let error: Error = match core.holds.owner_state(&member.key, self.owner) {
                 OwnerState::Holding(hold) => hold.already_held(core.clock.now()).into(),
                 OwnerState::Lost(lost) => Error::Lost(lost),
                 OwnerState::Forgotten(hold) => {
@@ -161,17 +161,17 @@ impl<'a> MultiLockCall<'a> {
 
     /// How the owner stands with this member, as far as it may have it once more. One that is not reentrant
     /// is another call's alone: this call waits for it as a stranger does.
-    pub(super) fn standing(&self, member: &LockMember) -> OwnerState {
+    pub(super) fn owner_state(&self, member: &LockMember) -> OwnerState {
         if !member.key.kind().reentrant {
             return OwnerState::Nothing;
         }
-        member.core().holds.standing(&member.key, self.owner)
+        member.core().holds.owner_state(&member.key, self.owner)
     }
 
     /// The owner holds this member, or lost it, and asks for it once more.
     pub(super) fn may_reenter(&self, member: usize) -> bool {
-        let standing = self.standing(&self.members.list()[member]);
-        matches!(standing, OwnerState::Holding(_) | OwnerState::Lost(_))
+        let state = self.owner_state(&self.members.list()[member]);
+        matches!(state, OwnerState::Holding(_) | OwnerState::Lost(_))
     }
 
     pub(super) fn now(&self) -> Moment {
@@ -186,12 +186,12 @@ impl<'a> MultiLockCall<'a> {
 
     /// When an attempt that begins now has to end, on the clock of this client.
     pub(super) fn until(&self, core: &Arc<Core>, now: Moment) -> Moment {
-        let patience = core.server.command_timeout();
+        let timeout = core.server.command_timeout();
         let ends = self
             .deadline
             .map(|deadline| deadline.max(self.began + FIRST_ATTEMPT));
         let left = ends.map(|ends| ends.since(self.now()));
-        now + left.map_or(patience, |left| left.min(patience))
+        now + left.map_or(timeout, |left| left.min(timeout))
     }
 
     /// Whether an attempt at this client from `now` to `until` has a whole command timeout. If not, a

@@ -42,8 +42,7 @@ impl MultiLockCall<'_> {
         contend(contender, at, now).await
     }
 
-    /// The member for which other callers of a client wait already, if any: this call waits behind
-    /// them.
+    /// The member for which other calls of a client already wait, if any. This call waits after them.
     fn awaited(&self) -> Option<usize> {
         let mut members = self.members.list().iter().enumerate();
         let found = members.find(|(at, member)| {
@@ -116,8 +115,8 @@ impl Contender for MultiLockContender<'_> {
             if !local.has_holds {
                 continue;
             }
-            let standing = self.call.standing(member);
-            if !matches!(standing, OwnerState::Acquiring | OwnerState::Nothing) {
+            let state = self.call.owner_state(member);
+            if !matches!(state, OwnerState::Acquiring | OwnerState::Nothing) {
                 // Its own owner holds it, or held it.
                 continue;
             }
@@ -127,8 +126,8 @@ impl Contender for MultiLockContender<'_> {
             }
             if local.releasing && !has_waited {
                 // An attempt is a round at all servers, so it waits for the release as long as it may.
-                let patience = Duration::MAX;
-                return LocalState::Releasing { at, patience };
+                let timeout = Duration::MAX;
+                return LocalState::Releasing { at, timeout };
             }
         }
         LocalState::Nothing
@@ -234,11 +233,11 @@ impl MultiLockContender<'_> {
         let members = self.call.members;
         let group = members.group_of(trouble.about.start);
         self.lead = Some(group);
-        let was_patient = trouble.was_patient;
-        let is_cut_off = !was_patient && trouble.error.is_timeout();
+        let had_full_timeout = trouble.had_full_timeout;
+        let is_cut_off = !had_full_timeout && trouble.error.is_timeout();
         Failed {
             error: trouble.error.clone(),
-            was_patient,
+            had_full_timeout,
             cut_off_after: is_cut_off.then_some(took),
             is_elsewhere: place.is_none_or(|place| members.group_of(place.at) != group),
             again: None,

@@ -24,8 +24,8 @@ pub(super) struct MultiHold {
     owner: Owner,
     /// In the order in which the caller gave them.
     parts: Vec<(LockMember, Arc<Hold>)>,
-    told: CancellationToken,
-    standing: Mutex<MultiHoldPhase>,
+    lost_token: CancellationToken,
+    phase: Mutex<MultiHoldPhase>,
 }
 
 enum MultiHoldPhase {
@@ -55,8 +55,8 @@ impl MultiHold {
             name: name.clone(),
             owner,
             parts,
-            told: CancellationToken::new(),
-            standing: Mutex::new(MultiHoldPhase::Held(claims)),
+            lost_token: CancellationToken::new(),
+            phase: Mutex::new(MultiHoldPhase::Held(claims)),
         });
         for (_, part) in &hold.parts {
             let dependant: Weak<Self> = Arc::downgrade(&hold);
@@ -70,8 +70,8 @@ impl MultiHold {
     fn lose(&self, lost: &Lost) -> Lost {
         let lost = lost.of_whole(self.report(true));
         let left = {
-            let mut standing = self.standing.lock();
-            let claims = match &mut *standing {
+            let mut phase = self.phase.lock();
+            let claims = match &mut *phase {
                 MultiHoldPhase::Held(claims) => std::mem::take(claims),
                 MultiHoldPhase::Forgotten => Vec::new(),
                 MultiHoldPhase::Lost(first, _) => return first.clone(),
@@ -79,10 +79,10 @@ impl MultiHold {
             };
             let is_left = |claim: &Claim| claim.hold().state().is_living();
             let (left, gone): (Vec<Claim>, Vec<Claim>) = claims.into_iter().partition(is_left);
-            *standing = MultiHoldPhase::Lost(lost.clone(), gone);
+            *phase = MultiHoldPhase::Lost(lost.clone(), gone);
             left
         };
-        self.told.cancel();
+        self.lost_token.cancel();
         left.into_iter().for_each(Claim::give_back);
         lost
     }
@@ -98,12 +98,12 @@ impl MultiHold {
     fn of_whole(&self, error: Error, unsure: Vec<(Arc<Hold>, Option<Error>)>) -> Error {
         let mut instances = self.report(true);
         for (hold, cause) in unsure {
-            let waiter = self
+            let position = self
                 .parts
                 .iter()
                 .position(|(_, part)| Arc::ptr_eq(part, &hold));
-            if let Some(waiter) = waiter {
-                instances[waiter].state = match cause {
+            if let Some(position) = position {
+                instances[position].state = match cause {
                     Some(cause) => InstanceState::Unreachable { cause },
                     None => InstanceState::Lost,
                 };
@@ -118,8 +118,8 @@ impl MultiHold {
 
     /// Ends the hold for its guard. Returns the claims, unless the hold was lost.
     fn end(&self) -> Result<Vec<Claim>> {
-        let standing = std::mem::replace(&mut *self.standing.lock(), MultiHoldPhase::Ended);
-        match standing {
+        let phase = std::mem::replace(&mut *self.phase.lock(), MultiHoldPhase::Ended);
+        match phase {
             MultiHoldPhase::Held(claims) => Ok(claims),
             MultiHoldPhase::Lost(lost, _) => Err(Error::Lost(lost)),
             MultiHoldPhase::Forgotten | MultiHoldPhase::Ended => Err(Error::Lost(self.released())),
@@ -135,7 +135,7 @@ impl MultiHold {
     /// Whether the guard, or the members' forgotten claims, still hold it.
     fn is_held(&self) -> bool {
         matches!(
-            *self.standing.lock(),
+            *self.phase.lock(),
             MultiHoldPhase::Held(_) | MultiHoldPhase::Forgotten
         )
     }
@@ -184,7 +184,7 @@ impl CompositeHold for MultiHold {
     }
 
     fn loss(&self, early: Duration) -> Option<Lost> {
-        match &*self.standing.lock() {
+        match &*self.phase.lock() {
             MultiHoldPhase::Lost(lost, _) => return Some(lost.clone()),
             MultiHoldPhase::Ended => return Some(self.released()),
             MultiHoldPhase::Held(_) | MultiHoldPhase::Forgotten => {}
@@ -208,7 +208,7 @@ impl CompositeHold for MultiHold {
     }
 
     fn lost_token(&self) -> CancellationToken {
-        self.told.clone()
+        self.lost_token.clone()
     }
 
     fn token(&self) -> Option<u64> {
@@ -216,9 +216,9 @@ impl CompositeHold for MultiHold {
     }
 
     fn instances(&self) -> Vec<Instance> {
-        match &*self.standing.lock() {
+        match &*self.phase.lock() {
             MultiHoldPhase::Lost(lost, _) => lost.instances().to_vec(),
-            standing => self.report(matches!(standing, MultiHoldPhase::Ended)),
+            phase => self.report(matches!(phase, MultiHoldPhase::Ended)),
         }
     }
 
@@ -251,11 +251,11 @@ impl CompositeHold for MultiHold {
 
     fn forget(&self) {
         let claims = {
-            let mut standing = self.standing.lock();
-            match &mut *standing {
+            let mut phase = self.phase.lock();
+            match &mut *phase {
                 MultiHoldPhase::Held(claims) => {
                     let claims = std::mem::take(claims);
-                    *standing = MultiHoldPhase::Forgotten;
+                    *phase = MultiHoldPhase::Forgotten;
                     claims
                 }
                 MultiHoldPhase::Lost(_, claims) => std::mem::take(claims),

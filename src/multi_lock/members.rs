@@ -111,7 +111,7 @@ impl LockMember {
         self.session.core()
     }
 
-    /// The pauses after which it is asked for again; `None` if messages tell of its release.
+    /// The pauses between two attempts; `None` if messages announce its release.
     pub(super) fn backoff(&self) -> Option<Backoff> {
         let own = self.own_backoff;
         own.or_else(|| self.core().backoff(&self.key))

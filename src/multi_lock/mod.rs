@@ -1,4 +1,4 @@
-//! Several locks that are held together, or not at all.
+//! A lock of several members: either all of them are held, or none.
 
 mod acquire;
 mod contender;
@@ -21,43 +21,41 @@ use crate::owner::Owner;
 use crate::request::{LockRequest, OwnerChoice, TryLockRequest, UnlockRequest};
 use members::MemberGroups;
 
-/// Several locks as one: all of them are held, or none is. Corresponds to `RedissonMultiLock`, and to
+/// Several locks as one: either all members are held, or none. Corresponds to `RedissonMultiLock`, and to
 /// `getMultiLock(locks)`.
 ///
-/// The members may be locks of any clients. For Redis each is an ordinary lock: it may be locked by
-/// itself too, by the same owner or by others, by services in Java as well, and what waits for it is
-/// woken as always.
+/// The members may be locks of different clients. In Redis each member is an ordinary lock. The same
+/// owner, other owners and Java services can lock a member by itself, and the release of a member wakes
+/// its waiters as usual.
 ///
-/// Members of one client are acquired by one command; those of several clients by one command each,
-/// all at the same time. Where one of them is taken, what was acquired is given back at once, and the
-/// wait is for that one. Nothing is held while it waits, so multi locks that overlap, whatever the
-/// order of their members, do not block each other for ever.
+/// One command acquires all members of one client. If the members are of several clients, each client
+/// sends one command, all at the same time. If another owner has a member, the clients release at once
+/// what they acquired, and the call waits for that member. It holds nothing while it waits. So multi locks
+/// with common members do not deadlock, in any order of the members.
 ///
-/// The watchdog renews the members once all of them are held. The loss of one is the loss of the
-/// whole: the guard is told, and the members that are left are given back right after. A guard's
-/// [`Guard::instances`](crate::Guard::instances) and [`Lost::instances`](crate::error::Lost::instances) say
-/// which one it was.
+/// The watchdog renews the members once all of them are held. If one member is lost, the multi lock is
+/// lost: the guard reports it, and the client releases the other members.
+/// [`Guard::instances`](crate::Guard::instances) and
+/// [`Lost::instances`](crate::error::Lost::instances) show which member it was.
 ///
-/// No lock at all, one lock of one client given twice, and a member whose name cannot be used are
-/// errors of each request.
+/// Each request returns [`Error::Invalid`] if there are no members, if one lock of one client is given
+/// twice, or if the name of a member is invalid.
 ///
 /// # More members do not make it safer
 ///
-/// Each member protects what is named by it, and no other. Several members on servers of their own
-/// are all needed: the more there are, the sooner one of them is away, and then the whole cannot be
-/// had. For one thing that shall stay locked though a server fails, [`RedLock`](crate::RedLock) is the
-/// one.
+/// Each member protects only what its own name stands for. All members are needed: with more servers it
+/// is more likely that one of them is down, and then the multi lock cannot be acquired. For one resource
+/// that must stay locked while a server fails, use [`RedLock`](crate::RedLock).
 ///
-/// Members that share a server are allowed, and fail with it together: they protect more names, not
-/// more surely.
+/// Members may share a server. They fail together with that server.
 ///
-/// Two clients in one process are two holders. One lock through two clients of the same server, in one
-/// multi lock, waits for itself for ever: that cannot be seen from here.
+/// Two clients in one process are two holders. If a multi lock has the same lock of one server through two
+/// clients, its call waits for itself until its limit. The clients cannot detect that.
 ///
 /// # Fairness
 ///
-/// None is promised. A multi lock needs a moment at which all members are free: under a crowd of
-/// owners that take its members one by one, it may wait for long.
+/// There is no fairness between multi locks and other locks. A multi lock needs a moment at which all
+/// members are free. It may wait for a long time while other owners often lock its members one by one.
 ///
 /// # Examples
 ///
@@ -67,7 +65,7 @@ use members::MemberGroups;
 /// # async fn example(client: lockdog::Client) -> lockdog::Result<()> {
 /// let (from, to) = (client.lock("account:1"), client.lock("account:2"));
 /// let guard = MultiLock::new([from, to]).lock().await?;
-/// // Nobody else has either of them.
+/// // No other owner has either of them.
 /// guard.unlock().await?;
 /// # Ok(())
 /// # }
@@ -75,22 +73,22 @@ use members::MemberGroups;
 #[derive(Clone)]
 pub struct MultiLock {
     inner: Arc<Inner>,
-    /// Who acquires, unless a request says otherwise.
+    /// The owner that acquires, unless a request sets another one.
     owner: OwnerChoice,
 }
 
-/// What the handles and requests of one multi lock share.
+/// The state that the handles and requests of one multi lock share.
 struct Inner {
     locks: Vec<Lock>,
     name: Arc<str>,
-    /// Members that cannot be used are an error of each request.
+    /// If the members are invalid, each request returns this error.
     members: Result<Arc<MemberGroups>>,
 }
 
-any_lock!(MultiLock, asks);
+any_lock!(MultiLock, remote);
 
 impl MultiLock {
-    /// All of these as one; their order does not matter. Corresponds to
+    /// A multi lock with these members. Their order does not matter. This call sends nothing. Corresponds to
     /// `new RedissonMultiLock(locks...)`.
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Self {
         let locks: Vec<Lock> = locks.into_iter().collect();
@@ -106,22 +104,22 @@ impl MultiLock {
         }
     }
 
-    /// The names of its members, in brackets. [`Guard::name`] is this. Redisson's `getName()` is
-    /// not supported for multi locks.
+    /// The names of its members, in brackets. [`Guard::name`] returns the same. Redisson's `getName()` does
+    /// not support multi locks.
     ///
     /// [`Guard::name`]: crate::Guard::name
     pub fn name(&self) -> &str {
         &self.inner.name
     }
 
-    /// What it is made of, in the order in which it was given.
+    /// Its members, in the order in which the caller gave them.
     pub fn locks(&self) -> &[Lock] {
         &self.inner.locks
     }
 
-    /// A handle of the same locks whose acquires never re-enter: see [`Lock::exclusive`]. That a member
-    /// was given as an exclusive handle does not matter.
-    #[must_use = "the handle that it was called on is as it was"]
+    /// A handle of the same locks whose acquires never re-enter: see [`Lock::exclusive`]. An exclusive
+    /// handle as a member has no effect on the multi lock.
+    #[must_use = "it returns a new handle and does not change this one"]
     pub fn exclusive(&self) -> Self {
         Self {
             inner: self.inner.clone(),
@@ -129,29 +127,29 @@ impl MultiLock {
         }
     }
 
-    /// Acquires all, waiting for them as long as it takes. Corresponds to Redisson's `lock()`, and
-    /// with [`LockRequest::lease`] to `lock(lease, unit)`.
+    /// Acquires all members and waits for them without limit. Corresponds to Redisson's `lock()`, and with
+    /// [`LockRequest::lease`] to `lock(lease, unit)`.
     ///
     /// # Errors
     ///
-    /// As [`Lock::lock`], where the failure of one member is that of the whole; its text says which
-    /// member. [`Error::Invalid`] if the members cannot be used.
+    /// As [`Lock::lock`]. If one member fails, the call fails with that error; its text names the member.
+    /// [`Error::Invalid`] if the members are invalid.
     ///
     /// # Cancel safety
     ///
-    /// Cancelled at any point, what was acquired is given back in the background.
+    /// If it is cancelled at any point, the clients release in the background what they acquired.
     pub fn lock(&self) -> LockRequest {
         LockRequest::new(self.inner.clone(), self.owner)
     }
 
-    /// Acquires all if that can be done at once, or within [`TryLockRequest::wait`]. Corresponds to
-    /// Redisson's `tryLock()`, `tryLock(wait, unit)` and `tryLock(wait, lease, unit)`.
+    /// Acquires all members with one attempt, or within [`TryLockRequest::wait`]. Corresponds to Redisson's
+    /// `tryLock()`, `tryLock(wait, unit)` and `tryLock(wait, lease, unit)`.
     ///
-    /// Answers `None` if somebody else has one of them; then none is held.
+    /// Returns `None` if another owner has a member. No member is held then.
     ///
     /// # Errors
     ///
-    /// As [`MultiLock::lock`]. A server that cannot be asked is an error, never `None`.
+    /// As [`MultiLock::lock`]. If a server cannot be reached, it returns an error, never `None`.
     ///
     /// # Cancel safety
     ///
@@ -160,16 +158,16 @@ impl MultiLock {
         TryLockRequest::new(self.inner.clone(), self.owner)
     }
 
-    /// Acquires all, does the work, unlocks all. The work is cancelled if one of them is lost. See
-    /// [`Lock::with`].
+    /// Acquires all members, does the work, and unlocks all members. If a member is lost, the work is
+    /// cancelled. See [`Lock::with`].
     ///
     /// # Errors
     ///
-    /// As [`Lock::with`].
+    /// As [`Lock::with`] and [`MultiLock::lock`].
     ///
     /// # Cancel safety
     ///
-    /// The work is dropped and the locks are given back in the background.
+    /// If it is cancelled, the work is dropped, and the clients release the locks in the background.
     pub async fn with<F, Fut>(&self, work: F) -> Result<Fut::Output>
     where
         F: FnOnce(Held) -> Fut,
@@ -178,28 +176,29 @@ impl MultiLock {
         self.lock().with(work).await
     }
 
-    /// Ends, of each member, the newest hold of the current owner whose guard was forgotten.
-    /// Corresponds to Redisson's `unlock()`; meant for ported code. Of a guard of this lock that was
-    /// forgotten, each member goes on as a forgotten hold of its own.
+    /// Ends, for each member, the newest hold of the current owner whose guard was forgotten. Use it for
+    /// ported code. Corresponds to Redisson's `unlock()`.
+    ///
+    /// If a guard of a multi lock is forgotten, each of its members becomes a forgotten hold of its own.
     ///
     /// # Errors
     ///
-    /// As [`Lock::unlock`], where the failure of one member is that of the whole; the holds of the
-    /// other members are ended all the same. Redisson stops at the first failure.
+    /// As [`Lock::unlock`]. If one member fails, the call fails with that error, but it ends the holds of
+    /// the other members too. Redisson stops at the first failure.
     ///
     /// # Cancel safety
     ///
-    /// Cancelled after its first poll, the holds are ended in the background.
+    /// If it is cancelled after its first poll, the clients end the holds in the background.
     pub fn unlock(&self) -> UnlockRequest {
         UnlockRequest::new(self.inner.clone())
     }
 
-    /// Whether the current owner holds all of them. Corresponds to Redisson's
+    /// Whether the current owner holds all members. Corresponds to Redisson's
     /// `isHeldByCurrentThread()`.
     ///
     /// # Errors
     ///
-    /// As [`Lock::is_held`], and [`Error::Invalid`] if the members cannot be used.
+    /// As [`Lock::is_held`]. [`Error::Invalid`] if the members are invalid.
     ///
     /// # Cancel safety
     ///
@@ -208,7 +207,7 @@ impl MultiLock {
         self.is_held_by(&Owner::current()).await
     }
 
-    /// Whether this owner holds all of them. Corresponds to Redisson's `isHeldByThread(threadId)`.
+    /// Whether this owner holds all members. Corresponds to Redisson's `isHeldByThread(threadId)`.
     ///
     /// # Errors
     ///
@@ -224,9 +223,9 @@ impl MultiLock {
         Ok(held.into_iter().all(|held| held))
     }
 
-    /// How often the current owner holds all of them, as Redis counts: the least count of any
-    /// member, and 0 if it does not hold them all. See [`Lock::hold_count`]. Redisson's
-    /// `getHoldCount()` is not supported for multi locks.
+    /// The smallest hold count of any member for the current owner, as Redis counts. 0 if the owner does not
+    /// hold all members. See [`Lock::hold_count`]. Redisson's `getHoldCount()` does not support multi
+    /// locks.
     ///
     /// # Errors
     ///
@@ -248,7 +247,7 @@ impl Inner {
     }
 }
 
-/// As [`Client`](crate::Client).
+/// See [`Client`](crate::Client).
 impl UnwindSafe for MultiLock {}
 impl RefUnwindSafe for MultiLock {}
 

@@ -32,5 +32,5 @@ pub(super) struct Trouble {
     pub(super) about: Range<usize>,
     pub(super) error: Error,
     /// The server had a whole command timeout to answer.
-    pub(super) was_patient: bool,
+    pub(super) had_full_timeout: bool,
 }

@@ -59,17 +59,18 @@ impl Inner {
             let mut call = MultiLockCall::new(&self.name, &members, owner, &options, wait)?;
             match time {
                 None => {
-                    // Once: what another call of this owner gets from here on, this one waits for.
+                    // Checked only once. If another call of this owner acquires a member later, this call
+                    // waits for it.
                     call.refuse_held()?;
                     time = Some((call.began, call.deadline));
                 }
                 Some(first) => (call.began, call.deadline) = first,
             }
-            // A loop of calls that wait for nothing must let other tasks run, too.
+            // A loop of calls that never wait must still let other tasks run.
             tokio::task::consume_budget().await;
             let claims = call.acquire().await;
-            // A server refused several keys in one command and changed nothing. Ask for each key by
-            // itself.
+            // A server refused several keys in one command and changed nothing. Retry with one command for
+            // each key.
             if claims.is_err() && members.regrouped().is_some() {
                 continue;
             }

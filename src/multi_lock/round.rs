@@ -83,7 +83,7 @@ impl MultiLockCall<'_> {
                     return Err(Trouble {
                         about: self.members.groups()[group].clone(),
                         error: Error::Lost(lost),
-                        was_patient: false,
+                        had_full_timeout: false,
                     });
                 }
             }
@@ -115,7 +115,7 @@ impl MultiLockCall<'_> {
                     return Err(Trouble {
                         about: waiter..waiter + 1,
                         error,
-                        was_patient: false,
+                        had_full_timeout: false,
                     });
                 }
             };
@@ -134,7 +134,7 @@ impl MultiLockCall<'_> {
     async fn begin(&self, member: &LockMember, group: usize) -> Result<Begun> {
         let LockMember { session, key, .. } = member;
         let core = member.core();
-        let hold = match self.standing(member) {
+        let hold = match self.owner_state(member) {
             OwnerState::Holding(hold) => hold,
             OwnerState::Lost(lost) => return Err(Error::Lost(lost)),
             OwnerState::Forgotten(hold) => {
@@ -174,7 +174,7 @@ impl MultiLockCall<'_> {
             Trouble {
                 about,
                 error,
-                was_patient: Self::has_full_timeout(core, now, until),
+                had_full_timeout: Self::has_full_timeout(core, now, until),
             }
         });
         (group, places, taken)

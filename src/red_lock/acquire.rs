@@ -133,9 +133,7 @@ impl RedLockCall<'_> {
         let Some(hold) = self.lock.registered(self.owner) else {
             return Ok(None);
         };
-        if let Some(lost) = hold.loss()
-            && !mutant!("red_lock_reentry_on_lost")
-        {
+        if let Some(lost) = hold.loss() {
             let is_over = hold
                 .see(|state, _| state.quorum.phase() == Phase::Ended || state.is_only_forgotten());
             if is_over {
@@ -187,7 +185,7 @@ impl RedLockCall<'_> {
             let more = tokio::select! {
                 biased;
                 Some(done) = requests.next() => match done {
-                    Completion::Answered { member, round, told } => hold.take_in(member, round, told),
+                    Completion::Answered { member, round, answer } => hold.process_answer(member, round, answer),
                     Completion::GivenBack(..) => continue,
                 },
                 () = hold.clock.sleep_until(wake_at) => hold.step(Event::Tick),
@@ -199,11 +197,11 @@ impl RedLockCall<'_> {
         }
         // Releases are sent before any later command of this caller.
         requests.send().await;
-        requests.finish_behind();
+        requests.finish_detached();
         let won = hold.claim_first(self.terms);
         if won {
             std::mem::forget(attempt);
-            hold.tell_round_won();
+            hold.log_round_won();
             for instance in self.lock.instances() {
                 let waiters = &instance.core().waiters;
                 waiters.wake_owner(instance.key(), self.owner);
@@ -213,7 +211,7 @@ impl RedLockCall<'_> {
             return Ok(RoundOutcome::Won(Guard::several(Arc::new(claim))));
         }
         drop(attempt);
-        hold.tell_round_lost();
+        hold.log_round_lost();
         Ok(RoundOutcome::Lost(hold))
     }
 
@@ -238,18 +236,18 @@ impl RedLockCall<'_> {
     pub(super) fn no_quorum(&self, hold: &QuorumHold) -> Option<Error> {
         let instances = hold.instances();
         let need = hold.see(|state, _| state.quorum.rules().need);
-        let (mut could_be_had, mut is_busy) = (0, false);
+        let (mut available, mut is_busy) = (0, false);
         for instance in &instances {
             match instance.state {
-                InstanceState::Acquired | InstanceState::Unanswered => could_be_had += 1,
+                InstanceState::Acquired | InstanceState::Unanswered => available += 1,
                 InstanceState::HeldByAnother { .. } => {
-                    could_be_had += 1;
+                    available += 1;
                     is_busy = true;
                 }
                 _ => {}
             }
         }
-        (could_be_had < need || !is_busy).then(|| NoQuorum::new(instances, need).into())
+        (available < need || !is_busy).then(|| NoQuorum::new(instances, need).into())
     }
 }
 

@@ -1,4 +1,4 @@
-//! One guard's claim on a lock of many instances, and the ways to end it.
+//! One guard's claim on a quorum hold, and the ways to end it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use crate::lease;
 use crate::owner::Owner;
 use crate::session::{Unlocked, warn_elsewhere};
 
-/// One guard's claim.
+/// One guard's claim on a quorum hold.
 pub(super) struct QuorumClaim {
     hold: Arc<QuorumHold>,
     watched: bool,
@@ -29,7 +29,8 @@ impl QuorumClaim {
         Self { hold, watched }
     }
 
-    /// A guard that ends in another task than it was acquired in has left its owner behind there.
+    /// Logs a warning if this is another task than the one that acquired the guard: that task is still the
+    /// owner, and may re-enter.
     fn warn_elsewhere(&self) {
         let owner = self.hold.owner;
         if owner.is_left_behind() {
@@ -107,7 +108,7 @@ impl CompositeHold for QuorumClaim {
 
     fn unlock(self: Arc<Self>) -> Pin<Box<dyn Future<Output = Result<Unlocked>> + Send>> {
         self.warn_elsewhere();
-        // Ended here and not in the future, so that the claim ends even if the future is never polled.
+        // The claim ends here and not in the future, so that it ends even if the future is never polled.
         let ending = self.hold.end(self.watched);
         Box::pin(async move {
             match ending? {
@@ -149,7 +150,7 @@ impl CompositeHold for QuorumClaim {
     }
 }
 
-/// What ending one claim leaves to do.
+/// What is left to do after one claim ended.
 pub(super) enum ClaimEnd {
     /// The number of claims left.
     Kept(u32),
@@ -160,12 +161,12 @@ impl QuorumHold {
     /// Ends one claim. An error if the hold is already lost.
     pub(super) fn end(self: &Arc<Self>, watched: bool) -> Result<ClaimEnd> {
         let mut state = self.state();
-        let noticed = self.collect_work(&mut state);
+        let requests = self.collect_work(&mut state);
         state.drop_claim(watched);
         if let Some(lost) = self.loss_in(&state) {
             let is_last = state.is_only_forgotten();
             drop(state);
-            self.delegate(noticed);
+            self.delegate(requests);
             if is_last {
                 self.unregister();
             }
@@ -174,7 +175,7 @@ impl QuorumHold {
         let count = state.count;
         if count > 0 {
             drop(state);
-            self.delegate(noticed);
+            self.delegate(requests);
             return Ok(ClaimEnd::Kept(count));
         }
         let requests = self.step_locked(&mut state, Event::Unlock);
@@ -192,13 +193,14 @@ impl QuorumHold {
         Ok(ClaimEnd::Last(requests))
     }
 
-    /// Takes one claim back. When the last one ends, the instances keep the lock up to their leases.
+    /// Ends one claim without a release. When the last claim ends, the instances keep the lock until their
+    /// leases end.
     fn leave(self: &Arc<Self>, watched: bool) {
         self.see(|state, _| state.left += 1);
         drop(self.end(watched));
     }
 
-    /// A lost one that nobody is left to be told of is forgotten for good.
+    /// Unregisters a lost hold that has only forgotten claims, because no guard is left to report the loss.
     fn end_if_forgotten(self: &Arc<Self>) {
         let is_over = self.see(|state, _| {
             matches!(state.quorum.phase(), Phase::Lost(_)) && state.is_only_forgotten()
@@ -220,7 +222,7 @@ impl QuorumHold {
                 Completion::Answered { .. } => {}
             }
             if confirmed >= need {
-                requests.finish_behind();
+                requests.finish_detached();
                 return Ok(Unlocked::Released);
             }
         }

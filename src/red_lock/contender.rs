@@ -29,9 +29,9 @@ pub(super) struct RedLockContender<'a> {
     pub(super) caller: &'a RedLockCall<'a>,
     /// The instance in whose client the queue is.
     pub(super) home: &'a LockInstance,
-    /// What hears of each instance, once the lock was found busy.
+    /// The listener for each instance. Set once the lock was found busy.
     pub(super) listeners: Vec<(usize, Listener)>,
-    pub(super) patience: RetryTimer,
+    pub(super) retry_timer: RetryTimer,
     /// Subscriptions were asked for.
     pub(super) listens: bool,
     pub(super) rounds: u32,
@@ -52,7 +52,7 @@ impl RedLockCall<'_> {
             caller: self,
             home: self.lock.home_instance(),
             listeners: Vec::new(),
-            patience: RetryTimer::new(members, need),
+            retry_timer: RetryTimer::new(members, need),
             listens: false,
             rounds: 0,
             quarantined: vec![Moment(0); members],
@@ -81,7 +81,7 @@ impl Contender for RedLockContender<'_> {
         self.caller.deadline
     }
 
-    /// Its queue has no channel and no retreat: it hears the instances' channels itself.
+    /// Its queue has no channel and no retreat: it listens to the instances' channels itself.
     fn backoff(&self, _at: usize) -> Option<Backoff> {
         self.home.backoff()
     }
@@ -157,7 +157,7 @@ impl Contender for RedLockContender<'_> {
             return Ok(Attempted::Unasked);
         };
         if let Some(cap) = self.next_round {
-            let next = self.patience.next_round(cap);
+            let next = self.retry_timer.next_round(cap);
             if now < next {
                 return Ok(Attempted::NotYet(next));
             }
@@ -176,17 +176,17 @@ impl Contender for RedLockContender<'_> {
             self.outage = None;
             waiter.note_outage(None);
         }
-        // In an outage it hears of an instance that answers again, and subscribes to nothing.
+        // In an outage it is notified of an instance that answers again, and subscribes to nothing.
         if self.listen(waiter).await {
             return Ok(Attempted::Taken { again: None });
         }
         let now = self.clock().now();
         let cap = now + self.pause();
         self.next_round = Some(cap);
-        let next = self.patience.next_round(cap);
+        let next = self.retry_timer.next_round(cap);
         Ok(match failed {
             Some(failed) => Attempted::Failed(Failed {
-                again: (!failed.was_patient).then_some(next),
+                again: (!failed.had_full_timeout).then_some(next),
                 ..failed
             }),
             None => Attempted::Taken {
@@ -206,7 +206,7 @@ impl Contender for RedLockContender<'_> {
             let mut listeners: FuturesUnordered<_> = self
                 .listeners
                 .iter()
-                .map(|(member, ear)| async move { (*member, ear.wait(until).await) })
+                .map(|(member, listener)| async move { (*member, listener.wait(until).await) })
                 .collect();
             tokio::select! {
                 biased;
@@ -219,13 +219,13 @@ impl Contender for RedLockContender<'_> {
             Some(member) if ended.is_err() => {
                 // Its client was shut down: continue with the others.
                 self.listeners.retain(|(other, _)| *other != member);
-                self.patience.out_of_reach(member);
+                self.retry_timer.out_of_reach(member);
                 return Ok(());
             }
             // An instance may be free.
             Some(member) if now < until => {
                 if now >= self.quarantined[member] {
-                    self.patience.free(member);
+                    self.retry_timer.free(member);
                 }
             }
             // The time is over, or the state must be checked from the beginning.
@@ -284,27 +284,28 @@ impl RedLockContender<'_> {
             match instance.state {
                 InstanceState::Acquired => {
                     acquired = true;
-                    self.patience.free(member);
+                    self.retry_timer.free(member);
                 }
-                InstanceState::Unanswered => self.patience.free(member),
+                InstanceState::Unanswered => self.retry_timer.free(member),
                 InstanceState::HeldByAnother { ttl } => {
                     // A TTL of n ms is certainly over after n + 1 ms.
                     let until = ttl.map(|ttl| now + ttl + Duration::from_millis(1));
-                    self.patience.busy(member, until);
+                    self.retry_timer.busy(member, until);
                 }
                 InstanceState::Quarantined { left } => {
                     self.quarantined[member] = now + left;
-                    self.patience.busy(member, Some(now + left));
+                    self.retry_timer.busy(member, Some(now + left));
                 }
-                _ => self.patience.out_of_reach(member),
+                _ => self.retry_timer.out_of_reach(member),
             }
         }
         if acquired {
             // Lost to competing callers, or for a reason that the next round would meet again.
             let began = hold.see(|state, _| state.quorum.began());
-            self.patience.collided(now.since(began), clock.part(), now);
+            self.retry_timer
+                .collided(now.since(began), clock.part(), now);
         } else {
-            self.patience.was_held();
+            self.retry_timer.was_held();
         }
     }
 
@@ -322,7 +323,7 @@ impl RedLockContender<'_> {
         Some(Failed {
             named: error.clone(),
             error,
-            was_patient: is_long && self.caller.deadline.is_none(),
+            had_full_timeout: is_long && self.caller.deadline.is_none(),
             cut_off_after: is_over.then(|| now.since(began)),
             is_elsewhere: false,
             again: None,

@@ -12,17 +12,17 @@ use super::quorum_hold::QuorumHold;
 use crate::session::BackgroundTask;
 
 /// Requests under way. If this is dropped, their effects are undone in the background, and the quorum's
-/// core is told that their answers will not come.
+/// core is notified that their answers will not come.
 pub(super) struct InFlight {
     hold: Arc<QuorumHold>,
-    under_way: FuturesUnordered<PendingRequest>,
+    in_flight: FuturesUnordered<PendingRequest>,
 }
 
 impl InFlight {
     pub(super) fn new(hold: &Arc<QuorumHold>, requests: Vec<Request>) -> Self {
         let mut new = Self {
             hold: hold.clone(),
-            under_way: FuturesUnordered::new(),
+            in_flight: FuturesUnordered::new(),
         };
         new.give(requests);
         new
@@ -30,13 +30,13 @@ impl InFlight {
 
     pub(super) fn give(&mut self, requests: Vec<Request>) {
         let requests = requests.into_iter();
-        self.under_way
+        self.in_flight
             .extend(requests.map(|request| request.execute(&self.hold)));
     }
 
     /// The next completion; `None` if nothing is under way.
     pub(super) async fn next(&mut self) -> Option<Completion> {
-        self.under_way.next().await
+        self.in_flight.next().await
     }
 
     /// Sends the requests that were not sent yet, without waiting, so that the caller's next command
@@ -62,10 +62,10 @@ impl InFlight {
         if let Completion::Answered {
             member,
             round,
-            told,
+            answer,
         } = done
         {
-            let requests = self.hold.take_in(member, round, told);
+            let requests = self.hold.process_answer(member, round, answer);
             self.give(requests);
         }
     }
@@ -73,8 +73,8 @@ impl InFlight {
     /// Finishes what is under way after the caller has its result. The caller's runtime does this while
     /// it runs. Requests that it does not poll are given up when their time is over, and the next round
     /// asks again; requests that it drops are undone in the background.
-    pub(super) fn finish_behind(self) {
-        if self.under_way.is_empty() {
+    pub(super) fn finish_detached(self) {
+        if self.in_flight.is_empty() {
             return;
         }
         #[expect(
@@ -94,7 +94,7 @@ impl QuorumHold {
                 continue;
             };
             let asking = PendingQuery::new(self, asked);
-            self.run(asking.member(), Box::pin(asking.ask_behind(until)));
+            self.run(asking.member(), Box::pin(asking.ask_in_background(until)));
         }
     }
 

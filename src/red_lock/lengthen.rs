@@ -1,4 +1,4 @@
-//! Having what is held for longer, for a call of its owner.
+//! Extends a quorum hold for a call of its owner.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,8 @@ use super::quorum_hold::QuorumHold;
 use crate::error::{Error, NoQuorum, Result};
 use crate::lease;
 
-/// A wish for more of what is held. It may come to nothing: then nobody is left to renew it for.
+/// An extension of a hold. If it is dropped and no claim needs a renewal, the hold expires with its
+/// lease.
 pub(super) struct PendingExtension<'a> {
     hold: &'a Arc<QuorumHold>,
 }
@@ -21,34 +22,35 @@ impl Drop for PendingExtension<'_> {
 }
 
 impl QuorumHold {
-    /// Has it held for this long from now on, and renewed if `watched` is set, as long as the answer
-    /// lives or a claim wants it so.
+    /// Extends the hold so that it ends `lease` from now or later. If `watched` is set, the watchdog renews
+    /// it as long as the returned value lives or a claim needs it.
     pub(super) async fn lengthen(
         self: &Arc<Self>,
         lease: Duration,
         watched: bool,
     ) -> Result<PendingExtension<'_>> {
-        let wanted = self.clock.now();
+        let asked_at = self.clock.now();
         let was_renewed = self.see(|state, _| state.quorum.rules().renewed);
         let is_enough = || {
             self.see(|state, now| {
                 let quorum = &state.quorum;
-                let is_long = lease::deadline(wanted, lease) <= quorum.deadline()
+                let is_long = lease::deadline(asked_at, lease) <= quorum.deadline()
                     || quorum.is_as_long_as_allowed();
                 let is_renewed = watched && was_renewed;
                 quorum.is_valid(now) && (is_renewed || is_long)
             })
         };
-        let lengthening = PendingExtension { hold: self };
+        let extension = PendingExtension { hold: self };
         if !is_enough() || (watched && !was_renewed) {
             let renewed = watched;
             let requests = self.step(Event::Lengthen { lease, renewed });
-            // The round is that of a hold that others count on, so the background drives it, and this
-            // call only waits for its verdict.
+            // Other claims depend on this round, so the background drives it, and this call only waits for
+            // its outcome (design: invariant 14).
             self.delegate(requests);
             loop {
                 let changed = self.changed.notified();
-                let Some(ends) = self.see(|state, now| state.quorum.extending(wanted, now)) else {
+                let Some(ends) = self.see(|state, now| state.quorum.extending(asked_at, now))
+                else {
                     break;
                 };
                 tokio::select! {
@@ -61,15 +63,13 @@ impl QuorumHold {
                 }
             }
         }
-        if let Some(lost) = self.loss()
-            && !mutant!("red_lock_reentry_on_lost")
-        {
+        if let Some(lost) = self.loss() {
             return Err(Error::Lost(lost));
         }
         if !is_enough() {
             let need = self.see(|state, _| state.quorum.rules().need);
             return Err(NoQuorum::new(self.instances(), need).into());
         }
-        Ok(lengthening)
+        Ok(extension)
     }
 }

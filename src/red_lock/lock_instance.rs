@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockdog_quorum::{Answer, Register, quarantine};
+use lockdog_quorum::{Answer, Register, Rules, quarantine};
 use uuid::Uuid;
 
+use super::instance_acquire::InstanceAcquire;
 use super::instance_answer::InstanceAnswer;
 use crate::clock::Moment;
 use crate::error::{Error, Instance, InstanceState, LostReason};
-use crate::hold::{Hold, OwnerState, Terms};
+use crate::hold::{Hold, OwnerState};
 use crate::key::LockKey;
-use crate::owner::Owner;
 use crate::script::{self, InstanceChecks, MarkReply, RenewReply};
 use crate::server::{Addressee, DataLoss, Failure, Sent, TimeBox};
 use crate::session::{AttemptOutcome, Core, PendingAcquire, Session};
@@ -23,20 +23,6 @@ pub(super) struct LockInstance {
     key: Arc<LockKey>,
     /// Its handle's own pauses.
     own_backoff: Option<Backoff>,
-}
-
-/// What an instance is asked for in a first round, or when it is re-acquired.
-#[derive(Clone)]
-pub(super) struct InstanceAcquire {
-    pub(super) owner: Owner,
-    pub(super) terms: Terms,
-    pub(super) is_fenced: bool,
-    /// The longest lease that any client asks of these instances.
-    pub(super) max_lease: Duration,
-    /// The answer is not awaited beyond this.
-    pub(super) until: Moment,
-    /// Set before each sending.
-    pub(super) addressee: Addressee,
 }
 
 impl LockInstance {
@@ -52,7 +38,7 @@ impl LockInstance {
         }
     }
 
-    /// The pauses after which it is asked for again; `None` if messages tell of its release.
+    /// The pauses between two attempts; `None` if messages announce its release.
     pub(super) fn backoff(&self) -> Option<Backoff> {
         let own = self.own_backoff;
         own.or_else(|| self.core().backoff(&self.key))
@@ -90,14 +76,14 @@ impl LockInstance {
     /// # Cancel safety
     ///
     /// The effects of the acquire are undone in the background.
-    pub(super) async fn take(&self, taking: &InstanceAcquire) -> InstanceAnswer {
+    pub(super) async fn take(&self, taking: &InstanceAcquire<'_>) -> InstanceAnswer {
         let clock = &self.core().clock;
         let began = clock.now();
-        let told = self.try_take(taking).await;
-        told.unwrap_or_else(|error| InstanceAnswer::failed(error.after(clock.now().since(began))))
+        let answer = self.try_take(taking).await;
+        answer.unwrap_or_else(|error| InstanceAnswer::failed(error.after(clock.now().since(began))))
     }
 
-    async fn try_take(&self, taking: &InstanceAcquire) -> Result<InstanceAnswer, Error> {
+    async fn try_take(&self, taking: &InstanceAcquire<'_>) -> Result<InstanceAnswer, Error> {
         let core = self.core();
         self.has_answered()?;
         let mut was_lost = false;
@@ -115,7 +101,7 @@ impl LockInstance {
                 return Ok(InstanceAnswer::from(Answer::Quarantined(left)));
             }
             let (now, until) = (core.clock.now(), taking.until);
-            let mut acquiring = match core.holds.standing(&self.key, taking.owner) {
+            let mut acquiring = match core.holds.owner_state(&self.key, taking.owner) {
                 OwnerState::Holding(hold) => {
                     PendingAcquire::again(&self.session, hold, now, until).await?
                 }
@@ -136,6 +122,8 @@ impl LockInstance {
                 }
             };
             acquiring.addressee = Some(taking.addressee.clone());
+            // The quorum's core gives the request up then, and may ask again.
+            acquiring.accept_limit = Some(2 * Rules::answer_limit(taking.terms.lease));
             let now = core.clock.now();
             let looked = acquiring
                 .attempt_as_member(&taking.terms, guards, now, until)
@@ -145,42 +133,45 @@ impl LockInstance {
             if let Some(left) = looked.quarantined {
                 return Ok(InstanceAnswer::from(Answer::Quarantined(left)));
             }
-            let lost = if matches!(looked.attempt, AttemptOutcome::Granted(_)) {
-                // Judged by the server that answered, which may differ from the one the map named at
-                // first.
-                match core
-                    .server
-                    .judge(self.key.key(), acquiring.sent(), until)
-                    .await
-                {
-                    Ok(lost) => lost,
-                    // The claim is dropped, so the lock is released there. A later round asks again.
-                    Err(failure) => return Ok(InstanceAnswer::failed(failure.into())),
-                }
-            } else {
-                let on = acquiring.sent().on.as_ref();
-                on.map_or(lost, |on| core.server.lost(self.key.key(), on))
+            // The query assumed a server that had not changed. If it did, the register's value does not count.
+            let register = |lost: DataLoss| {
+                looked.register.map(|register| Register {
+                    value: register.value,
+                    time: register.time,
+                    reborn: register.fresh || lost.since != looked.asked_since,
+                })
             };
-            let register = looked.register.map(|register| Register {
-                value: register.value,
-                time: register.time,
-                // The query assumed a server that had not changed, so the register's value does not
-                // count.
-                reborn: register.fresh || lost.since != looked.asked_since,
-            });
             match looked.attempt {
                 AttemptOutcome::Granted(claim) => {
-                    return Ok(match self.quarantined(lost, taking) {
-                        Some(left) => InstanceAnswer::from(Answer::Quarantined(left)),
-                        None => InstanceAnswer {
-                            answer: Answer::Taken(register),
-                            claim: Some(claim.into_part()),
-                            cause: None,
-                        },
+                    let claim = taking.judged.keep(taking.round, claim.into_part());
+                    // Judged by the server that answered, which may differ from the one the map named
+                    // at first.
+                    let lost = match core
+                        .server
+                        .judge(self.key.key(), acquiring.sent(), until)
+                        .await
+                    {
+                        Ok(lost) => lost,
+                        // The claim is dropped, so the lock is released there. A later round asks
+                        // again.
+                        Err(failure) => return Ok(InstanceAnswer::failed(failure.into())),
+                    };
+                    if let Some(left) = self.quarantined(lost, taking) {
+                        return Ok(InstanceAnswer::from(Answer::Quarantined(left)));
+                    }
+                    let Some(claim) = claim.accept() else {
+                        return Err(Error::timeout(core.clock.now().since(now)));
+                    };
+                    return Ok(InstanceAnswer {
+                        answer: Answer::Taken(register(lost)),
+                        claim: Some(claim),
+                        cause: None,
                     });
                 }
                 AttemptOutcome::Busy(ttl) => {
-                    let register = register.map(|register| Register {
+                    let on = acquiring.sent().on.as_ref();
+                    let lost = on.map_or(lost, |on| core.server.lost(self.key.key(), on));
+                    let register = register(lost).map(|register| Register {
                         // A moved slot may have lost part of its data; this is not known here.
                         reborn: register.reborn || acquiring.sent().moved,
                         ..register
@@ -200,7 +191,7 @@ impl LockInstance {
 
     /// Waits, for at most half of the time left, until this client has settled a hold that it is
     /// releasing there. A guard dropped just now must not look like another owner's lock.
-    async fn released(&self, taking: &InstanceAcquire) -> Result<(), Error> {
+    async fn released(&self, taking: &InstanceAcquire<'_>) -> Result<(), Error> {
         let core = self.core();
         let Some(releasing) = core.holds.releasing(&self.key) else {
             return Ok(());
@@ -208,14 +199,18 @@ impl LockInstance {
         let began = core.clock.now();
         // The other half is for the query.
         let until = began + taking.until.since(began) / 2;
-        let ear = core.waiters.add_listener(&self.key, taking.owner)?;
+        let listener = core.waiters.add_listener(&self.key, taking.owner)?;
         let number = releasing.number();
+        // A release that failed is repeated at once, on another connection. One that fails for longer is
+        // not waited for.
         let is_awaited = || {
             let is_there = core.holds.numbered(&self.key, number).is_some();
-            is_there && !releasing.state().unsettled
+            let is_soon = core.clock.now() < began + REPEATED_SOON;
+            is_there && (is_soon || !releasing.state().unsettled)
         };
         while core.clock.now() < until && is_awaited() {
-            ear.wait(until.min(core.clock.now() + RELEASED_SOON))
+            listener
+                .wait(until.min(core.clock.now() + RELEASED_SOON))
                 .await?;
         }
         Ok(())
@@ -326,7 +321,7 @@ impl LockInstance {
     }
 
     /// How long the instance does not count because it may have lost its data.
-    fn quarantined(&self, lost: DataLoss, taking: &InstanceAcquire) -> Option<Duration> {
+    fn quarantined(&self, lost: DataLoss, taking: &InstanceAcquire<'_>) -> Option<Duration> {
         quarantine::left(lost.seen, taking.max_lease, self.core().clock.now())
     }
 
@@ -356,12 +351,17 @@ fn silence(error: &Error) -> Option<Failure> {
 
 const RELEASED_SOON: Duration = Duration::from_millis(10);
 
+const REPEATED_SOON: Duration = Duration::from_millis(100);
+
 const A_MOMENT: Duration = Duration::from_millis(5);
 
 #[cfg(test)]
 mod on_servers {
+    use super::super::judged_claim::JudgedClaim;
     use super::*;
     use crate::client::Client;
+    use crate::hold::Terms;
+    use crate::owner::Owner;
     use crate::support::cluster::{Node, slot};
     use crate::support::{Action, Cluster, named};
 
@@ -373,8 +373,10 @@ mod on_servers {
         send_on(&owner, &other);
 
         let instance = instance(&client);
-        let told = instance.take(&taking(&instance)).await;
-        assert!(matches!(told.answer, Answer::Failed));
+        let answer = instance
+            .take(&taking(&instance, &JudgedClaim::default()))
+            .await;
+        assert!(matches!(answer.answer, Answer::Failed));
         assert_eq!(suspects(&instance), [address(&other)]);
     }
 
@@ -385,7 +387,8 @@ mod on_servers {
         send_on(&owner, &other);
 
         let instance = instance(&client);
-        let taking = taking(&instance);
+        let judged = JudgedClaim::default();
+        let taking = taking(&instance, &judged);
         let suspected = async {
             while !suspects(&instance).contains(&address(&other)) {
                 instance.suspect_late(&taking.addressee, Duration::from_millis(500));
@@ -403,7 +406,9 @@ mod on_servers {
     async fn a_slow_extension_suspects_the_server_it_was_sent_to() {
         let (_cluster, client, owner, other) = two_masters().await;
         let instance = instance(&client);
-        let taken = instance.take(&taking(&instance)).await;
+        let taken = instance
+            .take(&taking(&instance, &JudgedClaim::default()))
+            .await;
         let claim = taken.claim.expect("it is free");
         send_on(&owner, &other);
 
@@ -416,9 +421,9 @@ mod on_servers {
             }
             suspects(&instance)
         };
-        let (told, early) = tokio::join!(instance.extend(claim.hold(), lease, until), early);
+        let (answer, early) = tokio::join!(instance.extend(claim.hold(), lease, until), early);
         assert_eq!(early, [address(&other)]);
-        assert!(matches!(told.answer, Answer::Failed));
+        assert!(matches!(answer.answer, Answer::Failed));
         assert_eq!(suspects(&instance), [address(&other)]);
     }
 
@@ -460,7 +465,7 @@ mod on_servers {
         suspects.iter().map(|node| node.address()).collect()
     }
 
-    fn taking(instance: &LockInstance) -> InstanceAcquire {
+    fn taking<'a>(instance: &LockInstance, judged: &'a JudgedClaim) -> InstanceAcquire<'a> {
         let lease = Duration::from_secs(100);
         InstanceAcquire {
             owner: Owner::new(),
@@ -474,6 +479,8 @@ mod on_servers {
             max_lease: lease,
             until: instance.core().clock.now() + Duration::from_secs(3),
             addressee: Addressee::default(),
+            round: 1,
+            judged,
         }
     }
 }

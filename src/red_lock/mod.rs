@@ -1,4 +1,4 @@
-//! A lock on many independent instances, held by whoever has a quorum of them.
+//! A lock on several independent instances. The owner that has a quorum of them holds it.
 
 mod acquire;
 mod claim;
@@ -6,7 +6,9 @@ mod config;
 mod contender;
 mod deferred;
 mod dispatch;
+mod instance_acquire;
 mod instance_answer;
+mod judged_claim;
 mod lengthen;
 mod listening;
 mod lock_instance;
@@ -32,50 +34,51 @@ use crate::request::{LockRequest, OwnerChoice, TryLockRequest};
 
 use config::RedLockConfig;
 
-/// A lock on many independent instances: whoever has more than half of them has it.
+/// A lock on several independent instances. The owner that has more than half of them holds the lock.
+/// Corresponds to Redisson's `RedissonRedLock`: Java services and this lock exclude each other.
 ///
-/// One Redis server that loses its data loses its locks. A RedLock is one lock kept on several servers
-/// that have nothing to do with each other, so that it outlives the loss of some
-/// of them. An *instance* is one of its locks on the server where that is. It behaves as a [`Lock`]
-/// does: the same requests, the same [`Guard`](crate::Guard), re-entry, watchdog and
-/// [`Guard::lost`](crate::Guard::lost). Corresponds to Redisson's `RedissonRedLock`, whose locks it
-/// shares: Java services and this one exclude each other.
+/// If a Redis server loses its data, it loses its locks. A RedLock is one lock that is kept on several
+/// independent servers, so it survives the loss of some of them. An *instance* is one of its locks, with
+/// the server of that lock. A RedLock has the same requests as a [`Lock`], the same
+/// [`Guard`](crate::Guard), re-entry and watchdog.
 ///
-/// Every instance is asked in parallel, with a time limit of its own, and the answers of a quorum
-/// decide: the round trip of the third-fastest of five, however slow the others are. What a round
-/// acquired without a quorum is given back at once. The watchdog extends the leases in rounds, too,
-/// and takes again what an instance has lost.
-/// [`Guard::instances`](crate::Guard::instances) tells how each instance stands,
-/// [`Guard::margin`](crate::Guard::margin) how many of them may forget it.
+/// The clients ask all instances in parallel, each with its own time limit. The answers of a quorum decide.
+/// So with five instances an acquire takes the round trip of the third fastest one, independent of slower
+/// ones. If a round does not reach a quorum, the clients release at once what it acquired. The watchdog
+/// extends the leases in rounds too, and acquires again the instances that lost the lock.
+/// [`Guard::instances`](crate::Guard::instances) returns the state of each instance.
+/// [`Guard::margin`](crate::Guard::margin) returns how many of them may lose the lock without harm.
 ///
 /// # Independent instances
 ///
-/// Each lock should come from a [`Client`](crate::Client) of its own, connected to a server of its
-/// own. Instances that share a server are allowed, and go down together: they make the lock no safer.
-/// So is an even number of them: four instances survive the loss of one, as three do.
+/// Each lock should come from its own [`Client`](crate::Client), connected to its own server. Instances
+/// may share a server, but they fail together with it, so they do not make the lock safer. An even number
+/// of instances does not make it safer either: four instances survive the loss of one, as three do.
 ///
-/// Build the clients with [`lazy`](crate::ClientBuilder::lazy), so that the service starts while one of
-/// the servers is down, and [shut down](crate::Client::shutdown) each of them at its end.
+/// Build the clients with [`lazy`](crate::ClientBuilder::lazy), so that the service can start while one of
+/// the servers is down. [Shut down](crate::Client::shutdown) each client at the end.
 ///
-/// # What is one RedLock
+/// # Which values are the same RedLock
 ///
-/// To an owner, the same locks of the same clients are the same RedLock, in whatever order and in
-/// whatever `RedLock` value, with whatever [`RedLock::max_lease`] and [`RedLock::min_validity`]: a
-/// nested acquire is a re-entry, and a forgotten hold is unlocked through any of them. With another
-/// [`RedLock::masking`], or [`RedLock::fenced`] and not, they are different ones: a nested acquire
-/// asks the instances, and needs its own quorum.
+/// For an owner, two `RedLock` values with the same locks of the same clients are the same RedLock. The
+/// order of the locks, [`RedLock::max_lease`] and [`RedLock::min_validity`] do not matter. A nested
+/// acquire through the other value is a re-entry, and either value can unlock a forgotten hold.
 ///
-/// Each client is a holder of its own. Two sets of clients exclude each other in one process, too, so
-/// make one set, and clone it. Re-entries are counted by this process; Redis shows 1.
+/// Two values are different RedLocks if they differ in [`RedLock::masking`] or [`RedLock::fenced`]. A
+/// nested acquire through the other value then asks the instances, and needs its own quorum.
+///
+/// Each client is a separate holder. Two sets of clients exclude each other also in one process, so build
+/// one set and clone it. This process counts the re-entries; the count in Redis is 1.
 ///
 /// # What it needs
 ///
-/// Clocks that run at rates less than 1 % apart, and instances that keep a key until its TTL is over.
-/// An instance that comes back may have lost what it acknowledged, so it does not count for
-/// [`RedLock::max_lease`] after this client has seen that it is another than before.
-/// [`RedLock::masking`] tolerates losses that no client saw. Where a late write must never get through,
-/// whatever happens, take [`RedLock::fenced`] and let the resource refuse smaller tokens:
-/// `docs/quorum.md` says what can and what cannot be promised.
+/// The clock rates differ by less than 1 %, and each instance keeps a key until its TTL ends.
+///
+/// An instance that comes back may have lost the locks that it acknowledged. So it is in quarantine for
+/// [`RedLock::max_lease`] after this client has detected that its identity changed: it does not count.
+/// [`RedLock::masking`] tolerates losses that no client detected. If a late write must never succeed, use
+/// [`RedLock::fenced`] and let the resource refuse smaller tokens. `docs/quorum.md` says what a RedLock
+/// guarantees and what it does not.
 ///
 /// # Examples
 ///
@@ -100,20 +103,22 @@ use config::RedLockConfig;
 #[derive(Clone)]
 pub struct RedLock {
     inner: Arc<RedLockConfig>,
-    /// Who acquires, unless a request says otherwise.
+    /// The owner that acquires, unless a request sets another one.
     owner: OwnerChoice,
 }
 
-any_lock!(RedLock, knows);
+any_lock!(RedLock, local);
 
 impl RedLock {
-    /// The lock that these locks make together. No locks, the same one twice, or clients of which only
-    /// some have tokio's clock (see [`Time`](crate::config::Time)) are an error of each request. Corresponds to
-    /// Redisson's `new RedissonRedLock(a, b, c)`.
+    /// A RedLock with these locks as its instances. This call sends nothing. Corresponds to Redisson's
+    /// `new RedissonRedLock(a, b, c)`.
     ///
-    /// A RedLock is reentrant. A lock of
-    /// [`Client::non_reentrant_lock`](crate::Client::non_reentrant_lock) among its instances is an error
-    /// of each request, too. [`RedLock::exclusive`] gives a handle that never re-enters.
+    /// Each request returns [`Error::Invalid`](crate::Error::Invalid) if the locks are invalid:
+    ///
+    /// - there are no locks, or the same lock is given twice,
+    /// - only some of their clients use tokio's clock (see [`Time`](crate::config::Time)),
+    /// - one of them is a [`Client::non_reentrant_lock`](crate::Client::non_reentrant_lock), because a
+    ///   RedLock is reentrant. [`RedLock::exclusive`] returns a handle that never re-enters.
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Self {
         Self {
             inner: Arc::new(RedLockConfig::new(locks.into_iter().collect()).identified()),
@@ -130,16 +135,16 @@ impl RedLock {
         self.with_settings(|inner| inner.masked = instances as usize)
     }
 
-    /// Has every acquire bring a fencing token: [`Guard::token`](crate::Guard::token), larger than
-    /// those of all acquires that ended before this one began, and never the same twice. A re-entry
-    /// keeps it. The resource has to refuse a token smaller than one it has seen.
+    /// Gives each acquire a fencing token: [`Guard::token`](crate::Guard::token). The token is larger than
+    /// those of all acquires that ended before this one began, and no token is used twice. A re-entry has
+    /// the same token. The resource must refuse a token that is smaller than one it has seen.
     ///
-    /// Costs one round trip more for each acquire. Each instance keeps a register for each lock, for
-    /// 30 days after its last token.
+    /// It costs one more round trip for each acquire. Each instance keeps a register for each lock until
+    /// 30 days after the last token.
     ///
-    /// Defaults to none. Redisson's RedLock has nothing like it.
+    /// Defaults to no tokens. Redisson's RedLock has no tokens.
     pub fn fenced(self) -> Self {
-        // So that `Client::diagnose` asks for what the registers need.
+        // `Client::diagnose` then checks the permissions that the registers need.
         for lock in self.locks() {
             if let Some(expected) = &lock.session().core().settings.expected {
                 expected.expect_fencing();
@@ -148,26 +153,27 @@ impl RedLock {
         self.with_settings(|inner| inner.fenced = true)
     }
 
-    /// The longest lease that anybody takes this lock for, in this service or another: an instance
-    /// that came back, perhaps without its data, does not count until it is over, with 1 % and 2 s
-    /// for clocks. Also the longest that can be asked for.
+    /// The longest lease that any service uses for this lock. An instance that came back, perhaps without
+    /// its data, does not count for this time, plus 1 % and 2 s for differences of the clocks. A request
+    /// with a longer lease returns [`Error::Invalid`](crate::Error::Invalid).
     ///
-    /// Defaults to 120 s.
+    /// Defaults to 120 s. Redisson has no such setting: an instance that came back counts at once.
     pub fn max_lease(self, lease: Duration) -> Self {
         self.with_settings(|inner| inner.max_lease = lease)
     }
 
-    /// Does not take the lock for acquired if less than this is left to act on it, because the
-    /// instances took so long to answer.
+    /// The shortest time for which an acquired lock must be valid. A round does not count if less than this
+    /// is left when a quorum has granted: of the lease, minus the drift of a hundredth of the lease and
+    /// 2 ms.
     ///
-    /// Defaults to nothing.
+    /// Defaults to zero. Redisson has no such setting.
     pub fn min_validity(self, validity: Duration) -> Self {
         self.with_settings(|inner| inner.min_validity = validity)
     }
 
-    /// A handle of the same lock whose acquires never re-enter: see [`Lock::exclusive`]. That an instance
-    /// was given as an exclusive handle does not matter.
-    #[must_use = "the handle that it was called on is as it was"]
+    /// A handle of the same lock whose acquires never re-enter: see [`Lock::exclusive`]. An exclusive handle
+    /// as an instance has no effect on the RedLock.
+    #[must_use = "it returns a new handle and does not change this one"]
     pub fn exclusive(&self) -> Self {
         Self {
             inner: self.inner.clone(),
@@ -175,49 +181,53 @@ impl RedLock {
         }
     }
 
-    /// The names of its locks; one, if they all have the same. [`Guard::name`] is this.
-    /// Redisson's `getName()` is not supported for its RedLock.
+    /// The common name of its locks, or all names if they differ. [`Guard::name`] returns the same.
+    /// Redisson's `getName()` does not support RedLocks.
     ///
     /// [`Guard::name`]: crate::Guard::name
     pub fn name(&self) -> &str {
         &self.inner.name
     }
 
-    /// What it is made of, in the order in which it was given.
+    /// Its locks, in the order in which the caller gave them.
     pub fn locks(&self) -> &[Lock] {
         &self.inner.locks
     }
 
-    /// Acquires the lock, waiting for it as long as it takes. Corresponds to Redisson's `lock()`, and
-    /// with [`LockRequest::lease`] to `lock(lease, unit)`.
+    /// Acquires the lock and waits for it without limit. Corresponds to Redisson's `lock()`, and with
+    /// [`LockRequest::lease`] to `lock(lease, unit)`.
     ///
-    /// Without a lease the watchdog extends the lock until it is unlocked; the lease is the shortest
+    /// Without a lease the watchdog extends the lock until it is unlocked. The lease is then the shortest
     /// `watchdog_lease` of the clients.
     ///
     /// # Errors
     ///
-    /// [`Error::NoQuorum`](crate::Error::NoQuorum) if too few instances could be asked for the whole
-    /// command timeout. [`Error::Lost`](crate::Error::Lost) if this owner held the lock, has a guard of
-    /// it still, and lost it. [`Error::Invalid`](crate::Error::Invalid) for locks, names or leases that
-    /// cannot be used; [`Error::TooManyWaiters`](crate::Error::TooManyWaiters),
-    /// [`Error::Closed`](crate::Error::Closed).
+    /// - [`Error::NoQuorum`](crate::Error::NoQuorum) if too few instances gave a usable answer for the
+    ///   whole command timeout.
+    /// - [`Error::Lost`](crate::Error::Lost) if this owner held the lock, lost it, and still has a guard
+    ///   of it. Drop that guard first.
+    /// - [`Error::Invalid`](crate::Error::Invalid) for invalid locks, names or leases, and outside a tokio
+    ///   runtime.
+    /// - [`Error::TooManyWaiters`](crate::Error::TooManyWaiters) if a client has its maximum number of
+    ///   waiters.
+    /// - [`Error::Closed`](crate::Error::Closed) if so many of the clients are shut down that no quorum is
+    ///   left.
     ///
     /// # Cancel safety
     ///
-    /// Cancelled at any point, what was acquired is given back in the background.
+    /// If it is cancelled at any point, the clients release in the background what they acquired.
     pub fn lock(&self) -> LockRequest {
         LockRequest::new(self.inner.clone(), self.owner)
     }
 
-    /// Acquires the lock if that can be done at once, or within
-    /// [`TryLockRequest::wait`]. Corresponds to Redisson's `tryLock()`, `tryLock(wait, unit)` and
-    /// `tryLock(wait, lease, unit)`.
+    /// Acquires the lock with one attempt, or within [`TryLockRequest::wait`]. Corresponds to Redisson's
+    /// `tryLock()`, `tryLock(wait, unit)` and `tryLock(wait, lease, unit)`.
     ///
-    /// Answers `None` if others have so many instances that no quorum is left.
+    /// Returns `None` if other owners have so many instances that no quorum is left.
     ///
     /// # Errors
     ///
-    /// As [`RedLock::lock`]. Too few instances that could be asked are an error, never `None`.
+    /// As [`RedLock::lock`]. If too few instances can be reached, it returns an error, never `None`.
     ///
     /// # Cancel safety
     ///
@@ -226,7 +236,7 @@ impl RedLock {
         TryLockRequest::new(self.inner.clone(), self.owner)
     }
 
-    /// Acquires the lock, does the work, unlocks: see [`Lock::with`].
+    /// Acquires the lock, does the work, and unlocks: see [`Lock::with`]. Redisson has no such call.
     ///
     /// # Errors
     ///
@@ -253,7 +263,7 @@ impl RedLock {
     }
 }
 
-/// As [`Client`](crate::Client).
+/// See [`Client`](crate::Client).
 impl UnwindSafe for RedLock {}
 impl RefUnwindSafe for RedLock {}
 

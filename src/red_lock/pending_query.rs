@@ -26,7 +26,8 @@ impl Request {
     }
 }
 
-/// A query under way. If it is dropped without an answer, it tells the quorum's core that none comes.
+/// A query under way. If it is dropped without an answer, it reports to the quorum's core
+/// that no answer will come.
 pub(super) struct PendingQuery {
     hold: Arc<QuorumHold>,
     asked: InstanceQuery,
@@ -49,20 +50,22 @@ impl PendingQuery {
 
     /// Asks the instance. The caller passes the answer to the quorum's core.
     async fn ask(mut self, until: Moment) -> Completion {
-        let told = self.hold.ask(&self.asked, until).await;
+        let answer = self.hold.ask(&self.asked, until).await;
         self.answered = true;
         Completion::Answered {
             member: self.asked.member,
             round: self.asked.round,
-            told,
+            answer,
         }
     }
 
     /// Asks the instance in the background, and executes the requests that follow from the answer.
-    pub(super) async fn ask_behind(mut self, until: Moment) {
-        let told = self.hold.ask(&self.asked, until).await;
+    pub(super) async fn ask_in_background(mut self, until: Moment) {
+        let answer = self.hold.ask(&self.asked, until).await;
         self.answered = true;
-        let requests = self.hold.take_in(self.asked.member, self.asked.round, told);
+        let requests = self
+            .hold
+            .process_answer(self.asked.member, self.asked.round, answer);
         self.hold.delegate(requests);
     }
 }

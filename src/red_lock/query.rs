@@ -42,7 +42,7 @@ pub(super) enum Completion {
     Answered {
         member: usize,
         round: u32,
-        told: InstanceAnswer,
+        answer: InstanceAnswer,
     },
     GivenBack(usize, Result<Unlocked, Error>),
 }

@@ -10,8 +10,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::config::RedLockConfig;
 use super::deferred::Deferred;
+use super::instance_acquire::InstanceAcquire;
 use super::instance_answer::InstanceAnswer;
-use super::lock_instance::InstanceAcquire;
+use super::judged_claim::JudgedClaim;
 use super::query::{InstanceQuery, Query, Request};
 use crate::clock::{Clock, Moment};
 use crate::error::{Error, LostReason};
@@ -32,6 +33,8 @@ pub(super) struct QuorumHold {
     pub(super) acquired: Moment,
     /// The server that each instance's acquire went to.
     pub(super) addressees: SmallVec<[Addressee; 5]>,
+    /// What each instance granted, while its server is judged.
+    judged: SmallVec<[JudgedClaim; 5]>,
     pub(super) state: Mutex<QuorumHoldState>,
     /// Notified after each step.
     pub(super) changed: Notify,
@@ -49,15 +52,15 @@ pub(super) struct QuorumHoldState {
     pub(super) watched: u32,
     /// The claims whose guards were forgotten, with a flag for each: whether it is watched.
     pub(super) forgotten: Vec<bool>,
-    /// Claims that have ended, and left what is held to its lease.
+    /// The number of ended claims that left the instances to their leases.
     pub(super) left: u32,
-    /// Orders whose answers nobody will bring.
+    /// Queries that were dropped without an answer.
     pub(super) dropped: Vec<(usize, u32)>,
     /// The index of the client whose thread renews this hold. `turn` is its timer there.
-    pub(super) keeper: usize,
+    pub(super) renewer: usize,
     pub(super) turn: Option<TimerKey>,
-    pub(super) told_lost: bool,
-    pub(super) told_jeopardy: bool,
+    pub(super) reported_lost: bool,
+    pub(super) reported_jeopardy: bool,
     /// An instance's client reports that its part of the hold is gone.
     pub(super) part_lost: bool,
     /// The reason, from the instance's client, of the loss after which too few instances are left.
@@ -91,6 +94,7 @@ impl QuorumHold {
             clock: lock.clock().clone(),
             acquired: now,
             addressees: (0..instances).map(|_| Addressee::default()).collect(),
+            judged: (0..instances).map(|_| JudgedClaim::default()).collect(),
             state: Mutex::new(QuorumHoldState {
                 quorum,
                 claims: (0..instances).map(|_| None).collect(),
@@ -100,10 +104,10 @@ impl QuorumHold {
                 forgotten: Vec::new(),
                 left: 0,
                 dropped: Vec::new(),
-                keeper: 0,
+                renewer: 0,
                 turn: None,
-                told_lost: false,
-                told_jeopardy: false,
+                reported_lost: false,
+                reported_jeopardy: false,
                 part_lost: false,
                 part_lost_because: None,
                 deferred: Deferred::default(),
@@ -138,13 +142,14 @@ impl QuorumHold {
             };
             actions.append(&state.quorum.step(event, now));
         }
-        // Before it, so that a new round takes what was lost; after it, for what it brought.
+        // Before the event, so that a new round acquires the lost instances; and after it, for instances
+        // that the event added.
         if part_lost {
-            self.tell_parts_lost(state, now, &mut actions);
+            self.report_lost_instances(state, now, &mut actions);
         }
         actions.append(&state.quorum.step(event, now));
         if part_lost {
-            self.tell_parts_lost(state, now, &mut actions);
+            self.report_lost_instances(state, now, &mut actions);
         }
         let mut requests = self.requests(state, actions);
         self.follow(state);
@@ -159,44 +164,42 @@ impl QuorumHold {
     }
 
     /// Passes an instance's answer to the quorum's core.
-    pub(super) fn take_in(
+    pub(super) fn process_answer(
         self: &Arc<Self>,
         member: usize,
         round: u32,
-        told: InstanceAnswer,
+        answer: InstanceAnswer,
     ) -> Vec<Request> {
-        if let Some(claim) = &told.claim {
+        if let Some(claim) = &answer.claim {
             // Not with the state locked: the dependant may be notified immediately.
             claim.hold().add_dependant(self.me.clone());
         }
         let mut state = self.state();
         let is_last = state.quorum.is_of_last_take(member, round);
         let mut given_back = None;
-        if is_last && told.claim.is_some() {
-            state.claims[member] = told.claim;
-        } else if let Some(claim) = told.claim {
-            // The quorum's core gave this request up. A claim that is kept there is of a later request.
-            claim.hold().remove_dependant(self.me.as_ptr().cast());
+        if is_last && answer.claim.is_some() {
+            state.claims[member] = answer.claim;
+        } else if let Some(claim) = answer.claim {
+            // The quorum's core gave this request up. A claim that is kept there is of a later request,
+            // which may have re-entered the hold of this one.
+            let kept = state.claims[member].as_ref();
+            if !kept.is_some_and(|kept| Arc::ptr_eq(kept.hold(), claim.hold())) {
+                claim.hold().remove_dependant(self.me.as_ptr().cast());
+            }
             given_back = Some(Request::GiveBack(member, claim));
         }
-        if told.cause.is_some() {
-            state.causes[member] = told.cause;
+        if answer.cause.is_some() {
+            state.causes[member] = answer.cause;
         }
         let event = Event::Answered {
             member,
             round,
-            answer: told.answer,
+            answer: answer.answer,
         };
         let mut requests = self.step_locked(&mut state, event);
         requests.extend(given_back);
         if !state.quorum.has(member) {
-            let unwanted = self.give_up(&mut state, member);
-            if mutant!("quorum_releases_acquired_only") {
-                // A dropped claim releases itself, which would hide the mutant's defect.
-                std::mem::forget(unwanted);
-            } else {
-                requests.extend(unwanted);
-            }
+            requests.extend(self.give_up(&mut state, member));
         }
         requests
     }
@@ -218,8 +221,7 @@ impl QuorumHold {
         let mut state = self.state();
         let requests = self.collect_work(&mut state);
         let now = self.clock.now();
-        let is_valid = state.quorum.is_valid(now) || mutant!("red_lock_reentry_on_lost");
-        if !is_valid || state.count == 0 {
+        if !state.quorum.is_valid(now) || state.count == 0 {
             drop(state);
             self.delegate(requests);
             return false;
@@ -268,6 +270,8 @@ impl QuorumHold {
                     max_lease: self.lock.longest_lease(),
                     until,
                     addressee: self.addressees[asked.member].clone(),
+                    round: asked.round,
+                    judged: &self.judged[asked.member],
                 };
                 instance.take(&taking).await
             }
@@ -278,7 +282,11 @@ impl QuorumHold {
 
     /// Takes the claim on an instance out, to be released.
     fn give_up(&self, state: &mut QuorumHoldState, member: usize) -> Option<Request> {
-        let claim = state.claims[member].take()?;
+        let Some(claim) = state.claims[member].take() else {
+            // The request of a caller that is not polled any more may have been granted.
+            let claim = self.judged[member].give_up()?;
+            return Some(Request::GiveBack(member, claim));
+        };
         claim.hold().remove_dependant(self.me.as_ptr().cast());
         Some(Request::GiveBack(member, claim))
     }

@@ -16,7 +16,7 @@ impl QuorumHold {
         state.deferred.is_any = true;
         match state.quorum.phase() {
             Phase::Held | Phase::Jeopardy if state.count > 0 => {
-                self.tell_jeopardy(state);
+                self.report_jeopardy(state);
                 let mut at = state.quorum.wake_at();
                 if state.quorum.phase() == Phase::Jeopardy {
                     // Jitter, so that clients that failed together do not retry together.
@@ -25,14 +25,14 @@ impl QuorumHold {
                 }
                 self.schedule(state, at);
             }
-            // Its caller ends it before that, if it is polled.
-            Phase::Acquiring | Phase::Marking if !mutant!("red_lock_round_left_to_caller") => {
+            // Its caller ends or claims it before that, if it is polled.
+            _ if state.is_undecided() => {
                 self.schedule(state, state.overdue_at());
             }
             Phase::Lost(loss) => {
                 let reason = state.reason(loss);
                 self.unschedule(state);
-                self.tell_lost(state, reason);
+                self.report_lost(state, reason);
                 if state.is_only_forgotten() {
                     // No claim is left that must be notified of the loss first.
                     self.unregister();
@@ -47,7 +47,7 @@ impl QuorumHold {
         if state.turn.is_some_and(|(turn, _)| turn == at) {
             return;
         }
-        while let Some(instance) = self.lock.instances().get(state.keeper) {
+        while let Some(instance) = self.lock.instances().get(state.renewer) {
             if instance
                 .core()
                 .upkeep
@@ -55,7 +55,7 @@ impl QuorumHold {
             {
                 return;
             }
-            state.keeper += 1;
+            state.renewer += 1;
             state.turn = None;
         }
         if !state.quorum.is_living() || state.count == 0 {
@@ -66,19 +66,19 @@ impl QuorumHold {
         let given_back = state.quorum.step(Event::Lose, now);
         let given_back = self.requests(state, given_back);
         state.deferred.given_back.extend(given_back);
-        self.tell_lost(state, LostReason::ShutDown);
+        self.report_lost(state, LostReason::ShutDown);
     }
 
     fn unschedule(&self, state: &mut QuorumHoldState) {
-        if let Some(instance) = self.lock.instances().get(state.keeper) {
+        if let Some(instance) = self.lock.instances().get(state.renewer) {
             instance.core().upkeep.remove(&mut state.turn);
         }
     }
 
     /// Records, once, that extensions began to fail or succeed again.
-    fn tell_jeopardy(&self, state: &mut QuorumHoldState) {
+    fn report_jeopardy(&self, state: &mut QuorumHoldState) {
         let in_jeopardy = state.quorum.phase() == Phase::Jeopardy;
-        if std::mem::replace(&mut state.told_jeopardy, in_jeopardy) == in_jeopardy {
+        if std::mem::replace(&mut state.reported_jeopardy, in_jeopardy) == in_jeopardy {
             return;
         }
         let margin = state.quorum.margin(self.clock.now());
@@ -86,7 +86,7 @@ impl QuorumHold {
     }
 
     /// Logs that a round of acquiring reached a quorum.
-    pub(super) fn tell_round_won(&self) {
+    pub(super) fn log_round_won(&self) {
         if tracing::enabled!(tracing::Level::DEBUG) {
             let hash = self.lock.home_instance().key().fingerprint();
             let (instances, margin) =
@@ -99,7 +99,7 @@ impl QuorumHold {
     }
 
     /// Logs that a round of acquiring did not reach a quorum.
-    pub(super) fn tell_round_lost(&self) {
+    pub(super) fn log_round_lost(&self) {
         if tracing::enabled!(tracing::Level::DEBUG) {
             let instances = self.outcomes(&self.state());
             let hash = self.lock.home_instance().key().fingerprint();
@@ -121,8 +121,8 @@ impl QuorumHold {
     }
 
     /// Records the loss, once.
-    fn tell_lost(&self, state: &mut QuorumHoldState, reason: LostReason) {
-        if std::mem::replace(&mut state.told_lost, true) {
+    fn report_lost(&self, state: &mut QuorumHoldState, reason: LostReason) {
+        if std::mem::replace(&mut state.reported_lost, true) {
             return;
         }
         state.deferred.lost = Some((reason, self.outcomes(state)));
@@ -149,7 +149,8 @@ impl Dependant for QuorumHold {
 impl Timed for QuorumHold {
     fn look(self: Arc<Self>) -> bool {
         if self.see(|state, now| state.is_undecided() && now >= state.overdue_at()) {
-            // Its caller does not poll it any more.
+            // Its caller does not poll it any more. The tick notes which instances did not answer.
+            drop(self.step(Event::Tick));
             self.abandon();
             return true;
         }
@@ -165,7 +166,7 @@ impl Timed for QuorumHold {
             // The timer is set elsewhere already.
             return;
         }
-        state.keeper += 1;
+        state.renewer += 1;
         state.turn = None;
         self.follow(&mut state);
     }

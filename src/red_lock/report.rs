@@ -1,4 +1,4 @@
-//! Reports on a hold on many instances.
+//! Reports about a quorum hold.
 
 use std::sync::Arc;
 use std::time::Duration;

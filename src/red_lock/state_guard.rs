@@ -13,7 +13,7 @@ use crate::error::LostReason;
 pub(super) struct StateGuard<'a> {
     // Fields are dropped in this order: first unlock, then notify.
     state: MutexGuard<'a, QuorumHoldState>,
-    telling: DeferredRun<'a>,
+    deferred_run: DeferredRun<'a>,
 }
 
 struct DeferredRun<'a> {
@@ -24,8 +24,11 @@ struct DeferredRun<'a> {
 impl<'a> StateGuard<'a> {
     pub(super) fn new(hold: &'a QuorumHold, state: MutexGuard<'a, QuorumHoldState>) -> Self {
         let deferred = Deferred::default();
-        let telling = DeferredRun { hold, deferred };
-        Self { state, telling }
+        let deferred_run = DeferredRun { hold, deferred };
+        Self {
+            state,
+            deferred_run,
+        }
     }
 }
 
@@ -57,7 +60,7 @@ impl DerefMut for StateGuard<'_> {
 
 impl Drop for StateGuard<'_> {
     fn drop(&mut self) {
-        self.telling.deferred = std::mem::take(&mut self.state.deferred);
+        self.deferred_run.deferred = std::mem::take(&mut self.state.deferred);
     }
 }
 

@@ -12,9 +12,9 @@ use crate::hold::HoldPhase;
 use crate::session::Claim;
 
 impl QuorumHold {
-    /// Tells the quorum's core about each instance that the core counts as held, but whose client knows
-    /// that it is lost.
-    pub(super) fn tell_parts_lost(
+    /// Reports to the quorum's core each instance that the core counts as held, but that is lost according
+    /// to its client.
+    pub(super) fn report_lost_instances(
         &self,
         state: &mut QuorumHoldState,
         now: Moment,

@@ -1,4 +1,4 @@
-//! How requests are shown.
+//! The `Debug` output of requests.
 
 use std::fmt;
 

@@ -26,10 +26,10 @@ pub(crate) async fn permitted(
     };
     // It runs at most once for each connection, so EVALSHA would only cost a round trip more.
     let answer = connection.send(&call.command(true), limit).await?;
-    let told = Vec::<i64>::from_redis_value_ref(&answer).map_err(|_| unexpected(&answer))?;
-    if told.len() != commands.len() {
+    let answers = Vec::<i64>::from_redis_value_ref(&answer).map_err(|_| unexpected(&answer))?;
+    if answers.len() != commands.len() {
         return Err(unexpected(&answer));
     }
-    let known = |told: i64| (told >= 0).then_some(told > 0);
-    Ok(told.into_iter().map(known).collect())
+    let known = |answer: i64| (answer >= 0).then_some(answer > 0);
+    Ok(answers.into_iter().map(known).collect())
 }

@@ -17,7 +17,7 @@ use super::failure::Failure;
 pub(crate) struct BackgroundConnection {
     slot: ConnectionSlot,
     /// The longest wait for one attempt to connect. It is short because renewals wait for it.
-    patience: Duration,
+    timeout: Duration,
     /// Number of consecutive attempts that took all their time.
     late: Arc<AtomicU32>,
 }
@@ -26,7 +26,7 @@ impl BackgroundConnection {
     pub(crate) fn new(context: &Context) -> Self {
         Self {
             slot: ConnectionSlot::new(&context.clock),
-            patience: (context.watchdog_lease / 6).max(SHORTEST_PATIENCE),
+            timeout: (context.watchdog_lease / 6).max(SHORTEST_TIMEOUT),
             late: Arc::default(),
         }
     }
@@ -51,10 +51,10 @@ impl BackgroundConnection {
         // server needs more time than a short lease gives the first attempt, so each late attempt
         // doubles the limit.
         let times = 1 << late.load(Ordering::Relaxed).min(16);
-        let patience = (self.patience * times).min(context.command_timeout.max(SHORTEST_PATIENCE));
+        let timeout = (self.timeout * times).min(context.command_timeout.max(SHORTEST_TIMEOUT));
         let endpoint = endpoint.clone();
         let open = || async move {
-            let opened = tokio::time::timeout(patience, endpoint.open_for_renewals(patience)).await;
+            let opened = tokio::time::timeout(timeout, endpoint.open_for_renewals(timeout)).await;
             let Ok(opened) = opened else {
                 late.fetch_add(1, Ordering::Relaxed);
                 return Err(Failure::Unsent("no connection in time".into()));
@@ -62,7 +62,7 @@ impl BackgroundConnection {
             late.store(0, Ordering::Relaxed);
             opened
         };
-        let limit = limit.min(self.patience);
+        let limit = limit.min(self.timeout);
         let opened = self.slot.get(context.background.runtime(), limit, open);
         // Boxed: it is rare, and would otherwise enlarge the future of every call.
         Box::pin(opened).await
@@ -116,4 +116,4 @@ impl BackgroundConnection {
 }
 
 /// Connecting takes some time, however short the leases are.
-const SHORTEST_PATIENCE: Duration = Duration::from_millis(100);
+const SHORTEST_TIMEOUT: Duration = Duration::from_millis(100);

@@ -145,9 +145,6 @@ impl Server {
             return Err(Failure::taken_over());
         }
         sent.repeated |= sent.unanswered;
-        if mutant!("deadline_from_repetition") {
-            sent.first = None;
-        }
         sent.first = sent.first.or(Some(now));
         sent.unanswered = true;
         sent.was_sent = true;

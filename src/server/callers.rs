@@ -38,7 +38,7 @@ struct Runtime {
     id: Id,
     opening: Arc<SingleFlight<Connection>>,
     /// `None` until it is spawned.
-    keeper: Option<AbortHandle>,
+    task: Option<AbortHandle>,
 }
 
 impl Runtime {
@@ -49,8 +49,8 @@ impl Runtime {
 
 impl Drop for Runtime {
     fn drop(&mut self) {
-        if let Some(keeper) = &self.keeper {
-            keeper.abort();
+        if let Some(task) = &self.task {
+            task.abort();
         }
     }
 }
@@ -93,20 +93,19 @@ impl Callers {
         context: &Context,
         limit: Duration,
     ) -> Result<Connection, Failure> {
-        // Not the caller's limit: an attempt that ended with an impatient caller might never
-        // succeed.
-        let patience = context.command_timeout;
+        // Not the caller's limit: if callers with short limits ended the attempt, it might never succeed.
+        let timeout = context.command_timeout;
         let endpoint = endpoint.clone();
         let Some(opening) = self.opening(runtime, context) else {
             let background = context.background.runtime();
-            let open = || async move { endpoint.open(patience).await };
+            let open = || async move { endpoint.open(timeout).await };
             return self.shared.get(background, limit, open).await;
         };
         let inner = Arc::downgrade(&self.inner);
         let (id, of) = (runtime.id(), Arc::downgrade(&opening));
         let there = || self.inner.connection_of(id);
         let open = || async move {
-            let opened = endpoint.open(patience).await?;
+            let opened = endpoint.open(timeout).await?;
             if let Some(inner) = inner.upgrade() {
                 inner.put(id, &of, &opened);
             }
@@ -133,7 +132,7 @@ impl Callers {
         runtimes.push(Runtime {
             id,
             opening: opening.clone(),
-            keeper: None,
+            task: None,
         });
         drop(runtimes);
         let leaving = Leaving {
@@ -142,16 +141,16 @@ impl Callers {
         };
         // The task ends with the runtime and then removes the connection, which no runtime drives
         // any more. If the runtime has already ended, the task is dropped here.
-        let keeper = runtime.spawn(async move {
+        let task = runtime.spawn(async move {
             let _leaving = leaving;
             std::future::pending::<()>().await;
         });
-        let keeper = keeper.abort_handle();
+        let task = task.abort_handle();
         let mut runtimes = self.inner.runtimes.lock();
         let of = Arc::downgrade(&opening);
         match runtimes.iter_mut().find(|known| known.opens_by(&of)) {
-            Some(known) => known.keeper = Some(keeper),
-            None => keeper.abort(),
+            Some(known) => known.task = Some(task),
+            None => task.abort(),
         }
         Some(opening)
     }

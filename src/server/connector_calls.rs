@@ -17,7 +17,7 @@ pub(super) struct ConnectorCalls {
     /// How long a call counts as pending, multiplied by the number of calls that have not returned.
     /// After that time new calls may begin beside it, so calls that never return do not block the
     /// purpose forever. The more of them there are, the more slowly their number grows.
-    patience: Duration,
+    timeout: Duration,
     /// When each of them began.
     began: Mutex<Vec<Instant>>,
 }
@@ -29,10 +29,10 @@ pub(super) struct ConnectorCall {
 }
 
 impl ConnectorCalls {
-    pub(super) fn new(at_once: usize, patience: Duration) -> Arc<Self> {
+    pub(super) fn new(at_once: usize, timeout: Duration) -> Arc<Self> {
         Arc::new(Self {
             at_once,
-            patience,
+            timeout,
             began: Mutex::default(),
         })
     }
@@ -41,9 +41,9 @@ impl ConnectorCalls {
     pub(super) fn begin(self: &Arc<Self>) -> Result<ConnectorCall, Failure> {
         let now = Instant::now();
         let mut began = self.began.lock();
-        let patience = self.patience.saturating_mul(began.len() as u32);
+        let timeout = self.timeout.saturating_mul(began.len() as u32);
         let ages = || began.iter().map(|began| now - *began);
-        let awaited = ages().filter(|age| *age < patience).count();
+        let awaited = ages().filter(|age| *age < timeout).count();
         if awaited >= self.at_once || began.len() >= MOST {
             let longest = ages().max().unwrap_or_default();
             let cause = format!(

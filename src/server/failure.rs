@@ -192,7 +192,7 @@ impl Failure {
     }
 
     /// Another server may have the key now.
-    pub(super) fn is_news(&self) -> bool {
+    pub(super) fn may_be_a_change(&self) -> bool {
         !matches!(self, Self::Refused { .. }) || self.passes()
     }
 

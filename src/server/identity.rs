@@ -39,7 +39,7 @@ pub(super) struct Identity {
     /// The replicas that follow the server.
     replicas: Mutex<ReplicaCount>,
     /// Whether the log already says that the identity cannot be known.
-    told: AtomicBool,
+    has_logged: AtomicBool,
     /// Whether the server is used because it is the elected master. Sentinels or other nodes name
     /// it, and the master can change.
     is_elected: bool,
@@ -98,7 +98,7 @@ impl Identity {
             met: AtomicU64::new(0),
             checked: AtomicU64::new(0),
             replicas: Mutex::default(),
-            told: AtomicBool::new(false),
+            has_logged: AtomicBool::new(false),
             is_elected,
             term: AtomicU64::new(0),
             terms: watch::Sender::new(0),
@@ -121,7 +121,7 @@ impl Identity {
     /// here.
     pub(super) fn log_term(&self) {
         self.terms
-            .send_modify(|told| *told = self.term().max(*told));
+            .send_modify(|term| *term = self.term().max(*term));
     }
 
     /// Waits until `term` is over.
@@ -285,7 +285,7 @@ impl Identity {
 
     /// Logs once that the identity cannot be known.
     fn miss(&self, failure: &Failure) {
-        if !self.told.swap(true, Ordering::Relaxed) {
+        if !self.has_logged.swap(true, Ordering::Relaxed) {
             self.met.fetch_add(1, Ordering::AcqRel);
             tracing::debug!(
                 target: "lockdog::server",

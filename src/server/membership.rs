@@ -30,15 +30,15 @@ pub(super) struct Membership {
     /// Since when only strangers have answered.
     strange: Option<Moment>,
     /// Whether strangers among the answers were already reported.
-    told: bool,
+    has_reported: bool,
 }
 
 /// Which of the answers are believed.
 pub(super) struct Consistent {
     /// One flag for each answer: it belongs to the group.
-    pub(super) is_kin: Vec<bool>,
+    pub(super) belongs: Vec<bool>,
     /// Some do not belong to it, for the first time in a row.
-    pub(super) is_news: bool,
+    pub(super) is_first_report: bool,
 }
 
 impl Membership {
@@ -53,30 +53,38 @@ impl Membership {
         seeds: usize,
         asked: Moment,
     ) -> Result<Consistent, Failure> {
-        let is_kin: Vec<bool> = if self.known.is_empty() {
+        let belongs: Vec<bool> = if self.known.is_empty() {
             largest(witnesses)?
         } else {
-            let is_kin: Vec<bool> = witnesses.iter().map(|it| self.knows(it)).collect();
+            let belongs: Vec<bool> = witnesses.iter().map(|it| self.knows(it)).collect();
             let since = self.strange.unwrap_or(asked);
             let is_long = asked.since(since) > DOUBT;
-            if is_kin.contains(&true) {
-                is_kin
-            } else if let Some(is_kin) = self.remaining(witnesses, is_long) {
-                is_kin
+            if belongs.contains(&true) {
+                belongs
+            } else if let Some(belongs) = self.remaining(witnesses, is_long) {
+                belongs
             } else {
                 self.strange = Some(since);
-                set_up_anew(witnesses, seeds, is_long)?
+                set_up_again(witnesses, seeds, is_long)?
             }
         };
         self.strange = None;
-        let membership = || witnesses.iter().zip(&is_kin).filter(|(_, is_kin)| **is_kin);
+        let membership = || {
+            witnesses
+                .iter()
+                .zip(&belongs)
+                .filter(|(_, belongs)| **belongs)
+        };
         self.known = membership()
             .flat_map(|(it, _)| it.ids.iter().cloned())
             .collect();
-        let has_others = is_kin.contains(&false);
-        let is_news = has_others && !self.told;
-        self.told = has_others;
-        Ok(Consistent { is_kin, is_news })
+        let has_others = belongs.contains(&false);
+        let is_first_report = has_others && !self.has_reported;
+        self.has_reported = has_others;
+        Ok(Consistent {
+            belongs,
+            is_first_report,
+        })
     }
 
     fn knows(&self, witness: &Witness) -> bool {
@@ -110,13 +118,13 @@ impl Membership {
 
 /// Whether to believe strangers: they must answer at most of the seeds' addresses, and only
 /// strangers must have answered for long enough.
-fn set_up_anew(witnesses: &[Witness], seeds: usize, is_long: bool) -> Result<Vec<bool>, Failure> {
+fn set_up_again(witnesses: &[Witness], seeds: usize, is_long: bool) -> Result<Vec<bool>, Failure> {
     if is_long {
-        let is_kin = largest(witnesses)?;
-        let at_seeds = witnesses.iter().zip(&is_kin);
-        let at_seeds = at_seeds.filter(|(it, is_kin)| it.is_seed && **is_kin);
+        let belongs = largest(witnesses)?;
+        let at_seeds = witnesses.iter().zip(&belongs);
+        let at_seeds = at_seeds.filter(|(it, belongs)| it.is_seed && **belongs);
         if at_seeds.count() * 2 > seeds {
-            return Ok(is_kin);
+            return Ok(belongs);
         }
     }
     let cause = "the servers that answer do not know enough of the earlier ones";
@@ -137,7 +145,7 @@ fn groups(
         let ids = witness.ids.iter().chain(&witness.also);
         let mut group: (HashSet<&str>, Vec<usize>) =
             (ids.map(String::as_str).collect(), vec![number]);
-        // Witnesses that name no ids cannot be told apart.
+        // Witnesses that name no ids cannot be distinguished.
         let is_one = |other: &(HashSet<&str>, Vec<usize>)| {
             !other.0.is_disjoint(&group.0) || (other.0.is_empty() && group.0.is_empty())
         };
@@ -194,7 +202,7 @@ mod tests {
         let witnesses: Vec<_> = ids.iter().map(|ids| witness(ids)).collect();
         let asked = Moment(0) + Duration::from_secs(second);
         let chosen = membership.choose(&witnesses, 3, asked);
-        chosen.ok().map(|chosen| chosen.is_kin)
+        chosen.ok().map(|chosen| chosen.belongs)
     }
 
     #[test]
@@ -208,14 +216,14 @@ mod tests {
         idle.claims = false;
         let both = [witness("abc"), idle];
         let chosen = Membership::default().choose(&both, 2, Moment(0));
-        assert_eq!(chosen.unwrap().is_kin, [true, false]);
+        assert_eq!(chosen.unwrap().belongs, [true, false]);
         // They do not know each other yet, but name the same master.
         let named = |ids| Witness {
             also: Some("m".to_owned()),
             ..witness(ids)
         };
         let chosen = Membership::default().choose(&[named("a"), named("b")], 2, Moment(0));
-        assert_eq!(chosen.unwrap().is_kin, [true, true]);
+        assert_eq!(chosen.unwrap().belongs, [true, true]);
     }
 
     #[test]
@@ -322,7 +330,7 @@ mod tests {
         assert!(alone.is_err());
         let all = ["a", "b", "c"].map(|id| named(id, "m"));
         assert_eq!(
-            membership.choose(&all, 3, Moment(0)).unwrap().is_kin,
+            membership.choose(&all, 3, Moment(0)).unwrap().belongs,
             [true; 3]
         );
     }
@@ -332,7 +340,10 @@ mod tests {
         let mut membership = Membership::default();
         let mut look = |ids: &[&str]| {
             let witnesses: Vec<_> = ids.iter().map(|ids| witness(ids)).collect();
-            membership.choose(&witnesses, 3, Moment(0)).unwrap().is_news
+            membership
+                .choose(&witnesses, 3, Moment(0))
+                .unwrap()
+                .is_first_report
         };
         assert!(!look(&["abc"]));
         assert!(look(&["abc", "x"]) && !look(&["abc", "x"]));

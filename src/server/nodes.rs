@@ -117,8 +117,8 @@ impl Server {
         let Nodes::Cluster(cluster) = &self.nodes else {
             return None;
         };
-        if failure.is_news() {
-            cluster.is_news();
+        if failure.may_be_a_change() {
+            cluster.ask_soon();
         }
         let (host, port, asking) = failure.redirection()?;
         let host = if host.is_empty() { from?.host() } else { host };
@@ -300,19 +300,19 @@ impl Server {
         }
     }
 
-    /// A connection for messages of one server of a cluster. `hears` gets the channel of each
+    /// A connection for messages of one server of a cluster. `on_message` gets the channel of each
     /// message.
     pub(crate) async fn subscriber(
         &self,
         node: &Node,
-        hears: impl Fn(&str) + Send + Sync + 'static,
+        on_message: impl Fn(&str) + Send + Sync + 'static,
         limit: Duration,
     ) -> Result<Subscriber, Failure> {
         let sharded = match &self.nodes {
             Nodes::One { .. } => false,
             Nodes::Cluster(cluster) => cluster.is_sharded(),
         };
-        let opened = node.endpoint().subscriber(sharded, hears, limit);
+        let opened = node.endpoint().subscriber(sharded, on_message, limit);
         let opened = tokio::time::timeout(limit, Box::pin(opened)).await;
         opened.unwrap_or_else(|_| Err(Failure::Unsent("no connection in time".into())))
     }

@@ -159,7 +159,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         let hurried = hurry.clone();
         let (shared, work) = (self.shared.clone(), work());
         let task = runtime.spawn(async move {
-            let _tells_that_it_ended = ended;
+            let _cancels_when_it_ends = ended;
             if !wait.is_zero() {
                 tokio::select! {
                     // A simulated run must be reproducible.

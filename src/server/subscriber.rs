@@ -31,23 +31,23 @@ struct PushMessage {
 }
 
 impl Subscriber {
-    /// Connects. `hears` gets the channel of each message.
+    /// Connects. `on_message` gets the channel of each message.
     pub(super) async fn open(
         client: &redis::Client,
         sharded: bool,
-        hears: impl Fn(&str) + Send + Sync + 'static,
+        on_message: impl Fn(&str) + Send + Sync + 'static,
         limit: Duration,
     ) -> Result<Self, Failure> {
         let push = Arc::new(PushMessage::default());
-        let tells = push.clone();
-        let told = move |push: PushInfo| {
-            tells.hear(&push, &hears);
+        let receiver = push.clone();
+        let on_push = move |push: PushInfo| {
+            receiver.receive(&push, &on_message);
             Ok::<(), ()>(())
         };
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(limit))
             .set_response_timeout(Some(limit))
-            .set_push_sender(told);
+            .set_push_sender(on_push);
         let opened = client.get_multiplexed_async_connection_with_config(&config);
         let refused = |error| Failure::of_connect(&error, password(client.get_connection_info()));
         let connection = opened.await.map_err(refused)?;
@@ -123,10 +123,10 @@ impl Subscriber {
 }
 
 impl PushMessage {
-    fn hear(&self, push: &PushInfo, hears: &impl Fn(&str)) {
+    fn receive(&self, push: &PushInfo, on_message: &impl Fn(&str)) {
         let channel = push.data.first().and_then(text);
         match (&push.kind, channel) {
-            (PushKind::Message | PushKind::SMessage, Some(channel)) => hears(channel),
+            (PushKind::Message | PushKind::SMessage, Some(channel)) => on_message(channel),
             // Requested unsubscribes are among them. That is harmless, because they have no
             // listener any more.
             (PushKind::Unsubscribe | PushKind::SUnsubscribe, Some(channel)) => {

@@ -54,13 +54,13 @@ impl Drop for Driver {
 impl UserConnector {
     pub(super) fn new(connector: Arc<dyn Connector>, context: &Context) -> Self {
         // No attempt to connect waits longer than this.
-        let patience = context.command_timeout;
+        let timeout = context.command_timeout;
         // Renewals have a lease at most, so the calls that they wait for must not take it up.
-        let for_renewals = patience.min(context.watchdog_lease / 6);
+        let for_renewals = timeout.min(context.watchdog_lease / 6);
         Self {
             connector,
             background: context.background.clone(),
-            commands: ConnectorCalls::new(CALLS_AT_ONCE, patience),
+            commands: ConnectorCalls::new(CALLS_AT_ONCE, timeout),
             renewals: ConnectorCalls::new(CALLS_AT_ONCE, for_renewals),
             messages: ConnectorCalls::new(1, FOR_MESSAGES),
         }

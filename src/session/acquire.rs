@@ -27,6 +27,8 @@ pub(crate) struct PendingAcquire {
     pub(super) sent: Sent,
     /// Set before each sending.
     pub(crate) addressee: Option<Addressee>,
+    /// How long after its end the grant may be accepted. `None`: as long as a waiter may take to answer.
+    pub(crate) accept_limit: Option<Duration>,
     /// It was granted and a claim exists for it, or another party has taken it over.
     pub(super) granted: bool,
     /// It was sent once and the server refused it: there is nothing to undo.
@@ -92,6 +94,7 @@ impl PendingAcquire {
             command,
             sent: Sent::default(),
             addressee: None,
+            accept_limit: None,
             granted: false,
             refused: false,
         }
@@ -222,7 +225,7 @@ impl PendingAcquire {
         );
         self.refused = is_no && self.sent.is_answered();
         match acquired? {
-            AcquireReply::Granted(_) => self.take_in(terms),
+            AcquireReply::Granted(_) => self.accept_grant(terms),
             AcquireReply::Busy(ttl) => Ok(AttemptOutcome::Busy(ttl)),
             AcquireReply::Gone => {
                 core.lose(&self.hold, LostReason::NotOurs);
@@ -236,7 +239,7 @@ impl PendingAcquire {
     pub(super) fn target(&self, lease: Duration, now: Moment, until: Moment) -> Option<u32> {
         let core = self.session.core();
         // The latest moment at which the command may still be sent.
-        let patience = now + core.server.command_timeout();
+        let latest = now + core.server.command_timeout();
         core.holds.change(&self.hold, |state| {
             if !matches!(
                 state.phase,
@@ -244,11 +247,13 @@ impl PendingAcquire {
             ) {
                 return None;
             }
-            state.sending(until.min(patience), lease);
-            if !mutant!("left_grant_stays") {
-                // A call that was polled late gets its time from now on.
-                state.await_taking_in(core.left_after(until.max(now)));
-            }
+            state.sending(until.min(latest), lease);
+            // A call that was polled late gets its time from now on.
+            let until = until.max(now);
+            state.await_taking_in(match self.accept_limit {
+                Some(limit) => core.left_for(limit, until),
+                None => core.left_after(until),
+            });
             Some(state.target() + 1)
         })
     }
@@ -269,15 +274,10 @@ impl PendingAcquire {
     }
 
     /// Accepts a grant.
-    pub(crate) fn take_in(&mut self, terms: &Terms) -> Result<AttemptOutcome, Error> {
+    pub(crate) fn accept_grant(&mut self, terms: &Terms) -> Result<AttemptOutcome, Error> {
         let core = self.session.core();
         let now = core.clock.now();
         let sent = self.sent.first.unwrap_or(now);
-        let sent = if mutant!("deadline_from_reply") {
-            now
-        } else {
-            sent
-        };
         let was_first = self.hold.state().phase == HoldPhase::Pending;
         let on = self.sent.on.as_ref();
         if on.is_some_and(|on| !on.is_current()) {
@@ -344,7 +344,7 @@ impl Drop for PendingAcquire {
             return;
         }
         let core = self.session.core();
-        if self.sent.first.is_some() && !self.refused && !mutant!("no_settle") {
+        if self.sent.first.is_some() && !self.refused {
             if self.first {
                 core.holds.change(&self.hold, HoldState::end);
             }

@@ -19,7 +19,7 @@ pub(crate) struct BatchAcquire {
     session: Arc<Session>,
     parts: Vec<PendingAcquire>,
     sent: Sent,
-    /// The parts have been told what was sent and what the answer was.
+    /// What was sent, and its answer, have been recorded in the parts.
     noted: bool,
 }
 
@@ -96,7 +96,7 @@ impl BatchAcquire {
                 }
                 let acknowledged = self.acknowledged(until).await;
                 acknowledged.map_err(|error| (None, error))?;
-                self.take_in(lease).map_err(|error| (None, error))
+                self.accept_grants(lease).map_err(|error| (None, error))
             }
             BatchReply::Busy(which, ttl) => Ok(BatchAttempt::Busy(which, ttl)),
             BatchReply::Gone(which) => {
@@ -151,7 +151,7 @@ impl BatchAcquire {
     }
 
     /// Accepts the grants. If one of them does not count, the others are undone.
-    fn take_in(&mut self, lease: Duration) -> Result<BatchAttempt, Error> {
+    fn accept_grants(&mut self, lease: Duration) -> Result<BatchAttempt, Error> {
         let terms = Terms {
             lease,
             watched: false,
@@ -160,7 +160,7 @@ impl BatchAcquire {
         };
         let mut claims = Vec::with_capacity(self.parts.len());
         for part in &mut self.parts {
-            match part.take_in(&terms)? {
+            match part.accept_grant(&terms)? {
                 AttemptOutcome::Granted(claim) => claims.push(claim),
                 AttemptOutcome::TooLate => return Ok(BatchAttempt::TooLate),
                 AttemptOutcome::Lost(lost) => return Ok(BatchAttempt::Lost(lost)),

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::Session;
-use super::settle::Job;
 use crate::clock::Moment;
 use crate::hold::{ClaimFlags, Dropped, Hold, HoldState, Terms};
 use crate::key::LockKey;
@@ -100,12 +99,6 @@ impl Drop for Claim {
     fn drop(&mut self) {
         if self.ended {
             return;
-        }
-        if mutant!("late_drop") && self.hold.state().count == 1 {
-            self.warn_elsewhere();
-            self.hold.state().count = 0;
-            let job = Job::new(self.hold.clone());
-            return self.session.core().settle_in_background(job);
         }
         self.end(HoldState::drop_claim);
     }

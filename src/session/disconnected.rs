@@ -19,7 +19,7 @@ pub(crate) fn disconnected(clock: &Clock) -> Arc<Core> {
         command_timeout: Duration::from_secs(3),
         watchdog_lease: LEASE,
     };
-    // Nothing is sent, so nobody connects.
+    // Nothing is sent, so the client never connects.
     let address = Address::parse("redis://localhost").expect("it is a URL");
     let endpoint = Endpoint::new(Some(address), None, None, &context).expect("it is a URL");
     let server = Server::new(endpoint, context);

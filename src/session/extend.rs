@@ -11,8 +11,8 @@ use crate::script::RenewReply;
 use crate::server::Addressee;
 
 impl Core {
-    /// Has a hold last for this long from now on, if it does not last longer already. The client's thread
-    /// asks, as for a renewal, so a caller that is not polled keeps nobody waiting.
+    /// Extends a hold so that it ends `lease` from now or later. The client's thread sends the command, as
+    /// for a renewal, so a caller that is not polled delays no other party.
     pub(crate) async fn lengthen(&self, hold: &Arc<Hold>, lease: Duration) -> Result<()> {
         self.ensure_held(hold)?;
         self.ensure_open()?;

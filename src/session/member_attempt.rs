@@ -17,8 +17,8 @@ pub(crate) struct MemberAttempt {
     /// The server may have lost its data, and grants nothing for this long.
     pub(crate) quarantined: Option<Duration>,
     pub(crate) register: Option<RegisterState>,
-    /// Since when its data may have been lost, as the server was told; in milliseconds of its own
-    /// clock.
+    /// The moment since which its data may have been lost, as the client sent it to the server; in
+    /// milliseconds of the server's clock.
     pub(crate) asked_since: u64,
 }
 

@@ -135,10 +135,7 @@ impl Core {
         let mut field = String::with_capacity(self.prefix.len() + 24);
         field.push_str(&self.prefix);
         // Writing to a string cannot fail.
-        let _ = write!(field, "{}", hold.owner());
-        if !mutant!("fixed_field") {
-            let _ = write!(field, ".{}", hold.number());
-        }
+        let _ = write!(field, "{}.{}", hold.owner(), hold.number());
         field
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::claim::Claim;
 use super::settle::Job;
@@ -25,14 +26,7 @@ impl Core {
     /// Abandons an acquire whose future is not polled: its effect is undone. If the future accepts its
     /// grant between the caller's decision and this call, the hold has an owner and stays.
     pub(crate) fn abandon(&self, hold: &Arc<Hold>) {
-        let ends = |state: &mut HoldState| {
-            if mutant!("taken_in_and_abandoned") {
-                state.end();
-                return true;
-            }
-            state.end_pending()
-        };
-        if self.holds.change(hold, ends) {
+        if self.holds.change(hold, HoldState::end_pending) {
             self.settle_in_background(Job::new(hold.clone()));
         }
     }
@@ -40,7 +34,12 @@ impl Core {
     /// When an acquire that may run until `until` counts as abandoned. An acquire that is polled has
     /// completed by then, however slow the server is.
     pub(super) fn left_after(&self, until: Moment) -> Moment {
-        self.answered_by(until).unwrap_or(until) + self.waiters.answer_time()
+        self.left_for(self.waiters.answer_time(), until)
+    }
+
+    /// As [`Core::left_after`], for a caller with a time limit of its own to accept the grant.
+    pub(super) fn left_for(&self, limit: Duration, until: Moment) -> Moment {
+        self.answered_by(until).unwrap_or(until) + limit
     }
 
     /// Waits for the right to send a command for a hold. The command of a frozen sender is settled
@@ -59,10 +58,10 @@ impl Core {
     /// until the hold is gone. A future that is polled completes by itself, and during a server pause
     /// there are many such futures.
     pub(crate) fn demand_turn(&self, hold: &Arc<Hold>) {
-        let stood_still = hold.was_not_polled();
+        let was_not_polled = hold.was_not_polled();
         let (mut job, _) = Job::if_listed(hold.clone());
-        let is_owed = match stood_still {
-            Some(stood_still) => stood_still,
+        let is_owed = match was_not_polled {
+            Some(was_not_polled) => was_not_polled,
             // The background has the turn, or the turn is free.
             None => job.try_turn(),
         };
@@ -77,9 +76,9 @@ impl Core {
         Some(Claim::new(session.clone(), hold.clone(), flags))
     }
 
-    /// Nobody asks the server again: the end of the lease releases it.
+    /// The client stops retrying the release. The end of the lease frees the lock.
     pub(super) fn give_up_release(&self, hold: &Hold) {
-        // Whoever lost it waits for the answer, and counts it then.
+        // A hold that was lost in a shutdown is not Ended: the shutdown waits for its answer and counts it.
         if hold.state().phase == HoldPhase::Ended {
             self.unreleased.fetch_add(1, Ordering::AcqRel);
         }
@@ -90,7 +89,7 @@ impl Core {
         self.unreleased.load(Ordering::Acquire)
     }
 
-    /// `is_last` if no earlier command for the hold is on its way.
+    /// Records the answer to a settlement. `is_last`: no earlier command for the hold is in flight.
     pub(super) fn settled(
         &self,
         hold: &Arc<Hold>,
@@ -108,7 +107,7 @@ impl Core {
         }
     }
 
-    /// Says that a lock which nobody holds any more stays taken. False if this is no such lock.
+    /// Logs that a lock without a holder stays taken in Redis. Returns false if it is no such lock.
     pub(super) fn warn_of_release(&self, hold: &Hold, failure: &Failure) -> bool {
         let is_release = {
             let state = hold.state();
@@ -118,7 +117,7 @@ impl Core {
             tracing::warn!(
                 target: "lockdog::lock",
                 { lock.hash = %hold.key().fingerprint(), owner = %hold.owner(), ?failure },
-                "a lock could not be released yet; it is tried again until its lease is over"
+                "a lock could not be released yet; the client retries until its lease ends"
             );
         }
         is_release

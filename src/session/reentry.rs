@@ -26,7 +26,7 @@ use crate::server::Failure;
 /// let outer = lock.lock().await?;
 /// let inner = lock.lock().reentry(Reentry::Local).await?; // nothing is sent
 /// assert_eq!((inner.hold_count(), lock.hold_count().await?), (2, 1));
-/// inner.unlock().await?; // nor here
+/// inner.unlock().await?; // sends nothing either
 /// outer.unlock().await?;
 /// # Ok(())
 /// # }
@@ -44,11 +44,11 @@ pub enum Reentry {
     /// Redis still counts all other acquires: the first one, one that would extend the hold, and one
     /// with a `max_hold`. Guards may end in any order; Redis keeps the lock until the last one ends.
     ///
-    /// The cost: other clients see the outer hold only, and so do [`Lock::hold_count`] and Redisson's
-    /// `getHoldCount()`; [`Guard::hold_count`] counts all. And since the re-entry does not ask Redis,
-    /// it does not notice that the lock is gone (its key deleted, or force-unlocked by another client).
-    /// As without the re-entry, the client notices that at the next renewal, at the unlock of the last
-    /// guard, or at the deadline.
+    /// The cost: other clients, [`Lock::hold_count`] and Redisson's `getHoldCount()` see only the outer
+    /// hold. [`Guard::hold_count`] counts all acquires. The re-entry does not ask Redis, so it does not
+    /// detect that the lock is gone (its key was deleted, or another client freed it by force). The client
+    /// detects that at the next renewal, at the unlock of the last guard, or at the deadline, as without
+    /// the re-entry.
     ///
     /// [`Lock::hold_count`]: crate::Lock::hold_count
     /// [`Guard::hold_count`]: crate::Guard::hold_count

@@ -97,8 +97,8 @@ pub(super) async fn acknowledge(
         return Ok(());
     };
     let undoing: Vec<_> = granted.iter_mut().map(|it| it.give_up()).collect();
-    let patience = until.since(core.clock.now()).max(TO_UNDO);
-    let undone = tokio::time::timeout(patience, futures_util::future::join_all(undoing)).await;
+    let limit = until.since(core.clock.now()).max(TO_UNDO);
+    let undone = tokio::time::timeout(limit, futures_util::future::join_all(undoing)).await;
     let undone = undone.is_ok_and(|all| {
         all.into_iter()
             .all(|it| it.is_ok_and(JobOutcome::is_answered))

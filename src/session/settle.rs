@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use super::Core;
 use super::lane::Lane;
 use crate::clock::Moment;
-use crate::hold::{Hold, HoldPhase, HoldState, TurnGuard};
+use crate::hold::{Hold, HoldPhase, TurnGuard};
 use crate::script::{self, SettleReply};
 use crate::server::{Connection, Failure, Route};
 
@@ -272,7 +272,7 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
         }
     }
     hold.state().unsettled = true;
-    // The caller's connection may be one that nobody drives, which says nothing of the server.
+    // The caller's connection may be one that no task drives. Its silence proves nothing about the server.
     if job.on.is_none() && !job.has_warned && now.since(began) >= A_SECOND {
         job.has_warned = core.warn_of_release(&hold, &failure);
     }
@@ -325,9 +325,6 @@ impl Job {
     /// waits.
     fn end(self, core: &Core, nothing_is_left: bool, outcome: JobOutcome) {
         let hold = &self.hold;
-        if mutant!("late_drop") && hold.state().target() == 0 {
-            core.holds.change(hold, HoldState::end);
-        }
         // If the hold ended after the count was sent, it stays listed: another job for its end follows.
         if nothing_is_left && hold.state().phase == HoldPhase::Ended {
             // The master that answered may already have been replaced by one that has the field: an

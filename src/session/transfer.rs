@@ -122,13 +122,8 @@ impl Transfer {
             state.await_taking_in(now + core.settings.poll_cap);
         });
         self.next.hold().note_token(token);
-        let mut handed = self.next.hand_on(sent);
-        if mutant!("transfer_deadline_from_reply") {
-            handed.sent.first = Some(now);
-        }
-        if let Some(declined) = self.receiver.deliver(handed, now)
-            && !mutant!("declined_grant_stays")
-        {
+        let handed = self.next.hand_on(sent);
+        if let Some(declined) = self.receiver.deliver(handed, now) {
             // Dropping it undoes the grant and wakes the next waiter.
             drop(PendingAcquire::handed(session, declined));
         }

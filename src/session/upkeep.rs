@@ -59,8 +59,8 @@ pub(crate) type TimerKey = (Moment, u64);
 pub(crate) struct ExtendRequest {
     pub(crate) hold: Arc<Hold>,
     pub(crate) lease: Duration,
-    /// The question takes a third of this at most.
-    pub(crate) patience: Duration,
+    /// Sending it and waiting for the answer takes at most a third of this.
+    pub(crate) timeout: Duration,
     pub(crate) addressee: Addressee,
     /// If dropped, the request counts as unanswered.
     pub(crate) answer: oneshot::Sender<Result<RenewReply, Failure>>,
@@ -212,12 +212,12 @@ impl Upkeep {
 
 impl Core {
     /// Asks the client's thread to extend the lease of one hold. `addressee` receives which server is
-    /// asked. The question takes at most a third of `patience`.
+    /// asked. The query takes at most a third of `timeout`.
     pub(crate) async fn extend(
         &self,
         hold: &Arc<Hold>,
         lease: Duration,
-        patience: Duration,
+        timeout: Duration,
         addressee: &Addressee,
     ) -> Result<RenewReply, Failure> {
         let (answer, answered) = oneshot::channel();
@@ -228,7 +228,7 @@ impl Core {
                 list.extensions.push(ExtendRequest {
                     hold,
                     lease,
-                    patience,
+                    timeout,
                     addressee: addressee.clone(),
                     answer,
                 });

@@ -15,20 +15,20 @@ pub(crate) struct Channel {
     key: Arc<LockKey>,
     /// One entry for each current subscription, with its lock.
     wanted: Mutex<WantedChannels>,
-    pub(super) heard: watch::Sender<Heard>,
+    pub(super) state: watch::Sender<SubscriptionState>,
 }
 
 type WantedChannels = SmallVec<[Arc<LockKey>; 1]>;
 
 /// The state of a subscription.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Heard {
+pub(crate) enum SubscriptionState {
     /// The server has not acknowledged it yet.
     Asked,
     /// The server acknowledged it: the client receives every later message.
     Listening,
-    /// It failed for now. Waiters use timers only.
-    Deaf,
+    /// It failed. The client retries, and waiters use only timers meanwhile.
+    Failed,
 }
 
 impl Channel {
@@ -36,7 +36,7 @@ impl Channel {
         Self {
             key: key.clone(),
             wanted: Mutex::new(smallvec![key.clone()]),
-            heard: watch::Sender::new(Heard::Asked),
+            state: watch::Sender::new(SubscriptionState::Asked),
         }
     }
 
@@ -70,11 +70,11 @@ impl Channel {
     }
 
     /// Sets the state and returns the previous one.
-    pub(crate) fn set(&self, heard: Heard) -> Heard {
-        self.heard.send_replace(heard)
+    pub(crate) fn set(&self, state: SubscriptionState) -> SubscriptionState {
+        self.state.send_replace(state)
     }
 
-    pub(crate) fn heard(&self) -> Heard {
-        *self.heard.borrow()
+    pub(crate) fn state(&self) -> SubscriptionState {
+        *self.state.borrow()
     }
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::channel::{Channel, Heard};
+use super::channel::{Channel, SubscriptionState};
 use crate::key::LockKey;
 
 /// Channels by name, for one consumer.
@@ -158,11 +158,11 @@ impl ChannelList {
     }
 
     /// Sets the state of every channel.
-    pub(crate) fn set_all(&self, heard: Heard) {
+    pub(crate) fn set_all(&self, state: SubscriptionState) {
         let channels: Vec<_> = self.listed.lock().channels.values().cloned().collect();
         // This wakes the tasks that wait for the state, so the list must not be locked.
         for channel in channels {
-            channel.set(heard);
+            channel.set(state);
         }
     }
 
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(other.channel().as_ref(), Some(&name));
         let subscribe = |key| subscriptions.subscribe(key, name.clone());
         let heard = || {
-            let locks = subscriptions.heard_on(&name);
+            let locks = subscriptions.locks_on(&name);
             locks.map(|lock| lock.kind().name).collect::<Vec<_>>()
         };
         let (first, second) = (subscribe(&plain), subscribe(&other));
@@ -291,7 +291,7 @@ mod tests {
         let free = FreeAtEachCall::new(move || seen.list().listed.try_lock().is_some());
         let mut settled = pin!(subscription.settled());
         assert!(free.poll(settled.as_mut()).is_pending());
-        subscriptions.list().set_all(Heard::Deaf);
+        subscriptions.list().set_all(SubscriptionState::Failed);
         assert_eq!(free.calls(), [true]);
     }
 }

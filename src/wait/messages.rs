@@ -142,10 +142,10 @@ impl SubscriberOpening {
         };
         let waiters = self.waiters.clone();
         // Ends with the connection, which the watchdog's thread owns, or with this runtime.
-        let tells = ended.drop_guard();
+        let guard = ended.drop_guard();
         #[expect(clippy::disallowed_methods, reason = "the line stops it")]
         tokio::spawn(async move {
-            let _tells_that_it_ended = tells;
+            let _cancels_when_it_ends = guard;
             stop.run_until_cancelled(waiters.hand_on(stream)).await;
         });
         let mut stage = self.waiters.messages.stage.lock();
@@ -194,7 +194,7 @@ impl Waiters {
     /// says. Ends with the connection.
     pub(crate) async fn hand_on(&self, mut stream: PubSubStream) {
         while let Some(message) = stream.next().await {
-            for key in self.subscriptions.heard_on(message.get_channel_name()) {
+            for key in self.subscriptions.locks_on(message.get_channel_name()) {
                 self.hear(&key);
             }
         }

@@ -28,7 +28,7 @@ use crate::owner::Owner;
 use crate::server::Server;
 
 pub use backoff::{Backoff, Wake};
-pub(crate) use channel::Heard;
+pub(crate) use channel::SubscriptionState;
 pub(crate) use channel_list::ChannelList;
 pub(crate) use listener::Listener;
 use locked_shard::LockedShard;
@@ -440,13 +440,13 @@ mod tests {
             deadline: None,
         };
         let second = waiters.enter(&key, request, waiters.clock.now()).unwrap();
-        let ear = waiters.add_listener(&key, owner).unwrap();
+        let listener = waiters.add_listener(&key, owner).unwrap();
         let seen = waiters.clone();
         let free =
             FreeAtEachCall::new(move || seen.shards.iter().all(|it| it.try_lock().is_some()));
         let until = waiters.clock.now() + Duration::from_secs(60);
-        let tickets = [&first.waiter, &second.waiter, &ear.waiter].map(Arc::clone);
-        let waits = tickets.each_ref().map(|it| it.wait(&waiters.clock, until));
+        let all = [&first.waiter, &second.waiter, &listener.waiter].map(Arc::clone);
+        let waits = all.each_ref().map(|it| it.wait(&waiters.clock, until));
         let mut waits = waits.map(Box::pin);
         for wait in &mut waits {
             assert!(free.poll(wait.as_mut()).is_pending());
@@ -512,7 +512,7 @@ mod tests {
         };
         let places: Vec<WaiterGuard> = (0..100).map(enter).collect();
         waiters.wake_owner(&key, owners[7]);
-        let is_told = |place: &WaiterGuard| {
+        let is_woken = |place: &WaiterGuard| {
             let until = now + Duration::from_secs(60);
             let mut wait = std::pin::pin!(place.wait(until));
             let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -523,8 +523,8 @@ mod tests {
             .build()
             .unwrap();
         let _entered = runtime.enter();
-        let told: Vec<usize> = (0..100).filter(|it| is_told(&places[*it])).collect();
-        assert_eq!(told, [7, 57]);
+        let woken: Vec<usize> = (0..100).filter(|it| is_woken(&places[*it])).collect();
+        assert_eq!(woken, [7, 57]);
     }
 
     #[test]

@@ -109,7 +109,6 @@ impl WaitQueue {
             && let Some(next) = self.pass_on()
             // The previous contender may have had a wake-up, so the next one gets it too.
             && !with_lock
-            && !mutant!("swallowed_wake")
         {
             calls.add(&next);
         }
@@ -139,13 +138,13 @@ impl WaitQueue {
     }
 
     pub(super) fn wake_contender(&self, calls: &mut WakeUps) {
-        self.tell_listeners(calls);
+        self.notify_listeners(calls);
         if let Some(waiter) = &self.contender {
             calls.add(waiter);
         }
     }
 
-    fn tell_listeners(&self, calls: &mut WakeUps) {
+    fn notify_listeners(&self, calls: &mut WakeUps) {
         for waiter in self.listening_in.values() {
             calls.add(waiter);
         }
@@ -266,7 +265,7 @@ impl WaitQueue {
                 retreat.releases = retreat.releases.saturating_sub(1);
             }
             if is_own || retreat.releases > 0 {
-                return self.tell_listeners(calls);
+                return self.notify_listeners(calls);
             }
             self.retreat = None;
         }

@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Weak};
 
-use super::channel::{Channel, Heard};
+use super::channel::{Channel, SubscriptionState};
 use super::channel_list::ChannelList;
 use crate::key::LockKey;
 
@@ -48,7 +48,7 @@ impl Subscriptions {
     }
 
     /// The locks that are subscribed to this channel.
-    pub(crate) fn heard_on(&self, channel: &str) -> impl Iterator<Item = Arc<LockKey>> + use<> {
+    pub(crate) fn locks_on(&self, channel: &str) -> impl Iterator<Item = Arc<LockKey>> + use<> {
         let channel = self.list.get(channel);
         channel.map(|channel| channel.locks()).into_iter().flatten()
     }
@@ -56,15 +56,17 @@ impl Subscriptions {
 
 impl Subscription {
     pub(crate) fn is_listening(&self) -> bool {
-        self.share.channel.heard() == Heard::Listening
+        self.share.channel.state() == SubscriptionState::Listening
     }
 
     /// Waits until the server has acknowledged the subscription, or the subscription has failed for
     /// now.
     pub(crate) async fn settled(&self) {
-        let mut heard = self.share.channel.heard.subscribe();
+        let mut state = self.share.channel.state.subscribe();
         // The sender lives as long as this share.
-        let _ = heard.wait_for(|heard| *heard != Heard::Asked).await;
+        let _ = state
+            .wait_for(|state| *state != SubscriptionState::Asked)
+            .await;
     }
 }
 

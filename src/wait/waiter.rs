@@ -35,7 +35,7 @@ pub(crate) struct HandedOver {
 pub(super) struct Waiter {
     pub(super) id: u64,
     pub(super) request: WaitRequest,
-    told: Notify,
+    woken: Notify,
     state: Mutex<WaiterState>,
 }
 
@@ -75,7 +75,7 @@ impl Waiter {
         Self {
             id,
             request,
-            told: Notify::new(),
+            woken: Notify::new(),
             state: Mutex::new(WaiterState {
                 promised: now,
                 absent: false,
@@ -92,7 +92,7 @@ impl Waiter {
     }
 
     pub(super) fn wake(&self) {
-        self.told.notify_one();
+        self.woken.notify_one();
     }
 
     /// Waits until it is woken: at most until `until`, and at least a millisecond. It fails if the wait
@@ -102,8 +102,8 @@ impl Waiter {
         self.promise(until);
         tokio::select! {
             biased;
-            () = self.told.notified() => {}
-            () = clock.sleep_until(until), if !mutant!("no_timer") => {}
+            () = self.woken.notified() => {}
+            () = clock.sleep_until(until) => {}
         }
         // A woken contender has one poll cap to act.
         self.promise(clock.now());
@@ -245,10 +245,10 @@ impl Waiter {
         }
     }
 
-    /// The state of a hand-over. `patience` is how long its command may take.
-    pub(super) fn look(&self, now: Moment, patience: Duration) -> Found {
+    /// The state of a hand-over. `timeout` is how long its command may take.
+    pub(super) fn look(&self, now: Moment, timeout: Duration) -> Found {
         let mut state = self.state.lock();
-        let until = state.asked + patience;
+        let until = state.asked + timeout;
         match state.reception {
             Reception::Nothing => Found::Nothing,
             Reception::Expected if now < until => Found::Expected(until),

@@ -13,12 +13,12 @@ use crate::error::Error;
 /// take any time. So this must be dropped while no mutex is held.
 #[derive(Default)]
 pub(super) struct WakeUps {
-    tickets: SmallVec<[Arc<Waiter>; 1]>,
+    waiters: SmallVec<[Arc<Waiter>; 1]>,
 }
 
 impl WakeUps {
     pub(super) fn add(&mut self, waiter: &Arc<Waiter>) {
-        self.tickets.push(waiter.clone());
+        self.waiters.push(waiter.clone());
     }
 
     /// Ends its wait with this error.
@@ -30,7 +30,7 @@ impl WakeUps {
 
 impl Drop for WakeUps {
     fn drop(&mut self) {
-        for waiter in &self.tickets {
+        for waiter in &self.waiters {
             waiter.wake();
         }
     }

@@ -43,7 +43,7 @@ pub(crate) fn start(
     let guard = ended.clone().drop_guard();
     let background = core.server.background().clone();
     background.spawn(async move {
-        let _tells_that_it_ended = guard;
+        let _cancels_when_it_ends = guard;
         supervise_here(&core, &mut jobs).await;
     });
     ended
@@ -52,7 +52,7 @@ pub(crate) fn start(
 /// As [`supervise`], but the loop is a task on the callers' runtime.
 async fn supervise_here(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
     while panics::catch_in(watch(core, jobs)).await.is_none() {
-        take_stock(core);
+        recover(core);
         tokio::time::sleep(AFTER_A_PANIC).await;
     }
 }
@@ -63,17 +63,17 @@ fn supervise(core: &Arc<Core>, runtime: &Runtime, jobs: &mut UnboundedReceiver<J
         if panics::catch(|| runtime.block_on(watch(core, jobs))).is_some() {
             return;
         }
-        take_stock(core);
+        recover(core);
         // The other tasks of the runtime continue meanwhile.
         runtime.block_on(async { tokio::time::sleep(AFTER_A_PANIC).await });
     }
 }
 
 /// Recovers after a panic of the loop: all holds are lost, and pending releases are queued again.
-fn take_stock(core: &Arc<Core>) {
+fn recover(core: &Arc<Core>) {
     let holds = core.holds.all();
-    let told = |hold: &&Arc<Hold>| core.lose_quietly(hold, LostReason::Watchdog);
-    let lost: Vec<&Arc<Hold>> = holds.iter().filter(told).collect();
+    let lose = |hold: &&Arc<Hold>| core.lose_quietly(hold, LostReason::Watchdog);
+    let lost: Vec<&Arc<Hold>> = holds.iter().filter(lose).collect();
     // Notify the holders before logging: the user's log subscriber may be what panics.
     panics::catch(|| {
         tracing::error!(
@@ -117,9 +117,9 @@ pub(crate) async fn watch(core: &Arc<Core>, jobs: &mut UnboundedReceiver<Job>) {
         }
     }
     core.upkeep.close();
-    let patience = core.server.command_timeout() * 2;
+    let timeout = core.server.command_timeout() * 2;
     let finish = settling.finish(jobs);
-    if tokio::time::timeout(patience, finish).await.is_err() {
+    if tokio::time::timeout(timeout, finish).await.is_err() {
         tracing::warn!(
             target: "lockdog::lock",
             "the client ended before all locks were released; the rest expire with their leases"

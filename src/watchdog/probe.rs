@@ -46,9 +46,9 @@ async fn probe(core: &Core, node: Arc<Node>) -> Arc<Node> {
 /// each time after a longer wait. The first answer to any probe counts.
 async fn until_it_answers(core: &Core, node: &Node) {
     let limit = core.server.command_timeout();
-    let mut patience = match node.suspected() {
+    let mut timeout = match node.suspected() {
         // A lease that waited this long has several times as long until its deadline.
-        Some(Failure::Silent { waited, .. }) => (waited * 2).max(SHORTEST_PATIENCE).min(limit),
+        Some(Failure::Silent { waited, .. }) => (waited * 2).max(SHORTEST_TIMEOUT).min(limit),
         _ => limit,
     };
     let mut pause = SHORTEST_PAUSE;
@@ -66,7 +66,7 @@ async fn until_it_answers(core: &Core, node: &Node) {
                     }
                 }
                 under_way.push(ask(connection.clone(), limit));
-                let mut silence = pin!(tokio::time::sleep(patience));
+                let mut silence = pin!(tokio::time::sleep(timeout));
                 loop {
                     tokio::select! {
                         biased;
@@ -97,7 +97,7 @@ async fn until_it_answers(core: &Core, node: &Node) {
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }
-            None => patience = (patience * 2).min(limit),
+            None => timeout = (timeout * 2).min(limit),
         }
     }
 }
@@ -124,4 +124,4 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// Opening a connection takes time, however short the leases are.
-const SHORTEST_PATIENCE: Duration = Duration::from_millis(100);
+const SHORTEST_TIMEOUT: Duration = Duration::from_millis(100);

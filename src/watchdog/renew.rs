@@ -91,9 +91,9 @@ async fn renew(
     let parts = together(&core, holds, |(hold, _)| hold);
     // One silent server of several must not take capacity from the renewals on the others.
     let is_one_of_several = parts.len() > 1 || core.server.is_cluster();
-    let patience = if is_one_of_several { lease / 64 } else { lease };
+    let limit = if is_one_of_several { lease / 64 } else { lease };
     let mut room = Some(room);
-    let mut patience = pin!(tokio::time::sleep(patience));
+    let mut timer = pin!(tokio::time::sleep(limit));
     let mut renewing: FuturesUnordered<_> = parts
         .into_iter()
         .map(|part| renew_together(&core, part, lease))
@@ -101,7 +101,7 @@ async fn renew(
     loop {
         tokio::select! {
             done = renewing.next() => if done.is_none() { return },
-            () = &mut patience, if room.is_some() => room = None,
+            () = &mut timer, if room.is_some() => room = None,
         }
     }
 }
@@ -110,11 +110,11 @@ async fn renew(
 async fn renew_together(core: &Core, holds: Vec<(Arc<Hold>, Duration)>, lease: Duration) {
     let ExtendOutcome { sent, answers } = extend(core, &holds, lease, |_, _| {}).await;
     report_failing(core, &holds, &answers);
-    take_in(core, &holds, lease, sent, answers);
+    process_answers(core, &holds, lease, sent, answers);
 }
 
-/// Takes in what a server said of these holds when it was asked at `sent`.
-fn take_in(
+/// Processes the answers of a server for these holds. The command was sent at `sent`.
+fn process_answers(
     core: &Core,
     holds: &Leases,
     lease: Duration,
@@ -166,9 +166,9 @@ fn report_failing(core: &Core, holds: &Leases, answers: &[Result<RenewReply, Fai
         return;
     };
     let server = core.server.address_of(hold.key().key());
-    let is_news =
+    let was_held =
         |((hold, _), _): &(&(Arc<Hold>, Duration), _)| hold.state().phase == HoldPhase::Held;
-    match failing().filter(is_news).count() {
+    match failing().filter(was_held).count() {
         0 => {
             let holds = failing().count();
             tracing::debug!(
@@ -176,9 +176,9 @@ fn report_failing(core: &Core, holds: &Leases, answers: &[Result<RenewReply, Fai
                 server, holds, ?failure, "renewal still failing"
             );
         }
-        news => tracing::warn!(
+        failing_now => tracing::warn!(
             target: "lockdog::renewal",
-            server, holds = news, ?failure, "renewal failing"
+            server, holds = failing_now, ?failure, "renewal failing"
         ),
     }
 }
@@ -238,7 +238,9 @@ mod tests {
             let _ = tokio::time::advance(LEASE).now_or_never();
         });
         let answers = vec![Ok(RenewReply::Extended), Ok(RenewReply::Extended)];
-        tracing::subscriber::with_default(slow, || take_in(&core, &holds, LEASE, sent, answers));
+        tracing::subscriber::with_default(slow, || {
+            process_answers(&core, &holds, LEASE, sent, answers)
+        });
         let [(first, _), (second, _)] = &holds;
         assert!(core.clock.now().since(sent) >= LEASE, "nothing was logged");
         assert_eq!(first.state().phase, HoldPhase::Held);

@@ -84,7 +84,7 @@ impl<'a> Settlements<'a> {
         };
         tokio::select! {
             biased;
-            Some(done) = self.tasks.join_next() => self.take_in(done),
+            Some(done) = self.tasks.join_next() => self.process_step(done),
             () = next_try => {
                 if let Some(next) = self.later.pop() {
                     self.enqueue(next.job);
@@ -132,7 +132,7 @@ impl<'a> Settlements<'a> {
             .spawn(async move { JobStep::Tried(lane, settle(&core, job).await) });
     }
 
-    fn take_in(&mut self, done: Result<JobStep, JoinError>) {
+    fn process_step(&mut self, done: Result<JobStep, JoinError>) {
         let done = match done {
             Ok(done) => done,
             Err(error) => return panics::pass_on(Err(error)),

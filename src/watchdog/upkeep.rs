@@ -73,7 +73,7 @@ async fn extend_parts(core: Arc<Core>, mut extensions: Vec<ExtendRequest>) {
     if extensions.is_empty() {
         return;
     }
-    let longest = extensions.iter().map(|extension| extension.patience).max();
+    let longest = extensions.iter().map(|extension| extension.timeout).max();
     let longest = longest.unwrap_or_default();
     let until = core.clock.now() + longest / 3;
     let leases: Vec<(Arc<Hold>, Duration)> = extensions

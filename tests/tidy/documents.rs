@@ -112,13 +112,14 @@ fn every_folder_of_tests_is_described() {
 fn the_variables_of_the_tests_are_documented() {
     let page = read(&root().join("tests/README.md"));
     let mut read_by_tests = BTreeSet::new();
-    for folder in [
-        "src",
-        "tests/it",
-        "crates/lockdog-quorum",
-        "crates/lockdog-test/tests",
+    for (folder, extension) in [
+        ("src", "rs"),
+        ("tests/it", "rs"),
+        ("tests/mutants", "patch"),
+        ("crates/lockdog-quorum", "rs"),
+        ("crates/lockdog-test/tests", "rs"),
     ] {
-        for file in files(folder, "rs") {
+        for file in files(folder, extension) {
             if file.ends_with("tidy/documents.rs") {
                 continue;
             }
@@ -162,9 +163,9 @@ fn is_test(name: &str) -> bool {
 }
 
 fn exists(name: &str) -> bool {
-    let in_src = ["on_servers::", "simulation::"];
-    let base = if in_src.iter().any(|module| name.starts_with(module)) {
-        "src"
+    let of_the_library = ["on_servers::", "simulation::"];
+    let base = if of_the_library.iter().any(|module| name.starts_with(module)) {
+        "tests"
     } else {
         "tests/it"
     };

@@ -6,6 +6,7 @@
 
 mod circles;
 mod documents;
+mod mutants;
 mod source;
 mod suite;
 mod words;

@@ -22,12 +22,11 @@ const LAYERS: [&[&str]; 15] = [
     &["server"],
     &["key", "lease", "owner"],
     &["background", "clock", "slot"],
-    &["error", "mutant", "panics"],
+    &["error", "panics"],
 ];
 
-/// Tests of everything above the connection and what they stand on, and what benchmarks see, so they
-/// stand in no layer.
-const ABOVE_ALL: [&str; 5] = ["bench", "on_servers", "simulation", "support", "user_code"];
+/// Tests of everything above the connection, and what they stand on, so they stand in no layer.
+const ABOVE_ALL: [&str; 3] = ["simulation", "support", "user_code"];
 
 #[test]
 fn modules_import_downward_only() {

@@ -30,19 +30,17 @@ impl Quorum {
         }
         match answer {
             Answer::Taken(register) => {
-                if member.stand == MemberState::Held {
+                if member.state == MemberState::Held {
                     // A duplicate of a grant that was already processed.
                     return;
                 }
-                let is_wanted = living && member.stand == MemberState::Asked;
+                let is_wanted = living && member.state == MemberState::Asked;
                 if !is_wanted || now >= member.until {
                     // The grant comes too late: the acquisition is over, this `Take` was given up, or
                     // the granted lease has ended on this instance. The instance may still hold the
                     // lock, so release it.
                     member.is_now(MemberState::Nothing);
-                    if !mutant!("quorum_releases_acquired_only") {
-                        actions.push(Action::Release { member: index });
-                    }
+                    actions.push(Action::Release { member: index });
                     return;
                 }
                 member.is_now(MemberState::Held);
@@ -50,7 +48,7 @@ impl Quorum {
                 member.register = register;
                 // A grant counts as a vote only in the round that asked for it, because the deadline is
                 // that of the round.
-                if round == current || mutant!("quorum_mixes_rounds") {
+                if round == current {
                     member.acked_in = current;
                 }
                 let is_behind = round < current && self.round.kind == RoundKind::Extend;
@@ -71,7 +69,7 @@ impl Quorum {
             }
             // A `Take` that is executed twice is answered twice, perhaps in reverse order. If the first
             // answer was processed, ignore this one.
-            Answer::Busy(..) | Answer::Quarantined(_) if member.stand != MemberState::Asked => {}
+            Answer::Busy(..) | Answer::Quarantined(_) if member.state != MemberState::Asked => {}
             Answer::Busy(ttl, register) => {
                 // Another owner holds it. The register still counts as read, for the fencing token.
                 member.is_now(MemberState::Nothing);
@@ -83,7 +81,7 @@ impl Quorum {
                 member.outcome = MemberOutcome::Quarantined(now + left);
             }
             Answer::Extended | Answer::Marked => {
-                if member.stand != MemberState::Held {
+                if member.state != MemberState::Held {
                     // It was lost meanwhile. A late acknowledgement must not revive it.
                     return;
                 }
@@ -93,8 +91,6 @@ impl Quorum {
                 if round == current {
                     member.acked_in = round;
                     member.until = until;
-                } else if mutant!("quorum_mixes_rounds") {
-                    member.acked_in = current;
                 }
             }
             Answer::Conflict(value) => {
@@ -106,7 +102,7 @@ impl Quorum {
             Answer::NotOurs => {
                 // Ignored if the instance did not count any more. `Gone` makes the next round ask it
                 // again; the release ends the claim that the driver has there.
-                if member.stand == MemberState::Held {
+                if member.state == MemberState::Held {
                     member.is_now(MemberState::Gone);
                     member.outcome = MemberOutcome::Gone;
                     actions.push(Action::Release { member: index });
@@ -115,7 +111,7 @@ impl Quorum {
             Answer::Failed => {
                 // Without an answer it is unknown whether a `Take` was executed; the driver undoes it.
                 // An instance that holds the lock keeps it until its lease ends.
-                if member.stand == MemberState::Asked {
+                if member.state == MemberState::Asked {
                     member.is_now(MemberState::Nothing);
                 }
                 member.outcome = MemberOutcome::Unreachable;

@@ -66,7 +66,7 @@ impl Quorum {
             .following(RoundKind::Extend, now, lease.max(left));
         let round = self.round.number;
         for (index, member) in self.members.iter_mut().enumerate() {
-            if member.stand == MemberState::Held {
+            if member.state == MemberState::Held {
                 member.asked_in = round;
                 actions.push(Action::Extend {
                     member: index,

@@ -7,7 +7,6 @@ use super::round::RoundKind;
 use super::{Actions, Phase, Quorum};
 use crate::LossCause;
 use crate::Moment;
-use crate::lease;
 
 impl Quorum {
     /// Decides the current round with what is known now.
@@ -24,7 +23,7 @@ impl Quorum {
     fn acknowledged(&self) -> usize {
         let round = self.round.number;
         let acked =
-            |member: &&Member| member.stand == MemberState::Held && member.acked_in == round;
+            |member: &&Member| member.state == MemberState::Held && member.acked_in == round;
         self.members.iter().filter(acked).count()
     }
 
@@ -42,10 +41,6 @@ impl Quorum {
         let (acknowledged, pending) = (self.acknowledged(), self.pending());
         if acknowledged >= self.rules.need {
             if self.rules.reads == 0 {
-                return self.win(now, actions);
-            }
-            if mutant!("quorum_token_without_marks") {
-                self.token = self.largest_register();
                 return self.win(now, actions);
             }
             if self.has_read_enough() {
@@ -72,7 +67,7 @@ impl Quorum {
         let asked = self
             .members
             .iter()
-            .filter(|member| member.stand == MemberState::Asked);
+            .filter(|member| member.state == MemberState::Asked);
         let hope = if self.round.is_over {
             0
         } else {
@@ -91,9 +86,9 @@ impl Quorum {
     fn judge_extension(&mut self, now: Moment, actions: &mut Actions) {
         let held = self.members.iter();
         let held = held
-            .filter(|member| member.stand == MemberState::Held)
+            .filter(|member| member.state == MemberState::Held)
             .count();
-        if held < self.rules.need && !mutant!("quorum_lives_below_need") {
+        if held < self.rules.need {
             // Another owner may have a quorum from now on. A later grant must not revive this one.
             return self.end(Phase::Lost(LossCause::NotOurs), actions);
         }
@@ -116,12 +111,7 @@ impl Quorum {
 
     /// The round reached a quorum: moves the deadline and plans the next round.
     fn win(&mut self, now: Moment, actions: &mut Actions) {
-        let deadline = if mutant!("quorum_validity_from_reply") {
-            lease::deadline(now, self.round.lease)
-        } else {
-            self.round.deadline
-        };
-        let deadline = deadline.min(self.rules.max_until);
+        let deadline = self.round.deadline.min(self.rules.max_until);
         if self.is_living() {
             self.deadline = self.deadline.max(deadline);
         } else if now + self.rules.min_validity >= deadline {
@@ -179,7 +169,7 @@ impl Quorum {
     fn note_forgetful(&mut self) {
         for member in &mut self.members {
             let is_trusted = member.register.is_none_or(|register| register.is_trusted());
-            if member.stand == MemberState::Held && !is_trusted {
+            if member.state == MemberState::Held && !is_trusted {
                 member.outcome = MemberOutcome::Forgetful;
             }
         }
@@ -193,7 +183,7 @@ impl Quorum {
         let round = self.round.number;
         for member in &mut self.members {
             let is_owed = member.asked_in == round && member.answered_in != round;
-            if is_owed || member.stand == MemberState::Asked {
+            if is_owed || member.state == MemberState::Asked {
                 member.outcome = MemberOutcome::Late;
             }
         }

@@ -1,5 +1,5 @@
-//! How a lock on many independent instances is acquired, kept and lost: the quorum core of `lockdog`'s
-//! `RedLock`.
+//! The quorum core of `lockdog`'s `RedLock`. It decides how a lock on several independent instances is
+//! acquired, extended and lost.
 //!
 //! It has no clock, no task and no socket. [`Quorum::step`] takes an [`Event`] and the time, and returns
 //! the [`Action`]s to execute. lockdog executes them on servers; a seeded simulator and a model checker
@@ -35,9 +35,6 @@
 //! assert!(quorum.is_valid(now + Duration::from_secs(29)));
 //! ```
 
-#[macro_use]
-mod mutant;
-
 mod answers;
 mod event;
 mod extend;
@@ -52,7 +49,7 @@ mod round;
 mod rules;
 mod taking;
 
-// They use private items of the core, so they are no integration tests.
+// They use private items of the core, so they are not integration tests.
 #[cfg(test)]
 #[path = "../tests/model/mod.rs"]
 mod model;
@@ -77,7 +74,7 @@ pub use retry_timer::RetryTimer;
 use round::{Round, RoundKind};
 pub use rules::Rules;
 
-/// One acquisition of a lock on many instances.
+/// One acquisition of a lock on several instances.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Quorum {
     rules: Rules,
@@ -215,29 +212,13 @@ impl Quorum {
 
     /// Whether this instance holds it, as far as is known.
     pub fn has(&self, member: usize) -> bool {
-        self.members[member].stand == MemberState::Held
+        self.members[member].state == MemberState::Held
     }
 
     /// Whether a query of this round belongs to the instance's last `Take`, not to one that was given
     /// up.
     pub fn is_of_last_take(&self, member: usize, round: u32) -> bool {
         round >= self.members[member].taken_in
-    }
-
-    /// Whether the answer to this round's query to the instance may still change something.
-    pub fn awaits(&self, member: usize, round: u32) -> bool {
-        let member = &self.members[member];
-        let is_over = matches!(self.phase, Phase::Failed | Phase::Lost(_) | Phase::Ended);
-        let is_wanted = match member.stand {
-            MemberState::Asked => member.taken_in == round,
-            // An answer of an earlier round would not count.
-            MemberState::Held => {
-                let is_current = member.asked_in == round && round == self.round.number;
-                is_current && member.answered_in != round
-            }
-            MemberState::Nothing | MemberState::Gone => false,
-        };
-        !is_over && is_wanted
     }
 
     /// The outcome of one instance.
@@ -308,13 +289,10 @@ impl Quorum {
         }
         self.phase = phase;
         for (index, member) in self.members.iter_mut().enumerate() {
-            let only_acquired = mutant!("quorum_releases_acquired_only");
-            if member.stand == MemberState::Held
-                || (member.stand == MemberState::Asked && !only_acquired)
-            {
+            if matches!(member.state, MemberState::Held | MemberState::Asked) {
                 actions.push(Action::Release { member: index });
             }
-            if member.stand == MemberState::Held {
+            if member.state == MemberState::Held {
                 member.is_now(MemberState::Nothing);
             }
         }
@@ -335,7 +313,7 @@ impl Quorum {
         self.token = token;
         self.round = self.round.following(RoundKind::Mark, now, self.rules.lease);
         for index in 0..self.members.len() {
-            if self.members[index].stand == MemberState::Held {
+            if self.members[index].state == MemberState::Held {
                 self.mark(index, actions);
             }
         }

@@ -8,17 +8,18 @@ use super::{Register, Rules};
 /// One instance of a quorum, as one acquisition knows it.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Member {
-    pub(crate) stand: MemberState,
+    pub(crate) state: MemberState,
     /// Until when the instance is certain to keep the lock, or would be if the pending `Take` succeeds.
     pub(crate) until: Moment,
     /// When the pending `Take` is given up; never if there is none.
     pub(crate) asked_until: Moment,
     /// The round of the last `Take`. Answers of earlier rounds are not about it.
     pub(crate) taken_in: u32,
-    /// The last round in which it was asked anything. The next two: in which it answered, and
-    /// acknowledged.
+    /// The last round in which it was asked anything.
     pub(crate) asked_in: u32,
+    /// The last round in which it answered.
     pub(crate) answered_in: u32,
+    /// The last round in which it acknowledged.
     pub(crate) acked_in: u32,
     pub(crate) register: Option<Register>,
     pub(crate) outcome: MemberOutcome,
@@ -59,7 +60,7 @@ pub enum MemberOutcome {
 impl Member {
     pub(crate) fn new(now: Moment) -> Self {
         Self {
-            stand: MemberState::Nothing,
+            state: MemberState::Nothing,
             until: now,
             asked_until: Moment::NEVER,
             taken_in: 0,
@@ -73,7 +74,7 @@ impl Member {
 
     /// Whether the instance is certain to keep the lock at `now`.
     pub(crate) fn stands(&self, now: Moment) -> bool {
-        self.stand == MemberState::Held && now < self.until
+        self.state == MemberState::Held && now < self.until
     }
 
     /// Records that a `Take` is sent now.
@@ -82,12 +83,12 @@ impl Member {
         self.taken_in = round.number;
         self.until = round.deadline;
         self.asked_until = round.began + Rules::longest_answer(round.lease);
-        self.stand = MemberState::Asked;
+        self.state = MemberState::Asked;
     }
 
     /// Sets the state; no `Take` is pending any more.
-    pub(crate) fn is_now(&mut self, stand: MemberState) {
-        self.stand = stand;
+    pub(crate) fn is_now(&mut self, state: MemberState) {
+        self.state = state;
         self.asked_until = Moment::NEVER;
     }
 }

@@ -13,7 +13,7 @@ pub enum Phase {
     Jeopardy,
     /// Not acquired. Final.
     Failed,
-    /// Ended against its owner's will. Final.
+    /// It ended before its owner released it. Final.
     Lost(LossCause),
     /// Released. Final.
     Ended,
@@ -22,7 +22,7 @@ pub enum Phase {
 /// Why it was lost.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum LossCause {
-    /// Its lease ran out, because no round of extension reached a quorum in time.
+    /// Its lease ended, because no round of extension reached a quorum in time.
     Deadline,
     /// It was held until [`Rules::max_until`](crate::Rules::max_until).
     MaxHold,

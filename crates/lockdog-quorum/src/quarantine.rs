@@ -15,9 +15,6 @@ pub fn period(max_lease: Duration) -> Duration {
 
 /// What is left of the quarantine; `None` if the server counts.
 pub fn left(reborn: Option<Moment>, max_lease: Duration, now: Moment) -> Option<Duration> {
-    if mutant!("quorum_without_quarantine") {
-        return None;
-    }
     let left = (reborn? + period(max_lease)).since(now);
     (!left.is_zero()).then_some(left)
 }

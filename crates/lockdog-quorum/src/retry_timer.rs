@@ -79,34 +79,34 @@ mod tests {
 
     #[test]
     fn the_next_round_starts_when_enough_instances_may_be_free() {
-        let mut patience = RetryTimer::new(5, 3);
+        let mut timer = RetryTimer::new(5, 3);
         for (member, at) in [(0, 50), (1, 10), (2, 40), (3, 30)] {
-            patience.busy(member, Some(Moment(at)));
+            timer.busy(member, Some(Moment(at)));
         }
-        patience.busy(4, None);
-        assert_eq!(patience.next_round(CAP), Moment(40));
-        patience.free(4);
-        assert_eq!(patience.next_round(CAP), Moment(30));
-        patience.out_of_reach(1);
-        assert_eq!(patience.next_round(CAP), Moment(40));
-        assert_eq!(patience.next_round(Moment(5)), Moment(5));
+        timer.busy(4, None);
+        assert_eq!(timer.next_round(CAP), Moment(40));
+        timer.free(4);
+        assert_eq!(timer.next_round(CAP), Moment(30));
+        timer.out_of_reach(1);
+        assert_eq!(timer.next_round(CAP), Moment(40));
+        assert_eq!(timer.next_round(Moment(5)), Moment(5));
     }
 
     #[test]
     fn pauses_after_collisions_are_random_and_grow_up_to_a_bound() {
         let ms = Duration::from_millis;
-        let mut patience = RetryTimer::new(3, 2);
+        let mut timer = RetryTimer::new(3, 2);
         let now = Moment(1_000_000_000);
         let mut longest = Duration::ZERO;
         for chance in [0, 1023, 0, 1023, 0, 1023, 0, 0, 0, 0] {
-            patience.collided(ms(2), chance, now);
-            let pause = patience.next_round(CAP).since(now);
+            timer.collided(ms(2), chance, now);
+            let pause = timer.next_round(CAP).since(now);
             assert!(pause >= ms(2) && pause < 2 * LONGEST_PAUSE, "{pause:?}");
             longest = longest.max(pause);
         }
         assert!(longest >= LONGEST_PAUSE);
-        patience.was_held();
-        patience.collided(ms(2), 0, now);
-        assert_eq!(patience.next_round(CAP).since(now), ms(2));
+        timer.was_held();
+        timer.collided(ms(2), 0, now);
+        assert_eq!(timer.next_round(CAP).since(now), ms(2));
     }
 }

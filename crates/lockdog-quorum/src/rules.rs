@@ -28,9 +28,6 @@ impl Rules {
     /// How many acknowledgements out of `members` win, if up to `masked` instances may lose
     /// acknowledged locks.
     pub fn need(members: usize, masked: usize) -> usize {
-        if mutant!("quorum_need_half") {
-            return (members / 2).max(1);
-        }
         members.saturating_add(masked) / 2 + 1
     }
 
@@ -47,7 +44,7 @@ impl Rules {
     }
 
     /// How long a `Take` may stay without an answer. A caller that is polled ends it within the answer
-    /// limit. For a caller that is not, the client's background has the rest of this time.
+    /// limit. If it is not polled, the `Take` is given up after this time.
     pub fn longest_answer(lease: Duration) -> Duration {
         Self::answer_limit(lease) * 3
     }
@@ -63,7 +60,7 @@ mod tests {
     #[test]
     fn the_timeout_of_an_instance_is_a_twentieth_of_the_lease_within_bounds() {
         let ms = Duration::from_millis;
-        for (lease, patience) in [
+        for (lease, expected) in [
             (ms(10), ms(20)),
             (ms(399), ms(20)),
             (ms(400), ms(20)),
@@ -74,7 +71,7 @@ mod tests {
             (ms(30_000), ms(500)),
             (Duration::MAX, ms(500)),
         ] {
-            assert_eq!(Rules::answer_limit(lease), patience, "{lease:?}");
+            assert_eq!(Rules::answer_limit(lease), expected, "{lease:?}");
         }
     }
 }

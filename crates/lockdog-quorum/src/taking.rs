@@ -8,7 +8,7 @@ impl Quorum {
     pub(crate) fn take_missing(&mut self, actions: &mut Actions) {
         let round = self.round.number;
         for (index, member) in self.members.iter_mut().enumerate() {
-            if matches!(member.stand, MemberState::Nothing | MemberState::Gone) {
+            if matches!(member.state, MemberState::Nothing | MemberState::Gone) {
                 member.ask(&self.round);
                 actions.push(Action::Take {
                     member: index,
@@ -20,9 +20,6 @@ impl Quorum {
 
     /// When the first pending `Take` is given up.
     pub(crate) fn asked_until(&self) -> Moment {
-        if mutant!("quorum_asked_for_ever") {
-            return Moment::NEVER;
-        }
         let asked_until = self.members.iter().map(|member| member.asked_until);
         asked_until.min().unwrap_or(Moment::NEVER)
     }

@@ -83,7 +83,7 @@ async fn read(core: &Core, id: u64, mut reader: impl AsyncRead + Unpin, outbox: 
                 }
                 Err(line) => {
                     let reply = Reply::Error(line.to_owned());
-                    core.database.lock().tell(id, &reply);
+                    core.database.lock().send(id, &reply);
                     return core.forget(id);
                 }
             }
@@ -103,7 +103,7 @@ async fn execute(core: &Core, id: u64, args: &[Vec<u8>], outbox: &Outbox) -> boo
         let outcome = commands::execute(&mut database, id, args);
         match outcome {
             Outcome::Reply(reply) => {
-                database.tell(id, &reply);
+                database.send(id, &reply);
                 return true;
             }
             Outcome::Silence => return true,
@@ -125,7 +125,7 @@ async fn execute(core: &Core, id: u64, args: &[Vec<u8>], outbox: &Outbox) -> boo
     };
     let (time, reply) = waits;
     tokio::time::sleep(time).await;
-    core.database.lock().tell(id, &reply);
+    core.database.lock().send(id, &reply);
     true
 }
 

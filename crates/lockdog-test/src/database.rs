@@ -139,7 +139,7 @@ impl Database {
     }
 
     /// Writes to one client. A client that reads too slowly is disconnected, as in Redis.
-    pub(crate) fn tell(&mut self, id: u64, reply: &Reply) {
+    pub(crate) fn send(&mut self, id: u64, reply: &Reply) {
         let due = Instant::now() + self.faults.delay;
         let Some(client) = self.clients.get(&id) else {
             return;

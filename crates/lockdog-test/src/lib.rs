@@ -1,7 +1,7 @@
 //! A Redis server inside a test, for code that uses the locks of [lockdog](https://docs.rs/lockdog).
 //!
-//! [`Server`] executes the real scripts in Lua 5.1, expires keys by tokio's clock, and has the faults
-//! of real servers and networks, at the moment that a test chooses.
+//! [`Server`] executes the real scripts in Lua 5.1, expires keys by tokio's clock, and injects the faults
+//! of real servers and networks at the moments that a test chooses.
 //!
 //! ```
 //! use std::time::Duration;

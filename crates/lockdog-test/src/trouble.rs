@@ -111,7 +111,7 @@ impl Server {
     }
 
     /// Whether published messages are lost from now on. Waiters then get no message that a lock is
-    /// free, and find out at their next poll.
+    /// free, and detect it at their next poll.
     pub fn lose_messages(&self, lost: bool) {
         self.core().database.lock().faults.loses_messages = lost;
     }

@@ -26,13 +26,8 @@ static ACQUIRE_ALL: LazyScript =
     LazyScript::new(|| Script::new(include_str!("../../../lua/multi_lock/acquire.lua")));
 static ACQUIRE_MEMBER: LazyScript =
     LazyScript::new(|| Script::new(include_str!("../../../lua/red_lock/acquire.lua")));
-static UNLOCK: LazyScript = LazyScript::new(|| {
-    #[cfg(lockdog_mutants)]
-    if mutant!("unlock_by_decrement") {
-        return Script::new(crate::mutant::UNLOCK_BY_DECREMENT);
-    }
-    Script::new(include_str!("../../../lua/lock/unlock.lua"))
-});
+static UNLOCK: LazyScript =
+    LazyScript::new(|| Script::new(include_str!("../../../lua/lock/unlock.lua")));
 static SETTLE: LazyScript =
     LazyScript::new(|| Script::new(include_str!("../../../lua/lock/settle.lua")));
 static TOUCH: LazyScript =
@@ -41,10 +36,5 @@ static RENEW: LazyScript =
     LazyScript::new(|| Script::new(include_str!("../../../lua/lock/renew.lua")));
 static TRANSFER: LazyScript =
     LazyScript::new(|| Script::new(include_str!("../../../lua/lock/transfer.lua")));
-static FORCE_UNLOCK: LazyScript = LazyScript::new(|| {
-    #[cfg(lockdog_mutants)]
-    if mutant!("blind_force_unlock") {
-        return Script::new(crate::mutant::BLIND_FORCE_UNLOCK);
-    }
-    Script::new(include_str!("../../../lua/lock/force_unlock.lua"))
-});
+static FORCE_UNLOCK: LazyScript =
+    LazyScript::new(|| Script::new(include_str!("../../../lua/lock/force_unlock.lua")));

@@ -152,7 +152,7 @@ impl AckRounds {
         since.is_some_and(|since| now.since(since) > limit)
     }
 
-    /// Releases the connection. No round counts as asked any more, so the next impatient caller does
+    /// Releases the connection. No round counts as asked any more, so the next caller with a short limit does
     /// not end the attempt to connect that follows.
     pub(in crate::server) fn clear(&self) {
         *self.last.lock() = None;
@@ -252,7 +252,7 @@ async fn wait_on(
 fn wait(replicas: u32, goal: AckGoal) -> Cmd {
     // The server should answer before the callers' time limit.
     let margin = (goal.timeout / 4).min(MARGIN);
-    let patience = (goal.timeout - margin).as_millis().max(1) as u64;
+    let timeout = (goal.timeout - margin).as_millis().max(1) as u64;
     let mut wait = match goal.disk {
         None => redis::cmd("WAIT"),
         Some(local) => {
@@ -261,7 +261,7 @@ fn wait(replicas: u32, goal: AckGoal) -> Cmd {
             wait
         }
     };
-    wait.arg(replicas).arg(patience);
+    wait.arg(replicas).arg(timeout);
     wait
 }
 

@@ -70,7 +70,7 @@ impl Node {
             judge(outcome, replicas)?;
             return Ok(!goal.followers || self.has_all(followers, clock.now()));
         }
-        // A caller with a shorter limit cannot tell whether the replicas are slow.
+        // A caller with a shorter limit does not show whether the replicas are slow.
         if limit >= timeout || !matches!(outcome, Err(Failure::Silent { .. })) {
             self.learn(&outcome, replicas, clock.now());
         }
@@ -126,11 +126,11 @@ impl Node {
             let endpoint = self.endpoint().clone();
             let Context {
                 background,
-                command_timeout: patience,
+                command_timeout: timeout,
                 ..
             } = &acker.context;
-            let patience = *patience;
-            let open = || async move { endpoint.open_own_in_time(patience).await };
+            let timeout = *timeout;
+            let open = || async move { endpoint.open_own_in_time(timeout).await };
             // Boxed: it is rare, and would otherwise enlarge the future of every acquire.
             let opened = Box::pin(acker.slot.get(background.runtime(), limit, open));
             let connection = opened.await?;

@@ -40,7 +40,7 @@ impl Cluster {
     pub(in crate::server) async fn look_since(&self, since: Moment) {
         let mut looks = self.looks.subscribe();
         while *looks.borrow_and_update() < since {
-            self.news.notify_one();
+            self.ask_now.notify_one();
             // The sender lives in `self`.
             let _ = looks.changed().await;
         }
@@ -62,7 +62,7 @@ impl Cluster {
             if looked >= since && is_enough {
                 return;
             }
-            self.news.notify_one();
+            self.ask_now.notify_one();
             // The sender lives in `self`.
             let _ = looks.changed().await;
         }

@@ -25,11 +25,11 @@ impl Cluster {
         limit: Duration,
     ) -> Result<(), Failure> {
         let asked = self.context.clock.now();
-        let answers = links.iter_mut().map(|link| link.ask(limit)).collect();
-        let told = gather(answers, enough, soon, limit).await?;
-        let told = self.of_ours(told, links, asked)?;
-        let sharded = told.iter().all(|told| told.sharded);
-        let views: Vec<ClusterView> = told.into_iter().map(|told| told.view).collect();
+        let pending = links.iter_mut().map(|link| link.ask(limit)).collect();
+        let answers = gather(pending, enough, soon, limit).await?;
+        let answers = self.of_ours(answers, links, asked)?;
+        let sharded = answers.iter().all(|answer| answer.sharded);
+        let views: Vec<ClusterView> = answers.into_iter().map(|answer| answer.view).collect();
         self.sharded.lock().get_or_insert(sharded);
         let givers = self.map.read().givers(&views, asked);
         let mut looked = Vec::new();
@@ -39,7 +39,7 @@ impl Cluster {
                 looked.push(giver);
             }
         }
-        self.take_in(&views, asked, &looked);
+        self.update_map(&views, asked, &looked);
         self.looks.send_replace(asked);
         Ok(())
     }
@@ -47,41 +47,49 @@ impl Cluster {
     /// Drops the answers of other clusters' nodes. Other nodes are asked in their place next time.
     fn of_ours(
         &self,
-        told: Vec<NodeAnswer>,
+        answers: Vec<NodeAnswer>,
         links: &mut [NodeLink],
         asked: Moment,
     ) -> Result<Vec<NodeAnswer>, Failure> {
-        let is_seed = |told: &NodeAnswer| self.seeds.iter().any(|seed| *seed.addr() == told.by);
-        let witnesses: Vec<_> = told
+        let is_seed = |answer: &NodeAnswer| self.seeds.iter().any(|seed| *seed.addr() == answer.by);
+        let witnesses: Vec<_> = answers
             .iter()
-            .map(|told| Witness {
-                ids: told.view.nodes.iter().map(|node| node.id.clone()).collect(),
+            .map(|answer| Witness {
+                ids: answer
+                    .view
+                    .nodes
+                    .iter()
+                    .map(|node| node.id.clone())
+                    .collect(),
                 also: None,
-                is_seed: is_seed(told),
-                claims: told.view.masters().any(|node| !node.slots.is_empty()),
+                is_seed: is_seed(answer),
+                claims: answer.view.masters().any(|node| !node.slots.is_empty()),
             })
             .collect();
         let seeds = self.seeds.len().min(ASKED);
         let believed = self.membership.lock().choose(&witnesses, seeds, asked);
-        let is_kin = match &believed {
-            Ok(believed) => believed.is_kin.clone(),
-            Err(_) => vec![false; told.len()],
+        let belongs = match &believed {
+            Ok(believed) => believed.belongs.clone(),
+            Err(_) => vec![false; answers.len()],
         };
         let mut ours = Vec::new();
-        for (told, is_kin) in told.into_iter().zip(is_kin) {
-            if is_kin {
-                ours.push(told);
+        for (answer, belongs) in answers.into_iter().zip(belongs) {
+            if belongs {
+                ours.push(answer);
                 continue;
             }
             let mut links = links.iter_mut();
-            if let Some(link) = links.find(|link| *link.info.addr() == told.by) {
+            if let Some(link) = links.find(|link| *link.info.addr() == answer.by) {
                 link.answered = false;
             }
-            if believed.as_ref().is_ok_and(|believed| believed.is_news) {
+            if believed
+                .as_ref()
+                .is_ok_and(|believed| believed.is_first_report)
+            {
                 tracing::warn!(
                     target: "lockdog::server",
                     cluster = self.address(),
-                    server = told.by.to_string(),
+                    server = answer.by.to_string(),
                     "ignoring a node of another cluster at a known node's address"
                 );
             }
@@ -92,7 +100,7 @@ impl Cluster {
 
 /// The answers of the nodes: of all, or of those that answer soon after the first. At least one.
 async fn gather<A>(
-    mut answers: FuturesUnordered<A>,
+    mut pending: FuturesUnordered<A>,
     enough: usize,
     soon: Duration,
     limit: Duration,
@@ -100,22 +108,22 @@ async fn gather<A>(
 where
     A: Future<Output = Result<NodeAnswer, Failure>>,
 {
-    let mut told = Vec::new();
+    let mut answers = Vec::new();
     let mut failed = Failure::Unsent("no node of the cluster is known".into());
-    let mut patience = std::pin::pin!(tokio::time::sleep(limit));
+    let mut timer = std::pin::pin!(tokio::time::sleep(limit));
     loop {
         tokio::select! {
-            answer = answers.next() => match answer {
+            answer = pending.next() => match answer {
                 Some(Ok(answer)) => {
-                    told.push(answer);
-                    if told.len() == 1 {
+                    answers.push(answer);
+                    if answers.len() == 1 {
                         let soon = tokio::time::Instant::now() + soon;
-                        let soon = soon.min(patience.deadline());
-                        patience.as_mut().reset(soon);
+                        let soon = soon.min(timer.deadline());
+                        timer.as_mut().reset(soon);
                     }
-                    if told.len() == enough {
+                    if answers.len() == enough {
                         let soon = tokio::time::Instant::now() + GRACE.min(limit / 4);
-                        patience.as_mut().reset(soon);
+                        timer.as_mut().reset(soon);
                     }
                 }
                 // A refusal is more informative than a failed connection.
@@ -124,13 +132,13 @@ where
                 },
                 None => break,
             },
-            () = &mut patience => break,
+            () = &mut timer => break,
         }
     }
-    if told.is_empty() {
+    if answers.is_empty() {
         return Err(failed);
     }
-    Ok(told)
+    Ok(answers)
 }
 
 /// How long to wait for most of the seeds after the first answer.
@@ -143,12 +151,12 @@ mod tests {
     use redis::ConnectionAddr;
 
     use super::*;
-    use crate::server::cluster::{ENOUGH, PATIENCE};
+    use crate::server::cluster::{ASK_TIMEOUT, ENOUGH};
 
     /// The node nearest to the client may be the very master that the others have to confirm.
     #[tokio::test]
     async fn a_slower_second_node_is_awaited() {
-        let late = PATIENCE / 4;
+        let late = ASK_TIMEOUT / 4;
         let answers = |late: &[Duration]| -> FuturesUnordered<_> {
             let answer = |late: &Duration| {
                 let (view, sharded, late) = (ClusterView::default(), true, *late);
@@ -164,11 +172,15 @@ mod tests {
             (vec![Duration::ZERO, late], ENOUGH, 2),
             (vec![Duration::ZERO, late], 1, 1),
             (vec![Duration::ZERO, Duration::ZERO, late], ENOUGH, 2),
-            (vec![Duration::ZERO, PATIENCE * 9], ENOUGH, 1),
-            (vec![PATIENCE * 9; 2], ENOUGH, 0),
+            (vec![Duration::ZERO, ASK_TIMEOUT * 9], ENOUGH, 1),
+            (vec![ASK_TIMEOUT * 9; 2], ENOUGH, 0),
         ] {
-            let told = gather(answers(&lates), enough, PATIENCE, PATIENCE).await;
-            assert_eq!(told.map_or(0, |told| told.len()), expected, "{lates:?}");
+            let answers = gather(answers(&lates), enough, ASK_TIMEOUT, ASK_TIMEOUT).await;
+            assert_eq!(
+                answers.map_or(0, |answer| answer.len()),
+                expected,
+                "{lates:?}"
+            );
         }
     }
 }

@@ -52,7 +52,7 @@ pub(super) struct Cluster {
     chosen: AtomicUsize,
     switches: watch::Sender<u64>,
     /// Notified when something may have changed, or when a caller needs a current look.
-    news: Notify,
+    ask_now: Notify,
     /// When the last look with an answer began.
     looks: watch::Sender<Moment>,
     /// All callers that wait for the first look share it.
@@ -85,7 +85,7 @@ impl Cluster {
             known: Mutex::default(),
             chosen: AtomicUsize::new(0),
             switches: watch::Sender::new(0),
-            news: Notify::new(),
+            ask_now: Notify::new(),
             looks: watch::Sender::new(Moment(0)),
             sharded: Mutex::default(),
         }
@@ -101,7 +101,7 @@ impl Cluster {
     pub(super) fn node(&self, key: &str) -> Result<Arc<Node>, Failure> {
         let node = self.map.read().owner(slot(key)).cloned();
         node.ok_or_else(|| {
-            self.news.notify_one();
+            self.ask_now.notify_one();
             Failure::Unsent("no server of the cluster has the slot".into())
         })
     }
@@ -148,8 +148,8 @@ impl Cluster {
     }
 
     /// Reports a sign of a possible change.
-    pub(super) fn is_news(&self) {
-        self.news.notify_one();
+    pub(super) fn ask_soon(&self) {
+        self.ask_now.notify_one();
     }
 
     /// Counts how often slots changed their owner.
@@ -178,7 +178,7 @@ impl Cluster {
         let mut links: Vec<NodeLink> = Vec::new();
         loop {
             self.choose(&mut links);
-            if let Err(failure) = self.ask(&mut links, ENOUGH, PATIENCE, PATIENCE).await {
+            if let Err(failure) = self.ask(&mut links, ENOUGH, ASK_TIMEOUT, ASK_TIMEOUT).await {
                 tracing::debug!(
                     target: "lockdog::server",
                     ?failure, "no cluster node answered CLUSTER NODES"
@@ -189,7 +189,7 @@ impl Cluster {
             tokio::time::sleep(SHORTEST_PAUSE.min(every)).await;
             tokio::select! {
                 () = tokio::time::sleep(every) => {}
-                () = self.news.notified() => {}
+                () = self.ask_now.notified() => {}
             }
         }
     }
@@ -216,7 +216,7 @@ impl Cluster {
         }
     }
 
-    fn take_in(&self, views: &[ClusterView], asked: Moment, looked: &[Arc<Node>]) {
+    fn update_map(&self, views: &[ClusterView], asked: Moment, looked: &[Arc<Node>]) {
         let nodes = views.iter().flat_map(|view| &view.nodes);
         let living = nodes.filter(|node| !node.has_failed);
         let mut living: Vec<_> = living.map(|node| (node.host.clone(), node.port)).collect();
@@ -240,7 +240,7 @@ impl Cluster {
             loss: node.loss(),
             looked_at: looked.iter().any(|it| Arc::ptr_eq(it, node)),
         };
-        let change = map.take_in(views, asked, make, lost);
+        let change = map.update(views, asked, make, lost);
         drop(strangers);
         // Done before other threads see the new map.
         for heir in &change.heirs {
@@ -306,7 +306,7 @@ const ASKED: usize = 5;
 /// How many answers are awaited while there is time. One is not enough: a master cannot confirm
 /// itself.
 const ENOUGH: usize = 2;
-const PATIENCE: Duration = Duration::from_secs(1);
+const ASK_TIMEOUT: Duration = Duration::from_secs(1);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
@@ -333,7 +333,7 @@ mod tests {
         let after = "a h:1@2 master,fail - 0 0 1 disconnected\n\
             b h:3@4 myself,master - 0 0 2 connected 0-16383\n";
         let second = Moment(0) + Duration::from_secs(1);
-        cluster.take_in(&[ClusterView::new(before, None, "h")], second, &[]);
+        cluster.update_map(&[ClusterView::new(before, None, "h")], second, &[]);
         let seen = cluster.clone();
         let free = FreeAtEachCall::new(move || {
             seen.map.try_write().is_some() && seen.strangers.try_lock().is_some()
@@ -344,7 +344,7 @@ mod tests {
         let subscriber = OnEvent(free.check());
         tracing::subscriber::with_default(subscriber, || {
             let view = ClusterView::new(after, None, "h");
-            cluster.take_in(&[view], second + Duration::from_secs(1), &[]);
+            cluster.update_map(&[view], second + Duration::from_secs(1), &[]);
         });
         // One waker and two events.
         assert_eq!(free.calls(), [true, true, true]);

@@ -166,7 +166,7 @@ impl<N: Clone> SlotMap<N> {
 
     /// Processes views of nodes that were asked at `asked`. `make` creates the handle of a new owner.
     /// `lost` returns what is known about the data of an owner.
-    pub(super) fn take_in(
+    pub(super) fn update(
         &mut self,
         views: &[ClusterView],
         asked: Moment,
@@ -382,7 +382,7 @@ mod tests {
                 made.len() - 1
             };
             let losses = &self.losses;
-            self.map.take_in(views, self.now, make, |node| MasterData {
+            self.map.update(views, self.now, make, |node| MasterData {
                 loss: losses.get(node).copied().unwrap_or_default(),
                 looked_at: !self.unseen.contains(node),
             })

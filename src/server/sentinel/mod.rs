@@ -42,7 +42,7 @@ pub(crate) struct Sentinels {
     /// When it was last named by sentinels that consider it healthy, as a [`Moment`].
     sure: AtomicU64,
     /// Notified when a sentinel reports a switch, or when a caller needs a current answer.
-    news: Notify,
+    ask_now: Notify,
     /// Notified after each question to the sentinels.
     looks: watch::Sender<()>,
     /// All calls that want to know the master share one question.
@@ -75,7 +75,7 @@ impl Sentinels {
             known: Mutex::default(),
             named: AtomicU64::new(0),
             sure: AtomicU64::new(0),
-            news: Notify::new(),
+            ask_now: Notify::new(),
             looks: watch::Sender::new(()),
         }
     }
@@ -104,8 +104,8 @@ impl Sentinels {
     async fn ask_for_all(self: &Arc<Self>, limit: Duration) -> Result<(), Failure> {
         let own = self.clone();
         let ask = || async move {
-            let patience = own.context.command_timeout;
-            own.ask(&mut own.links(), patience).await
+            let timeout = own.context.command_timeout;
+            own.ask(&mut own.links(), timeout).await
         };
         let background = self.context.background.runtime();
         self.asking.get(background, limit, ask).await
@@ -130,7 +130,7 @@ impl Sentinels {
     pub(super) async fn confirm(&self, since: Moment) {
         let mut looks = self.looks.subscribe();
         while self.sure.load(Ordering::Acquire) < since.0 {
-            self.news.notify_one();
+            self.ask_now.notify_one();
             // The sender lives in `self`.
             let _ = looks.changed().await;
         }
@@ -142,7 +142,7 @@ impl Sentinels {
         let asking = async {
             let mut links = self.links();
             loop {
-                if let Err(failure) = self.ask(&mut links, PATIENCE).await {
+                if let Err(failure) = self.ask(&mut links, ASK_TIMEOUT).await {
                     tracing::debug!(
                         target: "lockdog::server",
                         ?failure, "no sentinel names the master"
@@ -152,7 +152,7 @@ impl Sentinels {
                 tokio::time::sleep(SHORTEST_PAUSE.min(every)).await;
                 tokio::select! {
                     () = tokio::time::sleep(every) => {}
-                    () = self.news.notified() => {}
+                    () = self.ask_now.notified() => {}
                 }
             }
         };
@@ -168,16 +168,16 @@ impl Sentinels {
                 connection.subscribe("+switch-master").await?;
                 RedisResult::Ok(connection.into_on_message())
             };
-            if let Ok(Ok(mut messages)) = tokio::time::timeout(PATIENCE, hearing).await {
+            if let Ok(Ok(mut messages)) = tokio::time::timeout(ASK_TIMEOUT, hearing).await {
                 // Messages from before the subscription are missed, so ask now.
-                self.news.notify_one();
+                self.ask_now.notify_one();
                 // A half-open connection would otherwise stay silent forever.
                 while let Ok(Some(message)) = tokio::time::timeout(A_MINUTE, messages.next()).await
                 {
                     pause = SHORTEST_PAUSE;
                     let text: String = message.get_payload().unwrap_or_default();
                     if text.split(' ').next() == Some(&self.name) {
-                        self.news.notify_one();
+                        self.ask_now.notify_one();
                     }
                 }
             }
@@ -195,81 +195,84 @@ impl Sentinels {
     async fn ask(&self, links: &mut [SentinelLink<'_>], limit: Duration) -> Result<(), Failure> {
         let began = self.context.clock.now();
         let enough = links.len() / 2 + 1;
-        let mut answers: FuturesUnordered<_> = links
+        let mut pending: FuturesUnordered<_> = links
             .iter_mut()
             .map(|link| link.ask(&self.name, limit))
             .collect();
-        let mut told: Vec<SentinelAnswer> = Vec::new();
+        let mut answers: Vec<SentinelAnswer> = Vec::new();
         let mut failed = Failure::Unsent("no sentinel answers".into());
-        let mut patience = std::pin::pin!(tokio::time::sleep(limit));
-        let is_enough = |told: &[SentinelAnswer]| {
-            let doubts = told.iter().filter(|it| !it.is_well).count();
-            let agree = told.iter().all(|it| it.named == told[0].named);
-            agree && told.len() >= enough + doubts
+        let mut timer = std::pin::pin!(tokio::time::sleep(limit));
+        let is_enough = |answers: &[SentinelAnswer]| {
+            let doubts = answers.iter().filter(|it| !it.is_well).count();
+            let agree = answers.iter().all(|it| it.named == answers[0].named);
+            agree && answers.len() >= enough + doubts
         };
-        while !is_enough(&told) {
+        while !is_enough(&answers) {
             tokio::select! {
-                answer = answers.next() => match answer {
+                answer = pending.next() => match answer {
                     Some(Ok(answer)) => {
-                        if told.is_empty() {
+                        if answers.is_empty() {
                             let soon = tokio::time::Instant::now() + GRACE.min(limit / 4);
-                            patience.as_mut().reset(soon);
+                            timer.as_mut().reset(soon);
                         }
-                        told.push(answer);
+                        answers.push(answer);
                     }
                     Some(Err(failure)) => failed = failure,
                     None => break,
                 },
-                () = &mut patience => break,
+                () = &mut timer => break,
             }
         }
-        drop(answers);
-        if told.is_empty() {
-            self.take_in(&[], false, began);
+        drop(pending);
+        if answers.is_empty() {
+            self.update_master(&[], false, began);
             return Err(failed);
         }
-        let told = self.of_ours(told, began).inspect_err(|_| {
-            self.take_in(&[], false, began);
+        let answers = self.of_ours(answers, began).inspect_err(|_| {
+            self.update_master(&[], false, began);
         })?;
-        let doubts = told.iter().filter(|it| !it.is_well).count();
-        let is_well = doubts * 2 < told.len();
-        let heard: Vec<NamedMaster> = told.into_iter().map(|it| it.named).collect();
-        self.take_in(&heard, is_well, began);
+        let doubts = answers.iter().filter(|it| !it.is_well).count();
+        let is_well = doubts * 2 < answers.len();
+        let heard: Vec<NamedMaster> = answers.into_iter().map(|it| it.named).collect();
+        self.update_master(&heard, is_well, began);
         Ok(())
     }
 
     /// Drops the answers of sentinels that monitor another master with the same name.
     fn of_ours(
         &self,
-        told: Vec<SentinelAnswer>,
+        answers: Vec<SentinelAnswer>,
         asked: Moment,
     ) -> Result<Vec<SentinelAnswer>, Failure> {
-        let witnesses: Vec<_> = told
+        let witnesses: Vec<_> = answers
             .iter()
-            .map(|told| Witness {
-                ids: told.ids.clone(),
-                also: Some(format!("master {}:{}", told.named.host, told.named.port)),
+            .map(|answer| Witness {
+                ids: answer.ids.clone(),
+                also: Some(format!(
+                    "master {}:{}",
+                    answer.named.host, answer.named.port
+                )),
                 is_seed: true,
                 claims: true,
             })
             .collect();
         let seeds = self.clients.len();
         let believed = self.membership.lock().choose(&witnesses, seeds, asked)?;
-        if believed.is_news {
+        if believed.is_first_report {
             tracing::warn!(
                 target: "lockdog::server",
                 master = self.name,
                 "ignoring a sentinel of another master with the same name"
             );
         }
-        let told = told.into_iter().zip(believed.is_kin);
-        Ok(told
-            .filter_map(|(told, is_kin)| is_kin.then_some(told))
+        let answers = answers.into_iter().zip(believed.belongs);
+        Ok(answers
+            .filter_map(|(answer, belongs)| belongs.then_some(answer))
             .collect())
     }
 
     /// `is_well`: most of the sentinels consider the master healthy.
-    fn take_in(&self, heard: &[NamedMaster], is_well: bool, asked: Moment) {
+    fn update_master(&self, heard: &[NamedMaster], is_well: bool, asked: Moment) {
         let Some((before, now)) = self.believe(heard, is_well, asked) else {
             return;
         };
@@ -311,8 +314,7 @@ impl Sentinels {
                 switch = Some((master, best.clone()));
             }
         }
-        let is_named = known.master.as_ref().is_some_and(|it| it.is_at(best));
-        if is_named {
+        if known.master.as_ref().is_some_and(|it| it.is_at(best)) {
             self.note_named(is_well, asked);
         }
         switch
@@ -352,7 +354,7 @@ impl Sentinels {
 /// How long a majority must name another master without a larger epoch before it is believed.
 const DOUBT: Duration = Duration::from_secs(10);
 const A_MINUTE: Duration = Duration::from_secs(60);
-const PATIENCE: Duration = Duration::from_secs(3);
+const ASK_TIMEOUT: Duration = Duration::from_secs(3);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -390,15 +392,15 @@ mod tests {
     #[tokio::test]
     async fn a_partitioned_sentinel_cannot_restore_an_old_master() {
         let sentinels = three();
-        sentinels.take_in(&[named(1, 5)], true, at(1));
+        sentinels.update_master(&[named(1, 5)], true, at(1));
         assert_eq!((sentinels.identity.term(), sentinels.named()), (0, at(1)));
         // The latest switch counts, even if only one sentinel knows of it.
-        sentinels.take_in(&[named(1, 5), named(2, 6)], true, at(2));
+        sentinels.update_master(&[named(1, 5), named(2, 6)], true, at(2));
         assert_eq!(
             (master(&sentinels), sentinels.identity.term()),
             (named(2, 6), 1)
         );
-        sentinels.take_in(&[named(1, 5)], true, at(3));
+        sentinels.update_master(&[named(1, 5)], true, at(3));
         assert_eq!(
             (master(&sentinels), sentinels.identity.term()),
             (named(2, 6), 1)
@@ -409,14 +411,14 @@ mod tests {
     #[tokio::test]
     async fn a_switch_wakes_callers_and_is_logged_without_a_mutex_held() {
         let sentinels = Arc::new(three());
-        sentinels.take_in(&[named(1, 5)], true, at(1));
+        sentinels.update_master(&[named(1, 5)], true, at(1));
         let seen = sentinels.clone();
         let free = FreeAtEachCall::new(move || seen.known.try_lock().is_some());
         let mut over = pin!(sentinels.identity.until_over(0));
         assert!(free.poll(over.as_mut()).is_pending());
         let subscriber = OnEvent(free.check());
         tracing::subscriber::with_default(subscriber, || {
-            sentinels.take_in(&[named(2, 6)], true, at(2));
+            sentinels.update_master(&[named(2, 6)], true, at(2));
         });
         assert_eq!(free.calls(), [true, true]);
         assert!(free.poll(over.as_mut()).is_ready());
@@ -425,18 +427,18 @@ mod tests {
     #[tokio::test]
     async fn a_majority_with_a_smaller_epoch_is_believed_after_a_while() {
         let sentinels = three();
-        sentinels.take_in(&[named(1, 5)], true, at(1));
-        let anew = [named(2, 0), named(2, 0)];
-        sentinels.take_in(&anew, true, at(2));
+        sentinels.update_master(&[named(1, 5)], true, at(1));
+        let again = [named(2, 0), named(2, 0)];
+        sentinels.update_master(&again, true, at(2));
         // A sentinel that agrees with no other restarts the time.
-        sentinels.take_in(&anew[..1], true, at(8));
-        sentinels.take_in(&anew, true, at(9));
-        sentinels.take_in(&anew, true, at(19));
+        sentinels.update_master(&again[..1], true, at(8));
+        sentinels.update_master(&again, true, at(9));
+        sentinels.update_master(&again, true, at(19));
         assert_eq!(
             (master(&sentinels), sentinels.identity.term()),
             (named(1, 5), 0)
         );
-        sentinels.take_in(&anew, true, at(20));
+        sentinels.update_master(&again, true, at(20));
         assert_eq!(
             (master(&sentinels), sentinels.identity.term()),
             (named(2, 0), 1)
@@ -447,10 +449,10 @@ mod tests {
     async fn a_master_that_sentinels_report_as_down_is_named_but_not_confirmed() {
         let sentinels = three();
         let sure = || sentinels.sure.load(Ordering::Acquire);
-        sentinels.take_in(&[named(1, 5)], true, at(1));
-        sentinels.take_in(&[named(1, 5), named(1, 5)], false, at(2));
+        sentinels.update_master(&[named(1, 5)], true, at(1));
+        sentinels.update_master(&[named(1, 5), named(1, 5)], false, at(2));
         assert_eq!((sentinels.named(), sure()), (at(2), at(1).0));
-        sentinels.take_in(&[named(1, 5)], true, at(3));
+        sentinels.update_master(&[named(1, 5)], true, at(3));
         assert_eq!(sure(), at(3).0);
     }
 }

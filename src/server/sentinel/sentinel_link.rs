@@ -88,7 +88,7 @@ impl<'a> SentinelLink<'a> {
         let address: Option<(String, u16)> = address?;
         let named = address.and_then(|(host, port)| read(&fields, host, port));
         let (named, is_well) = named.ok_or_else(|| Failure::Unsent("it names no master".into()))?;
-        // If these are refused, the client cannot tell which master's sentinel it is.
+        // If these are refused, the client does not know which master the sentinel monitors.
         let own: Option<String> = own.ok();
         let others: Vec<HashMap<String, String>> = others.unwrap_or_default();
         let others = others.into_iter().filter_map(|mut it| it.remove("runid"));

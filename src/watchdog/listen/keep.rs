@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::server::{Failure, Subscriber};
 use crate::session::Core;
-use crate::wait::{ChannelList, Heard, Waiters};
+use crate::wait::{ChannelList, SubscriptionState, Waiters};
 
 /// One connection for messages. If it does not answer, it counts as gone: `None`, or false.
 pub(super) trait MessageLink {
@@ -44,10 +44,10 @@ pub(super) async fn keep_subscribed(
             match channel {
                 // A newer queue of a lock whose channel is subscribed already.
                 Some(channel) if listening.contains(&name) => {
-                    settled.push((name, channel, Heard::Listening));
+                    settled.push((name, channel, SubscriptionState::Listening));
                 }
                 Some(channel) if refused.contains(&name) => {
-                    settled.push((name, channel, Heard::Deaf));
+                    settled.push((name, channel, SubscriptionState::Failed));
                 }
                 Some(channel) => {
                     new.push(name);
@@ -62,29 +62,31 @@ pub(super) async fn keep_subscribed(
             }
         }
         if !new.is_empty() {
-            let Some(heard) = line.subscribe(&new).await else {
+            let Some(accepted) = line.subscribe(&new).await else {
                 return;
             };
-            for ((name, channel), heard) in new.into_iter().zip(new_channels).zip(heard) {
-                let (names, heard) = if heard {
-                    (&mut listening, Heard::Listening)
+            for ((name, channel), is_accepted) in new.into_iter().zip(new_channels).zip(accepted) {
+                let (names, state) = if is_accepted {
+                    (&mut listening, SubscriptionState::Listening)
                 } else {
-                    (&mut refused, Heard::Deaf)
+                    (&mut refused, SubscriptionState::Failed)
                 };
                 names.insert(name.clone());
-                settled.push((name, channel, heard));
+                settled.push((name, channel, state));
             }
         }
         if !old.is_empty() && !line.unsubscribe(&old).await {
             return;
         }
-        for (name, channel, heard) in settled {
+        for (name, channel, state) in settled {
             // Another connection may have taken the channel over meanwhile, and sets its state.
             if !list.has(&name, &channel) {
                 continue;
             }
             // Messages may have been missed while the client was not subscribed.
-            if channel.set(heard) == Heard::Deaf && heard == Heard::Listening {
+            if channel.set(state) == SubscriptionState::Failed
+                && state == SubscriptionState::Listening
+            {
                 channel.locks().for_each(|key| waiters.wake(&key));
             }
         }
@@ -101,7 +103,7 @@ pub(super) async fn keep_subscribed(
                 }
                 look = list.look_at(ended);
                 for channel in look.iter().filter_map(|(_, channel)| channel.as_ref()) {
-                    channel.set(Heard::Deaf);
+                    channel.set(SubscriptionState::Failed);
                 }
             }
             () = tokio::time::sleep_until(ping_at) => {
@@ -144,11 +146,11 @@ impl MessageLink for Plain {
             return Some(vec![false]);
         }
         // Subscribe one by one: only some of them may be refused.
-        let mut heard = Vec::with_capacity(names.len());
+        let mut accepted = Vec::with_capacity(names.len());
         for name in names {
-            heard.extend(Box::pin(self.subscribe(std::slice::from_ref(name))).await?);
+            accepted.extend(Box::pin(self.subscribe(std::slice::from_ref(name))).await?);
         }
-        Some(heard)
+        Some(accepted)
     }
 
     async fn unsubscribe(&mut self, names: &[String]) -> bool {
@@ -176,9 +178,9 @@ impl MessageLink for OfShard<'_> {
     async fn subscribe(&mut self, names: &[String]) -> Option<Vec<bool>> {
         let answers = names.iter().map(|name| self.subscriber.subscribe(name));
         let answers = futures_util::future::join_all(answers).await;
-        let mut heard = Vec::with_capacity(names.len());
+        let mut accepted = Vec::with_capacity(names.len());
         for answer in answers {
-            heard.push(match answer {
+            accepted.push(match answer {
                 Ok(()) => true,
                 Err(failure) if failure.is_ambiguous() => return None,
                 Err(failure) => {
@@ -189,7 +191,7 @@ impl MessageLink for OfShard<'_> {
                 }
             });
         }
-        Some(heard)
+        Some(accepted)
     }
 
     async fn unsubscribe(&mut self, names: &[String]) -> bool {
@@ -265,7 +267,7 @@ mod tests {
             .collect();
         let list = waiters.subscriptions().list();
         for _connection in 0..2 {
-            list.set_all(Heard::Deaf);
+            list.set_all(SubscriptionState::Failed);
             let before = list.looked_at();
             let line = FollowedChannels::default();
             let names = line.0.clone();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use redis::aio::{PubSub, PubSubSink};
 
 use crate::session::Core;
-use crate::wait::{ChannelList, Heard, MessageConnection, open_messages};
+use crate::wait::{ChannelList, MessageConnection, SubscriptionState, open_messages};
 use keep::{LONGEST_PAUSE, Plain, SHORTEST_PAUSE, keep_subscribed};
 
 /// Keeps one connection open while channels are wanted, and reconnects.
@@ -38,7 +38,7 @@ pub(super) async fn keep_listening(core: &Arc<Core>) {
             hear_here(core, connection, switched).await;
         }
         messages.gone();
-        list.set_all(Heard::Deaf);
+        list.set_all(SubscriptionState::Failed);
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }

@@ -11,7 +11,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::keep::{LONGEST_PAUSE, OfShard, SHORTEST_PAUSE, keep_subscribed};
 use crate::server::Node;
 use crate::session::Core;
-use crate::wait::{ChannelList, Heard};
+use crate::wait::{ChannelList, SubscriptionState};
 
 /// The wanted channels of one server.
 struct ShardListener {
@@ -38,7 +38,7 @@ pub(super) async fn keep_listening(core: &Arc<Core>) {
             if !stays {
                 let left = listener.wanted.remove_all();
                 left.values()
-                    .for_each(|channel| _ = channel.set(Heard::Deaf));
+                    .for_each(|channel| _ = channel.set(SubscriptionState::Failed));
                 look.extend(list.look_at(left.into_keys()));
             }
             stays
@@ -50,7 +50,7 @@ pub(super) async fn keep_listening(core: &Arc<Core>) {
                 if !node.as_ref().is_some_and(|node| listener.is_of(node)) {
                     // A server that lost the channel's slot gets no more messages of it.
                     if let Some(channel) = listener.wanted.remove(&name) {
-                        channel.set(Heard::Deaf);
+                        channel.set(SubscriptionState::Failed);
                     }
                 }
             }
@@ -67,7 +67,7 @@ pub(super) async fn keep_listening(core: &Arc<Core>) {
                     listeners[at].wanted.insert(name, channel);
                 }
                 (Some(channel), None) => {
-                    channel.set(Heard::Deaf);
+                    channel.set(SubscriptionState::Failed);
                     unknown.insert(name);
                 }
                 (None, _) => {}
@@ -130,12 +130,12 @@ async fn listen(
             continue;
         }
         let waiters = core.waiters.clone();
-        let hears = move |channel: &str| {
-            for key in waiters.subscriptions().heard_on(channel) {
+        let on_message = move |channel: &str| {
+            for key in waiters.subscriptions().locks_on(channel) {
                 waiters.hear(&key);
             }
         };
-        match core.server.subscriber(&node, hears, limit).await {
+        match core.server.subscriber(&node, on_message, limit).await {
             Ok(subscriber) => {
                 pause = SHORTEST_PAUSE;
                 let line = OfShard {
@@ -163,7 +163,7 @@ async fn listen(
                 );
             }
         }
-        wanted.set_all(Heard::Deaf);
+        wanted.set_all(SubscriptionState::Failed);
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::{LONG, SOON, ms, soon};
 use crate::support::cluster::slot;
-use crate::support::{Cell, Cluster, eventually, timed};
+use crate::support::{Action, Cell, Cluster, eventually, named, timed};
 
 /// Each instance is a whole cluster.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -204,6 +204,56 @@ async fn contending_clients_continue_while_one_cluster_fails_over() {
     crowd.end().await;
     shut_down(clients).await;
     eventually(SOON, "it is nowhere", async || clusters.taken().await == 0).await;
+}
+
+/// The call is abandoned while the client asks the cluster about the server that granted it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_abandoned_acquire_is_undone_on_a_cluster_whose_answer_is_being_judged() {
+    let clusters = Clusters::behind_proxies().await;
+    let lease = SOON * 5;
+    let mine = clusters.clients_with(|it| it.watchdog_lease(lease)).await;
+    let lock = lock(&mine);
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    eventually(SOON, "it is free", async || clusters.taken().await == 0).await;
+    let cluster = &clusters.all[0];
+    for node in &cluster.nodes {
+        node.proxy()
+            .on(named("CLUSTER"), Action::DropReply)
+            .always();
+    }
+    // Two instances do not answer, so the call stays undecided.
+    for other in &clusters.all[1..] {
+        other.nodes[0]
+            .proxy()
+            .on(named("EVALSHA"), Action::DropReply)
+            .always();
+    }
+    let mut is_abandoned = false;
+    for _ in 0..10 {
+        let known = cluster.owner(slot(NAME)).await;
+        let mut masters = cluster.nodes[..3].iter();
+        let to = masters
+            .find(|it| it.id != known.id)
+            .expect("there are three");
+        cluster.move_slot(slot(NAME), to).await;
+        known.redis().await.reset_stats().await;
+        let mut left = Box::pin(lock.try_lock().into_future());
+        let is_over = tokio::time::timeout(ms(250), &mut left).await.is_ok();
+        let errors = known.redis().await.errorstats().await;
+        // A busy machine may take longer than the round.
+        if is_over || !errors.contains_key("MOVED") || !to.redis().await.exists(NAME).await {
+            continue;
+        }
+        is_abandoned = true;
+        eventually(SOON, "it is free, long before the lease ends", async || {
+            !to.redis().await.exists(NAME).await
+        })
+        .await;
+        drop(left);
+        break;
+    }
+    assert!(is_abandoned, "no call was abandoned after its grant");
+    shut_down(mine).await;
 }
 
 pub(super) struct Clusters {

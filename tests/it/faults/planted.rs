@@ -1,4 +1,4 @@
-//! Schedules of the network that tell a right lock from one with a planted defect (`src/mutant.rs`), on
+//! Schedules of the network that tell a right lock from one with a planted defect (`tests/mutants`), on
 //! real servers. Each test names the defect that it finds.
 
 use std::pin::pin;

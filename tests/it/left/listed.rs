@@ -126,14 +126,9 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        // Tests of the crate's own, and what only benchmarks see.
-        let is_public = !["simulation", "on_servers", "model"]
-            .iter()
-            .any(|it| path.ends_with(it))
-            && !path.ends_with("bench.rs");
-        if is_public && path.is_dir() {
+        if path.is_dir() {
             found.extend(sources(&path));
-        } else if is_public {
+        } else {
             found.push(path);
         }
     }

@@ -97,7 +97,7 @@ async fn an_unlock_does_not_end_the_claim_of_a_living_guard(kind: &'static Kind)
     );
     let text = refused.to_string();
     assert!(
-        text.contains("through a guard or a lock of several, unlock that"),
+        text.contains("through a guard, a MultiLock or a RedLock, unlock that"),
         "{text}"
     );
     assert!(

@@ -43,7 +43,7 @@ async fn a_client_with_only_a_pool_polls_and_logs_it() {
     let warnings = logs.at_least(Level::WARN);
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(
-        warnings[0].text.contains("a pool without a url"),
+        warnings[0].text.contains("pool without a url"),
         "{warnings:?}"
     );
 

@@ -127,9 +127,7 @@ async fn a_longer_inner_lease_lengthens_the_hold(kind: &'static Kind) {
     outer.unlock().await.unwrap();
 }
 
-async fn an_inner_lease_neither_shortens_a_watched_hold_nor_ends_its_renewal(
-    kind: &'static Kind,
-) {
+async fn an_inner_lease_neither_shortens_a_watched_hold_nor_ends_its_renewal(kind: &'static Kind) {
     let test = Fixture::of(kind).await;
     let client = watched(&test).await;
     let lock = kind.lock(&client, "l");

@@ -167,7 +167,7 @@ async fn invalid_members_are_an_error_of_each_request() {
     // Clients look at their servers when they connect.
     let connecting = test.scripts(0).await;
     let bad = [
-        (MultiLock::new([]), "there are none"),
+        (MultiLock::new([]), "no locks were given"),
         (
             MultiLock::new([client.lock("a"), client.lock("b"), client.lock("a")]),
             "lock=\"a\"",

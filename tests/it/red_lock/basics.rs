@@ -98,7 +98,7 @@ async fn invalid_instances_are_an_error_of_each_request() {
         |names: [(usize, &str); 2]| RedLock::new(names.map(|(n, name)| clients[n].lock(name)));
     let lock = lock_of(&clients, "l");
     for (lock, why) in [
-        (RedLock::new([]), "invalid locks: there are none"),
+        (RedLock::new([]), "invalid locks: no locks were given"),
         (
             locks([(0, "l"), (0, "l")]),
             "invalid locks: one lock of one client is given twice, lock=\"l\"",

@@ -44,7 +44,7 @@ async fn an_unlock_ends_a_claim_of_its_owner_and_no_living_guard() {
     let text = refused.to_string();
     assert!(matches!(refused, Error::NotHeld(_)), "{text}");
     assert!(
-        text.contains("through a guard or a lock of several, unlock that"),
+        text.contains("through a guard, a MultiLock or a RedLock, unlock that"),
         "{text}"
     );
     let refused = lock.unlock().owner(&yours).await.unwrap_err();

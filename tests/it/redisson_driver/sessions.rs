@@ -181,8 +181,7 @@ fn all_users_of_a_jvm_see_its_crash_and_the_next_user_gets_a_new_jvm() {
 /// Whatever way it ends in.
 #[test]
 fn a_shared_jvm_ends_with_the_process_of_its_tests() {
-    const TEST: &str =
-        "redisson_driver::sessions::a_shared_jvm_ends_with_the_process_of_its_tests";
+    const TEST: &str = "redisson_driver::sessions::a_shared_jvm_ends_with_the_process_of_its_tests";
     let runtime = Runtime::new().expect("threads can be started");
     if let Some(url) = child::argument() {
         let java = runtime.block_on(Redisson::start(&url));

@@ -35,7 +35,7 @@ fn debug_output_of_a_builder_has_addresses_and_no_password() {
         ),
         (
             Client::builder().url("hunter2://hunter2"),
-            "\"a url that cannot be used\"",
+            "\"an invalid url\"",
         ),
         (Client::builder(), "\"none\""),
     ] {

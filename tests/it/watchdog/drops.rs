@@ -12,7 +12,9 @@ use crate::support::{RedisServer, eventually};
 
 #[tokio::test]
 async fn dropping_the_last_handle_ends_the_thread_the_connections_and_the_holds() {
-    if !is_alone("watchdog::drops::dropping_the_last_handle_ends_the_thread_the_connections_and_the_holds") {
+    if !is_alone(
+        "watchdog::drops::dropping_the_last_handle_ends_the_thread_the_connections_and_the_holds",
+    ) {
         return;
     }
     let server = RedisServer::start().await;

@@ -196,7 +196,7 @@ fn client(client: &Client) -> u64 {
 /// asked, and what is only reported.
 fn member(member: &Member, round: u32) -> u64 {
     let Member {
-        stand,
+        state,
         until,
         asked_until,
         taken_in,
@@ -206,10 +206,10 @@ fn member(member: &Member, round: u32) -> u64 {
         register,
         outcome: _,
     } = member;
-    let counts = matches!(stand, MemberState::Held | MemberState::Asked);
+    let counts = matches!(state, MemberState::Held | MemberState::Asked);
     let until = counts.then_some(until);
     let rounds = [asked_in, answered_in, acked_in].map(|it| *it == round);
-    digest(&(stand, until, asked_until, taken_in, rounds, register))
+    digest(&(state, until, asked_until, taken_in, rounds, register))
 }
 
 fn digest(value: &impl Hash) -> u64 {

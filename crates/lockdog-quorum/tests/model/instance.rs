@@ -133,9 +133,6 @@ impl Instance {
                     return Body::Busy(self.look());
                 }
                 self.holder = Some(Holder { id, until });
-                if mutant!("quorum_token_without_marks") {
-                    self.register.value += 1;
-                }
                 Body::Taken(self.look())
             }
             Body::Extend if is_ours => {
@@ -156,7 +153,7 @@ impl Instance {
                 self.holder = Some(Holder { id, until });
                 Body::Marked
             }
-            Body::Release if is_ours || mutant!("quorum_unlock_without_owner") => {
+            Body::Release if is_ours => {
                 self.holder = None;
                 Body::Release
             }
@@ -211,7 +208,6 @@ impl Instance {
             let id = message.id;
             let is_idle = match message.body {
                 Body::Take => false,
-                Body::Release if mutant!("quorum_unlock_without_owner") => false,
                 // Each release needs a grant of its own, and one message that will not bring another
                 // grant.
                 Body::Release => {

@@ -81,7 +81,7 @@ impl World {
         let late = setting.moment(self.ticks) + LONGEST_ANSWER;
         let mut living = self.clients.iter().filter_map(|it| it.quorum());
         living.any(|quorum| {
-            let is_asked = |member: &Member| member.stand == MemberState::Asked;
+            let is_asked = |member: &Member| member.state == MemberState::Asked;
             if !quorum.is_living() || !quorum.members.iter().any(is_asked) {
                 return false;
             }
@@ -99,7 +99,7 @@ impl World {
             let held = quorum
                 .members
                 .iter()
-                .filter(|it| it.stand == MemberState::Held);
+                .filter(|it| it.state == MemberState::Held);
             quorum.is_living() && held.count() < quorum.rules().need
         })
     }

@@ -112,7 +112,7 @@ impl World {
             return;
         };
         let member = &quorum.members[member];
-        if quorum.is_living() && member.taken_in > 1 && member.stand == MemberState::Held {
+        if quorum.is_living() && member.taken_in > 1 && member.state == MemberState::Held {
             reached.note(Sight::Healed);
         }
         if register.is_some_and(|it| it.reborn) {

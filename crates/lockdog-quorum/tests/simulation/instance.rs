@@ -166,14 +166,6 @@ impl Instance {
             return Reply::Busy(Some(ttl), self.look(since_ms, now));
         }
         self.write();
-        if mutant!("quorum_token_without_marks") {
-            let token = self.data.register.map_or(0, |register| register.token);
-            self.data.register = Some(Register {
-                token: token + 1,
-                written_ms: now_ms,
-                by: id,
-            });
-        }
         self.set(id, lease, now_ms);
         Reply::Taken(self.look(since_ms, now))
     }
@@ -209,9 +201,7 @@ impl Instance {
     }
 
     fn release(&mut self, id: Id, now: u64) -> bool {
-        let is_there = self
-            .standing(now)
-            .is_some_and(|lock| lock.id == id || mutant!("quorum_unlock_without_owner"));
+        let is_there = self.standing(now).is_some_and(|lock| lock.id == id);
         if is_there {
             self.write();
             self.data.lock = None;

@@ -21,7 +21,7 @@
 mod asking;
 mod attempt;
 /// Seeded chance, the same as in the simulator of plain locks.
-#[path = "../../../../src/simulation/chance.rs"]
+#[path = "../../../../tests/simulation/chance.rs"]
 mod chance;
 mod client;
 mod clock;
@@ -34,7 +34,7 @@ mod rounds;
 mod run;
 mod script;
 /// Runs seeds on all cores, the same as in the simulator of plain locks.
-#[path = "../../../../src/simulation/seeds.rs"]
+#[path = "../../../../tests/simulation/seeds.rs"]
 mod seeds;
 mod seen;
 mod tokens;

@@ -49,7 +49,7 @@ pub(super) fn look_at_client(
         });
         // Q: no instance is asked for longer than its time limit, whatever happened to the caller.
         for (known, member) in attempt.quorum.members.iter().zip(&attempt.members) {
-            let is_asked = known.stand == MemberState::Asked;
+            let is_asked = known.state == MemberState::Asked;
             let is_bounded = attempt.quorum.wake_at() <= member.gives_up;
             // Timers fire up to a millisecond late.
             let is_in_time = is_frozen || now < member.gives_up + LATE;
@@ -60,7 +60,7 @@ pub(super) fn look_at_client(
         // V: a valid holder is valid by its own knowledge.
         let held = attempt.quorum.members.iter();
         let held = held
-            .filter(|known| known.stand == MemberState::Held)
+            .filter(|known| known.state == MemberState::Held)
             .count();
         world.claim(held >= need, || {
             format!("client {index} knows that too few have it, and does not say so: {attempt:?}")
@@ -111,7 +111,7 @@ fn compare(
     for attempt in &client.attempts {
         let known = &attempt.quorum.members[member];
         let id = attempt.members[member].id;
-        if attempt.is_over() || known.stand != MemberState::Held || now >= known.until {
+        if attempt.is_over() || known.state != MemberState::Held || now >= known.until {
             continue;
         }
         let counted_on = client.clock.truly(known.until) - world.now;

@@ -72,7 +72,7 @@ fn place(at: i64, length: usize) -> Option<usize> {
     usize::try_from(at).ok()
 }
 
-/// The index of the first item, and the one behind the last.
+/// The index of the first item, and the index after the last item.
 pub(super) fn range(from: i64, to: i64, length: usize) -> (usize, usize) {
     let from = place(from, length).unwrap_or(0);
     let to = place(to, length).map_or(0, |to| (to + 1).min(length));

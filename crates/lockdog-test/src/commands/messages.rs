@@ -152,7 +152,7 @@ pub(crate) fn publish(
     if !database.faults.loses_messages {
         for (id, mut parts) in sent {
             parts.push(Reply::bulk(payload));
-            database.tell(id, &Reply::Push(parts));
+            database.send(id, &Reply::Push(parts));
         }
     }
     count
@@ -232,7 +232,7 @@ pub(super) fn show_monitors(database: &mut Database, client: Option<u64>, args: 
         line.push('"');
     }
     for id in monitors {
-        database.tell(id, &Reply::Status(line.clone().into()));
+        database.send(id, &Reply::Status(line.clone().into()));
     }
 }
 

@@ -76,7 +76,7 @@ async fn a_url_on_the_builder_of_a_test_server_is_refused() {
     let refused = server.builder().url(&url).build().await.unwrap_err();
     let text = refused.to_string();
     assert!(
-        text.contains("connector") && text.contains("give one of them"),
+        text.contains("connector") && text.contains("set one connector"),
         "{text}"
     );
 }

@@ -561,10 +561,7 @@ async fn a_connector_excludes_a_url_and_a_second_connector() {
             "{both:?}"
         );
         let text = both.unwrap_err().to_string();
-        assert!(
-            text.contains("any other connector: give one of them"),
-            "{text}"
-        );
+        assert!(text.contains("set one connector and none of"), "{text}");
     }
 }
 

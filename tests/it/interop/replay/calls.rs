@@ -1,10 +1,12 @@
 //! Recorded calls, read from their Java and made through our API.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use lockdog::report::Ttl;
-use lockdog::{Client, Error, Lock, Owner};
+use lockdog::{AnyLock, Client, Error, Lock, Owner};
 
+use super::cast::thread_number;
 use crate::kinds::Kind;
 
 /// One call on one lock.
@@ -12,9 +14,19 @@ use crate::kinds::Kind;
 pub(super) struct Call {
     kind: &'static Kind,
     pub(super) lock: String,
+    pub(super) on: Target,
     /// The owner that the call names; else it is the thread's.
     owner: Option<u64>,
     pub(super) what: What,
+}
+
+/// What a call is made on.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Target {
+    /// One lock. The number of its server, if there are several clients.
+    Lock(Option<usize>),
+    /// `multiLock` or `redLock`: the lock of several that the scenario has.
+    Several,
 }
 
 #[derive(Clone, Debug)]
@@ -47,7 +59,11 @@ impl Call {
         if text == "redisson.shutdown()" {
             return Self::on(kind, "orders", What::Shutdown);
         }
-        // `lock.unlock()`, `getLock.unlock()` or `getLock("a b").unlock()`
+        let (text, server) = match text.split_once(" on s") {
+            Some((text, server)) => (text, Some(server.parse().expect("a number"))),
+            None => (text, None),
+        };
+        // `lock.unlock()`, `lockOnS3.unlock()`, `getLock.unlock()` or `getLock("a b").unlock()`
         let (handle, call) = text.split_once('.').expect("a call follows the lock");
         let (handle, lock, call) = match text.split_once("(\"") {
             Some((getter, rest)) if !getter.contains('.') => {
@@ -57,6 +73,11 @@ impl Call {
             _ => (handle, "orders", call),
         };
         let kind = Kind::find(handle).unwrap_or(kind);
+        let on = match (handle, handle.strip_prefix("lockOnS")) {
+            ("multiLock" | "redLock", _) => Target::Several,
+            (_, Some(server)) => Target::Lock(Some(server.parse().expect("a number"))),
+            (_, None) => Target::Lock(server),
+        };
         let call = call.trim_end_matches(".get()");
         let (method, args) = call.split_once('(').expect("a call has parentheses");
         let args = args.strip_suffix(')').expect("a call has parentheses");
@@ -96,6 +117,7 @@ impl Call {
             other => panic!("{text} is not known: {other:?}"),
         };
         Self {
+            on,
             owner,
             ..Self::on(kind, lock, what)
         }
@@ -106,6 +128,7 @@ impl Call {
         Self {
             kind,
             lock,
+            on: Target::Lock(None),
             owner: None,
             what,
         }
@@ -122,22 +145,54 @@ impl Call {
         self
     }
 
-    /// Makes the call as ported code does: guards are forgotten, unlocks name their owner.
-    pub(super) async fn make(self, client: Client, thread: u64) -> String {
-        let lock = self.kind.lock(&client, &self.lock);
+    /// Makes the call as ported code does: guards are forgotten, unlocks name their owner. `several` is
+    /// the lock of a call on [`Target::Several`].
+    pub(super) async fn make(
+        self,
+        client: Client,
+        several: Option<Arc<dyn AnyLock>>,
+        thread: u64,
+    ) -> String {
         let owner = Owner::from_id(self.owner.unwrap_or(thread));
-        make(&client, &lock, &owner, self.what)
-            .await
-            .unwrap_or_else(|error| named(&error))
+        let made = match (self.on, several) {
+            (Target::Several, several) => {
+                let several = several.expect("the scenario has such a lock");
+                make_on_any(&*several, &owner, &self.what).await
+            }
+            (Target::Lock(_), _) => {
+                let lock = self.kind.lock(&client, &self.lock);
+                make(&client, &lock, &owner, &self.what).await
+            }
+        };
+        made.unwrap_or_else(|error| named(&error))
     }
 }
 
-async fn make(client: &Client, lock: &Lock, owner: &Owner, what: What) -> Result<String, Error> {
+async fn make(client: &Client, lock: &Lock, owner: &Owner, what: &What) -> Result<String, Error> {
+    Ok(match what {
+        What::ForceUnlock => lock.force_unlock().await?.to_string(),
+        What::IsLocked => lock.is_locked().await?.to_string(),
+        What::RemainingTtl => match lock.remaining_ttl().await? {
+            Some(Ttl::Expires(_)) => "a ttl".to_owned(),
+            Some(Ttl::Persistent) => "-1".to_owned(),
+            None => "-2".to_owned(),
+        },
+        What::Shutdown => {
+            client.shutdown().await;
+            "void".to_owned()
+        }
+        What::Start => String::new(),
+        what => make_on_any(lock, owner, what).await?,
+    })
+}
+
+/// The calls that locks of all kinds have.
+async fn make_on_any(lock: &dyn AnyLock, owner: &Owner, what: &What) -> Result<String, Error> {
     Ok(match what {
         What::Lock { lease } => {
             let request = lock.lock().owner(owner);
             let guard = match lease {
-                Some(lease) => request.lease(lease).await?,
+                Some(lease) => request.lease(*lease).await?,
                 None => request.await?,
             };
             guard.forget();
@@ -146,10 +201,10 @@ async fn make(client: &Client, lock: &Lock, owner: &Owner, what: What) -> Result
         What::TryLock { wait, lease } => {
             let mut request = lock.try_lock().owner(owner);
             if let Some(wait) = wait {
-                request = request.wait(wait);
+                request = request.wait(*wait);
             }
             if let Some(lease) = lease {
-                request = request.lease(lease);
+                request = request.lease(*lease);
             }
             let guard = request.await?;
             let got = guard.is_some();
@@ -162,21 +217,9 @@ async fn make(client: &Client, lock: &Lock, owner: &Owner, what: What) -> Result
             lock.unlock().owner(owner).await?;
             "void".to_owned()
         }
-        What::ForceUnlock => lock.force_unlock().await?.to_string(),
-        What::IsLocked => lock.is_locked().await?.to_string(),
         What::IsHeld => lock.is_held_by(owner).await?.to_string(),
         What::HoldCount => owner.scope(lock.hold_count()).await?.to_string(),
-        What::RemainingTtl => match lock.remaining_ttl().await? {
-            Some(Ttl::Expires(_)) => "a ttl".to_owned(),
-            Some(Ttl::Persistent) => "-1".to_owned(),
-            None => "-2".to_owned(),
-        },
-        What::Shutdown => {
-            client.shutdown().await;
-            "void".to_owned()
-        }
-        What::Plain(_) => "no such call".to_owned(),
-        What::Start => String::new(),
+        _ => "no such call".to_owned(),
     })
 }
 
@@ -185,18 +228,11 @@ fn named(error: &Error) -> String {
     match error {
         Error::AlreadyHeld(_) => "already held".to_owned(),
         Error::NotHeld(_) | Error::Lost(_) => "not held".to_owned(),
+        Error::NotReplicated(_) => "not replicated".to_owned(),
         Error::Refused { code, .. } => format!("refused {code}"),
         Error::Invalid { what, .. } => format!("invalid {what}"),
         other => format!("{other:?}"),
     }
-}
-
-/// `<t1>` is 1; an explicit id is itself.
-pub(super) fn thread_number(text: &str) -> u64 {
-    let digits = text.trim_start_matches("<t").trim_end_matches('>');
-    digits
-        .parse()
-        .unwrap_or_else(|_| panic!("{text} is no thread"))
 }
 
 fn plain(args: &[&str]) -> What {

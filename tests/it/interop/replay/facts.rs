@@ -2,8 +2,17 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-/// The aspects of a step, each compared as one text.
-pub(super) const ASPECTS: &[&str] = &["answer", "came back", "published", "keys", "renewals"];
+/// The aspects of a step, each compared as one text. The last two are compared where there are several
+/// servers: which of them answered the call's questions, and which waited for its replicas.
+pub(super) const ASPECTS: &[&str] = &[
+    "answer",
+    "came back",
+    "published",
+    "keys",
+    "renewals",
+    "asked",
+    "waits for replicas",
+];
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Facts(BTreeMap<&'static str, String>);
@@ -13,15 +22,38 @@ impl Facts {
         self.0.get(aspect).map_or("", String::as_str)
     }
 
+    /// An empty fact is the same as none.
     pub(super) fn set(&mut self, aspect: &'static str, fact: impl Into<String>) {
-        self.0.insert(aspect, fact.into());
+        let fact = fact.into();
+        if fact.is_empty() {
+            self.0.remove(aspect);
+        } else {
+            self.0.insert(aspect, fact);
+        }
+    }
+}
+
+/// A key of one server.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Place {
+    /// As recorded; empty where there is one only.
+    pub(super) server: String,
+    pub(super) key: String,
+}
+
+impl Place {
+    pub(super) fn new(server: &str, key: &str) -> Self {
+        Self {
+            server: server.to_owned(),
+            key: key.to_owned(),
+        }
     }
 }
 
 /// What happened to a key's expiry.
 #[derive(Clone, Debug)]
 pub(super) struct Expiry {
-    pub(super) key: String,
+    pub(super) place: Place,
     pub(super) change: Change,
 }
 
@@ -33,6 +65,8 @@ pub(super) enum Change {
     Renewed(i64),
     /// The watchdog asked, and left the expiry as it was.
     Asked,
+    /// On a replica: to what the master has.
+    Replicated,
     Removed,
 }
 
@@ -42,7 +76,7 @@ pub(super) enum Change {
 /// look at any clock: a slow machine makes no difference to it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Expiries {
-    keys: HashMap<String, (i64, usize)>,
+    keys: HashMap<Place, (i64, usize)>,
     /// How many times longer everything is said to be than it was.
     slower: Option<u32>,
 }
@@ -57,7 +91,7 @@ impl Expiries {
     }
 
     pub(super) fn apply(&mut self, step: usize, expiry: &Expiry) {
-        let key = expiry.key.clone();
+        let key = expiry.place.clone();
         match expiry.change {
             Change::Set(ms) => {
                 self.keys.insert(key, (ms, step));
@@ -67,18 +101,24 @@ impl Expiries {
                 self.keys.insert(key, (ms, set_in));
             }
             Change::Asked => {}
+            Change::Replicated => {
+                let at_master = Place::new(MASTER, &key.key);
+                if let Some(expiry) = self.keys.get(&at_master).copied() {
+                    self.keys.insert(key, expiry);
+                }
+            }
             Change::Removed => {
                 self.keys.remove(&key);
             }
         }
     }
 
-    pub(super) fn of(&self, key: &str) -> Option<i64> {
-        self.keys.get(key).map(|(ms, _)| *ms)
+    pub(super) fn of(&self, place: &Place) -> Option<i64> {
+        self.keys.get(place).map(|(ms, _)| *ms)
     }
 
-    pub(super) fn text(&self, key: &str) -> String {
-        self.keys.get(key).map_or_else(
+    pub(super) fn text(&self, place: &Place) -> String {
+        self.keys.get(place).map_or_else(
             || "no ttl".to_owned(),
             |(ms, step)| {
                 let ms = ms * i64::from(self.slower.unwrap_or(1));
@@ -88,8 +128,8 @@ impl Expiries {
     }
 
     /// A key that is gone has no expiry left to tell of.
-    pub(super) fn keep(&mut self, keys: &[String]) {
-        self.keys.retain(|key, _| keys.contains(key));
+    pub(super) fn keep(&mut self, places: &[Place]) {
+        self.keys.retain(|place, _| places.contains(place));
     }
 }
 
@@ -98,25 +138,42 @@ impl Expiries {
 /// A count would depend on where a step ends between two renewals.
 pub(super) fn renewals<'a>(expiries: impl Iterator<Item = &'a Expiry>) -> String {
     let mut counts = BTreeMap::new();
-    for Expiry { key, change } in expiries {
+    for Expiry { place, change } in expiries {
         if matches!(change, Change::Renewed(_) | Change::Asked) {
-            *counts.entry(key).or_insert(0) += 1;
+            *counts.entry(place).or_insert(0) += 1;
         }
     }
-    let text = |(key, count): (&String, &u32)| match count {
-        1..=6 => key.clone(),
-        _ => format!("{key} far too often"),
+    let text = |(place, count): (&Place, &u32)| {
+        let key = at(&place.server, &place.key);
+        match count {
+            1..=6 => key,
+            _ => format!("{key} far too often"),
+        }
     };
     counts
         .iter()
-        .map(|(key, count)| text((key, count)))
+        .map(|(place, count)| text((place, count)))
         .collect::<Vec<_>>()
         .join(", ")
 }
 
-/// One key of the server.
-pub(super) fn key_text(name: &str, kind: &str, content: &str, expiry: &str) -> String {
-    format!("{name:?} {kind} {content} {expiry}")
+/// What is true of one server.
+pub(super) fn at(server: &str, text: &str) -> String {
+    match server {
+        "" => text.to_owned(),
+        server => format!("{server} {text}"),
+    }
+}
+
+pub(super) fn message_text(channel: &str, message: &str, sharded: bool) -> String {
+    let how = if sharded { " in its shard" } else { "" };
+    format!("{channel} <- {message}{how}")
+}
+
+/// One key of a server.
+pub(super) fn key_text(place: &Place, kind: &str, content: &str, expiry: &str) -> String {
+    let Place { server, key } = place;
+    at(server, &format!("{key:?} {kind} {content} {expiry}"))
 }
 
 pub(super) fn hash_text(fields: &BTreeMap<String, String>) -> String {
@@ -126,3 +183,9 @@ pub(super) fn hash_text(fields: &BTreeMap<String, String>) -> String {
         .collect();
     format!("{{{}}}", fields.join(", "))
 }
+
+/// Commands that ask for something.
+pub(super) const QUESTIONS: &[&str] = &["EXISTS", "HEXISTS", "HGET", "HGETALL", "PTTL"];
+
+/// The server that a recorded replica follows.
+pub(super) const MASTER: &str = "s1";

@@ -1,6 +1,6 @@
 //! What MONITOR says, taken apart.
 
-use super::facts::{Change, Expiry};
+use super::facts::{Change, Expiry, Place, QUESTIONS};
 
 /// One command, or one call inside a script.
 #[derive(Clone, Debug)]
@@ -36,17 +36,35 @@ impl Line {
         (self.is("evalsha") && what == Some(&digest))
             || (self.is("eval") && what == Some(&script.to_owned()))
     }
+
+    /// A client's question.
+    pub(super) fn asks(&self) -> bool {
+        !self.in_script && QUESTIONS.iter().any(|question| self.is(question))
+    }
+
+    /// A client waits for replicas, as opposed to the probe `WAIT 0 0`.
+    pub(super) fn waits_for_replicas(&self) -> bool {
+        self.is("wait") && self.args.get(1).is_some_and(|replicas| replicas != "0")
+    }
+
+    /// Channel and message of a sharded message.
+    pub(super) fn sharded_message(&self) -> Option<(&str, &str)> {
+        match &self.args[..] {
+            [_, channel, message] if self.is("spublish") => Some((channel, message)),
+            _ => None,
+        }
+    }
 }
 
-/// What the commands did to the expiry of keys, and when.
-pub(super) fn expiry_changes(lines: &[Line]) -> Vec<(f64, Expiry)> {
+/// What the commands that a server ran did to the expiry of its keys.
+pub(super) fn expiry_changes(server: &str, lines: &[Line]) -> Vec<Expiry> {
     let mut changes = Vec::new();
     let mut is_renewal = false;
     for line in lines {
         if !line.in_script {
             is_renewal = line.runs(RENEW);
         }
-        let key = line.args.get(1).cloned().unwrap_or_default();
+        let key = line.args.get(1).map_or("", String::as_str);
         let number = || line.args[2].parse::<i64>().expect("milliseconds");
         let change = if line.is("pexpire") && is_renewal {
             // It asked first, and that is counted.
@@ -63,9 +81,22 @@ pub(super) fn expiry_changes(lines: &[Line]) -> Vec<(f64, Expiry)> {
         } else {
             continue;
         };
-        changes.push((line.at, Expiry { key, change }));
+        let place = Place::new(server, key);
+        changes.push(Expiry { place, change });
     }
     changes
+}
+
+/// The same for a replica, which gets moments instead of times.
+pub(super) fn replicated_changes(server: &str, lines: &[Line]) -> Vec<Expiry> {
+    let moments = lines.iter().filter(|line| line.is("pexpireat"));
+    let change = Change::Replicated;
+    moments
+        .map(|line| Expiry {
+            place: Place::new(server, &line.args[1]),
+            change,
+        })
+        .collect()
 }
 
 /// Arguments in double quotes, with what is not printable escaped.

@@ -1,94 +1,89 @@
 //! Our side of a replay: clients for the recorded clients, owners for the recorded threads, and what
-//! the server says after each step.
+//! the servers say after each step.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lockdog::Client;
+use lockdog::{AnyLock, Client, MultiLock};
 use redis::Value;
 use tokio::task::JoinHandle;
 
 use super::QUIET;
-use super::calls::{Call, What, thread_number};
+use super::calls::{Call, Target, What};
+use super::cast::Cast;
+use super::deployment::{Deployment, Servers};
 use super::differences::expected;
-use super::facts::{Expiries, Facts, hash_text, key_text, renewals};
-use super::monitor::{Line, UNLOCK, expiry_changes};
-use super::recording::{Scenario, Step, came_back_text};
-use crate::kinds::{self, Kind};
-use crate::support::redis::Redis;
-use crate::support::tap::{Messages, Monitor};
-use crate::support::{RedisServer, eventually};
+use super::facts::{Expiries, Expiry, Facts, Place, at, renewals};
+use super::monitor::{Line, UNLOCK};
+use super::observer::Observer;
+use super::recorded_step::{Step, came_back_text};
+use super::recording::Scenario;
+use crate::kinds;
 
-pub(super) struct Ours {
-    kind: &'static Kind,
-    clients: BTreeMap<char, Client>,
-    /// Which of our clients and owners plays a recorded thread.
-    cast: HashMap<String, (char, u64)>,
+pub(super) struct Ours<'a> {
+    scenario: &'a Scenario,
+    cast: Cast,
+    /// `multiLock` of the recording.
+    several: Option<Arc<dyn AnyLock>>,
     waiting: BTreeMap<usize, JoinHandle<String>>,
     /// Who made the call of a step.
     callers: HashMap<usize, String>,
     answer: String,
     came_back: Vec<(usize, String)>,
+    asked: String,
     step: usize,
-    /// See [`Scenario::slower`].
-    slower: u32,
     expiries: Expiries,
     before: Expiries,
-    lines: Vec<Line>,
-    lines_before: usize,
-    messages_before: usize,
-    marks: usize,
-    unlocks: HashMap<usize, Vec<String>>,
-    messages: Messages,
-    monitor: Monitor,
-    redis: Redis,
-    _server: RedisServer,
+    observers: Vec<Observer>,
+    servers: Servers,
 }
 
-impl Ours {
-    pub(super) async fn start(scenario: &Scenario) -> Self {
-        let server = RedisServer::start().await;
-        let redis = server.redis().await;
-        let mut clients = BTreeMap::new();
-        for name in ['A', 'B'] {
-            let mut builder = Client::builder()
-                .url(server.url())
-                .watchdog_lease(scenario.watchdog_lease())
-                // So long that no timer of ours ends a step of the recording in which nothing happens.
-                .poll_cap(Duration::from_millis(2_500));
-            if scenario.name == "name_mapper" {
-                builder = builder.name_mapper(|name| format!("app:{name}"));
-            }
-            clients.insert(name, builder.build().await.expect("the server is there"));
+impl<'a> Ours<'a> {
+    pub(super) async fn start(scenario: &'a Scenario) -> Self {
+        let servers = Servers::start(scenario.deployment).await;
+        let mut cast = Cast::default();
+        for name in scenario.deployment.clients() {
+            cast.add(name, servers.client(scenario, name).await);
+        }
+        let mut several: Option<Arc<dyn AnyLock>> = None;
+        if scenario.deployment == Deployment::Three {
+            let lock = MultiLock::new(cast.clients().map(|client| client.lock("orders")));
+            // The recorded clients had their connections and scripts before the first step too.
+            lock.lock()
+                .await
+                .expect("it is free")
+                .unlock()
+                .await
+                .expect("it is held");
+            several = Some(Arc::new(lock));
+        }
+        let mut observers = Vec::new();
+        for (number, name) in scenario.deployment.servers().iter().enumerate() {
+            let server = servers.all()[number];
+            observers.push(Observer::start(name, server, servers.master_of(number)).await);
         }
         let ours = Self {
-            kind: scenario.kind,
-            clients,
-            cast: HashMap::new(),
+            scenario,
+            cast,
+            several,
             waiting: BTreeMap::new(),
             callers: HashMap::new(),
             answer: String::new(),
             came_back: Vec::new(),
+            asked: String::new(),
             step: 0,
-            slower: scenario.slower(),
             expiries: Expiries::default(),
             before: Expiries::default(),
-            lines: Vec::new(),
-            lines_before: 0,
-            messages_before: 0,
-            marks: 0,
-            unlocks: HashMap::new(),
-            messages: redis.messages("*").await,
-            monitor: redis.monitor().await,
-            redis,
-            _server: server,
+            observers,
+            servers,
         };
         if scenario.name == "watchdog_timers_pile_up" {
+            let client = ours.cast.client("A").expect("it is there");
             for _ in 0..6 {
                 for call in ["lock.lock()", "lock.unlock()"] {
-                    let answer = Call::parse(scenario.kind, call)
-                        .make(ours.clients[&'A'].clone(), 1)
-                        .await;
+                    let call = Call::parse(scenario.kind, call);
+                    let answer = call.make(client.clone(), None, 1).await;
                     assert_eq!(answer, "void");
                 }
             }
@@ -97,55 +92,77 @@ impl Ours {
     }
 
     /// Does what the recorded step does.
-    pub(super) async fn perform(&mut self, scenario: &Scenario, step: &Step) {
-        self.tidy(scenario, step).await;
+    pub(super) async fn perform(&mut self, step: &Step) {
+        if step.note.contains("DEBUG SLEEP") {
+            self.freeze_replica();
+        }
+        self.tidy(step).await;
         self.step = step.number;
         self.came_back.clear();
-        self.answer = match step.who.as_str() {
-            "" => {
-                self.let_time_pass(step).await;
-                String::new()
-            }
-            "redis-cli" if step.command.is_empty() => {
-                // Our unlock instead of theirs: the newest one, byte for byte.
-                let newest = self.unlocks.keys().max().expect("an unlock was seen");
-                let args: Vec<&str> = self.unlocks[newest].iter().map(String::as_str).collect();
-                text(&self.redis.cmd(&args).await)
-            }
-            "redis-cli" => {
-                let args: Vec<&str> = step.command.iter().map(String::as_str).collect();
-                text(&self.redis.cmd(&args).await)
-            }
-            who => {
-                let listed = expected(&scenario.name, step.number);
-                let waits = listed.iter().find(|it| it.aspect == "answer");
-                let waits = waits.map_or(step.waits, |it| it.ours == WAITS);
-                self.call(who, step, waits).await
-            }
+        self.answer = if step.who.is_empty() {
+            self.let_time_pass(step).await;
+            String::new()
+        } else if let Some(server) = step.cli_server() {
+            self.run_command(server, step).await
+        } else {
+            let listed = expected(&self.scenario.name, step.number);
+            let waits = listed.iter().find(|it| it.aspect == "answer");
+            let waits = waits.map_or(step.waits, |it| it.ours == WAITS);
+            self.call(step, waits).await
         };
+        if self.scenario.deployment != Deployment::One {
+            // Before the test itself asks the servers something.
+            self.mark().await;
+            self.asked = self.servers_where(Line::asks);
+        }
     }
 
     /// What the recording does not show: its clean-ups, where a later step needs them.
-    async fn tidy(&mut self, scenario: &Scenario, step: &Step) {
+    async fn tidy(&mut self, step: &Step) {
         let left_out =
-            scenario.name == "watchdog_one_lock" && step.call.contains("no renewal any more");
-        let needed = step.found_it_free
-            && self
-                .redis
-                .exists(&Call::parse(scenario.kind, &step.call).lock)
-                .await;
+            self.scenario.name == "watchdog_one_lock" && step.call.contains("no renewal any more");
+        let mut needed = false;
+        if let Some(server) = &step.found_it_free {
+            let lock = Call::parse(self.scenario.kind, &step.call).lock;
+            needed = self.places().await.contains(&Place::new(server, &lock));
+        }
         if left_out || needed {
             self.release_everything().await;
         }
-        self.mark().await;
+        for observer in &mut self.observers {
+            observer.begin_step().await;
+        }
         self.before = self.expiries.clone();
-        self.lines_before = self.lines.len();
-        self.messages_before = self.messages.seen().len();
+    }
+
+    /// The recording's replica does nothing for as long as the rest of the scenario takes.
+    fn freeze_replica(&mut self) {
+        let (number, replica) = (1, &mut self.observers[1]);
+        replica.set_absent("server is asleep");
+        self.servers.all()[number].pause();
+    }
+
+    async fn run_command(&mut self, server: &str, step: &Step) -> String {
+        let mut observers = self.observers.iter_mut();
+        let observer = observers.find(|observer| observer.name == server);
+        let observer = observer.expect("it is recorded");
+        if step.command.is_empty() {
+            // Our unlock instead of theirs: the newest one, byte for byte.
+            let unlock = observer.newest(UNLOCK).expect("an unlock was seen");
+            let args: Vec<&str> = unlock.iter().map(String::as_str).collect();
+            return text(&observer.redis.cmd(&args).await);
+        }
+        let args: Vec<&str> = step.command.iter().map(String::as_str).collect();
+        let reply = text(&observer.redis.cmd(&args).await);
+        if args == ["REPLICAOF", "NO", "ONE"] {
+            observer.end_replication();
+        }
+        reply
     }
 
     async fn let_time_pass(&mut self, step: &Step) {
         if let Some(pause) = step.pause() {
-            tokio::time::sleep(pause * self.slower).await;
+            tokio::time::sleep(pause * self.scenario.slower()).await;
         } else if step.call.contains("interrupted") {
             // Our cancellation: the future is dropped.
             let (waiter, task) = self.waiting.pop_first().expect("somebody waits");
@@ -157,16 +174,20 @@ impl Ours {
     }
 
     /// `waits`: no answer is expected before a later step.
-    async fn call(&mut self, who: &str, step: &Step, waits: bool) -> String {
-        let actor = self.actor(who);
-        self.callers.insert(step.number, who.to_owned());
-        let call = Call::parse(self.kind, &step.call).slowed(self.slower);
+    async fn call(&mut self, step: &Step, waits: bool) -> String {
+        let (role, thread) = self.cast.actor(&step.who);
+        self.callers.insert(step.number, step.who.clone());
+        let call = Call::parse(self.scenario.kind, &step.call).slowed(self.scenario.slower());
         if let What::Plain(args) = &call.what {
             let args: Vec<&str> = args.iter().map(String::as_str).collect();
-            self.redis.cmd(&args).await;
+            self.observers[0].redis.cmd(&args).await;
         }
-        let client = self.clients[&actor.0].clone();
-        let mut task = tokio::spawn(call.make(client, actor.1));
+        let client = match call.on {
+            Target::Lock(Some(server)) => self.client(&format!("{role}{server}")).await,
+            Target::Several => self.client(&format!("{role}1")).await,
+            Target::Lock(None) => self.client(&role.to_string()).await,
+        };
+        let mut task = tokio::spawn(call.make(client, self.several.clone(), thread));
         let patience = if waits {
             LOOKS_LIKE_WAITING
         } else {
@@ -181,12 +202,14 @@ impl Ours {
         }
     }
 
-    /// `B <t2>` is our client B and its owner number 2, unless waiters changed places. A client's
-    /// own step has no thread.
-    fn actor(&mut self, who: &str) -> (char, u64) {
-        let client = who.chars().next().expect("somebody calls");
-        let thread = who.split(' ').nth(1).map_or(0, thread_number);
-        *self.cast.entry(who.to_owned()).or_insert((client, thread))
+    /// The recorded clients of a server begin with their first call, and ours do too.
+    async fn client(&mut self, name: &str) -> Client {
+        if let Some(client) = self.cast.client(name) {
+            return client.clone();
+        }
+        let client = self.servers.client(self.scenario, name).await;
+        self.cast.add(name, client.clone());
+        client
     }
 
     /// Looks again and again until it sees what is wanted; what it saw last if that takes long.
@@ -206,24 +229,22 @@ impl Ours {
         self.change_places(step);
         self.mark().await;
         self.expiries = self.before.clone();
-        let changes = expiry_changes(&self.lines[self.lines_before..]);
-        for (_, change) in &changes {
+        let changes: Vec<Expiry> = self
+            .observers
+            .iter()
+            .flat_map(Observer::expiry_changes)
+            .collect();
+        for change in &changes {
             self.expiries.apply(self.step, change);
         }
-        let names = self.redis.keys().await;
-        self.expiries.keep(&names);
-        let mut keys = Vec::new();
-        for name in &names {
-            // A key can expire between two questions; then the next look sees it.
-            if let Some(text) = self.key_facts(name).await {
-                keys.push(text);
-            }
-        }
-        let mut published = Vec::new();
-        for (channel, message) in &self.messages.seen()[self.messages_before..] {
-            if channel != MARKS {
-                published.push(format!("{channel} <- {message}"));
-            }
+        let places = self.places().await;
+        self.expiries.keep(&places);
+        let (mut keys, mut published) = (Vec::new(), Vec::new());
+        for observer in &self.observers {
+            let recorded = |field: &str| self.cast.recorded(field);
+            keys.extend(observer.keys(&places, &self.expiries, recorded).await);
+            let messages = observer.published();
+            published.extend(messages.iter().map(|message| at(observer.name, message)));
         }
         let mut facts = Facts::default();
         facts.set("answer", self.answer.clone());
@@ -231,64 +252,35 @@ impl Ours {
         facts.set("published", published.join(", "));
         facts.set("keys", keys.join(", "));
         if step.who.is_empty() {
-            facts.set(
-                "renewals",
-                renewals(changes.iter().map(|(_, change)| change)),
-            );
-        } else {
-            facts.set("renewals", "");
+            facts.set("renewals", renewals(changes.iter()));
+        }
+        if self.scenario.deployment != Deployment::One {
+            facts.set("asked", self.asked.clone());
+            let waited = self.servers_where(Line::waits_for_replicas);
+            facts.set("waits for replicas", waited);
         }
         facts
     }
 
-    async fn key_facts(&mut self, name: &str) -> Option<String> {
-        let kind: String = self.redis.ask(&["TYPE", name]).await;
-        let content = match kind.as_str() {
-            "none" => return None,
-            "hash" => {
-                let hash = self.redis.hash(name).await;
-                let fields = hash
-                    .into_iter()
-                    .map(|(field, count)| (self.recorded(&field), count));
-                hash_text(&fields.collect())
-            }
-            _ => self.redis.ask(&["GET", name]).await,
-        };
-        let pttl = self.redis.pttl(name).await;
-        let mut expiry = self.expiries.text(name);
-        // The expiry told by the commands is the one that the server has.
-        if !self
-            .expiries
-            .of(name)
-            .map_or(pttl == -1, |set| (0..=set).contains(&pttl))
-        {
-            expiry = format!("{expiry}, really {pttl}");
+    /// Of every server that can be asked.
+    async fn places(&self) -> Vec<Place> {
+        let mut places = Vec::new();
+        for observer in &self.observers {
+            places.extend(observer.places().await);
         }
-        Some(key_text(name, &kind, &content, &expiry))
+        places
     }
 
-    /// Our field as the recording writes it: `<uuid1>:<t2>`; the hold's number is left away.
-    fn recorded(&self, field: &str) -> String {
-        let own = self.clients.iter().find_map(|(name, client)| {
-            let task = field
-                .strip_prefix(&client.id().to_string())?
-                .strip_prefix(':')?;
-            let (id, hold) = task.split_once('.').expect("a hold has a number");
-            hold.parse::<u64>().expect("a hold has a number");
-            Some((*name, id.parse::<u64>().expect("our owners are numbers")))
-        });
-        let Some((client, id)) = own else {
-            return field.to_owned();
-        };
-        let plays = self.cast.iter().find(|(_, actor)| **actor == (client, id));
-        let (client, thread) = match plays {
-            Some((who, _)) => who
-                .split_once(' ')
-                .map(|(c, t)| (c.to_owned(), t.to_owned())),
-            None => Some((client.to_string(), id.to_string())),
-        }
-        .expect("a thread has a name");
-        format!("<uuid{}>:{thread}", if client == "A" { 1 } else { 2 })
+    /// The servers that ran such a command in this step.
+    fn servers_where(&self, is_such: impl Fn(&Line) -> bool) -> String {
+        let ran = |observer: &&Observer| observer.ran().iter().any(&is_such);
+        let names: Vec<&str> = self
+            .observers
+            .iter()
+            .filter(ran)
+            .map(|it| it.name)
+            .collect();
+        names.join(", ")
     }
 
     async fn collect_answers(&mut self) {
@@ -317,44 +309,19 @@ impl Ours {
             return;
         };
         self.waiting.insert(*ours, task);
-        let (winner, planned) = (self.callers[ours].clone(), self.callers[theirs].clone());
+        self.cast.swap(&self.callers[ours], &self.callers[theirs]);
         *ours = *theirs;
-        let (a, b) = (self.cast[&winner], self.cast[&planned]);
-        self.cast.insert(winner, b);
-        self.cast.insert(planned, a);
     }
 
-    /// Waits until recorders have everything that happened up to now.
+    /// Waits until the recorders have everything that happened up to now.
     async fn mark(&mut self) {
-        self.marks += 1;
-        let mark = self.marks.to_string();
-        self.redis.cmd(&["PUBLISH", MARKS, &mark]).await;
-        let (messages, monitor) = (&self.messages, &self.monitor);
-        eventually(
-            Duration::from_secs(20),
-            "the recorders saw the mark",
-            async || {
-                let heard = messages
-                    .seen()
-                    .iter()
-                    .any(|(channel, text)| channel == MARKS && *text == mark);
-                let line = format!("\"PUBLISH\" \"{MARKS}\" \"{mark}\"");
-                heard && monitor.seen().iter().any(|seen| seen.ends_with(&line))
-            },
-        )
-        .await;
-        let lines = self.monitor.seen();
-        let new = lines[self.lines.len()..].iter();
-        for line in new.map(|line| Line::parse(line).expect("a line of MONITOR")) {
-            if line.runs(UNLOCK) {
-                self.unlocks.insert(self.lines.len(), line.args.clone());
-            }
-            self.lines.push(line);
+        for observer in &mut self.observers {
+            observer.mark().await;
         }
     }
 
     async fn release_everything(&mut self) {
-        for client in self.clients.values() {
+        for client in self.cast.clients() {
             for hold in client.holds() {
                 for kind in kinds::ALL {
                     let lock = kind.lock(client, &hold.lock);
@@ -363,7 +330,7 @@ impl Ours {
                 }
             }
         }
-        assert_eq!(self.redis.keys().await, Vec::<String>::new());
+        assert_eq!(self.places().await, []);
     }
 }
 
@@ -383,6 +350,3 @@ const WAITS: &str = "waits";
 const LOOKS_LIKE_WAITING: Duration = Duration::from_millis(250);
 const NEVER_WAITS: Duration = Duration::from_secs(20);
 const SETTLES_WITHIN: Duration = Duration::from_secs(20);
-
-/// Where we tell the recorders how far to read.
-const MARKS: &str = "replay:marks";

@@ -38,7 +38,8 @@ async fn a_runtime_stopped_after_lock_loses_no_instance() {
     late.wait_reached().await;
     assert!(stand.is_taken(2).await, "the third server granted it");
     late.open();
-    eventually(SOON * 3, "the third server counts", async || {
+    // Long before the regular extension that would follow.
+    eventually(SOON, "the third server counts", async || {
         guard.margin() == 1
     })
     .await;
@@ -143,6 +144,64 @@ async fn abandoned_nested_acquires_do_not_harm_the_outer_hold() {
     drop(left);
     give_back(outer).await;
     stand.await_taken(0).await;
+}
+
+/// What an instance granted to such a call is undone soon, however seldom its clients' waiters poll.
+#[tokio::test]
+async fn an_abandoned_acquire_locks_nothing_for_a_poll_cap() {
+    let stand = Stand::proxied(3).await;
+    know_the_script(&stand).await;
+    let mine = stand
+        .clients_with(|it| it.watchdog_lease(LONG).poll_cap(LONG))
+        .await;
+    let (mine, yours) = (lock_of(&mine, NAME), stand.direct_lock().await);
+    let replies: Vec<Gate> = stand.proxies.iter().map(hold_reply).collect();
+    let mut left = Box::pin(mine.try_lock().into_future());
+    assert!(poll_n_times(&mut left, 1, ms(0)).await.is_none());
+    for gate in replies {
+        gate.wait_reached().await;
+        gate.open();
+    }
+    eventually(SOON, "another client acquires it", async || {
+        let taken = yours.try_lock().await.unwrap();
+        match taken {
+            Some(guard) => {
+                give_back(guard).await;
+                true
+            }
+            None => false,
+        }
+    })
+    .await;
+    drop(left);
+}
+
+/// One instance is busy, two did not answer before the background ended the call.
+#[tokio::test]
+async fn an_abandoned_try_lock_reports_the_missing_answers_and_not_a_busy_lock() {
+    let stand = Stand::proxied(3).await;
+    know_the_script(&stand).await;
+    let redis = stand.servers[0].redis().await;
+    redis.cmd(&["HSET", NAME, "other:1.1", "1"]).await;
+    let mine = stand.clients_with(|it| it.watchdog_lease(LONG)).await;
+    let mine = lock_of(&mine, NAME);
+    let replies: Vec<Gate> = stand.proxies[1..].iter().map(hold_reply).collect();
+    let mut left = Box::pin(mine.try_lock().into_future());
+    // It is polled until the busy answer was read.
+    let early = tokio::time::timeout(ms(150), &mut left).await;
+    assert!(early.is_err(), "{early:?}");
+    for gate in &replies {
+        gate.wait_reached().await;
+    }
+    // The background ends it after twice the time limit of an instance.
+    tokio::time::sleep(ms(1_500)).await;
+    for gate in replies {
+        gate.open();
+    }
+    let error = left
+        .await
+        .expect_err("two of three instances did not answer");
+    assert!(matches!(error, lockdog::Error::NoQuorum(_)), "{error}");
 }
 
 fn assert_healthy(guard: &Guard) {

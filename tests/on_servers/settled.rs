@@ -149,13 +149,17 @@ async fn a_waiter_behind_a_holder_of_its_client_reports_no_earlier_outage() {
     let member = TestMember::start().await;
     let lock = member.client.lock("l");
     let guard = lock.lock().owner(&Owner::new()).await.unwrap();
-    let wish = WaitRequest {
+    let request = WaitRequest {
         owner: Owner::new(),
         terms: None,
         deadline: None,
     };
     let key = lock.key().unwrap();
-    let place = member.core.waiters.enter(key, wish, member.now()).unwrap();
+    let place = member
+        .core
+        .waiters
+        .enter(key, request, member.now())
+        .unwrap();
     place.note_outage(Some(&crate::Error::timeout(ms(3000))));
     let waiter = Owner::new();
     let busy = lock.try_lock().owner(&waiter).wait(ms(100)).await;

@@ -119,7 +119,7 @@ impl Runner {
                         Left::Unlock(field, call) => {
                             // The call may have been frozen for longer than its time limit.
                             if let Ok(Unlocked::Released) = call.await {
-                                self.tell(Report::Released(field));
+                                self.report(Report::Released(field));
                             }
                         }
                     }
@@ -133,7 +133,7 @@ impl Runner {
                     let last = self.alone && self.guards.is_empty() && self.forgotten == 0;
                     if last && held.is_valid() {
                         let what = "a dropped hold is still valid".to_owned();
-                        self.tell(Report::Wrong(what));
+                        self.report(Report::Wrong(what));
                     }
                 }
             }
@@ -165,10 +165,10 @@ impl Runner {
 
     fn unlocked(&mut self, field: String, result: Result<Unlocked, Error>) {
         match result {
-            Ok(Unlocked::Released) => self.tell(Report::Released(field)),
+            Ok(Unlocked::Released) => self.report(Report::Released(field)),
             Err(Error::UnlockUnconfirmed(error)) if self.calm => {
                 let what = format!("an unlock fails though nothing goes wrong: {error}");
-                self.tell(Report::Wrong(what));
+                self.report(Report::Wrong(what));
             }
             _ => {}
         }
@@ -179,16 +179,16 @@ impl Runner {
         for guard in &self.guards {
             if guard.verdict() == Verdict::Lost(LostReason::Released) {
                 let what = format!("{} was released under its guard", guard.field());
-                self.tell(Report::Wrong(what));
+                self.report(Report::Wrong(what));
             }
         }
     }
 
     fn say(&self, line: impl FnOnce() -> String) {
-        self.tell(Report::Says(line()));
+        self.report(Report::Says(line()));
     }
 
-    fn tell(&self, report: Report) {
+    fn report(&self, report: Report) {
         // A run that found a violation receives no more reports.
         let _ = self.reports.send(report);
     }

@@ -129,7 +129,7 @@ async fn story(
     observer: &RefCell<Observer>,
     clients: Vec<SimulatedClient>,
 ) {
-    let (reports, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let (reports, mut received) = tokio::sync::mpsc::unbounded_channel();
     let mut tasks = Vec::new();
     let without_faults = plan.faults == Faults::default() && plan.pauses.is_empty();
     for task in &plan.tasks {
@@ -140,7 +140,7 @@ async fn story(
         tasks.push(tokio::spawn(work));
     }
     drop(reports);
-    while let Some(report) = told.recv().await {
+    while let Some(report) = received.recv().await {
         let mut observer = observer.borrow_mut();
         match report {
             Report::Says(line) => observer.note(|| line),

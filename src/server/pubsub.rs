@@ -25,7 +25,7 @@ impl Endpoint {
     pub(super) async fn subscriber(
         &self,
         sharded: bool,
-        hears: impl Fn(&str) + Send + Sync + 'static,
+        on_message: impl Fn(&str) + Send + Sync + 'static,
         limit: Duration,
     ) -> Result<Subscriber, Failure> {
         let client = self.find_for_messages(limit).await?;
@@ -35,7 +35,7 @@ impl Endpoint {
         let settings = settings.set_protocol(redis::ProtocolVersion::RESP3);
         let client = redis::Client::open(info.clone().set_redis_settings(settings));
         let client = client.map_err(|error| Failure::of_connect(&error, password(&info)))?;
-        Subscriber::open(&client, sharded, hears, limit).await
+        Subscriber::open(&client, sharded, on_message, limit).await
     }
 
     async fn find_for_messages(&self, limit: Duration) -> Result<redis::Client, Failure> {

@@ -23,7 +23,7 @@ async fn a_machine_that_slept_for_a_minute_lost_its_locks() {
     let watched = client.lock("watched").lock().await.unwrap();
     let fixed = client.lock("fixed").lock().lease(ms(40_000)).await.unwrap();
     let token = fixed.lost_token();
-    let told = tokio::spawn(async move {
+    let losses = tokio::spawn(async move {
         let lost = fixed.lost().await;
         (lost, fixed)
     });
@@ -31,7 +31,7 @@ async fn a_machine_that_slept_for_a_minute_lost_its_locks() {
     assert!(watched.is_valid() && !token.is_cancelled());
     machine.sleep(ms(60_000));
     assert!(!watched.is_valid(), "known without any task running");
-    let (lost, fixed) = timeout(SOON, told).await.unwrap().unwrap();
+    let (lost, fixed) = timeout(SOON, losses).await.unwrap().unwrap();
     assert_eq!(lost.reason(), LostReason::Deadline);
     assert!(!fixed.is_valid() && lost.held_for() >= ms(60_000));
     let lost = timeout(SOON, watched.lost()).await.unwrap();
@@ -98,7 +98,7 @@ async fn a_machine_that_slept_longer_than_the_lease_sees_the_quorum_lost_at_once
     assert!(!guard.is_valid(), "its deadline is over");
     assert!(guard.remaining().is_zero());
     let lost = timeout(SOON, guard.lost()).await;
-    assert_eq!(lost.expect("it is told").reason(), LostReason::Deadline);
+    assert_eq!(lost.expect("it is notified").reason(), LostReason::Deadline);
     drop(guard);
     give_back(stand.take().await).await;
     stand.await_taken(0).await;

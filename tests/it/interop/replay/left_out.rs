@@ -1,0 +1,50 @@
+//! What is recorded and not replayed.
+
+pub(super) struct LeftOut {
+    pub(super) scenario: &'static str,
+    /// Only this step; else the whole scenario.
+    pub(super) step: Option<usize>,
+    pub(super) reason: &'static str,
+}
+
+pub(super) const LEFT_OUT: &[LeftOut] = &[
+    scenario(
+        "non_reentrant_lock_fair_variant",
+        "lockdog has no fair lock",
+    ),
+    scenario(
+        "multi_lock_three_names_one_server",
+        "lockdog has no fair lock and no write lock",
+    ),
+    scenario("cluster_watchdog_read_locks", "lockdog has no read lock"),
+    scenario(
+        "cluster_other_objects",
+        "lockdog has no fair lock, no semaphore and no latch",
+    ),
+    scenario(
+        "replication_other_objects",
+        "lockdog has no semaphore, no latch and no fenced lock",
+    ),
+    step("replication_replica_gone", 7, "lockdog has no semaphore"),
+];
+
+pub(super) fn is_left_out(scenario: &str, step: Option<usize>) -> bool {
+    let mut all = LEFT_OUT.iter();
+    all.any(|left_out| left_out.scenario == scenario && left_out.step == step)
+}
+
+const fn scenario(scenario: &'static str, reason: &'static str) -> LeftOut {
+    LeftOut {
+        scenario,
+        step: None,
+        reason,
+    }
+}
+
+const fn step(scenario: &'static str, step: usize, reason: &'static str) -> LeftOut {
+    LeftOut {
+        scenario,
+        step: Some(step),
+        reason,
+    }
+}

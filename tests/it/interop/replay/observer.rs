@@ -1,0 +1,190 @@
+//! One server of a replay: what it has, what it ran, and what was published there.
+
+use std::time::Duration;
+
+use super::facts::{Expiries, Expiry, Place, hash_text, key_text, message_text};
+use super::monitor::{Line, expiry_changes, replicated_changes};
+use crate::support::redis::Redis;
+use crate::support::tap::{Messages, Monitor};
+use crate::support::{RedisServer, eventually};
+
+pub(super) struct Observer {
+    /// As recorded.
+    pub(super) name: &'static str,
+    pub(super) redis: Redis,
+    /// What the recording says instead of keys, of a server that cannot be asked.
+    absent: Option<&'static str>,
+    is_replica: bool,
+    /// Of a replica that follows it.
+    master: Option<Redis>,
+    messages: Messages,
+    monitor: Monitor,
+    lines: Vec<Line>,
+    /// What belongs to the steps before.
+    lines_before: usize,
+    messages_before: usize,
+    marks: usize,
+}
+
+impl Observer {
+    pub(super) async fn start(
+        name: &'static str,
+        server: &RedisServer,
+        master: Option<Redis>,
+    ) -> Self {
+        let redis = server.redis().await;
+        Self {
+            name,
+            absent: None,
+            is_replica: master.is_some(),
+            master,
+            messages: redis.messages("*").await,
+            monitor: redis.monitor().await,
+            redis,
+            lines: Vec::new(),
+            lines_before: 0,
+            messages_before: 0,
+            marks: 0,
+        }
+    }
+
+    /// The server does not answer from now on. `recorded` stands for its keys.
+    pub(super) fn set_absent(&mut self, recorded: &'static str) {
+        self.absent = Some(recorded);
+    }
+
+    /// It is not a replica of a running master any more.
+    pub(super) fn end_replication(&mut self) {
+        self.master = None;
+    }
+
+    pub(super) async fn begin_step(&mut self) {
+        self.mark().await;
+        self.lines_before = self.lines.len();
+        self.messages_before = self.messages.seen().len();
+    }
+
+    /// Waits until the recorders have everything that happened up to now.
+    pub(super) async fn mark(&mut self) {
+        if self.absent.is_some() {
+            return;
+        }
+        self.marks += 1;
+        // Servers of one deployment pass messages on to each other.
+        let mark = format!("{} {}", self.name, self.marks);
+        // What a replica gets from its master comes before the mark that it gets from its master.
+        let at = self.master.as_ref().unwrap_or(&self.redis);
+        at.cmd(&["PUBLISH", MARKS, &mark]).await;
+        let (messages, monitor) = (&self.messages, &self.monitor);
+        eventually(
+            Duration::from_secs(20),
+            "the recorders saw the mark",
+            async || {
+                let heard = messages
+                    .seen()
+                    .iter()
+                    .any(|(channel, text)| channel == MARKS && *text == mark);
+                let line = format!("\"PUBLISH\" \"{MARKS}\" \"{mark}\"");
+                heard && monitor.seen().iter().any(|seen| seen.ends_with(&line))
+            },
+        )
+        .await;
+        let lines = self.monitor.seen();
+        let new = lines[self.lines.len()..].iter();
+        let new = new.map(|line| Line::parse(line).expect("a line of MONITOR"));
+        self.lines.extend(new);
+    }
+
+    /// What it ran in this step, up to the last mark.
+    pub(super) fn ran(&self) -> &[Line] {
+        &self.lines[self.lines_before..]
+    }
+
+    /// The newest call of a script, as it was sent.
+    pub(super) fn newest(&self, script: &str) -> Option<&[String]> {
+        let newest = self.lines.iter().rfind(|line| line.runs(script));
+        newest.map(|line| &*line.args)
+    }
+
+    pub(super) fn expiry_changes(&self) -> Vec<Expiry> {
+        if self.is_replica {
+            replicated_changes(self.name, self.ran())
+        } else {
+            expiry_changes(self.name, self.ran())
+        }
+    }
+
+    /// What was published in this step.
+    pub(super) fn published(&self) -> Vec<String> {
+        let mut texts = Vec::new();
+        for (channel, message) in &self.messages.seen()[self.messages_before..] {
+            if channel != MARKS {
+                texts.push(message_text(channel, message, false));
+            }
+        }
+        // No client can subscribe to all sharded channels.
+        let sharded = self.ran().iter().filter_map(Line::sharded_message);
+        texts.extend(sharded.map(|(channel, message)| message_text(channel, message, true)));
+        texts
+    }
+
+    pub(super) async fn places(&self) -> Vec<Place> {
+        if self.absent.is_some() {
+            return Vec::new();
+        }
+        let keys = self.redis.keys().await;
+        keys.iter().map(|key| Place::new(self.name, key)).collect()
+    }
+
+    /// Its keys. `recorded` writes a field as the recording does.
+    pub(super) async fn keys(
+        &self,
+        places: &[Place],
+        expiries: &Expiries,
+        recorded: impl Fn(&str) -> String,
+    ) -> Vec<String> {
+        if let Some(absent) = self.absent {
+            return vec![format!("{} {absent}", self.name)];
+        }
+        let mut texts = Vec::new();
+        for place in places.iter().filter(|place| place.server == self.name) {
+            // A key can expire between two questions; then the next look sees it.
+            if let Some(text) = self.key_facts(place, expiries, &recorded).await {
+                texts.push(text);
+            }
+        }
+        texts
+    }
+
+    async fn key_facts(
+        &self,
+        place: &Place,
+        expiries: &Expiries,
+        recorded: impl Fn(&str) -> String,
+    ) -> Option<String> {
+        let name = &place.key;
+        let kind: String = self.redis.ask(&["TYPE", name]).await;
+        let content = match kind.as_str() {
+            "none" => return None,
+            "hash" => {
+                let hash = self.redis.hash(name).await.into_iter();
+                let fields = hash.map(|(field, count)| (recorded(&field), count));
+                hash_text(&fields.collect())
+            }
+            _ => self.redis.ask(&["GET", name]).await,
+        };
+        let pttl = self.redis.pttl(name).await;
+        let mut expiry = expiries.text(place);
+        // The expiry told by the commands is the one that the server has.
+        if !expiries
+            .of(place)
+            .map_or(pttl == -1, |set| (0..=set).contains(&pttl))
+        {
+            expiry = format!("{expiry}, really {pttl}");
+        }
+        Some(key_text(place, &kind, &content, &expiry))
+    }
+}
+
+/// Where we tell the recorders how far to read.
+const MARKS: &str = "replay:marks";

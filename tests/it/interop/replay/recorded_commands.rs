@@ -1,0 +1,131 @@
+//! The commands of a recorded step.
+
+use serde_json::Value;
+
+use super::facts::{Change, Expiry, Place, QUESTIONS};
+use super::recording::{list, text};
+
+/// The server that ran a command; empty where there is one only.
+pub(super) fn server(command: &Value) -> String {
+    text(&command["on"])
+}
+
+fn name(command: &Value) -> String {
+    text(&command["cmd"][0])
+}
+
+/// The servers that the call itself asked something.
+pub(super) fn asked(commands: &[Value]) -> Vec<String> {
+    let own = commands.iter().filter(|command| command["by"].is_null());
+    servers(own.filter(|command| QUESTIONS.contains(&&*name(command))))
+}
+
+/// The servers that were told to wait for their replicas, apart from the probe `WAIT 0 0`.
+pub(super) fn waited_for_replicas(commands: &[Value]) -> Vec<String> {
+    let waits = |command: &&Value| name(command) == "WAIT" && text(&command["cmd"][1]) != "0";
+    servers(commands.iter().filter(waits))
+}
+
+fn servers<'a>(commands: impl Iterator<Item = &'a Value>) -> Vec<String> {
+    let mut servers: Vec<String> = commands.map(server).collect();
+    servers.sort();
+    servers.dedup();
+    servers
+}
+
+/// Server, channel and message of what the scripts sent to shards.
+pub(super) fn sharded_messages(commands: &[Value]) -> Vec<(String, String, String)> {
+    let of_command = |command: &Value| {
+        let server = server(command);
+        let sent = list(&command["in_script"]).iter().filter_map(|call| {
+            let call = text(call);
+            let (channel, message) = call.strip_prefix("SPUBLISH ")?.rsplit_once(' ')?;
+            Some((channel.to_owned(), message.to_owned()))
+        });
+        sent.map(|(channel, message)| (server.clone(), channel, message))
+            .collect::<Vec<_>>()
+    };
+    commands.iter().flat_map(of_command).collect()
+}
+
+/// A script that finds the lock free and takes it, in the name of the step's own client.
+pub(super) fn takes_a_free_lock(command: &Value, who: &str) -> bool {
+    let by = text(&command["by"]);
+    let is_own = by.is_empty() || by.get(..1) == who.get(..1);
+    let inside = list(&command["in_script"]);
+    is_own
+        && inside.len() == 3
+        && text(&inside[0]).starts_with("exists ")
+        && text(&inside[1]).starts_with("hincrby ")
+}
+
+/// What a recorded command did to the expiry of keys.
+pub(super) fn expiry_changes(command: &Value) -> Vec<Expiry> {
+    let on = server(command);
+    let on_key = |key: &str, change| Expiry {
+        place: Place::new(&on, key),
+        change,
+    };
+    let key = text(&command["cmd"][1]);
+    if name(command) == "PERSIST" {
+        return vec![on_key(&key, Change::Removed)];
+    }
+    if name(command) == "PEXPIREAT" && text(&command["by"]) == "replication" {
+        return vec![on_key(&key, Change::Replicated)];
+    }
+    let is_renewal = key == RENEWAL;
+    let of_call = |call: &Value| {
+        let call = text(call);
+        let (call, last) = call.rsplit_once(' ')?;
+        let unquoted = |key: &str| key.trim_matches('\'').to_owned();
+        if let Some(key) = call.strip_prefix("pexpire ") {
+            let ms: i64 = last.parse().expect("milliseconds");
+            // Zero deletes the key.
+            let change = match ms {
+                0 => Change::Removed,
+                _ if is_renewal => Change::Renewed(ms),
+                _ => Change::Set(ms),
+            };
+            return Some(on_key(&unquoted(key), change));
+        }
+        if call.starts_with("pexpireat ") {
+            let key = call.split(' ').nth(1)?;
+            return Some(on_key(key, Change::Set(20_000)));
+        }
+        if let Some(key) = call
+            .strip_prefix("set ")
+            .and_then(|set| set.split(' ').next())
+        {
+            let change = Change::Set(last.parse().expect("milliseconds"));
+            return Some(on_key(&unquoted(key), change));
+        }
+        if is_renewal && let Some(key) = call.strip_prefix("hexists ") {
+            return Some(on_key(&unquoted(key), Change::Asked));
+        }
+        None
+    };
+    let mut changes: Vec<Expiry> = list(&command["in_script"])
+        .iter()
+        .filter_map(of_call)
+        .collect();
+    // A renewal asks and sets: that is one.
+    if is_renewal {
+        let renewed: Vec<Place> = changes
+            .iter()
+            .filter(|change| matches!(change.change, Change::Renewed(_)))
+            .map(|change| change.place.clone())
+            .collect();
+        changes.retain(|change| {
+            !matches!(change.change, Change::Asked) || !renewed.contains(&change.place)
+        });
+    }
+    // `same_again` stands for repetitions of what came before it: renewals in one scenario.
+    let again = command["same_again"].as_u64().unwrap_or(0);
+    for _ in 0..again {
+        changes.push(on_key("orders", Change::Renewed(3_000)));
+    }
+    changes
+}
+
+/// Redisson's renewal script.
+const RENEWAL: &str = "6a3d3157";

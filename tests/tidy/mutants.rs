@@ -1,0 +1,114 @@
+//! The patches of the mutants (`tests/mutants`) fit the sources.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::root;
+
+/// What every mutant needs: the patch that adds the switch.
+const SWITCH: &str = "_switch";
+
+/// Each mutant must apply alone, and all together: one build has them all. Git takes a place that moved,
+/// and no other context.
+#[test]
+fn the_patches_of_the_mutants_apply() {
+    let copy = tempfile::tempdir().expect("a folder for the copy");
+    let mutants = names();
+    let patches = mutants.iter().map(String::as_str).chain([SWITCH]);
+    for file in patches.flat_map(changed_by) {
+        let from = root().join(&file);
+        // If it is gone, git reports the patch that needs it.
+        if from.exists() {
+            let to = copy.path().join(&file);
+            fs::create_dir_all(to.parent().expect("it is in the copy")).expect("a folder");
+            fs::copy(from, to).expect("the file is copied");
+        }
+    }
+    let failed: Vec<String> = match apply(copy.path(), SWITCH, &[]) {
+        Err(reason) => vec![reason],
+        Ok(()) => {
+            let alone = mutants
+                .iter()
+                .map(|name| apply(copy.path(), name, &["--check"]));
+            alone.filter_map(Result::err).collect()
+        }
+    };
+    assert!(
+        failed.is_empty(),
+        "these patches in tests/mutants/patches do not apply any more: write them again with \
+         tests/mutants/refresh (tests/README.md)\n{}",
+        failed.concat()
+    );
+    let switch = copy.path().join("crates/lockdog-quorum/src/mutant.rs");
+    assert!(switch.exists(), "git applied nothing");
+    for name in &mutants {
+        if let Err(reason) = apply(copy.path(), name, &[]) {
+            panic!("a mutant is too near to another one: move its change\n{reason}");
+        }
+    }
+}
+
+#[test]
+fn each_mutant_says_what_it_is_and_has_its_own_switch() {
+    for name in names() {
+        let text = text(&name);
+        let first = text.lines().next().unwrap_or_default();
+        assert!(first.ends_with('.'), "{name} begins with no description");
+        let switches: BTreeSet<&str> = text
+            .lines()
+            .filter(|line| line.starts_with('+'))
+            .flat_map(|line| line.split("is_wanted(\"").skip(1))
+            .filter_map(|rest| rest.split('"').next())
+            .collect();
+        assert_eq!(switches, BTreeSet::from([&*name]), "the switches of {name}");
+    }
+}
+
+/// The mutants, without the patch of the switch.
+fn names() -> Vec<String> {
+    let files = crate::files("tests/mutants/patches", "patch");
+    let names = files.iter().map(|file| {
+        let name = file.file_stem().and_then(|name| name.to_str());
+        name.expect("our names are plain").to_owned()
+    });
+    let mut names: Vec<String> = names.filter(|name| name != SWITCH).collect();
+    names.sort();
+    names
+}
+
+fn path(name: &str) -> PathBuf {
+    root().join(format!("tests/mutants/patches/{name}.patch"))
+}
+
+fn text(name: &str) -> String {
+    fs::read_to_string(path(name)).expect("it is text")
+}
+
+/// The files that a patch changes and does not add.
+fn changed_by(name: &str) -> Vec<String> {
+    let text = text(name);
+    let files = text.lines().filter_map(|line| line.strip_prefix("--- a/"));
+    files.map(str::to_owned).collect()
+}
+
+/// Applies a patch in a folder; fails with its name and what git says.
+fn apply(folder: &Path, name: &str, options: &[&str]) -> Result<(), String> {
+    let output = Command::new("git")
+        .current_dir(folder)
+        // Inside a repository git would read the paths from its root, and apply nothing without an error.
+        .env("GIT_DIR", "/dev/null")
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("GIT_CONFIG_SYSTEM", "/dev/null")
+        .args(["apply", "--whitespace=nowarn"])
+        .args(options)
+        .arg(path(name))
+        .output()
+        .expect("git is installed");
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{name}:\n{said}"))
+}
