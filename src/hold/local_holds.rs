@@ -65,6 +65,18 @@ impl Holds {
         table.by_key.get(key)?.of_owner(owner).cloned()
     }
 
+    /// The holds of `owner` whose acquires are in flight. The call looks at all holds on the lock that
+    /// are pending.
+    pub(crate) fn pending_of(&self, key: &LockKey, owner: Owner) -> Vec<Arc<Hold>> {
+        let table = self.table.lock();
+        let Some(holds) = table.by_key.get(key) else {
+            return Vec::new();
+        };
+        let pending = holds.of(HoldGroup::Pending);
+        let is_of = |hold: &&Arc<Hold>| hold.owner() == owner;
+        pending.filter(is_of).cloned().collect()
+    }
+
     /// The hold with this number, the one in its field, if it is still listed.
     pub(crate) fn numbered(&self, key: &LockKey, number: u64) -> Option<Arc<Hold>> {
         let table = self.table.lock();

@@ -1,6 +1,7 @@
 //! Lock names and kinds, and the keys and channels that Redisson derives from a name.
 
 pub(crate) mod kind;
+mod permit_id;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,6 +13,7 @@ use crate::slot::slot;
 
 use kind::PLAIN;
 pub(crate) use kind::{Kind, Script};
+pub use permit_id::PermitId;
 
 /// The maximum length of a name in bytes, before and after the name mapper.
 const LONGEST: usize = 512;
@@ -90,8 +92,9 @@ impl LockKey {
 
     /// Fails if a cluster puts the key in a different slot than its channel and its other keys.
     pub(crate) fn check_slot(self) -> Result<Self, Error> {
-        // All derived names have the same hash tag, so one check is enough.
-        if slot(self.key()) == slot(&self.register()) {
+        // All prefixed names have the same hash tag, so one check is enough for them.
+        let is_one = |other: &str| slot(self.key()) == slot(other);
+        if is_one(&self.register()) && self.permits().is_none_or(|permits| is_one(&permits)) {
             return Ok(self);
         }
         let why = "its braces put the lock and its channel into different slots of the cluster";
@@ -139,6 +142,18 @@ impl LockKey {
     pub(crate) fn counter(&self) -> Option<String> {
         let counter = self.kind.counter?;
         Some(prefixed(counter.prefix, self.key()))
+    }
+
+    /// The key of the set with the ids of its permits in use, if its kind has permits. In a cluster it
+    /// has the lock's slot.
+    pub(crate) fn permits(&self) -> Option<String> {
+        let suffix = self.kind.permits?;
+        Some(suffixed(self.key(), suffix))
+    }
+
+    /// The key that marks a request of this id as done. In a cluster it has the lock's slot.
+    pub(crate) fn mark(&self, request: &PermitId) -> String {
+        format!("{}:{request}", prefixed("lockdog_ledger", self.key()))
     }
 
     /// The key of the register: the largest fencing token that one server has seen for the lock. In
@@ -204,6 +219,15 @@ fn prefixed(prefix: &str, name: &str) -> String {
         [prefix, ":", name].concat()
     } else {
         [prefix, ":{", name, "}"].concat()
+    }
+}
+
+/// Redisson's suffixed name. The name becomes the hash tag, unless it contains one.
+fn suffixed(name: &str, suffix: &str) -> String {
+    if name.contains('{') {
+        [name, ":", suffix].concat()
+    } else {
+        ["{", name, "}:", suffix].concat()
     }
 }
 

@@ -196,7 +196,7 @@ fn ttl(answer: &Value) -> Option<Ttl> {
     }
 }
 
-/// A hold of this client, from [`Client::holds`](crate::Client::holds).
+/// A hold of this client, a lock or a permit, from [`Client::holds`](crate::Client::holds).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HoldInfo {
@@ -204,7 +204,8 @@ pub struct HoldInfo {
     pub lock: String,
     /// The owner that holds it.
     pub owner: Owner,
-    /// The field of the lock's hash in Redis.
+    /// The field of the lock's hash in Redis; for a permit its id, as [`PermitId`](crate::PermitId) shows
+    /// it.
     pub field: String,
     /// The number of acquires that are not unlocked yet.
     pub count: u32,
@@ -225,7 +226,10 @@ impl HoldInfo {
         state.is_valid(now).then(|| Self {
             lock: hold.key().name().to_owned(),
             owner: hold.owner(),
-            field: core.field(hold),
+            field: match core.permit_id(hold) {
+                Some(id) => id.to_string(),
+                None => core.field(hold),
+            },
             count: state.count,
             remaining: state.deadline.since(now),
             held_for: now.since(state.acquired),

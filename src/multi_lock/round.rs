@@ -64,7 +64,7 @@ impl MultiLockCall<'_> {
                 place.waiter.attempted();
             }
             match outcome? {
-                BatchAttempt::Granted(claims) => {
+                BatchAttempt::Granted { claims, .. } => {
                     taken.is_fresh |= is_fresh;
                     for (waiter, claim) in places.into_iter().zip(claims) {
                         taken.claims[waiter] = Some(claim);

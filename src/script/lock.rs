@@ -110,9 +110,10 @@ pub(crate) async fn unlock(
     time: TimeBox,
     sent: &mut Sent,
 ) -> Result<UnlockReply, Failure> {
+    let permits = key.permits();
     let call = ScriptCall {
         script: key.kind().scripts.unlock,
-        keys: &[key.key()],
+        keys: &[key.key(), permits.as_deref().unwrap_or_default()][..keys_of(key)],
         args: &[
             Arg::Text(field),
             Arg::Number(target.into()),
@@ -174,6 +175,11 @@ pub(crate) async fn transfer(
     }
 }
 
+/// How many keys a script for one hold has: that of the lock, and of its set of permits if it has one.
+fn keys_of(key: &LockKey) -> usize {
+    1 + usize::from(key.kind().permits.is_some())
+}
+
 /// How many keys and arguments the scripts of a kind that issues tokens have in addition.
 fn more(key: &LockKey) -> usize {
     usize::from(key.kind().counter.is_some())
@@ -193,9 +199,10 @@ pub(crate) async fn settle(
     target: u32,
     limit: Duration,
 ) -> Result<SettleReply, Failure> {
+    let permits = key.permits();
     let call = ScriptCall {
         script: key.kind().scripts.settle,
-        keys: &[key.key()],
+        keys: &[key.key(), permits.as_deref().unwrap_or_default()][..keys_of(key)],
         args: &[
             Arg::Text(field),
             Arg::Number(target.into()),
@@ -220,7 +227,9 @@ pub(crate) async fn acknowledge(
     until: Moment,
 ) -> Result<(), Unacknowledged> {
     let script = key.kind().scripts.touch;
-    let touch = script.command(true, &[key.key()], &[Arg::Text(field)]);
+    let permits = key.permits();
+    let keys = &[key.key(), permits.as_deref().unwrap_or_default()][..keys_of(key)];
+    let touch = script.command(true, keys, &[Arg::Text(field)]);
     server
         .acknowledge(PendingWrite::new(touch, on), until)
         .await
@@ -236,7 +245,13 @@ pub(crate) async fn renew(
     let Some((first, ..)) = holds.first() else {
         return Ok(Vec::new());
     };
-    let keys: Vec<&str> = holds.iter().map(|(key, _, _)| key.key()).collect();
+    // A hold is in the lock's hash, or a permit in the set of permits.
+    let permits: Vec<Option<String>> = holds.iter().map(|(key, ..)| key.permits()).collect();
+    let keys: Vec<&str> = holds
+        .iter()
+        .zip(&permits)
+        .map(|((key, ..), permits)| permits.as_deref().unwrap_or(key.key()))
+        .collect();
     let args: Vec<Arg<'_>> = holds
         .iter()
         .flat_map(|(_, field, lease)| [Arg::Text(field), Arg::Number(lease::millis(*lease))])

@@ -43,6 +43,7 @@ impl Script {
         for arg in args {
             match arg {
                 Arg::Text(text) => command.arg(*text),
+                Arg::Bytes(bytes) => command.arg(*bytes),
                 Arg::Number(number) => command.arg(*number),
             };
         }
@@ -54,6 +55,7 @@ impl Script {
 #[derive(Clone, Copy)]
 enum Arg<'a> {
     Text(&'a str),
+    Bytes(&'a [u8]),
     Number(u64),
 }
 
@@ -62,6 +64,7 @@ impl Arg<'_> {
     fn room(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
+            Self::Bytes(bytes) => bytes.len(),
             Self::Number(_) => 8,
         }
     }

@@ -17,20 +17,25 @@ pub(crate) struct AcquireItem<'a> {
     pub(crate) target: u32,
 }
 
-/// The result of acquiring several holds. A hold is given by its index in the list.
+/// The result of acquiring several holds, of locks or of permits of one semaphore. A hold is given by its index in the list.
 #[derive(Debug)]
 pub(crate) enum BatchReply {
-    /// Contains the fencing token of a hold that has a command of its own, if its kind issues tokens.
-    Granted(Option<NonZeroU64>),
-    /// Another owner has this lock. Contains its TTL, if it has one.
+    Granted {
+        /// The fencing token of a hold that has a command of its own, if its kind issues tokens.
+        token: Option<NonZeroU64>,
+        /// How many permits are left; 0 for locks.
+        free: u64,
+    },
+    /// Another owner has this lock, or too few permits are free. Contains the TTL of that hold or of the
+    /// next permit to expire, if it has one.
     Busy(usize, Option<Duration>),
     /// This was a re-entry, and the hold is gone.
     Gone(usize),
 }
 
 /// Raises the counts of all holds to their targets, or of none. The kinds of all holds share the
-/// script. If a kind has no such script, its hold is the only one in the list. See
-/// `lua/multi_lock/acquire.lua`. An error contains the hold that it is about, if the server names it.
+/// script. If a kind has no such script, its hold is the only one in the list. If they are permits, all of
+/// them are of one semaphore. See `lua/multi_lock/acquire.lua`. An error contains the hold that it is about, if the server names it.
 pub(crate) async fn acquire_all(
     server: &Server,
     wanted: &[AcquireItem<'_>],
@@ -39,7 +44,7 @@ pub(crate) async fn acquire_all(
     sent: &mut Sent,
 ) -> Result<BatchReply, (Option<usize>, Failure)> {
     let Some(first) = wanted.first() else {
-        return Ok(BatchReply::Granted(None));
+        return Ok(GRANTED);
     };
     let Some(script) = first.key.kind().scripts.acquire_all else {
         return alone(server, first, lease, time, sent).await;
@@ -62,7 +67,7 @@ pub(crate) async fn acquire_all(
         about(failure, wanted.len())
     })?;
     match answer {
-        Value::Nil => return Ok(BatchReply::Granted(None)),
+        Value::Nil => return Ok(GRANTED),
         Value::Array(ref answers) => {
             if let [Value::Int(which), Value::Int(ttl)] = answers[..]
                 && let Some(which) = place(which, wanted.len())
@@ -83,6 +88,11 @@ pub(crate) async fn acquire_all(
     Err((None, unexpected(&answer)))
 }
 
+const GRANTED: BatchReply = BatchReply::Granted {
+    token: None,
+    free: 0,
+};
+
 /// As [`acquire_all`], for one hold of a kind that has no script for several.
 async fn alone(
     server: &Server,
@@ -93,7 +103,7 @@ async fn alone(
 ) -> Result<BatchReply, (Option<usize>, Failure)> {
     let acquired = acquire(server, key, field, *target, lease, time, sent).await;
     match acquired.map_err(|failure| (Some(0), failure))? {
-        AcquireReply::Granted(token) => Ok(BatchReply::Granted(token)),
+        AcquireReply::Granted(token) => Ok(BatchReply::Granted { token, free: 0 }),
         AcquireReply::Busy(ttl) => Ok(BatchReply::Busy(0, ttl)),
         AcquireReply::Gone => Ok(BatchReply::Gone(0)),
     }

@@ -177,7 +177,7 @@ impl Server {
 
     /// Abandons the connection of a call that was not answered and is not settled. The connection
     /// may be half open, and no later command would detect it.
-    pub(crate) fn abandon_silent(&self, answer: &Result<Value, Failure>, sent: &Sent) {
+    pub(crate) fn abandon_silent<T>(&self, answer: &Result<T, Failure>, sent: &Sent) {
         if let (Err(Failure::Silent { .. }), Some(silent)) = (answer, &sent.on) {
             self.abandon(silent);
         }

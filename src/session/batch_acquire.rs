@@ -1,4 +1,4 @@
-//! Acquires several locks of one client by one command: all of them, or none.
+//! Acquires several locks of one client, or several permits, by one command: all of them, or none.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -25,9 +25,14 @@ pub(crate) struct BatchAcquire {
 
 /// The result of one attempt at all of them. An index is the position among the acquires.
 pub(crate) enum BatchAttempt {
-    /// One claim for each, in their order.
-    Granted(Vec<Claim>),
-    /// Another owner has this one; its TTL, if it has one.
+    Granted {
+        /// One for each, in their order.
+        claims: Vec<Claim>,
+        /// How many permits are left; 0 for locks.
+        free: u64,
+    },
+    /// Another owner has this one, or too few permits are free; the TTL of that hold or of the next
+    /// permit to expire, if it has one.
     Busy(usize, Option<Duration>),
     /// A hold to be re-entered was lost.
     Lost(Lost),
@@ -90,13 +95,14 @@ impl BatchAcquire {
         let refused = is_no && self.sent.is_answered();
         self.note(refused);
         match acquired.map_err(|(which, failure)| (which, failure.into()))? {
-            BatchReply::Granted(token) => {
+            BatchReply::Granted { token, free } => {
                 for part in &self.parts {
                     part.hold().note_token(token);
                 }
                 let acknowledged = self.acknowledged(until).await;
                 acknowledged.map_err(|error| (None, error))?;
-                self.accept_grants(lease).map_err(|error| (None, error))
+                let accepted = self.accept_grants(lease, free);
+                accepted.map_err(|error| (None, error))
             }
             BatchReply::Busy(which, ttl) => Ok(BatchAttempt::Busy(which, ttl)),
             BatchReply::Gone(which) => {
@@ -151,7 +157,7 @@ impl BatchAcquire {
     }
 
     /// Accepts the grants. If one of them does not count, the others are undone.
-    fn accept_grants(&mut self, lease: Duration) -> Result<BatchAttempt, Error> {
+    fn accept_grants(&mut self, lease: Duration, free: u64) -> Result<BatchAttempt, Error> {
         let terms = Terms {
             lease,
             watched: false,
@@ -167,7 +173,7 @@ impl BatchAcquire {
                 AttemptOutcome::Busy(_) | AttemptOutcome::Ended => return Ok(BatchAttempt::Ended),
             }
         }
-        Ok(BatchAttempt::Granted(claims))
+        Ok(BatchAttempt::Granted { claims, free })
     }
 }
 

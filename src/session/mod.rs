@@ -29,7 +29,7 @@ use crate::clock::Clock;
 use crate::diagnosis::ClientProfile;
 use crate::error::{Error, LostReason};
 use crate::hold::{HandOverLimits, Hold, HoldState, Holds};
-use crate::key::{LockKey, NameMapper};
+use crate::key::{LockKey, NameMapper, PermitId};
 use crate::server::Server;
 use crate::wait::{Backoff, Waiters, Wake};
 
@@ -130,13 +130,22 @@ impl Core {
         (core, owed)
     }
 
-    /// A hold's field in Redis.
+    /// A hold's field in Redis; for a permit its id, which is text too.
     pub(crate) fn field(&self, hold: &Hold) -> String {
+        if let Some(id) = self.permit_id(hold) {
+            return id.into_field();
+        }
         let mut field = String::with_capacity(self.prefix.len() + 24);
         field.push_str(&self.prefix);
         // Writing to a string cannot fail.
         let _ = write!(field, "{}.{}", hold.owner(), hold.number());
         field
+    }
+
+    /// The id of a hold that is a permit.
+    pub(crate) fn permit_id(&self, hold: &Hold) -> Option<PermitId> {
+        let is_permit = hold.key().kind().permits.is_some();
+        is_permit.then(|| PermitId::of_hold(self.id, hold.number()))
     }
 
     /// The hold's number in a field of [`Core::field`]; `None` for other clients' fields.

@@ -29,6 +29,14 @@ impl Core {
         if self.holds.change(hold, HoldState::end_pending) {
             self.settle_in_background(Job::new(hold.clone()));
         }
+        if hold.key().kind().permits.is_some() {
+            // One command acquires several permits, and each such command has an owner of its own.
+            for other in self.holds.pending_of(hold.key(), hold.owner()) {
+                if self.holds.change(&other, HoldState::end_pending) {
+                    self.settle_in_background(Job::new(other));
+                }
+            }
+        }
     }
 
     /// When an acquire that may run until `until` counts as abandoned. An acquire that is polled has

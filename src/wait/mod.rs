@@ -99,6 +99,7 @@ impl Waiters {
             key: key.clone(),
             waiter,
             has_lock: AtomicBool::new(false),
+            shares: AtomicBool::new(false),
         })
     }
 
@@ -222,6 +223,7 @@ pub(crate) struct WaiterGuard {
     key: Arc<LockKey>,
     waiter: Arc<Waiter>,
     has_lock: AtomicBool,
+    shares: AtomicBool,
 }
 
 impl WaiterGuard {
@@ -262,6 +264,17 @@ impl WaiterGuard {
     /// The waiter got the lock: when it leaves, the next waiter need not check.
     pub(crate) fn has_lock(&self) {
         self.has_lock.store(true, Ordering::Relaxed);
+    }
+
+    /// The waiter got permits, and more of them are free: when it leaves, the next waiter has to check.
+    pub(crate) fn shares(&self) {
+        self.shares.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether permits may have become free that the waiter did not see when it acquired its own. Called
+    /// while the shard is locked, so that no wake-up comes in between.
+    fn was_called_meanwhile(&self) -> bool {
+        self.key.kind().permits.is_some() && self.waiter.was_called()
     }
 
     /// Takes the role from a contender that missed its check-in by a poll cap: its future was polled
@@ -337,7 +350,9 @@ impl Drop for WaiterGuard {
         let Some((queue, calls)) = shard.queue(&self.key) else {
             return;
         };
-        queue.leave(&self.waiter, *self.has_lock.get_mut(), calls);
+        let has_lock = *self.has_lock.get_mut();
+        let is_used_up = has_lock && !(*self.shares.get_mut() || self.was_called_meanwhile());
+        queue.leave(&self.waiter, has_lock, is_used_up, calls);
         if queue.is_empty() {
             shard.remove(&*self.key);
         }

@@ -85,8 +85,14 @@ impl WaitQueue {
     }
 
     /// A waiter that leaves with the lock clears the outage, and wakes its owner's other requests so
-    /// that they re-enter.
-    pub(super) fn leave(&mut self, waiter: &Waiter, with_lock: bool, calls: &mut WakeUps) {
+    /// that they re-enter. `is_used_up`: nothing is left for the next waiter.
+    pub(super) fn leave(
+        &mut self,
+        waiter: &Waiter,
+        with_lock: bool,
+        is_used_up: bool,
+        calls: &mut WakeUps,
+    ) {
         if self.waiting.remove(&waiter.id).is_none() {
             self.absent.remove(&waiter.id);
         }
@@ -108,7 +114,7 @@ impl WaitQueue {
         if self.is_its_role(waiter)
             && let Some(next) = self.pass_on()
             // The previous contender may have had a wake-up, so the next one gets it too.
-            && !with_lock
+            && !is_used_up
         {
             calls.add(&next);
         }
@@ -140,6 +146,7 @@ impl WaitQueue {
     pub(super) fn wake_contender(&self, calls: &mut WakeUps) {
         self.notify_listeners(calls);
         if let Some(waiter) = &self.contender {
+            waiter.note_call();
             calls.add(waiter);
         }
     }

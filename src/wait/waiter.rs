@@ -1,6 +1,7 @@
 //! One waiter, and what other parties of its client do for it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -36,6 +37,8 @@ pub(super) struct Waiter {
     pub(super) id: u64,
     pub(super) request: WaitRequest,
     woken: Notify,
+    /// It was woken as the contender since its last acquire began.
+    was_called: AtomicBool,
     state: Mutex<WaiterState>,
 }
 
@@ -76,6 +79,7 @@ impl Waiter {
             id,
             request,
             woken: Notify::new(),
+            was_called: AtomicBool::new(false),
             state: Mutex::new(WaiterState {
                 promised: now,
                 absent: false,
@@ -123,7 +127,18 @@ impl Waiter {
         state.asked = now;
         state.promised = until;
         state.acquire = Some(hold.clone());
+        self.was_called.store(false, Ordering::Relaxed);
         true
+    }
+
+    /// Notes that it is woken because the lock may be free.
+    pub(super) fn note_call(&self) {
+        self.was_called.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the lock may have become free since its last acquire began.
+    pub(super) fn was_called(&self) -> bool {
+        self.was_called.load(Ordering::Relaxed)
     }
 
     pub(super) fn attempted(&self) {

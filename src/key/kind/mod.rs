@@ -19,7 +19,7 @@ use script::LazyScript;
 pub(crate) use script::Script;
 pub(crate) use spin::SPIN;
 
-/// Every kind.
+/// Every kind of lock. A semaphore with permits is none.
 pub(super) static ALL: [&Kind; 5] = [&PLAIN, &SPIN, &NON_REENTRANT, &FENCED, &FENCED_FROM_ONE];
 
 /// The properties of one kind of lock. There is one value for each kind. Each
@@ -35,6 +35,10 @@ pub(crate) struct Kind {
     pub(crate) reentrant: bool,
     /// The counter of its fencing tokens. `None`: it issues none.
     pub(crate) counter: Option<Counter>,
+    /// The suffix of the key of its second key, a sorted set with the ids of the permits in use. Then
+    /// several owners may have holds at the same time, and each hold is one permit, named by its id.
+    /// `None`: one owner has the lock, and its hold is a field of the lock's hash.
+    pub(crate) permits: Option<&'static str>,
 }
 
 /// What counts the fencing tokens of a kind. The scripts that grant such a lock have the counter's key

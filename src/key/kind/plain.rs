@@ -18,6 +18,7 @@ pub(crate) static PLAIN: Kind = Kind {
     channel: Some("redisson_lock__channel"),
     reentrant: true,
     counter: None,
+    permits: None,
 };
 
 static ACQUIRE: LazyScript =
