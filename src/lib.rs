@@ -70,6 +70,7 @@
 //! | `RedissonRedLock` | [`RedLock`] |
 //! | `RLock` | [`Lock`] and, for each acquire, a [`Guard`] |
 //! | `getSpinLock(name)`, `getNonReentrantLock(name)` | [`Client::spin_lock`], [`Client::non_reentrant_lock`] |
+//! | `getPermitExpirableSemaphore(name)` | [`PermitSemaphore`] and, for each acquire, a [`LeasedPermit`] |
 //! | `getFencedLock(name)`, `lockAndGetToken()` | [`Client::fenced_lock`], [`Guard::token`] |
 //! | the thread, `threadId` | [`Owner`] |
 //! | `lock(lease, unit)` | [`lock.lock()`](Lock::lock)[`.lease(d)`](LockRequest::lease) |
@@ -165,6 +166,7 @@ mod multi_lock;
 mod on_servers;
 mod owner;
 mod panics;
+mod permit_semaphore;
 mod red_lock;
 mod request;
 mod script;
@@ -193,9 +195,11 @@ mod watchdog;
 pub use client::{Client, ClientBuilder};
 pub use error::{Error, Result};
 pub use guard::{Guard, Held};
+pub use key::PermitId;
 pub use lock::{AnyLock, ForceUnlockRequest, Lock};
 pub use multi_lock::MultiLock;
 pub use owner::Owner;
+pub use permit_semaphore::{LeasedPermit, PermitRequest, PermitSemaphore, TryPermitRequest};
 pub use red_lock::RedLock;
 pub use request::{LockRequest, TryLockRequest, UnlockRequest};
 pub use session::Unlocked;
@@ -243,6 +247,7 @@ mod tests {
         may_cross::<Lock>();
         may_cross::<MultiLock>();
         may_cross::<RedLock>();
+        may_cross::<PermitSemaphore>();
         may_cross::<Owner>();
     }
 }

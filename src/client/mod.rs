@@ -19,6 +19,7 @@ use crate::background::ensure_runtime;
 use crate::error::{Error, Result};
 use crate::key::kind;
 use crate::lock::{HoldInfo, Lock};
+use crate::permit_semaphore::PermitSemaphore;
 use crate::script;
 use crate::server::Sent;
 use crate::session::Session;
@@ -165,6 +166,15 @@ impl Client {
     /// from there.
     pub fn fenced_lock_from_one(&self, name: impl AsRef<str>) -> Lock {
         Lock::new(self.session.clone(), &kind::FENCED_FROM_ONE, name.as_ref())
+    }
+
+    /// The semaphore of this name, whose permits have leases. Corresponds to Redisson's
+    /// `getPermitExpirableSemaphore(name)`.
+    ///
+    /// The name has 1 to 512 bytes, which the client does not change. This call sends nothing. If the name
+    /// is invalid, each request of the semaphore returns [`Error::Invalid`](crate::Error::Invalid).
+    pub fn permit_semaphore(&self, name: impl AsRef<str>) -> PermitSemaphore {
+        PermitSemaphore::new(self.session.clone(), name.as_ref())
     }
 
     /// The id of this client, random for each client. It is the first part of the field of each of its holds

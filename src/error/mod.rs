@@ -80,6 +80,17 @@ pub enum Error {
     #[error(transparent)]
     NotReplicated(#[from] NotReplicated),
 
+    /// A permit is not in use: it was given back before, its lease ended, or it is of another semaphore.
+    /// The call gave nothing back.
+    ///
+    /// Redisson throws `IllegalArgumentException`. Another owner may have the permit now.
+    #[error("a permit is not in use, semaphore={semaphore:?}")]
+    #[non_exhaustive]
+    PermitNotInUse {
+        /// The name of the semaphore.
+        semaphore: String,
+    },
+
     /// The server answered with an error code. An acquire did not take the lock.
     ///
     /// Fix the cause: a permission, a password, the type of the key, the server's memory or disk.
@@ -228,6 +239,7 @@ impl Error {
             Self::Lost(lost) => format!("the lock was lost: {}", lost.reason()),
             Self::Invalid { what, .. } => format!("invalid {what}"),
             Self::AlreadyHeld(_) => "this owner already holds the lock".to_owned(),
+            Self::PermitNotInUse { .. } => "a permit is not in use".to_owned(),
             Self::NotHeld(_) => "this owner has no forgotten hold to unlock".to_owned(),
             Self::NotReplicated(_) => "too few replicas acknowledged the lock in time".to_owned(),
             Self::NoQuorum(_) => "no quorum".to_owned(),

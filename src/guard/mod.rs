@@ -6,13 +6,15 @@ mod verdict;
 
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use crate::background::ensure_runtime;
 use crate::error::{Instance, Lost, Result};
+use crate::hold::Dependant;
 use crate::owner::Owner;
 use crate::session::{Claim, Unlocked};
 
@@ -75,6 +77,28 @@ impl Guard {
         match &self.kind {
             GuardKind::One(claim) => Held::one(claim),
             GuardKind::Several(claim) => Held::several(claim.lock().clone()),
+        }
+    }
+
+    /// Notifies `dependant` when the lock is lost. Not for a lock of several parts.
+    pub(crate) fn add_dependant(&self, dependant: Weak<dyn Dependant>) {
+        if let GuardKind::One(claim) = &self.kind {
+            claim.hold().add_dependant(dependant);
+        }
+    }
+
+    /// Stops the notification of `dependant`, which is identified by its address.
+    pub(crate) fn remove_dependant(&self, dependant: *const ()) {
+        if let GuardKind::One(claim) = &self.kind {
+            claim.hold().remove_dependant(dependant);
+        }
+    }
+
+    /// The id of the client that has the lock. `None` for a lock of several parts.
+    pub(crate) fn client_id(&self) -> Option<Uuid> {
+        match &self.kind {
+            GuardKind::One(claim) => Some(claim.session().core().id),
+            GuardKind::Several(_) => None,
         }
     }
 

@@ -239,6 +239,12 @@ impl HoldState {
         }
     }
 
+    /// The server keeps the hold, which was granted just now, until it is released.
+    pub(crate) fn outlast(&mut self) {
+        self.deadline = Moment::NEVER;
+        self.remains_until = Moment::NEVER;
+    }
+
     /// Ends a lost hold that has only forgotten claims. Returns `None` if it has others.
     pub(crate) fn end_forgotten(&mut self, now: Moment) -> Option<Dropped> {
         let HoldPhase::Lost(reason) = self.phase else {

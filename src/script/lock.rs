@@ -250,7 +250,7 @@ pub(crate) async fn renew(
     let keys: Vec<&str> = holds
         .iter()
         .zip(&permits)
-        .map(|((key, ..), permits)| permits.as_deref().unwrap_or(key.key()))
+        .map(|((key, ..), permits)| permits.as_deref().unwrap_or_else(|| key.key()))
         .collect();
     let args: Vec<Arg<'_>> = holds
         .iter()

@@ -4,6 +4,7 @@
 mod diagnosis;
 mod lock;
 mod multi_lock;
+pub(crate) mod permit;
 mod red_lock;
 
 use std::num::NonZeroU64;

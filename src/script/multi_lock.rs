@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use redis::Value;
 
+use super::permit::{self, PermitReply};
 use super::{AcquireReply, Arg, ScriptCall, acquire, unexpected};
-use crate::key::LockKey;
+use crate::key::{LockKey, Script};
 use crate::lease;
 use crate::server::{Failure, Sent, Server, TimeBox};
 
@@ -49,6 +50,9 @@ pub(crate) async fn acquire_all(
     let Some(script) = first.key.kind().scripts.acquire_all else {
         return alone(server, first, lease, time, sent).await;
     };
+    if first.key.kind().permits.is_some() {
+        return permits(server, script, wanted, lease, time, sent).await;
+    }
     let keys: Vec<&str> = wanted.iter().map(|hold| hold.key.key()).collect();
     let mut args = Vec::with_capacity(1 + 2 * wanted.len());
     args.push(Arg::Number(lease::millis(lease)));
@@ -92,6 +96,26 @@ const GRANTED: BatchReply = BatchReply::Granted {
     token: None,
     free: 0,
 };
+
+/// As [`acquire_all`], for permits of one semaphore.
+async fn permits(
+    server: &Server,
+    script: &'static Script,
+    wanted: &[AcquireItem<'_>],
+    lease: Duration,
+    time: TimeBox,
+    sent: &mut Sent,
+) -> Result<BatchReply, (Option<usize>, Failure)> {
+    let Some(AcquireItem { key, .. }) = wanted.first() else {
+        return Ok(GRANTED);
+    };
+    let ids: Vec<&str> = wanted.iter().map(|permit| &*permit.field).collect();
+    let acquired = permit::acquire(server, script, key, &ids, lease, time, sent).await;
+    Ok(match acquired.map_err(|failure| (None, failure))? {
+        PermitReply::Granted { free } => BatchReply::Granted { token: None, free },
+        PermitReply::TooFew { next } => BatchReply::Busy(0, next),
+    })
+}
 
 /// As [`acquire_all`], for one hold of a kind that has no script for several.
 async fn alone(

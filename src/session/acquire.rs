@@ -308,7 +308,6 @@ impl PendingAcquire {
         // Checked after the hold is visible, so that a shutdown either saw the hold or is seen here.
         // Without this, the hold could remain without a watchdog.
         core.ensure_open()?;
-        // Permits do not exclude each other.
         if was_first && self.hold.key().kind().permits.is_none() {
             for other in core.holds.supersede(&self.hold) {
                 core.report_lost(&other);

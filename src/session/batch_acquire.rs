@@ -9,7 +9,7 @@ use super::replicas::acknowledge;
 use super::{Claim, Core, Session};
 use crate::clock::Moment;
 use crate::error::{Error, Lost, LostReason};
-use crate::hold::{Terms, TurnGuard};
+use crate::hold::{HoldState, Terms, TurnGuard};
 use crate::script::{self, AcquireItem, BatchReply};
 use crate::server::{Failure, Sent, TimeBox};
 
@@ -19,6 +19,8 @@ pub(crate) struct BatchAcquire {
     session: Arc<Session>,
     parts: Vec<PendingAcquire>,
     sent: Sent,
+    /// They are permits, and shall never end by themselves.
+    is_endless: bool,
     /// What was sent, and its answer, have been recorded in the parts.
     noted: bool,
 }
@@ -49,8 +51,24 @@ impl BatchAcquire {
             session: session.clone(),
             parts,
             sent: Sent::default(),
+            is_endless: false,
             noted: false,
         }
+    }
+
+    /// Makes the permits endless, by a second command.
+    pub(crate) fn endless(mut self, is_endless: bool) -> Self {
+        self.is_endless = is_endless;
+        self
+    }
+
+    pub(super) fn parts(&self) -> &[PendingAcquire] {
+        &self.parts
+    }
+
+    pub(super) fn turns(&self) -> Vec<&TurnGuard> {
+        let parts = self.parts.iter();
+        parts.filter_map(PendingAcquire::command).collect()
     }
 
     /// Sends the command, first at `now`, and retries while there is time and a reason to. The claims
@@ -101,6 +119,12 @@ impl BatchAcquire {
                 }
                 let acknowledged = self.acknowledged(until).await;
                 acknowledged.map_err(|error| (None, error))?;
+                if self.is_endless {
+                    let made = self.make_endless(core, until).await;
+                    if !made.map_err(|error| (None, error))? {
+                        return Ok(BatchAttempt::Ended);
+                    }
+                }
                 let accepted = self.accept_grants(lease, free);
                 accepted.map_err(|error| (None, error))
             }
@@ -129,12 +153,9 @@ impl BatchAcquire {
         lease: Duration,
         time: TimeBox,
     ) -> Option<Result<BatchReply, (Option<usize>, Failure)>> {
-        let turns: Vec<&TurnGuard> = self
-            .parts
-            .iter()
-            .filter_map(PendingAcquire::command)
-            .collect();
-        self.sent = Sent::with(turns.iter().map(|turn| turn.permit()));
+        self.sent = Sent::with(self.turns().iter().map(|turn| turn.permit()));
+        let parts = self.parts.iter();
+        let turns: Vec<&TurnGuard> = parts.filter_map(PendingAcquire::command).collect();
         let wanted: Vec<AcquireItem<'_>> = self
             .parts
             .iter()
@@ -167,7 +188,13 @@ impl BatchAcquire {
         let mut claims = Vec::with_capacity(self.parts.len());
         for part in &mut self.parts {
             match part.accept_grant(&terms)? {
-                AttemptOutcome::Granted(claim) => claims.push(claim),
+                AttemptOutcome::Granted(claim) => {
+                    if self.is_endless {
+                        let holds = &self.session.core().holds;
+                        holds.change(claim.hold(), HoldState::outlast);
+                    }
+                    claims.push(claim);
+                }
                 AttemptOutcome::TooLate => return Ok(BatchAttempt::TooLate),
                 AttemptOutcome::Lost(lost) => return Ok(BatchAttempt::Lost(lost)),
                 AttemptOutcome::Busy(_) | AttemptOutcome::Ended => return Ok(BatchAttempt::Ended),

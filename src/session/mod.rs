@@ -5,6 +5,7 @@ mod batch_acquire;
 mod claim;
 #[cfg(test)]
 mod disconnected;
+mod endless;
 mod extend;
 mod lane;
 mod member_attempt;

@@ -12,6 +12,7 @@ mod messages;
 mod queue;
 mod subscriptions;
 mod waiter;
+mod waiter_guard;
 mod wake_ups;
 
 use std::sync::Arc;
@@ -22,10 +23,8 @@ use parking_lot::Mutex;
 
 use crate::clock::{Clock, Moment};
 use crate::error::Error;
-use crate::hold::Hold;
 use crate::key::{ByKey, LockKey};
 use crate::owner::Owner;
-use crate::server::Server;
 
 pub use backoff::{Backoff, Wake};
 pub(crate) use channel::SubscriptionState;
@@ -37,6 +36,7 @@ use queue::{Retreat, WaitQueue};
 pub(crate) use subscriptions::{Subscription, Subscriptions};
 use waiter::Waiter;
 pub(crate) use waiter::{Found, HandedOver, Receiver, WaitRequest};
+pub(crate) use waiter_guard::WaiterGuard;
 
 /// All waiters of one client.
 pub(crate) struct Waiters {
@@ -94,13 +94,7 @@ impl Waiters {
         let waiter = Arc::new(Waiter::new(id, request, now));
         queues.entry(key.clone()).or_default().push(waiter.clone());
         drop(queues);
-        Ok(WaiterGuard {
-            waiters: self.clone(),
-            key: key.clone(),
-            waiter,
-            has_lock: AtomicBool::new(false),
-            shares: AtomicBool::new(false),
-        })
+        Ok(WaiterGuard::new(self.clone(), key.clone(), waiter))
     }
 
     /// Locks the shard with this lock's queue.
@@ -215,148 +209,6 @@ pub(crate) struct QueueView {
     pub(crate) is_listening: bool,
     /// This client leaves the lock to others.
     pub(crate) retreat: Option<Retreat>,
-}
-
-/// A waiter's place in the queue. Dropping it leaves the queue and passes the role on.
-pub(crate) struct WaiterGuard {
-    waiters: Arc<Waiters>,
-    key: Arc<LockKey>,
-    waiter: Arc<Waiter>,
-    has_lock: AtomicBool,
-    shares: AtomicBool,
-}
-
-impl WaiterGuard {
-    /// Checks the queue, which marks the waiter as alive.
-    pub(crate) fn look(&self, now: Moment) -> QueueView {
-        let mut queues = self.waiters.shard(&self.key);
-        let Some(queue) = queues.get_mut(&*self.key) else {
-            return QueueView::default();
-        };
-        QueueView {
-            is_contender: queue.is_contender(&self.waiter),
-            is_listening: queue.is_listening(),
-            retreat: queue.backed_off(now),
-        }
-    }
-
-    /// Waits until it is woken: at most until `until`, and at least a millisecond. It fails if the wait
-    /// was ended with an error.
-    pub(crate) async fn wait(&self, until: Moment) -> Result<(), Error> {
-        self.waiter.wait(&self.waiters.clock, until).await
-    }
-
-    /// The waiter checks in again by this moment, and maybe not before.
-    pub(crate) fn promise(&self, until: Moment) {
-        self.waiter.promise(until);
-    }
-
-    /// The state of a hand-over to this waiter.
-    pub(crate) fn found(&self, now: Moment) -> Found {
-        self.waiter.look(now, self.waiters.answer_time())
-    }
-
-    /// Refuses further hand-overs. If one was delivered already, the caller has to undo it.
-    pub(crate) fn decline(&self) -> Option<HandedOver> {
-        self.waiter.decline()
-    }
-
-    /// The waiter got the lock: when it leaves, the next waiter need not check.
-    pub(crate) fn has_lock(&self) {
-        self.has_lock.store(true, Ordering::Relaxed);
-    }
-
-    /// The waiter got permits, and more of them are free: when it leaves, the next waiter has to check.
-    pub(crate) fn shares(&self) {
-        self.shares.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether permits may have become free that the waiter did not see when it acquired its own. Called
-    /// while the shard is locked, so that no wake-up comes in between.
-    fn was_called_meanwhile(&self) -> bool {
-        self.key.kind().permits.is_some() && self.waiter.was_called()
-    }
-
-    /// Takes the role from a contender that missed its check-in by a poll cap: its future was polled
-    /// once and abandoned. Returns that contender's acquire, if one is in flight.
-    pub(crate) fn take_over(&self, now: Moment) -> Option<Option<Arc<Hold>>> {
-        let overdue = now.minus(self.waiters.poll_cap);
-        let mut queues = self.waiters.shard(&self.key);
-        let queue = queues.get_mut(&*self.key)?;
-        queue.take_over(&self.waiter, overdue)
-    }
-
-    /// Notes the acquire in flight, so that another waiter can take over. Returns false if the acquire
-    /// is not needed: the lock is being handed to this waiter.
-    pub(crate) fn attempting(&self, hold: &Arc<Hold>, now: Moment) -> bool {
-        let until = now + self.waiters.answer_time();
-        self.waiter.attempting(hold, now, until)
-    }
-
-    /// The acquire was answered.
-    pub(crate) fn attempted(&self) {
-        self.waiter.attempted();
-    }
-
-    /// The contender's hold, and how long its acquire will have had no answer by `then`.
-    pub(crate) fn silent_contender(&self, then: Moment) -> Option<(Duration, Arc<Hold>)> {
-        let queues = self.waiters.shard(&self.key);
-        queues.get(&*self.key)?.silent_contender(then)
-    }
-
-    /// Notes the outage that the contender met, if any. An outage ends all waits without a deadline at
-    /// once. Otherwise each of them would have to meet an outage of its own, one after another.
-    pub(crate) fn note_outage(&self, outage: Option<&Error>) {
-        let mut shard = self.waiters.shard(&self.key);
-        if let Some((queue, calls)) = shard.queue(&self.key) {
-            queue.note_outage(outage, calls);
-        }
-    }
-
-    /// As [`WaiterGuard::note_outage`], but ends no wait yet.
-    pub(crate) fn remember_outage(&self, outage: Option<&Error>) {
-        let mut queues = self.waiters.shard(&self.key);
-        if let Some(queue) = queues.get_mut(&*self.key) {
-            queue.remember_outage(outage);
-        }
-    }
-
-    /// The outage that the contender's last attempt met.
-    pub(crate) fn outage(&self) -> Option<Error> {
-        let queues = self.waiters.shard(&self.key);
-        queues.get(&*self.key)?.outage()
-    }
-
-    /// Whether the client is subscribed to the lock's messages.
-    pub(crate) fn is_listening(&self) -> bool {
-        self.waiters.is_listening(&self.key)
-    }
-
-    /// Subscribes to the lock's messages, a subscription that its waiters share. Waits until the server
-    /// acknowledges it or the subscription fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// The subscription stays, and a connection attempt in flight continues.
-    pub(crate) async fn subscribed(&self, server: &Server) {
-        self.waiters.subscribed(&self.key, server).await;
-    }
-}
-
-impl Drop for WaiterGuard {
-    fn drop(&mut self) {
-        let mut shard = self.waiters.shard(&self.key);
-        self.waiters.waiting.fetch_sub(1, Ordering::Relaxed);
-        let Some((queue, calls)) = shard.queue(&self.key) else {
-            return;
-        };
-        let has_lock = *self.has_lock.get_mut();
-        let is_used_up = has_lock && !(*self.shares.get_mut() || self.was_called_meanwhile());
-        queue.leave(&self.waiter, has_lock, is_used_up, calls);
-        if queue.is_empty() {
-            shard.remove(&*self.key);
-        }
-    }
 }
 
 /// Far more than the threads that could contend for one shard.

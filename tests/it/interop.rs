@@ -8,6 +8,7 @@ mod force;
 mod kinds;
 mod memory;
 mod names;
+mod permits;
 mod replay;
 mod views;
 mod wakes;

@@ -18,6 +18,7 @@ mod left;
 mod lock;
 mod model;
 mod multi_lock;
+mod permits;
 mod red_lock;
 mod redisson_driver;
 mod regressions;

@@ -6,6 +6,7 @@ mod cancelled;
 mod cluster;
 mod hand_over;
 mod members;
+mod permits;
 mod promotion;
 mod refusals;
 mod required;

@@ -5,6 +5,7 @@ mod connect;
 mod failover;
 mod foreign;
 mod named;
+mod permits;
 mod red_lock;
 mod redisson;
 mod secrets;

@@ -5,6 +5,7 @@
 
 mod fenced;
 mod non_reentrant;
+mod permit;
 mod plain;
 mod script;
 mod spin;
@@ -14,6 +15,7 @@ use std::ptr;
 
 pub(crate) use fenced::{FENCED, FENCED_FROM_ONE};
 pub(crate) use non_reentrant::NON_REENTRANT;
+pub(crate) use permit::PERMIT;
 pub(crate) use plain::PLAIN;
 use script::LazyScript;
 pub(crate) use script::Script;

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use lockdog::config::Reentry;
 use lockdog::report::ShutdownReport;
-use lockdog::{Client, Error, Guard, LockRequest, Owner, Result, TryLockRequest};
+use lockdog::{
+    Client, Error, Guard, LeasedPermit, LockRequest, Owner, PermitId, PermitSemaphore, Result,
+    TryLockRequest,
+};
 use tokio::task::JoinHandle;
 
 use super::LONG;
@@ -152,6 +155,20 @@ async fn held(stand: &Stand, owner: &Owner) -> Guard {
 
 async fn forgotten(stand: &Stand, owner: &Owner) {
     held(stand, owner).await.forget();
+}
+
+async fn two_permits(stand: &Stand) -> LeasedPermit {
+    let seats = stand.seats(2).await;
+    let permits = seats.acquire_many(2).await;
+    permits.expect("they are free and the server well")
+}
+
+/// A permit that nobody holds.
+async fn left_permit(stand: &Stand) -> (PermitSemaphore, PermitId) {
+    let seats = stand.left_seats(1).await;
+    let permit = seats.acquire().lease(LONG).await;
+    let ids = permit.expect("it is free and the server well").into_ids();
+    (seats, ids[0])
 }
 
 /// A call about a lock that this owner holds, as the current owner.
@@ -467,6 +484,138 @@ pub(super) const PUBLIC: &[Public] = &[
         made!(|stand| {
             let lock = stand.fenced();
             Made::call(async move { lock.last_token().await })
+        }),
+    ),
+    Public::new(
+        "acquire of a permit",
+        &["PermitRequest"],
+        PLAIN,
+        made!(|stand| {
+            let seats = stand.seats(2).await;
+            Made::call(seats.acquire().lease(LONG).into_future())
+        }),
+    ),
+    Public::new(
+        "acquire of endless permits",
+        &["PermitRequest"],
+        PLAIN,
+        made!(|stand| {
+            let seats = stand.seats(2).await;
+            Made::call(seats.acquire_many(2).forever().into_future())
+        }),
+    ),
+    Public::new(
+        "try_acquire of permits",
+        &["TryPermitRequest"],
+        PLAIN,
+        made!(|stand| {
+            let seats = stand.seats(2).await;
+            Made::call(seats.try_acquire_many(2).into_future())
+        }),
+    ),
+    Public::new(
+        "try_acquire of permits with a wait",
+        &["TryPermitRequest"],
+        PLAIN,
+        made!(|stand| {
+            let seats = stand.seats(1).await;
+            let request = seats.try_acquire_many(2).wait(super::POLL_CAP / 5);
+            Made::call(request.into_future())
+        }),
+    ),
+    Public::new(
+        "release of permits",
+        &["LeasedPermit::release"],
+        PLAIN,
+        made!(|stand| {
+            let permits = two_permits(&stand).await;
+            Made::call(permits.release())
+        }),
+    ),
+    Public::new(
+        "extend of permits",
+        &["LeasedPermit::extend"],
+        PLAIN,
+        made!(|stand| {
+            let permits = two_permits(&stand).await;
+            Made::call(async move { permits.extend(LONG).await })
+        }),
+    ),
+    Public::new(
+        "lost of permits",
+        &["LeasedPermit::lost"],
+        PLAIN,
+        made!(|stand| {
+            let permits = two_permits(&stand).await;
+            let lost = async move {
+                let _lost = permits.lost().await;
+                End::Done
+            };
+            Made::new(Box::pin(lost)).in_situation(Situation::UntilClosed)
+        }),
+    ),
+    Public::new(
+        "release of permits by ids",
+        &["PermitSemaphore::release", "PermitSemaphore::try_release"],
+        PLAIN,
+        made!(|stand| {
+            let (seats, id) = left_permit(&stand).await;
+            Made::call(async move { seats.try_release(&[id]).await })
+        }),
+    ),
+    Public::new(
+        "update_lease of a permit",
+        &[
+            "PermitSemaphore::remove_lease",
+            "PermitSemaphore::update_lease",
+        ],
+        PLAIN,
+        made!(|stand| {
+            let (seats, id) = left_permit(&stand).await;
+            Made::call(async move { seats.update_lease(&id, LONG).await })
+        }),
+    ),
+    Public::new(
+        "lease_of a permit",
+        &["PermitSemaphore::lease_of"],
+        PLAIN,
+        made!(|stand| {
+            let (seats, id) = left_permit(&stand).await;
+            Made::call(async move { seats.lease_of(&id).await })
+        }),
+    ),
+    Public::new(
+        "counts of permits",
+        &[
+            "PermitSemaphore::acquired",
+            "PermitSemaphore::available",
+            "PermitSemaphore::permits",
+        ],
+        PLAIN,
+        made!(|stand| {
+            let seats = stand.seats(2).await;
+            Made::call(async move { seats.permits().await })
+        }),
+    ),
+    Public::new(
+        "set_permits",
+        &[
+            "PermitSemaphore::set_permits",
+            "PermitSemaphore::try_set_permits",
+        ],
+        PLAIN,
+        made!(|stand| {
+            let seats = stand.seats(2).await;
+            Made::call(async move { seats.set_permits(2).await })
+        }),
+    ),
+    Public::new(
+        "add_permits",
+        &["PermitSemaphore::add_permits"],
+        PLAIN,
+        made!(|stand| {
+            let seats = stand.seats(2).await;
+            Made::call(async move { seats.add_permits(1).await })
         }),
     ),
     Public::new(

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::{join_all, try_join_all};
 use lockdog::{
-    Client, Guard, Held, Lock, LockRequest, MultiLock, Owner, RedLock, Result, TryLockRequest,
-    UnlockRequest,
+    Client, Guard, Held, Lock, LockRequest, MultiLock, Owner, PermitSemaphore, RedLock, Result,
+    TryLockRequest, UnlockRequest,
 };
 
 use super::site::Site;
@@ -104,6 +104,24 @@ impl Stand {
     /// A fenced lock of another name.
     pub(super) fn fenced(&self) -> Lock {
         self.clients[0].fenced_lock(self.key("fenced"))
+    }
+
+    /// A semaphore with this many free permits, all of which are given back at the end.
+    pub(super) async fn seats(&self, free: u32) -> PermitSemaphore {
+        self.semaphore(SEATS, free).await
+    }
+
+    /// A semaphore whose permits may stay in use.
+    pub(super) async fn left_seats(&self, free: u32) -> PermitSemaphore {
+        self.semaphore(LEFT_SEATS, free).await
+    }
+
+    async fn semaphore(&self, name: &str, free: u32) -> PermitSemaphore {
+        let name = self.key(name);
+        for view in &self.site.views {
+            view.cmd(&["SET", &name, &free.to_string()]).await;
+        }
+        self.clients[0].permit_semaphore(name)
     }
 
     fn key(&self, name: &str) -> String {
@@ -227,9 +245,21 @@ impl Stand {
     /// What the case has at the servers.
     pub(super) async fn left_behind(&self) -> Vec<String> {
         let pattern = format!("{}:", self.name);
+        for view in &self.site.views {
+            // An expired permit stays in the set until the next acquire.
+            let now: Vec<u64> = view.ask(&["TIME"]).await;
+            let now = (now[0] * 1_000 + now[1] / 1_000).to_string();
+            let in_use = format!("{{{}}}:timeout", self.key(SEATS));
+            view.cmd(&["ZREMRANGEBYSCORE", &in_use, "-inf", &now]).await;
+        }
         let keys = join_all(self.site.views.iter().map(Redis::keys)).await;
         let mut keys: Vec<String> = keys.into_iter().flatten().collect();
-        keys.retain(|key| key.starts_with(&pattern));
+        // The number of a semaphore's permits stays. The set of those in use begins with a brace.
+        let (seats, left_seats) = (self.key(SEATS), self.key(LEFT_SEATS));
+        keys.retain(|key| {
+            let is_ours = key.trim_start_matches('{').starts_with(&pattern);
+            is_ours && *key != seats && !key.contains(&left_seats)
+        });
         keys
     }
 
@@ -283,6 +313,9 @@ impl AnyLock {
         })
     }
 }
+
+const SEATS: &str = "seats";
+const LEFT_SEATS: &str = "left-seats";
 
 /// A role or a grant that nobody picks up passes on after the poll cap and a second, and a grant that
 /// the client cannot see after its lease. Far more than both.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use lockdog::{Client, Error, Owner};
 
 use super::{LONG, SOON, ms, waiter};
-use crate::support::security::{documented, of_a_fenced_lock};
+use crate::support::security::{documented, of_a_fenced_lock, of_a_semaphore};
 use crate::support::{Redis, RedisServer, eventually};
 
 #[tokio::test]
@@ -120,6 +120,40 @@ async fn keys_and_channels_outside_the_pattern_are_refused() {
     let error = client.lock("payroll:1").lock().await.unwrap_err();
     assert!(error.to_string().contains("NOPERM"), "{error}");
     assert!(!error.is_retriable());
+}
+
+#[tokio::test]
+async fn a_semaphore_needs_what_is_documented_for_it() {
+    let further = of_a_semaphore();
+    let (server, redis) = with_user(&[documented(), further.clone()].concat()).await;
+    let client = Client::builder()
+        .url(url(&server))
+        .watchdog_lease(ms(3_000));
+    let client = client.build().await.unwrap();
+    let seats = client.permit_semaphore("orders:seats");
+    assert!(seats.try_set_permits(1).await.unwrap());
+    seats.add_permits(1).await.unwrap();
+    let both = seats.acquire_many(2).await.unwrap();
+    let waiting = tokio::spawn(seats.acquire().forever().into_future());
+    tokio::time::sleep(ms(1_500)).await;
+    both.release().await.unwrap();
+    let ids = waiting.await.unwrap().unwrap().into_ids();
+    assert!(seats.update_lease(&ids[0], LONG).await.unwrap());
+    assert!(seats.lease_of(&ids[0]).await.unwrap().is_some());
+    seats.release(&ids).await.unwrap();
+    seats.set_permits(5).await.unwrap();
+    assert_eq!(seats.permits().await.unwrap(), 5);
+    let mut refused = refused(&redis).await;
+    refused.remove("client");
+    assert_eq!(refused, BTreeSet::new());
+    // And no more than enough.
+    let used = redis.commandstats().await;
+    for command in further.iter().filter_map(|rule| rule.strip_prefix('+')) {
+        assert!(
+            used.contains_key(command),
+            "{command} is not used: {used:?}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -323,6 +323,18 @@ impl JavaThread {
             .await
     }
 
+    /// This method of the permit-expirable semaphore. Each argument is an object with one key: `int`,
+    /// `ms`, `id` or `ids`.
+    pub(crate) fn start_permits<T: FromAnswer>(
+        &self,
+        semaphore: &str,
+        method: &str,
+        args: Value,
+    ) -> PendingCall<T> {
+        let call = json!({ "name": semaphore, "method": method, "args": args });
+        self.call("permits", call)
+    }
+
     /// Counts the string `key` of the first server up by one in each of `rounds` rounds, under the
     /// lock, with `pause` between reading and writing.
     pub(crate) async fn cell(
@@ -476,6 +488,18 @@ impl FromAnswer for Vec<String> {
     fn from_answer(result: &Value) -> Self {
         let texts = result.as_array().expect("a list");
         texts.iter().map(text).collect()
+    }
+}
+
+impl FromAnswer for Option<String> {
+    fn from_answer(result: &Value) -> Self {
+        result.as_str().map(str::to_owned)
+    }
+}
+
+impl FromAnswer for String {
+    fn from_answer(result: &Value) -> Self {
+        text(result)
     }
 }
 

@@ -15,6 +15,7 @@ mod long_waits;
 mod losses;
 mod non_reentrant;
 mod pauses;
+mod permits;
 mod quorum;
 mod readme;
 mod renewals;

@@ -30,7 +30,7 @@ struct Before {
 fn every_script_behaves_as_on_redis() {
     let mut pair = RefCell::new(Pair::start());
     let files = scripts(&root().join("lua"));
-    assert!(files.len() >= 14, "{files:?}");
+    assert!(files.len() >= 23, "{files:?}");
     for file in files {
         let text = fs::read_to_string(&file).expect("a script is text");
         let name = file
@@ -90,6 +90,11 @@ fn states() -> impl Strategy<Value = Before> {
             ["HSET", "?"].into_iter().chain(pairs).map(str::to_owned).collect::<Vec<_>>()
         }),
         1 => select(STRINGS).prop_map(|text| ["SET", "?", text].map(str::to_owned).to_vec()),
+        2 => select(NUMBERS).prop_map(|text| ["SET", "a", text].map(str::to_owned).to_vec()),
+        2 => vec((select(FIELDS), select(ENDS)), 1..4).prop_map(|pairs| {
+            let pairs = pairs.into_iter().flat_map(|(id, ends)| [ends, id]);
+            ["ZADD", IN_USE].into_iter().chain(pairs).map(str::to_owned).collect::<Vec<_>>()
+        }),
         1 => Just(["RPUSH", "?", "a", "b"].map(str::to_owned).to_vec()),
         1 => select(&["0", "1699999999999", "4000000000000", "x"][..]).prop_map(|since| {
             ["HSET", "?", "id", "<identity>", "since", since].map(str::to_owned).to_vec()
@@ -100,7 +105,10 @@ fn states() -> impl Strategy<Value = Before> {
     vec(entry, 0..5).prop_map(|entries| {
         let mut commands = Vec::new();
         for (key, mut value, expiry) in entries {
-            key.clone_into(&mut value[1]);
+            if value[1] == "?" {
+                key.clone_into(&mut value[1]);
+            }
+            let key = &*value[1].clone();
             commands.push(vec!["DEL".to_owned(), key.to_owned()]);
             commands.push(value);
             if !expiry.is_empty() {
@@ -154,6 +162,50 @@ fn calls(script: &str) -> BoxedStrategy<Call> {
             2,
             vec![field(), field(), lease(), channel(), publish(), from()],
         ),
+        "permit/acquire.lua" => (permits_keys(), lease(), channel(), publish(), ids())
+            .prop_map(|(keys, lease, channel, publish, ids)| Call {
+                keys,
+                args: [vec![lease, channel, publish], ids].concat(),
+            })
+            .boxed(),
+        "permit/give_back.lua" => (permits_keys(), channel(), publish(), ids())
+            .prop_map(|(keys, channel, publish, ids)| Call {
+                keys,
+                args: [vec![channel, publish], ids].concat(),
+            })
+            .boxed(),
+        "permit/update.lua" => (lease(), ids())
+            .prop_map(|(lease, ids)| Call {
+                keys: vec![IN_USE.to_owned()],
+                args: [vec![lease], ids].concat(),
+            })
+            .boxed(),
+        "permit/renew.lua" => vec((mostly(&[IN_USE]), field(), lease()), many)
+            .prop_map(|holds| {
+                let mut call = Call {
+                    keys: Vec::new(),
+                    args: Vec::new(),
+                };
+                for (key, id, lease) in holds {
+                    call.keys.push(key);
+                    call.args.extend([id, lease]);
+                }
+                call
+            })
+            .boxed(),
+        "permit/release.lua" => permits(vec![field(), target(), channel(), publish()]),
+        "permit/touch.lua" => permits(vec![field()]),
+        "permit/state.lua" => permits(vec![field()]),
+        "permit/set.lua" => permits(vec![target(), flag(), channel(), publish()]),
+        "permit/add.lua" => of(
+            2,
+            vec![
+                mostly(&["1", "3", "-2", "0"]),
+                mostly(&["12000", "60000"]),
+                channel(),
+                publish(),
+            ],
+        ),
         "lock/acquire.lua" => of(1, vec![field(), target(), lease()]),
         "lock/force_unlock.lua" => of(1, vec![field(), channel(), publish()]),
         "lock/settle.lua" | "lock/unlock.lua" => {
@@ -169,6 +221,27 @@ fn calls(script: &str) -> BoxedStrategy<Call> {
         "red_lock/provision.lua" => of(1, vec![time()]),
         other => panic!("say here what arguments {other} takes"),
     }
+}
+
+/// A call with both keys of a semaphore.
+fn permits(args: Vec<BoxedStrategy<String>>) -> BoxedStrategy<Call> {
+    (permits_keys(), args)
+        .prop_map(|(keys, args)| Call { keys, args })
+        .boxed()
+}
+
+/// The number and the set of a semaphore, and sometimes others.
+fn permits_keys() -> BoxedStrategy<Vec<String>> {
+    (mostly(&["a"]), mostly(&[IN_USE]))
+        .prop_map(|(number, in_use)| vec![number, in_use])
+        .boxed()
+}
+
+/// Ids, each once.
+fn ids() -> BoxedStrategy<Vec<String>> {
+    proptest::sample::subsequence(FIELDS, 1..=FIELDS.len())
+        .prop_map(|ids| ids.into_iter().map(str::to_owned).collect())
+        .boxed()
 }
 
 fn of(keys: usize, args: Vec<BoxedStrategy<String>>) -> BoxedStrategy<Call> {
@@ -253,6 +326,17 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
+/// The set of the permits in use of the semaphore `a`.
+const IN_USE: &str = "{a}:timeout";
+const NUMBERS: &[&str] = &["0", "1", "2", "5", "-1", "1.5", ""];
+/// Expired, living and endless permits.
+const ENDS: &[&str] = &[
+    "1",
+    "1600000000000",
+    "4000000000000",
+    "922337203685477",
+    "inf",
+];
 const KEYS: &[&str] = &["a", "b", "c", "lockdog_token:{a}"];
 const FIELDS: &[&str] = &["u:1.1", "u:1.2", "v:2.1"];
 const COUNTS: &[&str] = &["1", "1", "2", "5", "0", "-1", "x", "1.5"];

@@ -1,0 +1,87 @@
+-- Purpose: gives permits of a semaphore to one client: all of them, or none.
+--
+-- KEYS[1]  the free permits, a number; Redisson's key
+-- KEYS[2]  the sorted set of the permits in use: id -> the server's time at which it expires, in ms;
+--          Redisson's key
+-- ARGV[1]  the lease in milliseconds
+-- ARGV[2]  the channel of the semaphore's messages
+-- ARGV[3]  the command that publishes there: publish, or spublish on a cluster that knows it
+-- ARGV[4]  and all that follow: the ids of the permits, each given once
+--
+-- Returns { what, free, next }
+--   what  1: granted, every id is in the set for the lease or longer; 0: too few are free
+--   free  how many are free now
+--   next  too few: in how many milliseconds the next permit expires; -1 if none does
+--   error WRONGTYPE: the free permits are no number below 2^53; nothing was done
+--
+-- First it takes up to 100 expired permits back. Run twice it does what it does once: an id that is in
+-- the set costs nothing. A server out of memory refuses the first write, DECRBY, unless permits were
+-- taken back before; then it lets the script go on.
+-- Example: 3 free, ids a and b, lease 10000 -> 1 free, { a = now + 10000, b = now + 10000 }, { 1, 1, -1 }.
+
+local permits, in_use = KEYS[1], KEYS[2]
+
+local function text(number)
+    -- tostring would write 1.7e+12.
+    return string.format('%.0f', number)
+end
+
+local value = redis.call('get', permits) or '0'
+local free = string.match(value, '^-?%d+$') and tonumber(value)
+if not free or math.abs(free) >= 2 ^ 53 then
+    return redis.error_reply('WRONGTYPE the free permits are no number below 2^53')
+end
+local clock = redis.call('time')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+
+local expired = redis.call('zrangebyscore', in_use, '-inf', text(now), 'limit', 0, 100)
+if #expired > 0 then
+    redis.call('zrem', in_use, unpack(expired))
+    free = redis.call('incrby', permits, #expired)
+end
+
+local function tell()
+    if #expired > 0 and free > 0 then
+        redis.pcall(ARGV[3], ARGV[2], text(free))
+    end
+end
+
+local missing = {}
+local known = {}
+for i = 4, #ARGV do
+    local ends = tonumber(redis.call('zscore', in_use, ARGV[i]) or nil)
+    if not ends then
+        missing[#missing + 1] = ARGV[i]
+    elseif ends < now + ARGV[1] then
+        known[#known + 1] = ARGV[i]
+    end
+end
+
+if #missing > 0 and free < #missing then
+    local first = redis.call('zrange', in_use, 0, 0, 'withscores')
+    local ends = tonumber(first[2])
+    local next = -1
+    -- 922337203685477 is never.
+    if ends and ends < 922337203685477 then
+        next = math.max(0, ends - now)
+    end
+    tell()
+    return { 0, free, next }
+end
+
+if #missing > 0 then
+    free = redis.call('decrby', permits, #missing)
+end
+local ends = text(now + ARGV[1])
+for _, ids in ipairs({ missing, known }) do
+    for _, id in ipairs(ids) do
+        redis.call('zadd', in_use, ends, id)
+    end
+end
+-- The set shall not outlive the number.
+local left = redis.call('pttl', permits)
+if left > 0 then
+    redis.call('pexpire', in_use, left)
+end
+tell()
+return { 1, free, -1 }

@@ -1,0 +1,29 @@
+-- Purpose: adds permits to a semaphore, once for each request.
+--
+-- KEYS[1]  the free permits, a number
+-- KEYS[2]  the mark of the request, a string of lockdog's own
+-- ARGV[1]  how many permits are added; below zero: taken away
+-- ARGV[2]  how long the mark is kept, in milliseconds: longer than the request may be repeated
+-- ARGV[3]  the channel of the semaphore's messages
+-- ARGV[4]  the command that publishes there: publish, or spublish on a cluster that knows it
+--
+-- Returns
+--   1  added, now or by an earlier run of the same request
+--   error WRONGTYPE: the free permits are no number below 2^53; nothing was done
+--
+-- The semaphore is created if it does not exist. INCRBY keeps its TTL.
+-- Example: 1 free, 2 -> 3 free, message "3", 1; once more -> 1.
+
+local value = redis.call('get', KEYS[1]) or '0'
+local free = string.match(value, '^-?%d+$') and tonumber(value)
+if not free or math.abs(free) >= 2 ^ 53 then
+    return redis.error_reply('WRONGTYPE the free permits are no number below 2^53')
+end
+if not redis.call('set', KEYS[2], '1', 'nx', 'px', ARGV[2]) then
+    return 1
+end
+free = redis.call('incrby', KEYS[1], ARGV[1])
+if tonumber(ARGV[1]) > 0 and free > 0 then
+    redis.pcall(ARGV[4], ARGV[3], string.format('%.0f', free))
+end
+return 1

@@ -1,0 +1,38 @@
+-- Purpose: gives permits back by their ids: all of them, or none.
+--
+-- KEYS[1]  the free permits, a number
+-- KEYS[2]  the sorted set of the permits in use: id -> the server's time at which it expires, in ms
+-- ARGV[1]  the channel of the semaphore's messages
+-- ARGV[2]  the command that publishes there: publish, or spublish on a cluster that knows it
+-- ARGV[3]  and all that follow: the ids of the permits
+--
+-- Returns
+--   1  all were in use and are given back
+--   0  one of them is not in use, or its lease is over; nothing was done
+--   error WRONGTYPE: the free permits are no number below 2^53; nothing was done
+--
+-- ZREM comes first, because a server out of memory lets a script go on that has written.
+-- Example: 1 free, { a, b }, ids a and b -> 3 free, message "3", 1; once more -> 0.
+
+local value = redis.call('get', KEYS[1]) or '0'
+local free = string.match(value, '^-?%d+$') and tonumber(value)
+if not free or math.abs(free) >= 2 ^ 53 then
+    return redis.error_reply('WRONGTYPE the free permits are no number below 2^53')
+end
+local clock = redis.call('time')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+for i = 3, #ARGV do
+    local ends = tonumber(redis.call('zscore', KEYS[2], ARGV[i]) or nil)
+    if not ends or ends <= now then
+        return 0
+    end
+end
+local given = 0
+for i = 3, #ARGV do
+    given = given + redis.call('zrem', KEYS[2], ARGV[i])
+end
+free = redis.call('incrby', KEYS[1], given)
+if free > 0 then
+    redis.pcall(ARGV[2], ARGV[1], string.format('%.0f', free))
+end
+return 1

@@ -1,0 +1,36 @@
+-- Purpose: gives one permit back to its semaphore, after a release and after an outcome nobody saw.
+--
+-- KEYS[1]  the free permits, a number
+-- KEYS[2]  the sorted set of the permits in use: id -> the server's time at which it expires, in ms
+-- ARGV[1]  the id of the permit
+-- ARGV[2]  0: the permit is given back; else nothing is done
+-- ARGV[3]  the channel of the semaphore's messages
+-- ARGV[4]  the command that publishes there: publish, or spublish on a cluster that knows it
+--
+-- Returns
+--   1     the permit was in use and is given back (or is in use, if nothing was to be done)
+--   nil   it is not in use: it was lost, or a repeated release already gave it back
+--   error WRONGTYPE: the free permits are no number below 2^53; nothing was done
+--
+-- An expired permit that nobody took back yet is given back too. ZREM comes first, because a server out
+-- of memory lets a script go on that has written.
+-- Example: 1 free, { a, b }, id a -> 2 free, { b }, message "2", 1; once more -> nil.
+
+local permits, in_use, id = KEYS[1], KEYS[2], ARGV[1]
+
+if ARGV[2] ~= '0' then
+    return redis.call('zscore', in_use, id) and 1 or nil
+end
+local value = redis.call('get', permits) or '0'
+local free = string.match(value, '^-?%d+$') and tonumber(value)
+if not free or math.abs(free) >= 2 ^ 53 then
+    return redis.error_reply('WRONGTYPE the free permits are no number below 2^53')
+end
+if redis.call('zrem', in_use, id) == 0 then
+    return nil
+end
+free = redis.call('incrby', permits, 1)
+if free > 0 then
+    redis.pcall(ARGV[4], ARGV[3], string.format('%.0f', free))
+end
+return 1

@@ -1,0 +1,32 @@
+//! The permit-expirable semaphore, Redisson's `RPermitExpirableSemaphore`.
+
+use super::{Kind, LazyScript, PLAIN, Script, Scripts};
+
+/// Several owners may hold it at the same time, each with permits of its own.
+pub(crate) static PERMIT: Kind = Kind {
+    name: "permit",
+    scripts: Scripts {
+        acquire_all: Some(&ACQUIRE),
+        unlock: &RELEASE,
+        settle: &RELEASE,
+        touch: &TOUCH,
+        renew: &RENEW,
+        transfer: None,
+        // A semaphore is no `Lock`, so its permits are acquired by `acquire_all` only, and nobody frees it
+        // by force. The other scripts are never sent.
+        ..PLAIN.scripts
+    },
+    channel: Some("redisson_sc"),
+    reentrant: false,
+    counter: None,
+    permits: Some("timeout"),
+};
+
+static ACQUIRE: LazyScript =
+    LazyScript::new(|| Script::new(include_str!("../../../lua/permit/acquire.lua")));
+static RELEASE: LazyScript =
+    LazyScript::new(|| Script::new(include_str!("../../../lua/permit/release.lua")));
+static TOUCH: LazyScript =
+    LazyScript::new(|| Script::new(include_str!("../../../lua/permit/touch.lua")));
+static RENEW: LazyScript =
+    LazyScript::new(|| Script::new(include_str!("../../../lua/permit/renew.lua")));

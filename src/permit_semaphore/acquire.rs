@@ -1,0 +1,186 @@
+//! One call to acquire permits: a single attempt, or a wait.
+
+use std::sync::Arc;
+
+use tracing::{Instrument, Span};
+
+use super::request::PermitOptions;
+use super::{Inner, LeasedPermit};
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::hold::{Hold, Terms};
+use crate::key::LockKey;
+use crate::lock::released;
+use crate::owner::Owner;
+use crate::request::{FIRST_ATTEMPT, WaitLimit};
+use crate::session::{BatchAcquire, BatchAttempt, Claim, Core, PendingAcquire, Session};
+
+impl Inner {
+    /// Acquires permits, on the caller's runtime.
+    pub(super) async fn acquire(
+        &self,
+        options: &PermitOptions,
+        wait: WaitLimit,
+    ) -> Result<Option<LeasedPermit>> {
+        let core = self.core();
+        let terms = options.terms(&core.settings)?;
+        let key = self.key()?;
+        core.ensure_open()?;
+        let began = core.clock.now();
+        let deadline = match wait {
+            WaitLimit::ForEver => None,
+            WaitLimit::AtMost(wait) => Some(began + wait),
+            WaitLimit::Not => Some(began + core.server.command_timeout()),
+        };
+        let call = PermitCall {
+            session: &self.session,
+            key,
+            // Permits have no owner that could acquire once more.
+            owner: Owner::new(),
+            permits: options.permits,
+            is_endless: options.is_endless,
+            terms,
+            began,
+            deadline,
+        };
+        let span = call.span();
+        let outcome = Box::pin(call.call(wait));
+        let outcome = outcome.instrument(span.clone()).await;
+        call.record(&span, &outcome);
+        match outcome {
+            Ok(claims) => Ok(claims.map(|claims| LeasedPermit::new(key.clone(), claims))),
+            // The time in the last error covers only a part of the call.
+            Err(error) => Err(error.after(core.clock.now().since(began))),
+        }
+    }
+}
+
+/// One call to acquire permits.
+pub(super) struct PermitCall<'a> {
+    session: &'a Arc<Session>,
+    pub(super) key: &'a Arc<LockKey>,
+    /// New for each call: the permits of one call are its holds.
+    pub(super) owner: Owner,
+    permits: u32,
+    is_endless: bool,
+    terms: Terms,
+    pub(super) began: Moment,
+    /// When the call has to end.
+    pub(super) deadline: Option<Moment>,
+}
+
+impl PermitCall<'_> {
+    async fn call(&self, wait: WaitLimit) -> Result<Option<Vec<Claim>>> {
+        match wait {
+            WaitLimit::Not => self.try_once().await,
+            WaitLimit::ForEver | WaitLimit::AtMost(_) => self.wait().await,
+        }
+    }
+
+    fn span(&self) -> Span {
+        tracing::debug_span!(
+            target: "lockdog::lock",
+            "acquire",
+            lock = self.key.name(),
+            owner = %self.owner,
+            permits = self.permits,
+            outcome = tracing::field::Empty,
+            waited_ms = tracing::field::Empty,
+        )
+    }
+
+    fn record(&self, span: &Span, outcome: &Result<Option<Vec<Claim>>>) {
+        let waited = self.core().clock.now().since(self.began);
+        span.record("waited_ms", waited.as_millis() as u64);
+        span.record(
+            "outcome",
+            match outcome {
+                Ok(Some(_)) => "acquired",
+                Ok(None) => "busy",
+                Err(_) => "failed",
+            },
+        );
+    }
+
+    /// One attempt, beside the contender of this client.
+    async fn try_once(&self) -> Result<Option<Vec<Claim>>> {
+        let core = self.core();
+        let mut has_waited = false;
+        loop {
+            let now = core.clock.now();
+            let releasing = core.holds.releasing(self.key);
+            let until = self.until(now);
+            let acquires = self.acquires();
+            let asked_for = acquires[0].hold().clone();
+            match self.ask(acquires, now, until).await? {
+                BatchAttempt::Granted { claims, .. } => return Ok(Some(self.confirmed(claims))),
+                BatchAttempt::TooLate => return Err(self.too_late(&asked_for)),
+                // The caller did not poll, or the machine slept: the watchdog gave the attempt up.
+                BatchAttempt::Ended | BatchAttempt::Lost(_) if core.clock.now() >= until => {
+                    return Err(self.too_late(&asked_for));
+                }
+                BatchAttempt::Ended | BatchAttempt::Lost(_) => core.ensure_open()?,
+                BatchAttempt::Busy(..) => match releasing {
+                    // A permit that this client dropped just now must not look like one in use.
+                    Some(releasing) if !has_waited => {
+                        has_waited = true;
+                        released(core, &releasing, self.owner, self.deadline, self.began).await?;
+                    }
+                    _ => return Ok(None),
+                },
+            }
+        }
+    }
+
+    /// New holds, one for each permit. They are registered with the watchdog before anything is sent.
+    pub(super) fn acquires(&self) -> Vec<PendingAcquire> {
+        (0..self.permits)
+            .map(|_| PendingAcquire::first(self.session, self.key, self.owner))
+            .collect()
+    }
+
+    /// Sends the command for these permits, first at `now`, and for endless permits a second one.
+    ///
+    /// # Cancel safety
+    ///
+    /// Its effect is undone in the background.
+    pub(super) async fn ask(
+        &self,
+        acquires: Vec<PendingAcquire>,
+        now: Moment,
+        until: Moment,
+    ) -> Result<BatchAttempt> {
+        let permits = BatchAcquire::new(self.session, acquires).endless(self.is_endless);
+        let attempt = permits.attempt(self.terms.lease, now, until).await;
+        attempt.map_err(|(_, error)| error)
+    }
+
+    /// Gives the claims the watchdog and the bound that the call asks for.
+    pub(super) fn confirmed(&self, mut claims: Vec<Claim>) -> Vec<Claim> {
+        for claim in &mut claims {
+            let acquired = claim.hold().state().acquired;
+            let bound = self.terms.max_hold.map(|bound| acquired + bound);
+            claim.confirm(&self.terms, bound.unwrap_or(Moment::NEVER));
+        }
+        claims
+    }
+
+    /// When an attempt that begins now has to end.
+    pub(super) fn until(&self, now: Moment) -> Moment {
+        let latest = now + self.core().server.command_timeout();
+        let ends = self
+            .deadline
+            .map(|deadline| deadline.max(self.began + FIRST_ATTEMPT));
+        ends.map_or(latest, |ends| ends.min(latest))
+    }
+
+    /// The error when the server that was asked for this hold answered too late, or not at all.
+    pub(super) fn too_late(&self, asked_for: &Hold) -> Error {
+        let waited = self.core().clock.now().since(self.began);
+        asked_for.unanswered(waited)
+    }
+
+    pub(super) fn core(&self) -> &Arc<Core> {
+        self.session.core()
+    }
+}

@@ -1,0 +1,138 @@
+//! How many permits a semaphore has.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::PermitSemaphore;
+use crate::error::{Error, Result};
+use crate::key::PermitId;
+use crate::script::permit::{self, PermitState};
+
+impl PermitSemaphore {
+    /// How many permits are free. Below zero if more are in use than the semaphore has: after
+    /// [`set_permits`](Self::set_permits) to a smaller number. Corresponds to Redisson's
+    /// `availablePermits()`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Timeout`] or [`Error::Unavailable`] if the server did not answer within the command
+    /// timeout, [`Error::Refused`] if it does not permit the command or if the name is in use for something
+    /// else (`WRONGTYPE`), [`Error::Invalid`] for an invalid name and outside a tokio runtime,
+    /// [`Error::Closed`] after a shutdown.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancelling it changes nothing.
+    pub async fn available(&self) -> Result<i64> {
+        Ok(self.counted().await?.free)
+    }
+
+    /// How many permits are in use, by all clients. Corresponds to Redisson's `acquiredPermits()`.
+    ///
+    /// # Errors
+    ///
+    /// As [`available`](Self::available).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancelling it changes nothing.
+    pub async fn acquired(&self) -> Result<u64> {
+        Ok(self.counted().await?.in_use)
+    }
+
+    /// How many permits the semaphore has, free and in use together. Corresponds to Redisson's
+    /// `getPermits()`.
+    ///
+    /// # Errors
+    ///
+    /// As [`available`](Self::available).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancelling it changes nothing.
+    pub async fn permits(&self) -> Result<i64> {
+        let PermitState { free, in_use, .. } = self.counted().await?;
+        Ok(free.saturating_add_unsigned(in_use))
+    }
+
+    async fn counted(&self) -> Result<PermitState> {
+        let call = self.inner.call(async |core, key, time, sent| {
+            permit::state(&core.server, key, None, time, sent).await
+        });
+        Ok(call.await?.0)
+    }
+
+    /// Sets how many permits the semaphore has, free and in use together. If more are in use, they stay in
+    /// use, and no permit is free until enough were released. Corresponds to Redisson's `setPermits(n)`.
+    ///
+    /// # Errors
+    ///
+    /// As [`available`](Self::available). After a [`Error::Timeout`] or [`Error::Unavailable`] the number
+    /// may be set. [`Error::Invalid`] for more than 2^31 - 1 permits.
+    ///
+    /// # Cancel safety
+    ///
+    /// If it is cancelled, the number may or may not be set.
+    pub async fn set_permits(&self, permits: u32) -> Result<()> {
+        self.set(permits, false).await.map(|_| ())
+    }
+
+    /// Sets how many permits the semaphore has if the semaphore does not exist yet. Returns whether it was
+    /// set. Corresponds to Redisson's `trySetPermits(n)`.
+    ///
+    /// If the server did not answer at first, and the semaphore exists when the client asks again, the call
+    /// returns true: the first command may have created it.
+    ///
+    /// # Errors
+    ///
+    /// As [`set_permits`](Self::set_permits).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`set_permits`](Self::set_permits).
+    pub async fn try_set_permits(&self, permits: u32) -> Result<bool> {
+        self.set(permits, true).await
+    }
+
+    async fn set(&self, permits: u32, only_if_missing: bool) -> Result<bool> {
+        if i32::try_from(permits).is_err() {
+            let why = format!("it must be at most {}, got={permits}", i32::MAX);
+            return Err(Error::invalid("number of permits", why));
+        }
+        let call = self.inner.call(async |core, key, time, sent| {
+            permit::set(&core.server, key, permits, only_if_missing, time, sent).await
+        });
+        let (is_set, sent) = call.await?;
+        Ok(is_set || sent.repeated)
+    }
+
+    /// Adds permits to the semaphore, or takes free ones away if the number is below zero. A semaphore that
+    /// does not exist has zero permits before. Corresponds to Redisson's `addPermits(n)`.
+    ///
+    /// The server remembers the call for a while, so that a command that arrives twice adds once.
+    ///
+    /// # Errors
+    ///
+    /// As [`set_permits`](Self::set_permits).
+    ///
+    /// # Cancel safety
+    ///
+    /// If it is cancelled, the permits may or may not be added.
+    pub async fn add_permits(&self, by: i32) -> Result<()> {
+        let request = PermitId::from_bytes(*Uuid::new_v4().as_bytes());
+        let call = self.inner.call(async |core, key, time, sent| {
+            // No sending begins after one command timeout.
+            let kept = core
+                .server
+                .command_timeout()
+                .saturating_mul(4)
+                .max(REMEMBERED);
+            permit::add(&core.server, key, by, &request, kept, time, sent).await
+        });
+        call.await.map(|_| ())
+    }
+}
+
+/// How long the server remembers that permits were added, at least.
+const REMEMBERED: Duration = Duration::from_secs(10);

@@ -1,0 +1,211 @@
+//! The semaphore whose permits have leases: its requests, its permits, and the wait for them.
+
+mod acquire;
+mod by_id;
+mod contender;
+mod counts;
+mod permit;
+mod request;
+
+use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::Arc;
+
+use crate::background::ensure_runtime;
+use crate::error::{Error, Result};
+use crate::key::{LockKey, kind};
+use crate::server::{Failure, Sent, TimeBox};
+use crate::session::{Core, Session};
+
+pub use permit::LeasedPermit;
+pub use request::{PermitRequest, TryPermitRequest};
+
+/// A semaphore on a server: a number of permits, each with a lease. Corresponds to Redisson's
+/// `RPermitExpirableSemaphore`: a semaphore of lockdog and one of Redisson with the same name share their
+/// permits.
+///
+/// A `PermitSemaphore` is a handle. The client sends nothing when it creates or clones a handle. All
+/// handles with one name are the same semaphore. Each handle keeps its client alive.
+///
+/// A permit that is acquired without a lease has the watchdog's lease, and the watchdog renews it. So a
+/// permit of a process that crashed is free again after one lease. In Redisson such a permit never ends;
+/// [`PermitRequest::forever`] corresponds to that.
+///
+/// Permits have no owner: a task that acquires twice gets two permits. Inside one client the waiters are
+/// served in the order of their calls. A semaphore has no permits until
+/// [`try_set_permits`](Self::try_set_permits), [`set_permits`](Self::set_permits) or
+/// [`add_permits`](Self::add_permits) was called.
+///
+/// The leases count on the server's clock. A Redisson client takes an expired permit back by its own
+/// clock: if that is ahead by more than the remaining lease (at least two thirds of it while the watchdog
+/// renews), it takes a living permit. The next renewal reports that as a loss.
+///
+/// # Panics
+///
+/// As [`Lock`](crate::Lock).
+///
+/// # Examples
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// # async fn example(client: lockdog::Client) -> lockdog::Result<()> {
+/// let seats = client.permit_semaphore("seats");
+/// seats.try_set_permits(3).await?;
+///
+/// let permit = seats.acquire().await?;
+/// tokio::select! {
+///     lost = permit.lost() => eprintln!("stop: {lost}"),
+///     () = work() => permit.release().await?,
+/// }
+///
+/// match seats.try_acquire_many(2).wait(Duration::from_secs(1)).await? {
+///     Some(two) => drop(two),
+///     None => println!("fewer than two are free"),
+/// }
+/// # Ok(())
+/// # }
+/// # async fn work() {}
+/// ```
+#[derive(Clone)]
+pub struct PermitSemaphore {
+    inner: Arc<Inner>,
+}
+
+/// What the handles and requests of one semaphore share.
+struct Inner {
+    session: Arc<Session>,
+    name: Box<str>,
+    /// If the name is invalid, each request returns this error.
+    key: Result<Arc<LockKey>>,
+}
+
+impl PermitSemaphore {
+    pub(crate) fn new(session: Arc<Session>, name: &str) -> Self {
+        let mapper = session.core().settings.name_mapper.as_ref();
+        let is_cluster = session.core().server.is_cluster();
+        let key = LockKey::new(&kind::PERMIT, name, mapper).and_then(|key| match is_cluster {
+            true => key.check_slot(),
+            false => Ok(key),
+        });
+        Self {
+            inner: Arc::new(Inner {
+                session,
+                name: name.into(),
+                key: key.map(Arc::new),
+            }),
+        }
+    }
+
+    /// The name, as given by the caller. Corresponds to Redisson's `getName()`.
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// Acquires one permit and waits for it without limit. Corresponds to Redisson's `acquire()`, and with
+    /// [`PermitRequest::lease`] to `acquire(lease, unit)`.
+    ///
+    /// Without a lease the watchdog renews the permit until it is released. Redisson's `acquire()` gives a
+    /// permit without end: [`PermitRequest::forever`].
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Timeout`], [`Error::Unavailable`] or a retriable [`Error::Refused`] if the server gave no
+    ///   usable answer for the whole command timeout.
+    /// - [`Error::Refused`] if the server does not permit the command, and with the code `WRONGTYPE` if the
+    ///   name is in use for something else.
+    /// - [`Error::NotReplicated`] if too few replicas acknowledged the permits in time
+    ///   ([`ReplicaAck::Require`](crate::config::ReplicaAck::Require)).
+    /// - [`Error::TooManyWaiters`] if the client has its maximum number of waiters.
+    /// - [`Error::Invalid`] for an invalid name, lease or number of permits, and outside a tokio runtime.
+    /// - [`Error::Closed`] if the client is shut down.
+    ///
+    /// # Cancel safety
+    ///
+    /// If it is cancelled at any point, the next waiter of the client takes its place in the queue. If the
+    /// server granted permits, the client gives them back in the background.
+    pub fn acquire(&self) -> PermitRequest {
+        self.acquire_many(1)
+    }
+
+    /// Acquires this many permits, 1 to 1000: all of them, or none. Corresponds to Redisson's
+    /// `acquire(permits)`.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire`](Self::acquire).
+    pub fn acquire_many(&self, permits: u32) -> PermitRequest {
+        PermitRequest::new(self.inner.clone(), permits)
+    }
+
+    /// Acquires one permit with one attempt, or within [`TryPermitRequest::wait`]. Returns `None` if none is
+    /// free. Corresponds to Redisson's `tryAcquire()`, `tryAcquire(wait, unit)` and
+    /// `tryAcquire(wait, lease, unit)`.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire). If the server cannot be reached, it returns an error, never `None`.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire`](Self::acquire).
+    pub fn try_acquire(&self) -> TryPermitRequest {
+        self.try_acquire_many(1)
+    }
+
+    /// Acquires this many permits, 1 to 1000, with one attempt, or within [`TryPermitRequest::wait`].
+    /// Returns `None` if fewer are free. Corresponds to Redisson's `tryAcquire(permits)`.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_acquire`](Self::try_acquire).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire`](Self::acquire).
+    pub fn try_acquire_many(&self, permits: u32) -> TryPermitRequest {
+        TryPermitRequest::new(self.inner.clone(), permits)
+    }
+}
+
+impl Inner {
+    fn key(&self) -> Result<&Arc<LockKey>> {
+        self.key.as_ref().map_err(Error::clone)
+    }
+
+    fn core(&self) -> &Arc<Core> {
+        self.session.core()
+    }
+
+    /// Runs a command that is not for a hold of this client. `call` gets what it has to know, and its
+    /// `Sent` says which of its sendings may have run.
+    async fn call<T>(
+        &self,
+        call: impl AsyncFnOnce(&Core, &LockKey, TimeBox, &mut Sent) -> Result<T, Failure>,
+    ) -> Result<(T, Sent)> {
+        let (core, key) = (self.core(), self.key()?);
+        ensure_runtime()?;
+        core.ensure_open()?;
+        let time = core.server.allot(core.clock.now());
+        let mut sent = Sent::default();
+        let answer = call(core, key, time, &mut sent).await;
+        core.server.abandon_silent(&answer, &sent);
+        Ok((answer?, sent))
+    }
+}
+
+/// See [`Client`](crate::Client).
+impl UnwindSafe for PermitSemaphore {}
+impl RefUnwindSafe for PermitSemaphore {}
+
+impl fmt::Debug for PermitSemaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PermitSemaphore")
+            .field("name", &self.name())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,176 @@
+//! Lost, late and repeated commands.
+
+use std::time::Duration;
+
+use lockdog::{Client, PermitSemaphore};
+
+use super::{Fixture, LONG, NAME, SOON, ms};
+use crate::support::{Action, Gate, Proxy, eventually};
+
+/// A client behind a proxy. All scripts are loaded, so that a rule meets the first sending.
+async fn behind_a_proxy(test: &Fixture) -> (Proxy, PermitSemaphore) {
+    behind_a_proxy_for(test, ms(1_500)).await
+}
+
+/// A client that waits so long for an answer.
+async fn behind_a_proxy_for(test: &Fixture, patience: Duration) -> (Proxy, PermitSemaphore) {
+    for script in [ACQUIRE, RELEASE, GIVE_BACK, UPDATE, ADD, SET] {
+        test.redis.cmd(&["SCRIPT", "LOAD", script]).await;
+    }
+    let proxy = Proxy::start(&test.server).await;
+    let client = Client::builder().url(proxy.url()).command_timeout(patience);
+    let client = client.build().await.unwrap();
+    (proxy, client.permit_semaphore(NAME))
+}
+
+/// PE1 and PE3: a command whose reply is lost, or that runs twice, counts once.
+#[tokio::test]
+async fn a_repeated_command_counts_once() {
+    let test = Fixture::of(5).await;
+    let (proxy, seats) = behind_a_proxy(&test).await;
+    let messages = test.redis.messages("*").await;
+    for action in [Action::ExecuteThenCut, Action::Twice] {
+        let rule = proxy.on(is(ACQUIRE), action.clone());
+        let two = seats.acquire_many(2).await.unwrap();
+        rule.wait_hits(1).await;
+        assert_eq!((test.free().await, test.in_use().await.len()), (3, 2));
+        let seen = messages.seen().len();
+        let rule = proxy.on(is(RELEASE), action.clone());
+        two.release().await.unwrap();
+        rule.wait_hits(1).await;
+        assert_eq!((test.free().await, test.in_use().await.len()), (5, 0));
+        eventually(SOON, "two messages came", async || {
+            messages.seen().len() >= seen + 2
+        })
+        .await;
+        let ids = seats.acquire_many(2).lease(LONG).await.unwrap().into_ids();
+        let rule = proxy.on(is(GIVE_BACK), action.clone());
+        seats.release(&ids).await.unwrap();
+        rule.wait_hits(1).await;
+        assert_eq!((test.free().await, test.in_use().await.len()), (5, 0));
+        let rule = proxy.on(is(UPDATE), action.clone());
+        let endless = seats.acquire().forever().await.unwrap();
+        rule.wait_hits(1).await;
+        assert!(endless.is_valid());
+        endless.release().await.unwrap();
+        let rule = proxy.on(is(ADD), action.clone());
+        seats.add_permits(3).await.unwrap();
+        rule.wait_hits(1).await;
+        assert_eq!(test.free().await, 8);
+        let rule = proxy.on(is(SET), action);
+        seats.set_permits(5).await.unwrap();
+        rule.wait_hits(1).await;
+        test.assert_total().await;
+    }
+    assert_eq!(test.free().await, 5);
+}
+
+#[tokio::test]
+async fn an_acquire_without_an_answer_is_an_error_and_is_undone() {
+    let test = Fixture::of(3).await;
+    for permits in [1, 3] {
+        let (proxy, seats) = behind_a_proxy(&test).await;
+        let rule = proxy.on(is(ACQUIRE), Action::DropReply);
+        let error = seats.acquire_many(permits).await.unwrap_err();
+        assert!(error.is_timeout() && error.may_be_held(), "{error}");
+        rule.wait_hits(1).await;
+        test.eventually_free().await;
+    }
+}
+
+#[tokio::test]
+async fn a_release_without_an_answer_is_unconfirmed_and_repeated() {
+    let test = Fixture::of(2).await;
+    let (proxy, seats) = behind_a_proxy(&test).await;
+    let both = seats.acquire_many(2).await.unwrap();
+    let gate = Gate::new();
+    let rule = proxy.on(is(RELEASE), Action::HoldRequest(gate.clone()));
+    let error = both.release().await.unwrap_err();
+    assert!(error.is_timeout() || error.may_be_held(), "{error}");
+    // The background's release comes first, and the held one later: PE3.
+    test.eventually_free().await;
+    let next = seats.acquire_many(2).lease(LONG).await.unwrap();
+    gate.open();
+    rule.wait_hits(1).await;
+    tokio::time::sleep(ms(200)).await;
+    assert!(next.is_valid());
+    assert_eq!((test.free().await, test.in_use().await.len()), (0, 2));
+}
+
+/// A second command that makes permits endless has no answer: they are released, not left for ever.
+#[tokio::test]
+async fn an_endless_permit_without_an_answer_is_given_back() {
+    let test = Fixture::of(1).await;
+    let (proxy, seats) = behind_a_proxy(&test).await;
+    let rule = proxy.on(is(UPDATE), Action::DropReply).always();
+    let error = seats.acquire().forever().await.unwrap_err();
+    assert!(error.is_timeout(), "{error}");
+    rule.wait_hits(1).await;
+    rule.remove();
+    test.eventually_free().await;
+    // The same if the caller gives up first.
+    let request = seats.acquire().forever().into_future();
+    let gate = Gate::new();
+    proxy.on(is(UPDATE), Action::HoldReply(gate.clone()));
+    let task = tokio::spawn(request);
+    gate.wait_reached().await;
+    task.abort();
+    gate.open();
+    test.eventually_free().await;
+}
+
+/// A late acquire after its release is an orphan of one lease.
+#[tokio::test]
+async fn a_late_repetition_of_an_acquire_ends_with_its_lease() {
+    let test = Fixture::of(2).await;
+    let (proxy, seats) = behind_a_proxy(&test).await;
+    let gate = Gate::new();
+    proxy.on(is(ACQUIRE), Action::TwiceLate(gate.clone()));
+    let both = seats.acquire_many(2).lease(ms(10_000)).await.unwrap();
+    let mut both = both;
+    let one = both.split(1).unwrap();
+    both.release().await.unwrap();
+    gate.open();
+    gate.wait_passed().await;
+    // PE1: the one that is still in use was not taken a second time.
+    assert_eq!((test.free().await, test.in_use().await.len()), (0, 2));
+    assert!(one.is_valid());
+    one.release().await.unwrap();
+    test.assert_total().await;
+    let all = seats.try_acquire_many(2).wait(SOON).await.unwrap();
+    assert!(all.is_some(), "the orphan ends with its lease");
+}
+
+/// A contender for several permits that nobody polls any more: all of them are undone at once.
+#[tokio::test]
+async fn an_abandoned_acquire_of_several_permits_is_undone() {
+    let test = Fixture::of(3).await;
+    // So long that the watchdog gives none of them up meanwhile.
+    let (proxy, seats) = behind_a_proxy_for(&test, LONG).await;
+    let gate = Gate::new();
+    proxy.on(is(ACQUIRE), Action::HoldReply(gate.clone()));
+    let mut request = seats.acquire_many(3).into_future();
+    tokio::select! {
+        biased;
+        granted = &mut request => panic!("{granted:?}"),
+        () = gate.wait_reached() => {}
+    }
+    // The grant is never read.
+    gate.open();
+    let next = tokio::time::timeout(SOON, seats.acquire_many(3).into_future()).await;
+    let next = next.expect("the abandoned ones are given back").unwrap();
+    assert!(next.is_valid());
+    test.assert_total().await;
+}
+
+fn is(script: &'static str) -> impl Fn(&[String]) -> bool + Clone + Send + Sync + 'static {
+    let digest = redis::Script::new(script).get_hash().to_owned();
+    move |args: &[String]| args.get(1) == Some(&digest)
+}
+
+const ACQUIRE: &str = include_str!("../../../lua/permit/acquire.lua");
+const RELEASE: &str = include_str!("../../../lua/permit/release.lua");
+const GIVE_BACK: &str = include_str!("../../../lua/permit/give_back.lua");
+const UPDATE: &str = include_str!("../../../lua/permit/update.lua");
+const ADD: &str = include_str!("../../../lua/permit/add.lua");
+const SET: &str = include_str!("../../../lua/permit/set.lua");

@@ -1,0 +1,171 @@
+//! How long permits are in use, and how their holders learn of a loss.
+
+use lockdog::error::LostReason;
+use lockdog::report::{Ttl, Verdict};
+use lockdog::{Error, LeasedPermit};
+
+use super::{Fixture, LEASE, LONG, NAME, NEVER, SOON, ms};
+use crate::support::{Proxy, eventually};
+
+#[tokio::test]
+async fn the_watchdog_renews_a_permit_without_a_lease() {
+    let test = Fixture::with(2, |client| client.watchdog_lease(LEASE)).await;
+    let permit = test.seats.acquire().await.unwrap();
+    let fixed = test.seats.acquire().lease(LONG).await.unwrap();
+    let ends = async |permit: &LeasedPermit| {
+        let in_use = test.in_use().await;
+        let found = in_use.iter().find(|(id, _)| permit.ids().contains(id));
+        found.expect("it is in use").1
+    };
+    let (first, of_fixed) = (ends(&permit).await, ends(&fixed).await);
+    tokio::time::sleep(LEASE + ms(500)).await;
+    assert!(permit.is_valid() && permit.verdict() == Verdict::Held);
+    assert!(ends(&permit).await >= first + 2_000.0, "it was not renewed");
+    assert_eq!(ends(&fixed).await, of_fixed, "a fixed lease is not renewed");
+    // Another client cannot take it.
+    assert!(test.another().await.try_acquire().await.unwrap().is_none());
+    permit.release().await.unwrap();
+    fixed.release().await.unwrap();
+    test.eventually_free().await;
+}
+
+/// PE4.
+#[tokio::test]
+async fn a_hundred_permits_are_renewed_by_one_command() {
+    let test = Fixture::of(150).await;
+    let proxy = Proxy::start(&test.server).await;
+    let client = lockdog::Client::builder().url(proxy.url());
+    let client = client.watchdog_lease(LEASE).build().await.unwrap();
+    let seats = client.permit_semaphore(NAME);
+    let text = include_str!("../../../lua/permit/renew.lua");
+    test.redis.cmd(&["SCRIPT", "LOAD", text]).await;
+    let digest = redis::Script::new(text).get_hash().to_owned();
+    let renewals = move |args: &[String]| args.get(1) == Some(&digest);
+    let hundred = seats.acquire_many(100).await.unwrap();
+    proxy.wait_for(&renewals, 1).await;
+    let sent = proxy.commands();
+    let renewal = sent.iter().find(|command| renewals(&command.args));
+    let renewal = renewal.expect("it was sent");
+    assert_eq!(renewal.args[2], "100", "{} keys", renewal.args[2]);
+    eventually(SOON, "all are renewed", async || {
+        hundred.remaining() > LEASE / 2 && hundred.is_valid()
+    })
+    .await;
+    hundred.release().await.unwrap();
+    assert_eq!(test.free().await, 150);
+}
+
+#[tokio::test]
+async fn a_permit_with_a_lease_is_lost_when_it_ends() {
+    let test = Fixture::of(1).await;
+    let permit = test.seats.acquire().lease(ms(1_500)).await.unwrap();
+    let lost = tokio::time::timeout(SOON, permit.lost()).await.unwrap();
+    assert_eq!(lost.reason(), LostReason::Deadline);
+    assert_eq!(permit.verdict(), Verdict::Lost(LostReason::Deadline));
+    // The next acquire takes it back.
+    let next = tokio::time::timeout(SOON, test.seats.acquire().into_future()).await;
+    let next = next.unwrap().unwrap();
+    let error = permit.release().await.unwrap_err();
+    assert!(matches!(error, Error::Lost(_)), "{error}");
+    assert!(next.is_valid());
+    test.assert_total().await;
+    next.release().await.unwrap();
+    test.eventually_free().await;
+}
+
+/// PE1 and PE2 with an expired permit that nobody took back.
+#[tokio::test]
+async fn an_expired_permit_counts_as_free_before_it_is_taken_back() {
+    let test = Fixture::of(2).await;
+    let ids = test
+        .seats
+        .acquire_many(2)
+        .lease(ms(1_000))
+        .await
+        .unwrap()
+        .into_ids();
+    eventually(SOON, "they expire", async || {
+        test.seats.lease_of(&ids[0]).await.unwrap().is_none()
+    })
+    .await;
+    assert_eq!((test.free().await, test.in_use().await.len()), (0, 2));
+    assert_eq!(test.seats.available().await.unwrap(), 2);
+    assert_eq!(test.seats.acquired().await.unwrap(), 0);
+    assert_eq!(test.seats.permits().await.unwrap(), 2);
+    let one = test.seats.try_acquire().await.unwrap().expect("it is free");
+    assert_eq!((test.free().await, test.in_use().await.len()), (1, 1));
+    drop(one);
+    test.eventually_free().await;
+}
+
+#[tokio::test]
+async fn an_endless_permit_needs_no_renewal() {
+    let test = Fixture::with(2, |client| client.watchdog_lease(LEASE)).await;
+    let endless = test.seats.acquire().forever().await.unwrap();
+    assert_eq!(test.in_use().await[0].1, NEVER);
+    let id = endless.ids()[0];
+    assert_eq!(
+        test.seats.lease_of(&id).await.unwrap(),
+        Some(Ttl::Persistent)
+    );
+    test.redis.reset_stats().await;
+    tokio::time::sleep(LEASE + ms(500)).await;
+    let stats = test.redis.commandstats().await;
+    assert!(!stats.contains_key("zadd"), "it was renewed: {stats:?}");
+    assert!(endless.is_valid() && endless.remaining() > LONG);
+    endless.release().await.unwrap();
+    drop(
+        test.seats
+            .try_acquire_many(2)
+            .forever()
+            .await
+            .unwrap()
+            .unwrap(),
+    );
+    test.eventually_free().await;
+}
+
+#[tokio::test]
+async fn max_hold_ends_a_permit_that_the_watchdog_renews() {
+    let test = Fixture::with(1, |client| client.watchdog_lease(LEASE)).await;
+    let permit = test.seats.acquire().max_hold(ms(2_000)).await.unwrap();
+    assert!(permit.is_valid());
+    let lost = tokio::time::timeout(SOON, permit.lost()).await.unwrap();
+    assert_eq!(lost.reason(), LostReason::MaxHold);
+    drop(permit);
+    test.eventually_free().await;
+}
+
+#[tokio::test]
+async fn a_lease_is_extended_for_all_permits() {
+    let test = Fixture::of(2).await;
+    let both = test.seats.acquire_many(2).lease(LEASE).await.unwrap();
+    both.extend(LONG).await.unwrap();
+    assert!(both.remaining() > LEASE * 2);
+    let now = test.now().await;
+    let in_use = test.in_use().await;
+    assert!(
+        in_use.iter().all(|(_, ends)| *ends > now + 200_000.0),
+        "{in_use:?}"
+    );
+    // It is never shortened.
+    both.extend(LEASE).await.unwrap();
+    assert_eq!(test.in_use().await, in_use);
+    both.release().await.unwrap();
+}
+
+/// A semaphore that is deleted ends its permits.
+#[tokio::test]
+async fn the_loss_of_the_keys_is_reported_at_the_next_renewal() {
+    let test = Fixture::with(2, |client| client.watchdog_lease(LEASE)).await;
+    let permit = test.seats.acquire().await.unwrap();
+    test.redis.cmd(&["DEL", NAME, "{seats}:timeout"]).await;
+    let lost = tokio::time::timeout(SOON, permit.lost()).await.unwrap();
+    assert_eq!(lost.reason(), LostReason::NotOurs);
+    drop(permit);
+    tokio::time::sleep(ms(200)).await;
+    assert!(
+        !test.redis.exists(NAME).await,
+        "a lost permit is not given back"
+    );
+}
