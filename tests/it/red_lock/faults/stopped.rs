@@ -26,7 +26,7 @@ async fn a_runtime_stopped_after_lock_loses_no_instance() {
     know_the_script(&stand).await;
     let urls = urls(&stand);
     let late = hold_reply(&stand.proxies[2]);
-    // The next regular extension is after ten seconds, but the third server is asked again after three.
+    // The third server is asked again after three seconds, and at each regular extension: after ten.
     let (runtime, clients, guard) = stopped(move |runtime| {
         let clients = runtime.block_on(clients(urls, Duration::from_secs(30)));
         let lock = lock_of(&clients, NAME);
@@ -38,8 +38,8 @@ async fn a_runtime_stopped_after_lock_loses_no_instance() {
     late.wait_reached().await;
     assert!(stand.is_taken(2).await, "the third server granted it");
     late.open();
-    // Long before the regular extension that would follow.
-    eventually(SOON, "the third server counts", async || {
+    // A busy machine may answer the first of these too late.
+    eventually(SOON * 2, "the third server counts", async || {
         guard.margin() == 1
     })
     .await;
