@@ -59,6 +59,23 @@ fn the_quorum_answer_wins_the_round_and_the_deadline_counts_from_its_start() {
 }
 
 #[test]
+fn a_quorum_reached_just_before_its_deadline_is_no_grant() {
+    let short = Rules {
+        lease: ms(100),
+        ..rules(1, 0)
+    };
+    let deadline = lease::deadline(START, ms(100));
+    let at = |before: Duration| {
+        let (mut quorum, _) = Quorum::begin(short.clone(), START);
+        answer(&mut quorum, 0, Answer::Taken(None), deadline.minus(before));
+        quorum.phase()
+    };
+    assert_eq!(at(ms(3)), Phase::Held);
+    // From here on its owner would hear of the loss with the grant.
+    assert_eq!(at(TOLD_EARLY), Phase::Failed);
+}
+
+#[test]
 fn a_failed_round_releases_its_grants_and_later_grants() {
     let (mut quorum, _) = Quorum::begin(rules(3, 0), START);
     answer(&mut quorum, 0, Answer::Taken(None), START);
