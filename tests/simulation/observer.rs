@@ -370,7 +370,7 @@ impl Observer {
         self.executed.get(field).copied() == self.network.last_sent(field)
     }
 
-    fn now_ms(&self) -> u64 {
+    pub(super) fn now_ms(&self) -> u64 {
         self.network.now() / 1_000_000
     }
 }
