@@ -198,7 +198,18 @@ impl Lock {
     /// Acquires the lock with one attempt, or within [`TryLockRequest::wait`]. Corresponds to Redisson's
     /// `tryLock()`, `tryLock(wait, unit)` and `tryLock(wait, lease, unit)`.
     ///
-    /// Returns `None` if another owner has the lock.
+    /// Returns `None` if another owner has the lock. Keep the guard: `try_lock().await?.is_some()` drops it
+    /// at once, and the work runs without the lock.
+    ///
+    /// ```no_run
+    /// # async fn example(lock: lockdog::Lock) -> lockdog::Result<()> {
+    /// if let Some(guard) = lock.try_lock().await? {
+    ///     // The work.
+    ///     guard.unlock().await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///

@@ -109,7 +109,7 @@ impl BackgroundConnection {
         let killed: Result<Value, Failure> = connection.send(&kill, limit).await;
         tracing::debug!(
             target: "lockdog::server",
-            id, ?killed, "closing an abandoned connection"
+            id, killed = killed.is_ok(), "closing an abandoned connection"
         );
         killed.is_ok()
     }

@@ -289,7 +289,7 @@ impl Identity {
             self.met.fetch_add(1, Ordering::AcqRel);
             tracing::debug!(
                 target: "lockdog::server",
-                ?failure, "the server does not report its identity"
+                %failure, "the server does not report its identity"
             );
         }
     }

@@ -173,12 +173,12 @@ fn report_failing(core: &Core, holds: &Leases, answers: &[Result<RenewReply, Fai
             let holds = failing().count();
             tracing::debug!(
                 target: "lockdog::renewal",
-                server, holds, ?failure, "renewal still failing"
+                server, holds, %failure, "renewal still failing"
             );
         }
         failing_now => tracing::warn!(
             target: "lockdog::renewal",
-            server, holds = failing_now, ?failure, "renewal failing"
+            server, holds = failing_now, %failure, "renewal failing"
         ),
     }
 }

@@ -181,7 +181,7 @@ impl Cluster {
             if let Err(failure) = self.ask(&mut links, ENOUGH, ASK_TIMEOUT, ASK_TIMEOUT).await {
                 tracing::debug!(
                     target: "lockdog::server",
-                    ?failure, "no cluster node answered CLUSTER NODES"
+                    %failure, "no cluster node answered CLUSTER NODES"
                 );
             }
             // Nodes that did not answer make room for others.

@@ -145,7 +145,7 @@ impl Sentinels {
                 if let Err(failure) = self.ask(&mut links, ASK_TIMEOUT).await {
                     tracing::debug!(
                         target: "lockdog::server",
-                        ?failure, "no sentinel names the master"
+                        %failure, "no sentinel names the master"
                     );
                 }
                 self.looks.send_replace(());
