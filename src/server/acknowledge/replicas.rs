@@ -103,12 +103,13 @@ impl Node {
         let is_news = before.is_none();
         let failure = outcome.as_ref().err();
         if is_news && !failure.is_some_and(is_unknown_command) {
+            let failure = failure.map(tracing::field::display);
             tracing::warn!(
                 target: "lockdog::server",
                 server = self.address(),
                 acknowledged,
                 expected = required,
-                failure = failure.map(tracing::field::display),
+                failure,
                 "replicas do not acknowledge locks in time; granting locks anyway"
             );
         }
