@@ -16,7 +16,6 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::background::ensure_runtime;
-use crate::diagnosis::ClientProfile;
 use crate::error::{Error, Result};
 use crate::key::kind;
 use crate::lock::{HoldInfo, Lock};
@@ -154,9 +153,6 @@ impl Client {
     /// # }
     /// ```
     pub fn fenced_lock(&self, name: impl AsRef<str>) -> Lock {
-        if let Some(expected) = self.profile() {
-            expected.expect_fencing();
-        }
         Lock::new(self.session.clone(), &kind::FENCED, name.as_ref())
     }
 
@@ -168,15 +164,7 @@ impl Client {
     /// should use the same of the two methods. A lock whose counter is at the clock already continues
     /// from there.
     pub fn fenced_lock_from_one(&self, name: impl AsRef<str>) -> Lock {
-        if let Some(expected) = self.profile() {
-            expected.expect_fencing_from_one();
-        }
         Lock::new(self.session.clone(), &kind::FENCED_FROM_ONE, name.as_ref())
-    }
-
-    /// What `Client::diagnose` expects of the servers. A fenced lock adds the permissions of its counter.
-    fn profile(&self) -> Option<&ClientProfile> {
-        self.session.core().settings.expected.as_ref()
     }
 
     /// The id of this client, random for each client. It is the first part of the field of each of its holds

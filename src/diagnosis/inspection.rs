@@ -37,15 +37,13 @@ impl ClientProfile {
         self.fenced_by_clock.load(Ordering::Relaxed)
     }
 
-    /// Records that a lock was made from this client whose fencing tokens come from the server's clock.
-    pub(crate) fn expect_fencing(&self) {
-        self.expect_fencing_from_one();
-        self.fenced_by_clock.store(true, Ordering::Relaxed);
-    }
-
-    /// Records that a lock was made from this client whose fencing tokens are 1, 2, 3.
-    pub(crate) fn expect_fencing_from_one(&self) {
+    /// Records that a lock with fencing tokens was made from this client, and whether these come from the
+    /// server's clock.
+    pub(crate) fn expect_fencing(&self, by_clock: bool) {
         self.fenced.store(true, Ordering::Relaxed);
+        if by_clock {
+            self.fenced_by_clock.store(true, Ordering::Relaxed);
+        }
     }
 }
 
