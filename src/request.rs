@@ -41,7 +41,7 @@ use crate::session::{Reentry, Settings, Unlocked};
 /// # }
 /// ```
 #[derive(Clone)]
-#[must_use = "a request does nothing unless it is awaited"]
+#[must_use = "a request does nothing unless it is awaited; keep the guard that it returns"]
 pub struct LockRequest {
     lock: Arc<dyn Acquire>,
     options: AcquireOptions,
@@ -54,7 +54,7 @@ pub struct LockRequest {
 ///
 /// `tokio::spawn` and `join_all` take `lock.try_lock().into_future()`, as with [`LockRequest`].
 #[derive(Clone)]
-#[must_use = "a request does nothing unless it is awaited"]
+#[must_use = "a request does nothing unless it is awaited; keep the guard that it returns"]
 pub struct TryLockRequest {
     lock: Arc<dyn Acquire>,
     options: AcquireOptions,

@@ -7,6 +7,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use parking_lot::Mutex;
 use tracing::{Event, Metadata, Subscriber, span};
 
+use crate::support::logs::subscribe_thread;
+
 /// A waker or a log subscriber that checks at each call whether mutexes are free.
 pub(crate) struct FreeAtEachCall {
     seen: Arc<Seen>,
@@ -59,6 +61,14 @@ impl Wake for Seen {
 
 /// A log subscriber that calls a function of the test at each event.
 pub(crate) struct OnEvent<F>(pub(crate) F);
+
+impl<F: Fn() + Send + Sync + 'static> OnEvent<F> {
+    /// Does the work, whose events on this thread call the function.
+    pub(crate) fn during<T>(self, work: impl FnOnce() -> T) -> T {
+        let _subscribed = subscribe_thread(self);
+        work()
+    }
+}
 
 impl<F: Fn() + Send + Sync + 'static> Subscriber for OnEvent<F> {
     fn enabled(&self, _: &Metadata<'_>) -> bool {

@@ -42,12 +42,13 @@ local function last_token()
     return token and token < 2 ^ 53 - 1 and token or nil
 end
 
+-- nil if the clock may not be read.
 local function next_token(last)
     if ARGV[6] ~= 'clock' then
         return text(last + 1)
     end
-    local clock = redis.call('time')
-    return text(math.max(last + 1, clock[1] * 1000000 + clock[2]))
+    local clock = redis.pcall('time')
+    return not clock.err and text(math.max(last + 1, clock[1] * 1000000 + clock[2]))
 end
 
 local last = last_token()

@@ -24,6 +24,8 @@ pub(crate) struct ClientProfile {
     /// Locks of this client issue fencing tokens. It is shared because it is known only once such a
     /// lock is made.
     pub(crate) fenced: Arc<AtomicBool>,
+    /// Such tokens come from the server's clock. Shared for the same reason.
+    pub(crate) fenced_by_clock: Arc<AtomicBool>,
 }
 
 impl ClientProfile {
@@ -31,9 +33,17 @@ impl ClientProfile {
         self.fenced.load(Ordering::Relaxed)
     }
 
-    /// Records that a lock with fencing tokens was made from this client.
-    pub(crate) fn expect_fencing(&self) {
+    pub(crate) fn is_fenced_by_clock(&self) -> bool {
+        self.fenced_by_clock.load(Ordering::Relaxed)
+    }
+
+    /// Records that a lock with fencing tokens was made from this client, and whether these come from the
+    /// server's clock.
+    pub(crate) fn expect_fencing(&self, by_clock: bool) {
         self.fenced.store(true, Ordering::Relaxed);
+        if by_clock {
+            self.fenced_by_clock.store(true, Ordering::Relaxed);
+        }
     }
 }
 

@@ -103,7 +103,7 @@ pub(crate) async fn check_new_servers(server: &Server, expected: &ClientProfile,
                 let server = place.as_str();
                 tracing::debug!(
                     target: "lockdog::diagnosis",
-                    server, ?failure, "the server's set-up could not be checked"
+                    server, %failure, "the server's set-up could not be checked"
                 );
             }
         }

@@ -10,7 +10,7 @@ pub(super) struct Need {
     pub(super) loss: &'static str,
     /// A complete command that changes nothing, whatever the server contains. Words are separated
     /// by single spaces. `KEY` stands for an unused key, `TOKEN` for the register of its fencing
-    /// tokens, `CHANNEL` for an unused channel.
+    /// tokens (the counter of a fenced lock needs the same commands), `CHANNEL` for an unused channel.
     pub(super) words: &'static str,
 }
 
@@ -35,7 +35,7 @@ pub(super) fn needs(inspection: &Inspection<'_>) -> Vec<&'static Need> {
         "client|setname" => expected.client_name.is_some() && !expected.by_pool,
         "wait" => expected.waits,
         "waitaof" => expected.on_disk.is_some(),
-        "time" => expected.quarantine_on_server || expected.is_fenced(),
+        "time" => expected.quarantine_on_server || expected.is_fenced_by_clock(),
         "hset" | "hmget" => expected.quarantine_on_server,
         "get" | "set" => expected.is_fenced(),
         _ => true,

@@ -78,7 +78,12 @@ struct Inner {
 
 impl Lock {
     pub(crate) fn new(session: Arc<Session>, kind: &'static Kind, name: &str) -> Self {
-        let mapper = session.core().settings.name_mapper.as_ref();
+        let settings = &session.core().settings;
+        if let (Some(counter), Some(expected)) = (kind.counter, &settings.expected) {
+            // `Client::diagnose` then checks the permissions that the counter needs.
+            expected.expect_fencing(counter.is_clock());
+        }
+        let mapper = settings.name_mapper.as_ref();
         let is_cluster = session.core().server.is_cluster();
         let key = LockKey::new(kind, name, mapper).and_then(|key| match is_cluster {
             true => key.check_slot(),
@@ -198,7 +203,18 @@ impl Lock {
     /// Acquires the lock with one attempt, or within [`TryLockRequest::wait`]. Corresponds to Redisson's
     /// `tryLock()`, `tryLock(wait, unit)` and `tryLock(wait, lease, unit)`.
     ///
-    /// Returns `None` if another owner has the lock.
+    /// Returns `None` if another owner has the lock. Keep the guard: `try_lock().await?.is_some()` drops it
+    /// at once, and the work runs without the lock.
+    ///
+    /// ```no_run
+    /// # async fn example(lock: lockdog::Lock) -> lockdog::Result<()> {
+    /// if let Some(guard) = lock.try_lock().await? {
+    ///     // The work.
+    ///     guard.unlock().await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///

@@ -107,11 +107,12 @@ impl BackgroundConnection {
         let mut kill = redis::cmd("CLIENT");
         kill.arg("KILL").arg("ID").arg(id);
         let killed: Result<Value, Failure> = connection.send(&kill, limit).await;
+        let killed = killed.is_ok();
         tracing::debug!(
             target: "lockdog::server",
-            id, ?killed, "closing an abandoned connection"
+            id, killed, "closing an abandoned connection"
         );
-        killed.is_ok()
+        killed
     }
 }
 

@@ -82,7 +82,7 @@ impl Server {
             }
             let has_time = until.since(self.context.clock.now()) > pause * 2;
             if has_time {
-                tracing::debug!(target: "lockdog::server", ?failure, "retrying a command");
+                tracing::debug!(target: "lockdog::server", %failure, "retrying a command");
                 tokio::time::sleep(pause).await;
             }
             now = self.context.clock.now();

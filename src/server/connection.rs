@@ -171,7 +171,7 @@ impl Connection {
         let mut set_name = redis::cmd("CLIENT");
         set_name.arg("SETNAME").arg(name);
         if let Err(failure) = self.ask(&set_name, limit).await {
-            tracing::debug!(target: "lockdog::server", ?failure, "CLIENT SETNAME failed");
+            tracing::debug!(target: "lockdog::server", %failure, "CLIENT SETNAME failed");
         }
     }
 

@@ -1,5 +1,6 @@
 //! The failures of a command, and what they mean.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +26,25 @@ pub(crate) enum Failure {
     Unsent(Arc<str>),
     /// The client was shut down before it was sent. The command did not run.
     Closed,
+}
+
+/// The format of log lines. Its first word does not change: people search for it.
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Broken(cause) => write!(f, "broken: {cause}"),
+            Self::Refused { code, message } => write!(f, "refused: {code} {message}"),
+            Self::Silent { waited, server } => {
+                write!(f, "silent: no answer in {waited:?}")?;
+                match server {
+                    Some(server) => write!(f, "; server={server}"),
+                    None => Ok(()),
+                }
+            }
+            Self::Unsent(cause) => write!(f, "unsent: {cause}"),
+            Self::Closed => f.write_str("closed"),
+        }
+    }
 }
 
 /// How to handle a failure while there is time.

@@ -289,7 +289,7 @@ impl Identity {
             self.met.fetch_add(1, Ordering::AcqRel);
             tracing::debug!(
                 target: "lockdog::server",
-                ?failure, "the server does not report its identity"
+                %failure, "the server does not report its identity"
             );
         }
     }
@@ -363,7 +363,7 @@ mod tests {
                     let _ = called.send(());
                     let _sender_gone = until.lock().recv();
                 });
-                tracing::subscriber::with_default(subscriber, || hear("b"));
+                subscriber.during(|| hear("b"));
             });
             calls.recv().expect("it logs that the server is another");
             scope.spawn(|| {

@@ -178,7 +178,7 @@ pub(crate) fn open(
             Ok(Ok(connection)) => return Some(connection),
             Ok(Err(failure)) => tracing::debug!(
                 target: "lockdog::wait",
-                ?failure, "no connection for messages"
+                %failure, "no connection for messages"
             ),
             Err(_) => tracing::debug!(
                 target: "lockdog::wait",

@@ -69,7 +69,7 @@ pub(super) async fn extend(
             core.server.note_slots(&failure);
             tracing::debug!(
                 target: "lockdog::renewal",
-                holds = holds.len(), ?failure, "renewing one by one"
+                holds = holds.len(), %failure, "renewing one by one"
             );
             let mut asking: FuturesUnordered<_> = holds
                 .chunks(1)

@@ -91,7 +91,9 @@ async fn until_it_answers(core: &Core, node: &Node) {
             Err(failure) if is_answer(&failure) => return,
             Err(failure) => Some(failure),
         };
-        tracing::debug!(target: "lockdog::server", ?failed, "the server does not answer yet");
+        let failure = failed.clone();
+        let failure = failure.unwrap_or_else(|| Failure::silent(timeout));
+        tracing::debug!(target: "lockdog::server", %failure, "the server does not answer yet");
         match failed {
             Some(_) => {
                 tokio::time::sleep(pause).await;

@@ -173,12 +173,12 @@ fn report_failing(core: &Core, holds: &Leases, answers: &[Result<RenewReply, Fai
             let holds = failing().count();
             tracing::debug!(
                 target: "lockdog::renewal",
-                server, holds, ?failure, "renewal still failing"
+                server, holds, %failure, "renewal still failing"
             );
         }
         failing_now => tracing::warn!(
             target: "lockdog::renewal",
-            server, holds = failing_now, ?failure, "renewal failing"
+            server, holds = failing_now, %failure, "renewal failing"
         ),
     }
 }
@@ -238,9 +238,7 @@ mod tests {
             let _ = tokio::time::advance(LEASE).now_or_never();
         });
         let answers = vec![Ok(RenewReply::Extended), Ok(RenewReply::Extended)];
-        tracing::subscriber::with_default(slow, || {
-            process_answers(&core, &holds, LEASE, sent, answers)
-        });
+        slow.during(|| process_answers(&core, &holds, LEASE, sent, answers));
         let [(first, _), (second, _)] = &holds;
         assert!(core.clock.now().since(sent) >= LEASE, "nothing was logged");
         assert_eq!(first.state().phase, HoldPhase::Held);

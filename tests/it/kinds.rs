@@ -18,14 +18,6 @@ impl Kind {
         (self.lock)(client, name)
     }
 
-    /// What the tests call this recorded scenario: kinds have scenarios of the same names.
-    pub(crate) fn scenario(&self, name: &str) -> String {
-        if std::ptr::eq(self, &PLAIN) {
-            return name.to_owned();
-        }
-        format!("{}_{name}", self.object)
-    }
-
     /// The kind of a recorded object, or of the method that gave it.
     pub(crate) fn find(name: &str) -> Option<&'static Self> {
         let mut all = ALL.iter().copied();
@@ -33,7 +25,7 @@ impl Kind {
     }
 }
 
-pub(crate) const ALL: &[&Kind] = &[&PLAIN, &SPIN, &NON_REENTRANT, &FENCED];
+pub(crate) const ALL: &[&Kind] = &[&PLAIN, &SPIN, &NON_REENTRANT, &FENCED, &FENCED_FROM_ONE];
 
 pub(crate) static PLAIN: Kind = Kind {
     object: "rlock",
@@ -56,6 +48,12 @@ pub(crate) static NON_REENTRANT: Kind = Kind {
 pub(crate) static FENCED: Kind = Kind {
     object: "fenced_lock",
     lock: |client, name| client.fenced_lock(name),
+    java: "getFencedLock",
+};
+
+pub(crate) static FENCED_FROM_ONE: Kind = Kind {
+    object: "fenced_lock_from_one",
+    lock: |client, name| client.fenced_lock_from_one(name),
     java: "getFencedLock",
 };
 

@@ -221,8 +221,12 @@ async fn story(
 
 /// Waits until all commands have arrived, every retry is done, and every release is answered.
 async fn rest(plan: &Plan, network: &Network, observer: &RefCell<Observer>) {
+    // A client that stands still does its part afterwards.
+    let paused = plan
+        .pauses_end_ms()
+        .saturating_sub(observer.borrow().now_ms());
     let retries = 3 * plan.command_timeout_ms + 1200;
-    tokio::time::sleep(Duration::from_millis(retries)).await;
+    tokio::time::sleep(Duration::from_millis(paused + retries)).await;
     while !network.is_idle() || observer.borrow().owes_a_release() {
         tokio::time::sleep(Duration::from_millis(7)).await;
     }

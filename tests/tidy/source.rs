@@ -219,7 +219,7 @@ const REVIEWED: [(&str, &str); 23] = [
     ),
     (
         "lua/fenced/transfer.lua",
-        "bdcdc9372a1f1fcbbe70092ee26a41f51b7a673f",
+        "b47942c07293176fef21972ac45428c7ce620319",
     ),
     (
         "lua/lock/acquire.lua",

@@ -7,6 +7,7 @@ use super::round::RoundKind;
 use super::{Actions, Phase, Quorum};
 use crate::LossCause;
 use crate::Moment;
+use crate::lease::TOLD_EARLY;
 
 impl Quorum {
     /// Decides the current round with what is known now.
@@ -114,7 +115,8 @@ impl Quorum {
         let deadline = self.round.deadline.min(self.rules.max_until);
         if self.is_living() {
             self.deadline = self.deadline.max(deadline);
-        } else if now + self.rules.min_validity >= deadline {
+        } else if now + self.rules.min_validity.max(TOLD_EARLY) >= deadline {
+            // Its owner would hear of the loss with the grant.
             return self.end(Phase::Failed, actions);
         } else {
             self.deadline = deadline;

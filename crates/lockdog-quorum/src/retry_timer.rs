@@ -51,9 +51,11 @@ impl RetryTimer {
         self.not_before = now + self.pause + self.pause / 1024 * (chance % 1024);
     }
 
-    /// A round was lost to a holder, so there is no competitor to back off from.
+    /// A round was lost to a holder, or to competitors that asked all instances earlier. It needs no
+    /// pause, but the pause after the next collision does not begin from the shortest again: several
+    /// competitors would then collide without end.
     pub fn was_held(&mut self) {
-        self.pause = Duration::ZERO;
+        self.pause /= 2;
     }
 
     /// When the next round may succeed, but no later than `cap` unless it has to back off for longer.
@@ -105,8 +107,13 @@ mod tests {
             longest = longest.max(pause);
         }
         assert!(longest >= LONGEST_PAUSE);
-        timer.was_held();
-        timer.collided(ms(2), 0, now);
-        assert_eq!(timer.next_round(CAP).since(now), ms(2));
+        // Rounds in between that got nothing let the next pause begin from less.
+        for halved in 1..=3 {
+            timer.was_held();
+            timer.was_held();
+            timer.collided(ms(2), 0, now);
+            let pause = timer.next_round(CAP).since(now);
+            assert_eq!(pause, LONGEST_PAUSE / 2_u32.pow(halved));
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The effects of single answers. The simulator and the model checker test the rest.
 
+mod deadline;
 mod lengthened;
 
 use super::*;
@@ -76,14 +77,6 @@ fn a_failed_round_releases_its_grants_and_later_grants() {
     };
     let actions = quorum.step(late, START + ms(600));
     assert_eq!(actions[..], [Action::Release { member: 2 }]);
-}
-
-#[test]
-fn a_quorum_completed_after_its_deadline_fails() {
-    let (mut quorum, _) = Quorum::begin(rules(1, 0), START);
-    let late = lease::deadline(START, LEASE);
-    answer(&mut quorum, 0, Answer::Taken(None), late);
-    assert_eq!(quorum.phase(), Phase::Failed);
 }
 
 #[test]
@@ -200,17 +193,6 @@ fn enough_definite_refusals_lose_the_quorum_at_once() {
     for member in 2..5 {
         assert!(actions.contains(&Action::Release { member }));
     }
-}
-
-#[test]
-fn a_late_round_does_not_revive_a_quorum_after_its_deadline() {
-    let mut quorum = held(3, START);
-    let due = quorum.wake_at();
-    quorum.step(Event::Tick, due);
-    let deadline = quorum.deadline();
-    answer(&mut quorum, 0, Answer::Extended, deadline);
-    answer(&mut quorum, 1, Answer::Extended, deadline);
-    assert_eq!(quorum.phase(), Phase::Lost(LossCause::Deadline));
 }
 
 fn register(value: Option<u64>, time: u64, reborn: bool) -> Option<Register> {

@@ -1,6 +1,6 @@
 //! The fenced lock, Redisson's `RFencedLock`.
 
-use super::{Counter, Kind, LazyScript, PLAIN, Script, Scripts};
+use super::{CLOCK, Counter, Kind, LazyScript, PLAIN, Script, Scripts};
 
 /// Like the plain lock, but each hold has a token, which is at least the server's clock in microseconds.
 pub(crate) static FENCED: Kind = Kind {
@@ -28,7 +28,7 @@ pub(crate) static FENCED_FROM_ONE: Kind = Kind {
 /// The counter is Redisson's.
 const COUNTER: Counter = Counter {
     prefix: "redisson_lock_token",
-    from: "clock",
+    from: CLOCK,
 };
 
 static ACQUIRE: LazyScript =

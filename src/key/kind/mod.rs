@@ -53,6 +53,15 @@ pub(crate) struct Counter {
     pub(crate) from: &'static str,
 }
 
+impl Counter {
+    /// Whether the scripts read the server's clock for a token.
+    pub(crate) fn is_clock(&self) -> bool {
+        self.from == CLOCK
+    }
+}
+
+const CLOCK: &str = "clock";
+
 /// The scripts of a lock's transitions. The plain lock's files document their arguments and
 /// answers.
 #[derive(Clone, Copy)]

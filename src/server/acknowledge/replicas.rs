@@ -39,11 +39,12 @@ impl Node {
                 let connection = self.ack_connection(written.on, limit).await?;
                 connection.send(&followers::question(), limit).await
             };
-            match tokio::time::timeout(limit, look).await {
-                Ok(Ok(info)) => identity.count_replicas(&info),
-                failed => tracing::debug!(
+            let counted = tokio::time::timeout(limit, look).await;
+            match counted.unwrap_or_else(|_| Err(Failure::silent(limit))) {
+                Ok(info) => identity.count_replicas(&info),
+                Err(failure) => tracing::debug!(
                     target: "lockdog::server",
-                    ?failed, "the replicas could not be counted"
+                    %failure, "the replicas could not be counted"
                 ),
             }
         }
@@ -102,12 +103,13 @@ impl Node {
         let is_news = before.is_none();
         let failure = outcome.as_ref().err();
         if is_news && !failure.is_some_and(is_unknown_command) {
+            let failure = failure.map(tracing::field::display);
             tracing::warn!(
                 target: "lockdog::server",
                 server = self.address(),
                 acknowledged,
                 expected = required,
-                ?failure,
+                failure,
                 "replicas do not acknowledge locks in time; granting locks anyway"
             );
         }
@@ -125,7 +127,7 @@ impl Node {
             tracing::warn!(
                 target: "lockdog::server",
                 server = self.address(),
-                ?failure,
+                %failure,
                 "the server does not support WAIT or WAITAOF"
             );
         }

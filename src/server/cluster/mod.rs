@@ -181,7 +181,7 @@ impl Cluster {
             if let Err(failure) = self.ask(&mut links, ENOUGH, ASK_TIMEOUT, ASK_TIMEOUT).await {
                 tracing::debug!(
                     target: "lockdog::server",
-                    ?failure, "no cluster node answered CLUSTER NODES"
+                    %failure, "no cluster node answered CLUSTER NODES"
                 );
             }
             // Nodes that did not answer make room for others.
@@ -342,7 +342,7 @@ mod tests {
         let mut over = pin!(left.endpoint().until_left());
         assert!(free.poll(over.as_mut()).is_pending());
         let subscriber = OnEvent(free.check());
-        tracing::subscriber::with_default(subscriber, || {
+        subscriber.during(|| {
             let view = ClusterView::new(after, None, "h");
             cluster.update_map(&[view], second + Duration::from_secs(1), &[]);
         });

@@ -47,7 +47,7 @@ impl NodeLink {
             let server = self.info.addr().to_string();
             tracing::debug!(
                 target: "lockdog::server",
-                server, ?failure, "CLUSTER NODES failed"
+                server, %failure, "CLUSTER NODES failed"
             );
             match failure {
                 Failure::Silent { .. } => {

@@ -145,7 +145,7 @@ impl Sentinels {
                 if let Err(failure) = self.ask(&mut links, ASK_TIMEOUT).await {
                     tracing::debug!(
                         target: "lockdog::server",
-                        ?failure, "no sentinel names the master"
+                        %failure, "no sentinel names the master"
                     );
                 }
                 self.looks.send_replace(());
@@ -417,7 +417,7 @@ mod tests {
         let mut over = pin!(sentinels.identity.until_over(0));
         assert!(free.poll(over.as_mut()).is_pending());
         let subscriber = OnEvent(free.check());
-        tracing::subscriber::with_default(subscriber, || {
+        subscriber.during(|| {
             sentinels.update_master(&[named(2, 6)], true, at(2));
         });
         assert_eq!(free.calls(), [true, true]);

@@ -57,7 +57,7 @@ impl<'a> SentinelLink<'a> {
             let address = self.client.get_connection_info().addr().to_string();
             tracing::debug!(
                 target: "lockdog::server",
-                server = address, ?failure, "a sentinel does not answer"
+                server = address, %failure, "a sentinel does not answer"
             );
             // The refusal is a sentinel's, so it must not look like one of the server that keeps the
             // locks.

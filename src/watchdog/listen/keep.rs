@@ -140,7 +140,7 @@ impl MessageLink for Plain {
         }
         tracing::debug!(
             target: "lockdog::wait",
-            ?failure, channels = names.len(), "subscription refused"
+            %failure, channels = names.len(), "subscription refused"
         );
         if names.len() == 1 {
             return Some(vec![false]);
@@ -184,7 +184,7 @@ impl MessageLink for OfShard<'_> {
                 Ok(()) => true,
                 Err(failure) if failure.is_ambiguous() => return None,
                 Err(failure) => {
-                    tracing::debug!(target: "lockdog::wait", ?failure, "subscription refused");
+                    tracing::debug!(target: "lockdog::wait", %failure, "subscription refused");
                     // The slot may have moved to another server.
                     self.core.server.redirected(&failure, None);
                     false

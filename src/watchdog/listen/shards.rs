@@ -157,7 +157,7 @@ async fn listen(
             Err(failure) => {
                 tracing::debug!(
                     target: "lockdog::wait",
-                    ?failure,
+                    %failure,
                     server = node.address(),
                     "no connection for messages"
                 );

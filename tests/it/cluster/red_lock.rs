@@ -115,6 +115,11 @@ async fn a_new_master_that_may_have_lost_locks_does_not_count_at_first() {
     };
     let old = failing.owner(slot(NAME)).await;
     let replica = failing.replica_of(&old).await;
+    let view = replica.redis().await;
+    eventually(SOON, "the replica has the unlock", async || {
+        view.ask::<u64>(&["DBSIZE"]).await == 0
+    })
+    .await;
     replica.server.pause();
     let redis = old.redis().await;
     let cut: u32 = redis.ask(&["CLIENT", "KILL", "TYPE", "replica"]).await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockdog::config::{ReplicaAck, Replicas};
 use lockdog::report::{Finding, FindingKind};
-use lockdog::{Client, ClientBuilder, RedLock};
+use lockdog::{AnyLock, Client, ClientBuilder, RedLock};
 
 use super::{SERVERS, findings, well_set_up};
 use crate::support::{Binary, Redis, RedisServer};
@@ -88,27 +88,45 @@ async fn fencing_permissions_are_required_once_a_lock_is_fenced() {
                 &rules.iter().map(String::as_str).collect::<Vec<_>>(),
             )
             .await;
-            let client = client(&server).build().await.unwrap();
-            let found = findings(&client).await;
-            assert!(missing(&found).is_empty(), "{binary:?}: {found:?}");
-            let lock = RedLock::new(["a", "b", "c"].map(|name| client.lock(name))).fenced();
-            let line = format!("ACL SETUSER lockdog {rule}");
-            let missing = missing(&findings(&client).await);
-            assert_eq!(missing, [line], "{binary:?}");
-            assert!(
-                lock.try_lock().await.is_err(),
-                "{binary:?}: {rule} is not needed"
-            );
-            redis.cmd(&missing[0].split(' ').collect::<Vec<_>>()).await;
-            let found = findings(&client).await;
-            assert!(self::missing(&found).is_empty(), "{binary:?}: {found:?}");
-            let guard = lock.lock().await.unwrap();
-            assert!(guard.token().is_some());
-            guard.unlock().await.unwrap();
-            client.shutdown().await;
+            let take = format!("-{}", &rule[1..]);
+            for (fenced, by_clock) in FENCED {
+                redis.cmd(&["ACL", "SETUSER", "lockdog", &take]).await;
+                let client = client(&server).build().await.unwrap();
+                let found = findings(&client).await;
+                assert!(missing(&found).is_empty(), "{binary:?}: {found:?}");
+                let lock = fenced(&client);
+                let missing = missing(&findings(&client).await);
+                if by_clock || rule != "+time" {
+                    let line = format!("ACL SETUSER lockdog {rule}");
+                    assert_eq!(missing, [line], "{binary:?}");
+                    assert!(
+                        lock.try_lock().await.is_err(),
+                        "{binary:?}: {rule} is not needed"
+                    );
+                    redis.cmd(&missing[0].split(' ').collect::<Vec<_>>()).await;
+                }
+                let found = findings(&client).await;
+                assert!(self::missing(&found).is_empty(), "{binary:?}: {found:?}");
+                let guard = lock.lock().await.unwrap();
+                assert!(guard.token().is_some());
+                guard.unlock().await.unwrap();
+                client.shutdown().await;
+            }
         }
     }
 }
+
+type MakeLock = fn(&Client) -> Box<dyn AnyLock>;
+
+/// Each makes a lock that has fencing tokens, and says whether they come from the server's clock.
+const FENCED: [(MakeLock, bool); 3] = [
+    (
+        |client| Box::new(RedLock::new(["a", "b", "c"].map(|name| client.lock(name))).fenced()),
+        true,
+    ),
+    (|client| Box::new(client.fenced_lock("d")), true),
+    (|client| Box::new(client.fenced_lock_from_one("d")), false),
+];
 
 #[tokio::test]
 async fn waiting_for_disks_requires_a_server_with_waitaof_and_its_permission() {

@@ -14,10 +14,11 @@ mod ours;
 mod recorded_commands;
 mod recorded_step;
 mod recording;
+mod tokens;
 
 use std::time::Duration;
 
-use differences::{DIFFERENCES, Difference, expected};
+use differences::{DIFFERENCES, Difference, expected, of_scenario};
 use facts::ASPECTS;
 use left_out::{LEFT_OUT, is_left_out};
 use ours::Ours;
@@ -59,6 +60,14 @@ replayed! {
     replication_master_slave_mode replication_waiter_woken replication_watchdog
     replication_single_server_mode replication_replica_asleep replication_replica_gone
     replication_replica_gone_unlock replication_replica_gone_unchecked
+
+    fenced_lock_tokens_from_one fenced_lock_try_without_wait_waits_from_one
+    fenced_lock_leases_from_one fenced_lock_waiters_from_one fenced_lock_expired_holder_from_one
+    fenced_lock_force_delete_expire_from_one fenced_lock_watchdog_from_one fenced_lock_names_from_one
+
+    fenced_lock_tokens_by_clock fenced_lock_try_without_wait_waits_by_clock
+    fenced_lock_leases_by_clock fenced_lock_waiters_by_clock fenced_lock_expired_holder_by_clock
+    fenced_lock_force_delete_expire_by_clock fenced_lock_watchdog_by_clock fenced_lock_names_by_clock
 }
 
 #[test]
@@ -134,7 +143,7 @@ async fn replay(test: &str) {
     for step in &scenario.steps {
         ours.perform(step).await;
         let theirs = step.facts();
-        let listed = expected(&scenario.name, step.number);
+        let listed = expected(&scenario, step.number);
         used += listed.len();
         let mut wanted = theirs.clone();
         for difference in &listed {
@@ -159,12 +168,9 @@ async fn replay(test: &str) {
             }
         }
     }
-    let all = DIFFERENCES
-        .iter()
-        .filter(|difference| difference.scenario == scenario.name)
-        .count();
     assert_eq!(
-        used, all,
+        used,
+        of_scenario(&scenario).len(),
         "a listed difference names a step that is not recorded"
     );
     assert!(

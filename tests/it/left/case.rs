@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use lockdog::{Error, Guard, Owner, Unlocked};
+use lockdog::{Error, Guard, Unlocked};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{sleep, timeout};
 
@@ -179,8 +179,7 @@ impl Case {
             let name = name.clone();
             async move {
                 let stand = Stand::new(site, shape, name).await?;
-                let watched = stand.lock_named("watched").lock().owner(&Owner::new());
-                let watched = watched.await.map_err(|error| error.to_string())?;
+                let watched = stand.acquire("watched").await?;
                 let made = make(stand.clone()).await;
                 Checked::Ok((stand, watched, made))
             }

@@ -1,8 +1,9 @@
 //! What a server has to permit: the line of `docs/security.md`, and what its optional parts are for.
 
 use std::collections::BTreeSet;
+use std::future::IntoFuture;
 
-use lockdog::{Client, Error, Owner};
+use lockdog::{Client, Error, Owner, Unlocked};
 
 use super::{LONG, SOON, ms, waiter};
 use crate::support::security::{documented, of_a_fenced_lock, of_a_semaphore};
@@ -187,6 +188,29 @@ async fn a_fenced_lock_needs_what_is_documented_for_it() {
         );
         assert!(redis.all_keys().await.is_empty(), "without {left_out}");
     }
+}
+
+/// The script has removed the first hold when it reads the clock for the next token.
+#[tokio::test]
+async fn a_fenced_hand_over_that_may_not_read_the_clock_frees_the_lock() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let client = Client::connect(server.url()).await.unwrap();
+    let lock = client.fenced_lock("l");
+    let guard = lock.lock().await.unwrap();
+    let waiting = tokio::spawn(lock.lock().into_future());
+    // It is in the queue, and waits for the holder of its own client without a command.
+    tokio::time::sleep(ms(100)).await;
+    redis.cmd(&["ACL", "SETUSER", "default", "-time"]).await;
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    let refused = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
+    let refused = refused.unwrap_err();
+    assert!(
+        matches!(&refused, Error::Refused { code, .. } if code == "NOPERM"),
+        "{refused}"
+    );
+    redis.cmd(&["ACL", "SETUSER", "default", "+time"]).await;
+    redis.eventually_gone("l").await;
 }
 
 async fn with_user(rules: &[String]) -> (RedisServer, Redis) {

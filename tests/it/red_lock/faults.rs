@@ -37,6 +37,12 @@ fn is_acquire(args: &[String]) -> bool {
     is_script(args, TEXT)
 }
 
+/// The release of a member whose acquire was not answered.
+fn is_settlement(args: &[String]) -> bool {
+    const TEXT: &str = include_str!("../../../lua/lock/settle.lua");
+    is_script(args, TEXT)
+}
+
 fn is_script(args: &[String], text: &'static str) -> bool {
     let digest = redis::Script::new(text);
     args.get(1)

@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 use std::fmt::{self, Write};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::subscriber::DefaultGuard;
-use tracing::{Event, Level, Metadata, Subscriber};
+use tracing::subscriber::{DefaultGuard, NoSubscriber};
+use tracing::{Dispatch, Event, Level, Metadata, Subscriber};
 
 /// Everything that is logged, down to TRACE.
 #[derive(Clone, Debug, Default)]
@@ -32,7 +32,7 @@ impl Logs {
     /// heard.
     pub(crate) fn of_this_thread() -> (Self, DefaultGuard) {
         let logs = Self::default();
-        let guard = tracing::subscriber::set_default(Recorder::new(logs.clone()));
+        let guard = subscribe_thread(Recorder::new(logs.clone()));
         (logs, guard)
     }
 
@@ -74,6 +74,19 @@ impl Logs {
         lines.retain(|line| line.target == "lockdog::diagnosis");
         lines
     }
+}
+
+/// Has this thread's events written to the subscriber until the guard is dropped.
+///
+/// `tracing` decides once for each event whether a subscriber wants it. As long as only one subscriber
+/// exists, the first thread that reaches the event decides for all threads, and a thread without a
+/// subscriber decides that nobody wants it. So a second subscriber exists from the first call on.
+pub(crate) fn subscribe_thread(
+    subscriber: impl Subscriber + Send + Sync + 'static,
+) -> DefaultGuard {
+    static SECOND: OnceLock<Dispatch> = OnceLock::new();
+    SECOND.get_or_init(|| Dispatch::new(NoSubscriber::new()));
+    tracing::subscriber::set_default(subscriber)
 }
 
 /// The last events of our own code down to DEBUG, for a test that failed to show. Spans are left out,

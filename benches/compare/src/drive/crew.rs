@@ -1,4 +1,4 @@
-//! Owners that acquire and unlock in a loop: W1, W2, W3, W6, W7.
+//! Owners that acquire and unlock in a loop: W1, W2, W3, W6, W7, W14.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

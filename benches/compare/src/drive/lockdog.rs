@@ -7,8 +7,12 @@ use crate::Result;
 use crate::drive::library::Library;
 use crate::protocol::Request;
 
-/// A client for each server.
-pub(crate) struct Lockdog(Vec<Client>);
+pub(crate) struct Lockdog {
+    /// One for each server.
+    clients: Vec<Client>,
+    /// Makes a lock of the kind that the cell is about.
+    lock: fn(&Client, &str) -> Lock,
+}
 
 pub(crate) enum Named {
     One(Lock),
@@ -36,13 +40,21 @@ impl Library for Lockdog {
             let client = Client::builder().url(url).reentry(reentry);
             clients.push(client.build().await?);
         }
-        Ok(Self(clients))
+        let lock: fn(&Client, &str) -> Lock = match request.api.as_deref() {
+            None => |client, name| client.lock(name),
+            Some("fenced") => |client, name| client.fenced_lock(name),
+            Some("spin") => |client, name| client.spin_lock(name),
+            Some("non-reentrant") => |client, name| client.non_reentrant_lock(name),
+            Some(other) => return Err(format!("{other} is no kind of lock").into()),
+        };
+        Ok(Self { clients, lock })
     }
 
     fn lock(&self, name: &str) -> Named {
-        match &self.0[..] {
-            [client] => Named::One(client.lock(name)),
-            clients => Named::Quorum(RedLock::new(clients.iter().map(|client| client.lock(name)))),
+        let lock = |client: &Client| (self.lock)(client, name);
+        match &self.clients[..] {
+            [client] => Named::One(lock(client)),
+            clients => Named::Quorum(RedLock::new(clients.iter().map(lock))),
         }
     }
 
@@ -59,7 +71,7 @@ impl Library for Lockdog {
     }
 
     async fn close(self) {
-        for client in self.0 {
+        for client in self.clients {
             client.shutdown().await;
         }
     }

@@ -54,7 +54,9 @@ async fn cells<L: Library>() -> Result<()> {
 
 async fn measure<L: Library>(request: &Request, stage: &mut Stage) -> Result<Map<String, Value>> {
     match request.workload.as_str() {
-        "W1" | "W2" | "W3" | "W6" | "W7" | "W7-local" => crew::measure::<L>(request, stage).await,
+        "W1" | "W2" | "W3" | "W6" | "W7" | "W7-local" | "W14" => {
+            crew::measure::<L>(request, stage).await
+        }
         "W4" => wake::measure::<L>(request, stage).await,
         "W5" => hold::measure(request, stage).await,
         "rtt" | "idle" | "serial" => bare::measure(request, stage).await,

@@ -4,7 +4,7 @@ use std::fmt;
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Cell {
-    /// W1 to W7, W7-local, or rtt; under a delay they are parts of W10.
+    /// W1 to W7, W7-local, W14, or rtt; under a delay they are parts of W10.
     pub(crate) workload: &'static str,
     pub(crate) condition: Condition,
     pub(crate) clients: usize,

@@ -8,7 +8,7 @@ use crate::Result;
 use crate::run::driver::Driver;
 use crate::run::measure::Measurer;
 use crate::run::options::Options;
-use crate::run::plan::{ASYNC, LIBRARIES};
+use crate::run::plan::PROCESSES;
 use crate::run::{plan, root};
 
 pub(crate) struct Libraries {
@@ -21,12 +21,12 @@ pub(crate) struct Libraries {
 impl Libraries {
     /// Builds the peers that are wanted. One whose language is missing is left out, and said so.
     pub(crate) fn build(options: &Options, logs: &Path) -> Result<Self> {
-        for library in LIBRARIES {
+        for library in PROCESSES {
             // One of the run before says nothing about this one.
             let _ = std::fs::remove_file(log(logs, library));
         }
         let mut present = Vec::new();
-        for library in LIBRARIES.into_iter().filter(|library| *library != ASYNC) {
+        for library in PROCESSES {
             let wanted = &options.libraries;
             if !wanted.is_empty() && !wanted.iter().any(|name| name == library) {
                 continue;
@@ -37,7 +37,7 @@ impl Libraries {
             }
         }
         if present.is_empty() {
-            return Err(format!("no library is left of {}", LIBRARIES.join(", ")).into());
+            return Err(format!("no library is left of {}", PROCESSES.join(", ")).into());
         }
         Ok(Self {
             present,

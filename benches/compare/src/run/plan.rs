@@ -24,10 +24,14 @@ pub(crate) struct Part {
 impl Part {
     /// Whose process it is, and which of its interfaces is meant.
     pub(crate) fn driver(&self) -> (&'static str, Option<String>) {
-        match self.library {
-            ASYNC => ("redisson", Some("async".to_owned())),
-            library => (library, None),
-        }
+        let (process, interface) = match self.library {
+            ASYNC => ("redisson", "async"),
+            FENCED => ("lockdog", "fenced"),
+            SPIN => ("lockdog", "spin"),
+            NON_REENTRANT => ("lockdog", "non-reentrant"),
+            library => return (library, None),
+        };
+        (process, Some(interface.to_owned()))
     }
 }
 
@@ -38,7 +42,7 @@ pub(crate) fn cells(options: &Options, present: &[&'static str]) -> Vec<Planned>
         if !options.wants(cell.title()) {
             continue;
         }
-        let sized = matches!(cell.title(), "W1" | "W2" | "W6");
+        let sized = matches!(cell.title(), "W1" | "W2" | "W6" | "W14");
         let owners = match &options.owners[..] {
             owners if sized && !owners.is_empty() => owners.to_vec(),
             _ => vec![cell.owners],
@@ -116,6 +120,12 @@ fn parts(cell: Cell, present: &[&'static str]) -> Vec<Part> {
             workload: "W1",
         });
     }
+    if (cell.title(), present.contains(&"lockdog")) == ("W14", true) {
+        parts.extend([FENCED, SPIN, NON_REENTRANT].map(|library| Part {
+            library,
+            workload: "W14",
+        }));
+    }
     parts
 }
 
@@ -129,6 +139,7 @@ fn part(cell: Cell, library: &'static str) -> Option<Part> {
         // It awaits all five, so a fault ends it.
         ("raw", "W6") if cell.condition != Condition::Plain => return None,
         ("redisson" | "redsync" | "rslock", "W5") | ("redsync" | "rslock", "W7") => return None,
+        ("raw" | "redisson" | "redsync" | "rslock", "W14") => return None,
         ("lockdog", "W7-local") => "W7-local",
         (_, "W7-local") => return None,
         (_, workload) => workload,
@@ -146,6 +157,7 @@ fn full() -> Vec<Cell> {
     }
     cells.push(Cell::new("W4", 1).clients(2));
     cells.extend(["W7", "W7-local"].map(|workload| Cell::new(workload, 1)));
+    cells.extend([1, 16].map(|owners| Cell::new("W14", owners)));
     cells.extend([1, 16].map(|owners| Cell::new("W6", owners)));
     cells.extend(delayed());
     // Last, as clients that have met a fault may be busy with it for long.
@@ -161,6 +173,7 @@ fn quick() -> Vec<Cell> {
     cells.push(Cell::new("W3", 4).clients(4));
     cells.push(Cell::new("W4", 1).clients(2));
     cells.extend(["W7", "W7-local"].map(|workload| Cell::new(workload, 1)));
+    cells.push(Cell::new("W14", 16));
     cells.push(Cell::new("W6", 1));
     cells.extend(delayed());
     cells.extend(faults());
@@ -185,5 +198,49 @@ fn delayed() -> [Cell; 4] {
 /// Redisson's calls that return futures: in W1, beside its calls that block.
 pub(crate) const ASYNC: &str = "redisson async";
 
-/// In the order in which they take their turns and stand in tables.
-pub(crate) const LIBRARIES: [&str; 6] = ["lockdog", "raw", "redisson", "redsync", "rslock", ASYNC];
+/// lockdog's other kinds of locks: in W14, beside its plain lock.
+pub(crate) const FENCED: &str = "lockdog fenced";
+pub(crate) const SPIN: &str = "lockdog spin";
+pub(crate) const NON_REENTRANT: &str = "lockdog non-reentrant";
+
+/// Each of them is a process. They take their turns in this order.
+pub(crate) const PROCESSES: [&str; 5] = ["lockdog", "raw", "redisson", "redsync", "rslock"];
+
+/// In the order of the rows in tables.
+pub(crate) const LIBRARIES: [&str; 9] = [
+    "lockdog",
+    "raw",
+    "redisson",
+    "redsync",
+    "rslock",
+    ASYNC,
+    FENCED,
+    SPIN,
+    NON_REENTRANT,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn w14_asks_only_lockdog_and_for_each_kind_of_lock() {
+        let options = Options {
+            only: vec!["W14".to_owned()],
+            ..Options::default()
+        };
+        for planned in cells(&options, &PROCESSES) {
+            let asked: Vec<_> = planned.libraries.iter().map(Part::driver).collect();
+            let kind = |kind: &str| ("lockdog", Some(kind.to_owned()));
+            let kinds = ["fenced", "spin", "non-reentrant"].map(kind);
+            assert_eq!(asked[0], ("lockdog", None));
+            assert_eq!(asked[1..], kinds);
+            for part in planned.libraries {
+                assert_eq!(part.workload, "W14");
+                assert!(LIBRARIES.contains(&part.library));
+            }
+        }
+        assert_eq!(cells(&options, &PROCESSES).len(), 2);
+        assert!(cells(&options, &["raw", "redisson"]).is_empty());
+    }
+}

@@ -2,6 +2,7 @@
 
 use crate::run::cell::{Cell, Condition};
 use crate::run::figures::Summary;
+use crate::run::plan::{FENCED, NON_REENTRANT, SPIN};
 
 pub(crate) struct Target {
     pub(crate) cell: Cell,
@@ -25,6 +26,8 @@ pub(crate) enum Than {
     Library(&'static str),
     /// What `raw` measures beside it: serial commands in W2, idle round trips in W4.
     Scale(&'static str),
+    /// The plain lock in the same cell. The bounded figure is that of this kind of lock.
+    Plain(&'static str),
     /// lockdog itself without the fault.
     Undisturbed,
     /// Round trips through the proxy.
@@ -39,7 +42,7 @@ pub(crate) struct Found {
 
 pub(crate) fn all() -> Vec<Target> {
     use Bound::{AtLeast, AtMost};
-    use Than::{Library, One, RoundTrip, Scale, Undisturbed};
+    use Than::{Library, One, Plain, RoundTrip, Scale, Undisturbed};
     let mut targets = Vec::new();
     let mut add = |cell, figure, bound, than| {
         targets.push(Target {
@@ -115,6 +118,13 @@ pub(crate) fn all() -> Vec<Target> {
     );
     add(Cell::new("W7-local", 1), "p50_us", AtMost(1.0), One);
 
+    for owners in [1, 16] {
+        let cell = Cell::new("W14", owners);
+        add(cell, "pairs_per_s", AtLeast(0.95), Plain(FENCED));
+        add(cell, "pairs_per_s", AtLeast(1.0), Plain(SPIN));
+        add(cell, "pairs_per_s", AtLeast(1.0), Plain(NON_REENTRANT));
+    }
+
     // Whole round trips, and a twentieth for what is not the network.
     let pair = Cell::new("W1", 1).under(Condition::Delayed);
     add(pair, "p50_us", AtMost(2.0 * 1.05), RoundTrip);
@@ -128,10 +138,15 @@ pub(crate) fn all() -> Vec<Target> {
 impl Target {
     /// None if one of the two was not measured.
     pub(crate) fn found(&self, summary: &Summary) -> Option<Found> {
-        let ours = summary.value(self.cell, "lockdog", self.figure)?;
+        let who = match self.than {
+            Than::Plain(kind) => kind,
+            _ => "lockdog",
+        };
+        let ours = summary.value(self.cell, who, self.figure)?;
         let theirs = match self.than {
             Than::One => Some(1.0),
             Than::Library(library) => summary.value(self.cell, library, self.figure),
+            Than::Plain(_) => summary.value(self.cell, "lockdog", self.figure),
             Than::Scale(_) => summary.value(self.cell, "raw", self.figure),
             Than::Undisturbed => {
                 let undisturbed = self.cell.under(Condition::Plain);

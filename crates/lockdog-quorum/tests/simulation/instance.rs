@@ -23,6 +23,8 @@ pub(super) struct Instance {
     quarantine: Option<Duration>,
     /// Acquisitions whose lock it lost early.
     pub(super) lost: Vec<Id>,
+    /// How often it granted the lock.
+    pub(super) grants: u64,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -83,6 +85,7 @@ impl Instance {
             paused_until: 0,
             quarantine,
             lost: Vec::new(),
+            grants: 0,
         }
     }
 
@@ -167,6 +170,7 @@ impl Instance {
         }
         self.write();
         self.set(id, lease, now_ms);
+        self.grants += 1;
         Reply::Taken(self.look(since_ms, now))
     }
 

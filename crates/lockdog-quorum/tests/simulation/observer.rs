@@ -136,8 +136,9 @@ fn need(world: &World<'_>) -> usize {
 pub(super) struct Sweeper {
     /// For each instance, what no client wanted at the last checks, and the number of those checks.
     unwanted: Vec<(u32, u32)>,
-    /// For each client and instance, the number of checks at which a holder lacked a free instance.
-    missing: BTreeMap<(usize, usize), u64>,
+    /// For each client and instance, the number of checks at which a holder lacked a free instance, and
+    /// the number of grants of that instance at the last check.
+    missing: BTreeMap<(usize, usize), (u64, u64)>,
 }
 
 impl Sweeper {
@@ -168,8 +169,11 @@ impl Sweeper {
                 let could_have_it = !client.is_out_of_reach(member, world);
                 lasts && !is_bounded && could_have_it && !attempt.quorum.has(member)
             });
-            let looks = self.missing.entry((client.number, member)).or_default();
-            let Some(attempt) = missing.filter(|_| instance.is_free(world.now)) else {
+            let (looks, grants) = self.missing.entry((client.number, member)).or_default();
+            // Another client may have held it between two checks, when the holder asked for it.
+            let is_free = instance.is_free(world.now) && *grants == instance.grants;
+            *grants = instance.grants;
+            let Some(attempt) = missing.filter(|_| is_free) else {
                 *looks = 0;
                 continue;
             };

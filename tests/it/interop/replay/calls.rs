@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use lockdog::report::Ttl;
-use lockdog::{AnyLock, Client, Error, Lock, Owner};
+use lockdog::{AnyLock, Client, Error, Guard, Lock, Owner};
 
 use super::cast::thread_number;
-use crate::kinds::Kind;
+use super::tokens::{self, counter};
+use crate::kinds::{FENCED, Kind};
 
 /// One call on one lock.
 #[derive(Clone, Debug)]
@@ -18,6 +19,8 @@ pub(super) struct Call {
     /// The owner that the call names; else it is the thread's.
     owner: Option<u64>,
     pub(super) what: What,
+    /// Commands of Redisson's call that no call of ours sends. The test sends them.
+    pub(super) commands: Vec<Vec<String>>,
 }
 
 /// What a call is made on.
@@ -33,10 +36,12 @@ pub(super) enum Target {
 pub(super) enum What {
     Lock {
         lease: Option<Duration>,
+        answer: Answer,
     },
     TryLock {
         wait: Option<Duration>,
         lease: Option<Duration>,
+        answer: Answer,
     },
     Unlock,
     ForceUnlock,
@@ -44,10 +49,19 @@ pub(super) enum What {
     IsHeld,
     HoldCount,
     RemainingTtl,
-    /// A call that we do not have: the same command, sent past us.
-    Plain(Vec<String>),
+    LastToken,
+    /// A call that we do not have. The test sends its commands.
+    Absent,
     Shutdown,
     Start,
+}
+
+/// What an acquire returns.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Answer {
+    /// Whether it acquired.
+    Plain,
+    Token,
 }
 
 impl Call {
@@ -72,7 +86,10 @@ impl Call {
             }
             _ => (handle, "orders", call),
         };
-        let kind = Kind::find(handle).unwrap_or(kind);
+        let kind = match handle {
+            getter if getter == kind.java => kind,
+            other => Kind::find(other).unwrap_or(kind),
+        };
         let on = match (handle, handle.strip_prefix("lockOnS")) {
             ("multiLock" | "redLock", _) => Target::Several,
             (_, Some(server)) => Target::Lock(Some(server.parse().expect("a number"))),
@@ -84,26 +101,38 @@ impl Call {
         let mut args: Vec<&str> = args.split(", ").filter(|arg| !arg.is_empty()).collect();
         let mut owner = None;
         if method.ends_with("Async") || method == "isHeldByThread" {
-            let id = args.pop().expect("the owner is the last argument");
-            owner = Some(thread_number(id));
+            // Without one, the owner is the thread that calls.
+            owner = args.pop_if(|arg| !is_unit(arg)).map(thread_number);
         }
-        let what = match (method.trim_end_matches("Async"), &args[..]) {
-            ("lock" | "lockInterruptibly", []) => What::Lock { lease: None },
-            ("lock", ["-1", _]) => What::Lock { lease: None },
+        let method = method.trim_end_matches("Async");
+        let commands = commands_of_the_test(kind, lock, method, &args);
+        let (method, answer) = match method.strip_suffix("AndGetToken") {
+            Some(method) => (method, Answer::Token),
+            None => (method, Answer::Plain),
+        };
+        let what = match (method, &args[..]) {
+            ("lock" | "lockInterruptibly", []) | ("lock", ["-1", _]) => What::Lock {
+                lease: None,
+                answer,
+            },
             ("lock", [lease, unit]) => What::Lock {
                 lease: Some(time(lease, unit)),
+                answer,
             },
             ("tryLock", []) => What::TryLock {
                 wait: None,
                 lease: None,
+                answer,
             },
             ("tryLock", [wait, unit]) => What::TryLock {
                 wait: Some(time(wait, unit)),
                 lease: None,
+                answer,
             },
             ("tryLock", [wait, lease, unit]) => What::TryLock {
                 wait: Some(time(wait, unit)),
                 lease: Some(time(lease, unit)),
+                answer,
             },
             ("unlock", []) => What::Unlock,
             ("forceUnlock" | "delete", []) => What::ForceUnlock,
@@ -111,14 +140,14 @@ impl Call {
             ("isHeldByCurrentThread" | "isHeldByThread", []) => What::IsHeld,
             ("getHoldCount", []) => What::HoldCount,
             ("remainTimeToLive", []) => What::RemainingTtl,
-            ("expire", ["Duration.ofSeconds(10)"]) => plain(&["PEXPIRE", lock, "10000"]),
-            ("expire", ["Instant.now() + 20 s"]) => plain(&["PEXPIREAT", lock, &in_20_seconds()]),
-            ("clearExpire", []) => plain(&["PERSIST", lock]),
+            ("getToken", []) => What::LastToken,
+            ("expire", [_]) | ("clearExpire", []) => What::Absent,
             other => panic!("{text} is not known: {other:?}"),
         };
         Self {
             on,
             owner,
+            commands,
             ..Self::on(kind, lock, what)
         }
     }
@@ -131,12 +160,13 @@ impl Call {
             on: Target::Lock(None),
             owner: None,
             what,
+            commands: Vec::new(),
         }
     }
 
     /// All times so many times longer.
     pub(super) fn slowed(mut self, times: u32) -> Self {
-        if let What::Lock { lease } | What::TryLock { lease, .. } = &mut self.what {
+        if let What::Lock { lease, .. } | What::TryLock { lease, .. } = &mut self.what {
             *lease = lease.map(|lease| lease * times);
         }
         if let What::TryLock { wait, .. } = &mut self.what {
@@ -177,6 +207,7 @@ async fn make(client: &Client, lock: &Lock, owner: &Owner, what: &What) -> Resul
             Some(Ttl::Persistent) => "-1".to_owned(),
             None => "-2".to_owned(),
         },
+        What::LastToken => tokens::answer(lock.last_token().await?.unwrap_or(0)),
         What::Shutdown => {
             client.shutdown().await;
             "void".to_owned()
@@ -189,16 +220,21 @@ async fn make(client: &Client, lock: &Lock, owner: &Owner, what: &What) -> Resul
 /// The calls that locks of all kinds have.
 async fn make_on_any(lock: &dyn AnyLock, owner: &Owner, what: &What) -> Result<String, Error> {
     Ok(match what {
-        What::Lock { lease } => {
+        What::Lock { lease, answer } => {
             let request = lock.lock().owner(owner);
             let guard = match lease {
                 Some(lease) => request.lease(*lease).await?,
                 None => request.await?,
             };
+            let answer = answer.granted(&guard);
             guard.forget();
-            "void".to_owned()
+            answer.unwrap_or_else(|| "void".to_owned())
         }
-        What::TryLock { wait, lease } => {
+        What::TryLock {
+            wait,
+            lease,
+            answer,
+        } => {
             let mut request = lock.try_lock().owner(owner);
             if let Some(wait) = wait {
                 request = request.wait(*wait);
@@ -206,12 +242,12 @@ async fn make_on_any(lock: &dyn AnyLock, owner: &Owner, what: &What) -> Result<S
             if let Some(lease) = lease {
                 request = request.lease(*lease);
             }
-            let guard = request.await?;
-            let got = guard.is_some();
-            if let Some(guard) = guard {
-                guard.forget();
-            }
-            got.to_string()
+            let Some(guard) = request.await? else {
+                return Ok(answer.not_granted().to_owned());
+            };
+            let answer = answer.granted(&guard);
+            guard.forget();
+            answer.unwrap_or_else(|| "true".to_owned())
         }
         What::Unlock => {
             lock.unlock().owner(owner).await?;
@@ -221,6 +257,24 @@ async fn make_on_any(lock: &dyn AnyLock, owner: &Owner, what: &What) -> Result<S
         What::HoldCount => owner.scope(lock.hold_count()).await?.to_string(),
         _ => "no such call".to_owned(),
     })
+}
+
+impl Answer {
+    /// For a caller that acquired; none if its guard has no token, or needs none.
+    fn granted(self, guard: &Guard) -> Option<String> {
+        match self {
+            Self::Plain => None,
+            Self::Token => guard.token().map(tokens::answer),
+        }
+    }
+
+    /// For a caller that did not acquire.
+    fn not_granted(self) -> &'static str {
+        match self {
+            Self::Plain => "false",
+            Self::Token => "null",
+        }
+    }
 }
 
 /// The kind of an error, in the words of the recording's side.
@@ -235,13 +289,34 @@ fn named(error: &Error) -> String {
     }
 }
 
-fn plain(args: &[&str]) -> What {
-    What::Plain(args.iter().map(|arg| (*arg).to_owned()).collect())
+/// The commands of a recorded call that no call of ours sends.
+fn commands_of_the_test(kind: &Kind, lock: &str, method: &str, args: &[&str]) -> Vec<Vec<String>> {
+    let counter = (kind.java == FENCED.java).then(|| counter(lock));
+    // A call of ours frees the lock itself.
+    let of_lock = (method != "delete").then(|| lock.to_owned());
+    let at = in_20_seconds();
+    let command: &[&str] = match (method, args) {
+        ("expire", ["Duration.ofSeconds(10)"]) => &["PEXPIRE", "10000"],
+        ("expire", ["Instant.now() + 20 s"]) => &["PEXPIREAT", &at],
+        ("clearExpire", []) => &["PERSIST"],
+        ("delete", []) => &["DEL"],
+        _ => return Vec::new(),
+    };
+    let on_key = |key| {
+        let mut command: Vec<String> = command.iter().map(|arg| (*arg).to_owned()).collect();
+        command.insert(1, key);
+        command
+    };
+    of_lock.into_iter().chain(counter).map(on_key).collect()
 }
 
 fn in_20_seconds() -> String {
     let now = SystemTime::UNIX_EPOCH.elapsed().expect("it is after 1970");
     (now + Duration::from_secs(20)).as_millis().to_string()
+}
+
+fn is_unit(arg: &str) -> bool {
+    arg.ends_with("SECONDS")
 }
 
 fn time(number: &str, unit: &str) -> Duration {

@@ -1,6 +1,8 @@
 //! Where we mean to differ from the recordings. Each id is a row of the table in
 //! `docs/protocol.md`, which gives the reasons.
 
+use super::recording::Scenario;
+
 /// One aspect of one step in which we differ.
 #[derive(Debug)]
 pub(super) struct Difference {
@@ -13,10 +15,17 @@ pub(super) struct Difference {
 }
 
 /// The differences of one step.
-pub(super) fn expected(scenario: &str, step: usize) -> Vec<&'static Difference> {
-    DIFFERENCES
-        .iter()
-        .filter(|difference| difference.scenario == scenario && difference.step == step)
+pub(super) fn expected(scenario: &Scenario, step: usize) -> Vec<&'static Difference> {
+    let mut all = of_scenario(scenario);
+    all.retain(|difference| difference.step == step);
+    all
+}
+
+/// The differences of a recording are those of each of its variants, which can have more.
+pub(super) fn of_scenario(scenario: &Scenario) -> Vec<&'static Difference> {
+    let names = [&*scenario.name, &*scenario.recorded];
+    let all = DIFFERENCES.iter();
+    all.filter(|difference| names.contains(&difference.scenario))
         .collect()
 }
 
@@ -161,4 +170,30 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     of("no-hold-no-question", "replication_replica_gone_unlock", 4, "asked", ""),
     of("only-new-holds-wait", "replication_replica_gone_unchecked", 3, "waits for replicas", ""),
     of("inner-unlock-leaves-ttl", "replication_replica_gone_unchecked", 4, "keys", r#"s1 "orders" hash {<uuid1>:<t1>=1} ttl 150000 of step 3, s2 "orders" hash {<uuid1>:<t1>=1} ttl 150000 of step 1"#),
+    of("token-of-the-hold", "fenced_lock_tokens", 3, "answer", "1"),
+    of("token-of-the-hold", "fenced_lock_tokens", 3, "keys", r#""orders" hash {<uuid1>:<t1>=2} ttl 30000 of step 3, "redisson_lock_token:{orders}" string 1 no ttl"#),
+    of("token-of-the-hold", "fenced_lock_tokens", 4, "keys", r#""orders" hash {<uuid1>:<t1>=2} ttl 30000 of step 3, "redisson_lock_token:{orders}" string 1 no ttl"#),
+    of("token-of-the-hold", "fenced_lock_tokens", 5, "keys", r#""orders" hash {<uuid1>:<t1>=2} ttl 30000 of step 3, "redisson_lock_token:{orders}" string 1 no ttl"#),
+    of("token-of-the-hold", "fenced_lock_tokens", 6, "answer", "1"),
+    of("token-of-the-hold", "fenced_lock_tokens", 6, "keys", r#""orders" hash {<uuid1>:<t1>=2} ttl 30000 of step 3, "redisson_lock_token:{orders}" string 1 no ttl"#),
+    of("inner-unlock-leaves-ttl", "fenced_lock_tokens", 7, "keys", r#""orders" hash {<uuid1>:<t1>=1} ttl 30000 of step 3, "redisson_lock_token:{orders}" string 1 no ttl"#),
+    of("token-of-the-hold", "fenced_lock_tokens", 8, "keys", r#""redisson_lock_token:{orders}" string 1 no ttl"#),
+    of("token-of-the-hold", "fenced_lock_tokens", 9, "keys", r#""orders" hash {<uuid2>:<t2>=1} ttl 30000 of step 9, "redisson_lock_token:{orders}" string 2 no ttl"#),
+    of("token-of-the-hold", "fenced_lock_tokens", 10, "answer", "2"),
+    of("token-of-the-hold", "fenced_lock_tokens", 10, "keys", r#""orders" hash {<uuid2>:<t2>=1} ttl 30000 of step 9, "redisson_lock_token:{orders}" string 2 no ttl"#),
+    of("token-of-the-hold", "fenced_lock_tokens", 11, "answer", "2"),
+    of("token-of-the-hold", "fenced_lock_tokens", 11, "keys", r#""orders" hash {<uuid2>:<t2>=1} ttl 30000 of step 9, "redisson_lock_token:{orders}" string 2 no ttl"#),
+    of("try-does-not-wait", "fenced_lock_try_without_wait_waits", 2, "answer", "null"),
+    of("try-does-not-wait", "fenced_lock_try_without_wait_waits", 3, "came back", ""),
+    of("try-does-not-wait", "fenced_lock_try_without_wait_waits", 3, "keys", r#""redisson_lock_token:{orders}" string 1 no ttl"#),
+    of("lease-with-token", "fenced_lock_leases", 3, "keys", r#""orders" hash {<uuid1>:<t1>=1} ttl 15000 of step 3, "redisson_lock_token:{orders}" string 2 no ttl"#),
+    of("no-expire-calls", "fenced_lock_force_delete_expire", 4, "answer", "no such call"),
+    of("no-expire-calls", "fenced_lock_force_delete_expire", 5, "answer", "no such call"),
+    of("delete-publishes", "fenced_lock_force_delete_expire", 6, "published", "redisson_lock__channel:{orders} <- 0"),
+    of("token-from-the-clock", "fenced_lock_force_delete_expire_by_clock", 7, "answer", "3"),
+    of("token-from-the-clock", "fenced_lock_force_delete_expire_by_clock", 7, "keys", r#""orders" hash {<uuid1>:<t1>=1} ttl 30000 of step 7, "redisson_lock_token:{orders}" string 3 no ttl"#),
+    of("token-from-the-clock", "fenced_lock_force_delete_expire_by_clock", 8, "keys", r#""redisson_lock_token:{orders}" string 3 no ttl"#),
+    of("kinds-exclude-each-other", "fenced_lock_names", 3, "answer", "not held"),
+    of("kinds-exclude-each-other", "fenced_lock_names", 3, "published", ""),
+    of("kinds-exclude-each-other", "fenced_lock_names", 3, "keys", r#""redisson_lock_token:{a}:b" string 1 no ttl, "{a}:b" hash {<uuid1>:<t1>=1} ttl 30000 of step 1"#),
 ];

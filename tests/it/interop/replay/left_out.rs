@@ -23,7 +23,7 @@ pub(super) const LEFT_OUT: &[LeftOut] = &[
     ),
     scenario(
         "replication_other_objects",
-        "lockdog has no semaphore, no latch and no fenced lock",
+        "lockdog has no semaphore and no latch, and a semaphore's key is there in all its steps",
     ),
     step("replication_replica_gone", 7, "lockdog has no semaphore"),
 ];

@@ -74,7 +74,8 @@ pub(super) fn expiry_changes(server: &str, lines: &[Line]) -> Vec<Expiry> {
             Change::Set(number())
         } else if line.is("pexpireat") {
             Change::Set(((number() as f64 - line.at) / 1_000.0).round() as i64 * 1_000)
-        } else if line.is("persist") || line.is("del") {
+        } else if line.is("persist") || line.is("del") || line.is("set") {
+            // No SET of ours has an expiry.
             Change::Removed
         } else if line.is("hexists") && is_renewal {
             Change::Asked

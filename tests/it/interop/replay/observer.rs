@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::facts::{Expiries, Expiry, Place, hash_text, key_text, message_text};
 use super::monitor::{Line, expiry_changes, replicated_changes};
+use super::tokens::{Tokens, is_counter};
 use crate::support::redis::Redis;
 use crate::support::tap::{Messages, Monitor};
 use crate::support::{RedisServer, eventually};
@@ -132,7 +133,7 @@ impl Observer {
         if self.absent.is_some() {
             return Vec::new();
         }
-        let keys = self.redis.keys().await;
+        let keys = self.redis.all_keys().await;
         keys.iter().map(|key| Place::new(self.name, key)).collect()
     }
 
@@ -142,6 +143,7 @@ impl Observer {
         places: &[Place],
         expiries: &Expiries,
         recorded: impl Fn(&str) -> String,
+        tokens: &Tokens,
     ) -> Vec<String> {
         if let Some(absent) = self.absent {
             return vec![format!("{} {absent}", self.name)];
@@ -149,7 +151,7 @@ impl Observer {
         let mut texts = Vec::new();
         for place in places.iter().filter(|place| place.server == self.name) {
             // A key can expire between two questions; then the next look sees it.
-            if let Some(text) = self.key_facts(place, expiries, &recorded).await {
+            if let Some(text) = self.key_facts(place, expiries, &recorded, tokens).await {
                 texts.push(text);
             }
         }
@@ -161,6 +163,7 @@ impl Observer {
         place: &Place,
         expiries: &Expiries,
         recorded: impl Fn(&str) -> String,
+        tokens: &Tokens,
     ) -> Option<String> {
         let name = &place.key;
         let kind: String = self.redis.ask(&["TYPE", name]).await;
@@ -171,7 +174,14 @@ impl Observer {
                 let fields = hash.map(|(field, count)| (recorded(&field), count));
                 hash_text(&fields.collect())
             }
-            _ => self.redis.ask(&["GET", name]).await,
+            _ => {
+                let content: String = self.redis.ask(&["GET", name]).await;
+                if is_counter(name) {
+                    tokens.shown(&content)
+                } else {
+                    content
+                }
+            }
         };
         let pttl = self.redis.pttl(name).await;
         let mut expiry = expiries.text(place);

@@ -10,7 +10,7 @@ use redis::Value;
 use tokio::task::JoinHandle;
 
 use super::QUIET;
-use super::calls::{Call, Target, What};
+use super::calls::{Call, Target};
 use super::cast::Cast;
 use super::deployment::{Deployment, Servers};
 use super::differences::expected;
@@ -19,11 +19,13 @@ use super::monitor::{Line, UNLOCK};
 use super::observer::Observer;
 use super::recorded_step::{Step, came_back_text};
 use super::recording::Scenario;
+use super::tokens::Tokens;
 use crate::kinds;
 
 pub(super) struct Ours<'a> {
     scenario: &'a Scenario,
     cast: Cast,
+    tokens: Tokens,
     /// `multiLock` of the recording.
     several: Option<Arc<dyn AnyLock>>,
     waiting: BTreeMap<usize, JoinHandle<String>>,
@@ -66,6 +68,7 @@ impl<'a> Ours<'a> {
         let ours = Self {
             scenario,
             cast,
+            tokens: Tokens::of(scenario.kind),
             several,
             waiting: BTreeMap::new(),
             callers: HashMap::new(),
@@ -105,7 +108,7 @@ impl<'a> Ours<'a> {
         } else if let Some(server) = step.cli_server() {
             self.run_command(server, step).await
         } else {
-            let listed = expected(&self.scenario.name, step.number);
+            let listed = expected(self.scenario, step.number);
             let waits = listed.iter().find(|it| it.aspect == "answer");
             let waits = waits.map_or(step.waits, |it| it.ours == WAITS);
             self.call(step, waits).await
@@ -178,7 +181,7 @@ impl<'a> Ours<'a> {
         let (role, thread) = self.cast.actor(&step.who);
         self.callers.insert(step.number, step.who.clone());
         let call = Call::parse(self.scenario.kind, &step.call).slowed(self.scenario.slower());
-        if let What::Plain(args) = &call.what {
+        for args in &call.commands {
             let args: Vec<&str> = args.iter().map(String::as_str).collect();
             self.observers[0].redis.cmd(&args).await;
         }
@@ -239,16 +242,20 @@ impl<'a> Ours<'a> {
         }
         let places = self.places().await;
         self.expiries.keep(&places);
+        // The tokens in the answers change the rank of the one that the counter has.
+        self.answers();
         let (mut keys, mut published) = (Vec::new(), Vec::new());
         for observer in &self.observers {
             let recorded = |field: &str| self.cast.recorded(field);
-            keys.extend(observer.keys(&places, &self.expiries, recorded).await);
+            let seen = observer.keys(&places, &self.expiries, recorded, &self.tokens);
+            keys.extend(seen.await);
             let messages = observer.published();
             published.extend(messages.iter().map(|message| at(observer.name, message)));
         }
         let mut facts = Facts::default();
-        facts.set("answer", self.answer.clone());
-        facts.set("came back", came_back_text(&self.came_back));
+        let (answer, came_back) = self.answers();
+        facts.set("answer", answer);
+        facts.set("came back", came_back_text(&came_back));
         facts.set("published", published.join(", "));
         facts.set("keys", keys.join(", "));
         if step.who.is_empty() {
@@ -260,6 +267,13 @@ impl<'a> Ours<'a> {
             facts.set("waits for replicas", waited);
         }
         facts
+    }
+
+    /// The answer of the step's call, and those of the calls that came back, in the recording's form.
+    fn answers(&self) -> (String, Vec<(usize, String)>) {
+        let came_back = self.came_back.iter();
+        let came_back = came_back.map(|(step, answer)| (*step, self.tokens.in_answer(answer)));
+        (self.tokens.in_answer(&self.answer), came_back.collect())
     }
 
     /// Of every server that can be asked.

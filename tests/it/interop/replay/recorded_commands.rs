@@ -76,6 +76,9 @@ pub(super) fn expiry_changes(command: &Value) -> Vec<Expiry> {
     let is_renewal = key == RENEWAL;
     let of_call = |call: &Value| {
         let call = text(call);
+        if let Some(key) = call.strip_prefix("persist ") {
+            return Some(on_key(key, Change::Removed));
+        }
         let (call, last) = call.rsplit_once(' ')?;
         let unquoted = |key: &str| key.trim_matches('\'').to_owned();
         if let Some(key) = call.strip_prefix("pexpire ") {

@@ -185,6 +185,7 @@ fn answer(step: &Value) -> String {
     }
     let call = text(&step["call"]);
     match &step["returns"] {
+        Value::Null if step.get("returns").is_some() => "null".to_owned(),
         Value::Null if step["reply"].is_null() => String::new(),
         Value::Null => text(&step["reply"]),
         Value::Number(ttl) if call.contains("remainTimeToLive") && ttl.as_i64() >= Some(0) => {

@@ -11,8 +11,11 @@ use super::recorded_step::Step;
 use crate::kinds::{self, Kind};
 
 pub(super) struct Scenario {
-    /// As recorded; behind the object's name, unless that is the plain lock on one server.
+    /// As recorded; behind the object's name, unless that is the plain lock on one server. The variant
+    /// follows if the recording is replayed in several.
     pub(super) name: String,
+    /// The same without the variant.
+    pub(super) recorded: String,
     pub(super) deployment: Deployment,
     /// What `lock` is in its calls.
     pub(super) kind: &'static Kind,
@@ -46,6 +49,8 @@ struct Recording {
     file: Value,
     kind: &'static Kind,
     deployment: Deployment,
+    /// The end of the names of its scenarios.
+    variant: &'static str,
 }
 
 fn recordings() -> Vec<Recording> {
@@ -57,12 +62,36 @@ fn recordings() -> Vec<Recording> {
         include_str!("../../../golden/multi_lock.json"),
         include_str!("../../../golden/cluster.json"),
         include_str!("../../../golden/replication.json"),
+        include_str!("../../../golden/fenced_lock.json"),
     ];
     let parse = |file| serde_json::from_str::<Value>(file).expect("a recording is JSON");
-    files.into_iter().map(parse).map(Recording::new).collect()
+    let files = files.into_iter().map(parse);
+    files.flat_map(Recording::variants).collect()
 }
 
 impl Recording {
+    /// A recording of Redisson's fenced lock is replayed with both of our kinds of it.
+    fn variants(file: Value) -> Vec<Self> {
+        let by_clock = Self::new(file);
+        if !std::ptr::eq(by_clock.kind, &kinds::FENCED) {
+            return vec![by_clock];
+        }
+        let from_one = Self {
+            file: by_clock.file.clone(),
+            kind: &kinds::FENCED_FROM_ONE,
+            variant: "_from_one",
+            ..by_clock
+        };
+        let variant = "_by_clock";
+        vec![
+            from_one,
+            Self {
+                variant,
+                ..by_clock
+            },
+        ]
+    }
+
     fn new(file: Value) -> Self {
         let object = text(&file["object"]);
         let deployment = match object.as_str() {
@@ -79,6 +108,7 @@ impl Recording {
             file,
             kind: kind.expect("it is one of ours"),
             deployment,
+            variant: "",
         }
     }
 
@@ -86,22 +116,27 @@ impl Recording {
     fn scenarios(&self) -> impl Iterator<Item = (String, &Self, &Value)> {
         list(&self.file["scenarios"]).iter().map(move |scenario| {
             let name = text(&scenario["scenario"]);
-            let name = match self.deployment {
-                Deployment::One => self.kind.scenario(&name),
-                _ => format!("{}_{name}", text(&self.file["object"])),
+            let object = text(&self.file["object"]);
+            let name = match object.trim_end_matches("_edges") {
+                "rlock" => name,
+                object => format!("{object}_{name}{}", self.variant),
             };
             (name, self, scenario)
         })
     }
 
     fn read(&self, name: String, scenario: &Value) -> Scenario {
-        let mut expiries = Expiries::slowed(slower(&name));
+        let recorded = name
+            .strip_suffix(self.variant)
+            .expect("it is at the end")
+            .to_owned();
+        let mut expiries = Expiries::slowed(slower(&recorded));
         let mut steps = Vec::new();
         let mut note = String::new();
         for step in list(&scenario["steps"]) {
             match step_number(step) {
                 None => note = text(&step["note"]),
-                number if is_left_out(&name, number) => {}
+                number if is_left_out(&recorded, number) => {}
                 Some(number) => {
                     let note = std::mem::take(&mut note);
                     let step = Step::read(number, step, note, self.deployment, &mut expiries);
@@ -111,6 +146,7 @@ impl Recording {
         }
         Scenario {
             name,
+            recorded,
             deployment: self.deployment,
             kind: self.kind,
             shows: text(&scenario["shows"]),
@@ -127,7 +163,7 @@ fn step_number(step: &Value) -> Option<usize> {
 impl Scenario {
     /// How many times slower it is replayed, the recorded times too.
     pub(super) fn slower(&self) -> u32 {
-        slower(&self.name)
+        slower(&self.recorded)
     }
 
     /// `lockWatchdogTimeout=3000` and the like.
@@ -154,6 +190,8 @@ fn slower(scenario: &str) -> u32 {
         "spin_lock_constant_back_off" | "spin_lock_force_unlock" => 5,
         "holder_expires" | "non_reentrant_lock_waiter_woken" => 3,
         "no_ttl" => 2,
+        "fenced_lock_expired_holder" => 5,
+        "fenced_lock_leases" | "fenced_lock_waiters" => 3,
         "multi_lock_one_held_by_other" => 5,
         "multi_lock_leases" => 3,
         // Each acquire has one second for its replicas.

@@ -10,13 +10,12 @@ use std::time::Duration;
 use lockdog::{Client, Guard, Owner, RedLock};
 use tokio::runtime::{Builder, Runtime};
 use tracing::span::{Attributes, Id, Record};
-use tracing::subscriber::NoSubscriber;
-use tracing::{Dispatch, Event, Metadata, Subscriber};
+use tracing::{Event, Metadata, Subscriber};
 
 use super::is_acquire;
 use super::stand::{Stand, give_back, take};
 use crate::red_lock::{SOON, lock_of, ms};
-use crate::support::{Action, Proxy, Rule};
+use crate::support::{Action, Proxy, Rule, logs};
 
 use super::NAME;
 
@@ -71,10 +70,7 @@ async fn a_subscriber_that_blocks_the_callers_thread_loses_no_other_lock() {
     let (reaches, reached) = channel();
     let (go_on, goes_on) = channel();
     let caller = std::thread::spawn(move || {
-        // With one subscriber alone, `tracing` asks the thread that comes first to an event whether it is
-        // wanted, for good: a thread of another test says no.
-        let _beside = Dispatch::new(NoSubscriber::new());
-        let _stands_still = tracing::subscriber::set_default(StandsStill {
+        let _stands_still = logs::subscribe_thread(StandsStill {
             reached: reaches,
             stood: has_stood,
             go_on: Mutex::new(goes_on),

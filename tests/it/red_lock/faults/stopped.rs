@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lockdog::error::InstanceState;
 use lockdog::report::Verdict;
-use lockdog::{Client, Guard};
+use lockdog::{Client, Guard, RedLock};
 use tokio::runtime::{Builder, Runtime};
 
 use super::is_acquire;
@@ -26,7 +26,7 @@ async fn a_runtime_stopped_after_lock_loses_no_instance() {
     know_the_script(&stand).await;
     let urls = urls(&stand);
     let late = hold_reply(&stand.proxies[2]);
-    // The next regular extension is after ten seconds, but the third server is asked again after three.
+    // The third server is asked again after three seconds, and at each regular extension: after ten.
     let (runtime, clients, guard) = stopped(move |runtime| {
         let clients = runtime.block_on(clients(urls, Duration::from_secs(30)));
         let lock = lock_of(&clients, NAME);
@@ -38,8 +38,8 @@ async fn a_runtime_stopped_after_lock_loses_no_instance() {
     late.wait_reached().await;
     assert!(stand.is_taken(2).await, "the third server granted it");
     late.open();
-    // Long before the regular extension that would follow.
-    eventually(SOON, "the third server counts", async || {
+    // A busy machine may answer the first of these too late.
+    eventually(SOON * 2, "the third server counts", async || {
         guard.margin() == 1
     })
     .await;
@@ -84,14 +84,7 @@ async fn an_unpolled_acquire_does_not_block_other_owners() {
     know_the_script(&stand).await;
     let mine = stand.clients_with(|it| it.watchdog_lease(LONG)).await;
     let (mine, yours) = (lock_of(&mine, NAME), stand.direct_lock().await);
-    let replies: Vec<Gate> = stand.proxies.iter().map(hold_reply).collect();
-    let mut left = Box::pin(mine.try_lock().into_future());
-    assert!(poll_n_times(&mut left, 1, ms(0)).await.is_none());
-    for gate in replies {
-        // The server has granted it.
-        gate.wait_reached().await;
-        gate.open();
-    }
+    let left = granted_after_its_last_poll(&stand, &mine).await;
     let guard = take(&yours).await;
     give_back(guard).await;
     // Polled again, it finds that it was given up.
@@ -155,13 +148,7 @@ async fn an_abandoned_acquire_locks_nothing_for_a_poll_cap() {
         .clients_with(|it| it.watchdog_lease(LONG).poll_cap(LONG))
         .await;
     let (mine, yours) = (lock_of(&mine, NAME), stand.direct_lock().await);
-    let replies: Vec<Gate> = stand.proxies.iter().map(hold_reply).collect();
-    let mut left = Box::pin(mine.try_lock().into_future());
-    assert!(poll_n_times(&mut left, 1, ms(0)).await.is_none());
-    for gate in replies {
-        gate.wait_reached().await;
-        gate.open();
-    }
+    let left = granted_after_its_last_poll(&stand, &mine).await;
     eventually(SOON, "another client acquires it", async || {
         let taken = yours.try_lock().await.unwrap();
         match taken {
@@ -253,6 +240,22 @@ async fn clients(urls: Vec<String>, lease: Duration) -> Vec<Client> {
         clients.push(client.await.unwrap());
     }
     clients
+}
+
+/// An acquire that was polled once, and that every server granted afterwards.
+async fn granted_after_its_last_poll(
+    stand: &Stand,
+    lock: &RedLock,
+) -> impl Future<Output = lockdog::Result<Option<Guard>>> + use<> {
+    let replies: Vec<Gate> = stand.proxies.iter().map(hold_reply).collect();
+    let mut left = Box::pin(lock.try_lock().into_future());
+    assert!(poll_n_times(&mut left, 1, ms(0)).await.is_none());
+    for gate in replies {
+        // The server has granted it.
+        gate.wait_reached().await;
+        gate.open();
+    }
+    left
 }
 
 /// Holds back the reply to the next acquire.

@@ -127,7 +127,7 @@ const PAIRS: [&str; 8] = [
     "server_cpu_us_per_pair",
 ];
 
-const WORKLOADS: [(&str, &str, &[&str]); 8] = [
+const WORKLOADS: [(&str, &str, &[&str]); 9] = [
     ("W1", "each owner has its own lock", &PAIRS),
     (
         "W2",
@@ -210,5 +210,10 @@ const WORKLOADS: [(&str, &str, &[&str]); 8] = [
             "us_per_pair_in_round_trips",
             "commands_per_pair",
         ],
+    ),
+    (
+        "W14",
+        "locks of each kind; each owner has its own lock",
+        &PAIRS,
     ),
 ];

@@ -1,13 +1,13 @@
 //! What the library warns of, recorded by a subscriber of our own.
 
 use std::fmt::{self, Write};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::subscriber::DefaultGuard;
-use tracing::{Event, Level, Metadata, Subscriber};
+use tracing::subscriber::{DefaultGuard, NoSubscriber};
+use tracing::{Dispatch, Event, Level, Metadata, Subscriber};
 
 /// The warnings and errors of this thread; on a runtime of one thread, those of the clients too.
 #[derive(Clone, Default)]
@@ -18,6 +18,10 @@ pub(crate) struct Warnings {
 impl Warnings {
     /// Records until the guard is dropped.
     pub(crate) fn of_this_thread() -> (Self, DefaultGuard) {
+        // With one subscriber alone, `tracing` asks only the first thread that reaches an event whether it
+        // is wanted, and a thread without a subscriber says no.
+        static SECOND: OnceLock<Dispatch> = OnceLock::new();
+        SECOND.get_or_init(|| Dispatch::new(NoSubscriber::new()));
         let warnings = Self::default();
         let guard = tracing::subscriber::set_default(warnings.clone());
         (warnings, guard)
