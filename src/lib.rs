@@ -226,7 +226,7 @@ pub mod report {
     pub use crate::client::ShutdownReport;
     pub use crate::diagnosis::{Diagnosis, Finding, FindingKind};
     pub use crate::guard::Verdict;
-    pub use crate::lock::{HoldInfo, HolderInfo, Ttl};
+    pub use crate::lock::{HoldInfo, HolderInfo, Ttl, WaiterInfo};
 }
 
 /// The token that [`Guard::lost_token`] returns.

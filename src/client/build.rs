@@ -8,6 +8,7 @@ use crate::background::{Background, ensure_runtime};
 use crate::clock::Clock;
 use crate::diagnosis::{self, ClientProfile};
 use crate::error::{Error, Result};
+use crate::key::LineTimes;
 use crate::lease;
 use crate::server::{Address, Context, ReplicaAck, Server, Time};
 use crate::session::{Core, Session, Settings};
@@ -38,6 +39,10 @@ impl ClientBuilder {
         self.check()?;
         ensure_runtime()?;
         let wake = self.wake_or_poll();
+        let line = LineTimes {
+            worth: self.fair_wait,
+            silence: self.longest_silence(),
+        };
         let address = self.address()?;
         let expected = ClientProfile {
             user: address.as_ref().and_then(Address::user),
@@ -99,6 +104,7 @@ impl ClientBuilder {
             max_lease: self.max_lease,
             wake,
             hand_overs: self.hand_overs,
+            line,
             reentry: self.reentry,
             quarantine_on_server: self.quarantine_on_server,
             expected: Some(expected),
@@ -224,11 +230,25 @@ impl ClientBuilder {
         }
     }
 
+    /// The user's setting, or the default that fits the poll cap.
+    fn longest_silence(&self) -> Duration {
+        let least = LineTimes::default()
+            .silence
+            .max(LOOKS_IN_AN_ABSENCE * self.poll_cap);
+        self.fair_absence.unwrap_or(least)
+    }
+
     fn check(&self) -> Result<()> {
         lease::check("max_lease", self.max_lease, Duration::MAX)?;
         lease::check_lease("watchdog_lease", self.watchdog_lease, self.max_lease)?;
         lease::check("command_timeout", self.command_timeout, A_DAY)?;
         lease::check("poll_cap", self.poll_cap, A_DAY)?;
+        lease::check("fair_wait", self.fair_wait, A_DAY)?;
+        lease::check("fair_absence", self.longest_silence(), 4 * A_DAY)?;
+        if self.longest_silence() < LOOKS_IN_AN_ABSENCE * self.poll_cap {
+            let why = "it must be at least 4 times the poll_cap".to_owned();
+            return Err(Error::invalid("fair_absence", why));
+        }
         if let (false, Some(pool)) = (self.has_address(), &self.pool)
             && pool.max_size() < 2
         {
@@ -259,4 +279,6 @@ impl ClientBuilder {
 
 /// How long a connect waits for the check of the server's configuration.
 const DIAGNOSIS_LIMIT: Duration = Duration::from_secs(1);
+/// A waiter of a fair lock shows that it is there several times before it counts as absent.
+const LOOKS_IN_AN_ABSENCE: u32 = 4;
 const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);

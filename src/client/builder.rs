@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::hold::HandOverLimits;
-use crate::key::NameMapper;
+use crate::key::{LineTimes, NameMapper};
 use crate::server::{Connector, Protocol, ReplicaAck, TlsSettings, UserPool};
 use crate::session::Reentry;
 use crate::wait::Wake;
@@ -56,6 +56,8 @@ pub struct ClientBuilder {
     pub(super) max_waiters: u32,
     pub(super) wake: Wake,
     pub(super) hand_overs: HandOverLimits,
+    pub(super) fair_wait: Duration,
+    pub(super) fair_absence: Option<Duration>,
     pub(super) reentry: Reentry,
     pub(super) replica_ack: Option<ReplicaAck>,
     pub(super) quarantine_on_server: bool,
@@ -91,6 +93,8 @@ impl Default for ClientBuilder {
                 hand_overs: 16,
                 time: Duration::from_millis(20),
             },
+            fair_wait: LineTimes::default().worth,
+            fair_absence: None,
             reentry: Reentry::default(),
             replica_ack: None,
             quarantine_on_server: false,
@@ -186,6 +190,31 @@ impl ClientBuilder {
     /// Defaults to 20 ms. Redisson has no such setting.
     pub fn max_hand_over_time(mut self, time: Duration) -> Self {
         self.hand_overs.time = time;
+        self
+    }
+
+    /// How long a Redisson client leaves a waiter of a fair lock at the head of the queue that does not take
+    /// the lock, as it counts it: its place is worth this much. Each look of a lockdog client renews it.
+    /// From 10 ms up to one day. Waiters of lockdog are dropped after [`ClientBuilder::fair_absence`].
+    ///
+    /// A short time lets Redisson clients drop waiters of lockdog whose server's clock is behind their own.
+    /// With a long time a queue of only Redisson's waiters stands still for long behind a client of lockdog
+    /// that crashed.
+    ///
+    /// Defaults to 300 s. Corresponds to Redisson's `fairLockWaitTimeout`.
+    pub fn fair_wait(mut self, wait: Duration) -> Self {
+        self.fair_wait = wait;
+        self
+    }
+
+    /// How long a waiter of a fair lock may be silent. After that lockdog clients drop it from the queue: its
+    /// client crashed, or its future is not polled. At least four times the
+    /// [`poll_cap`](ClientBuilder::poll_cap), up to four days. All clients of one name should have the same
+    /// value.
+    ///
+    /// Defaults to 10 s, or four times the poll cap if that is longer. Redisson has no such setting.
+    pub fn fair_absence(mut self, absence: Duration) -> Self {
+        self.fair_absence = Some(absence);
         self
     }
 
@@ -288,6 +317,8 @@ impl fmt::Debug for ClientBuilder {
             .field("wake", &self.wake)
             .field("max_hand_overs", &self.hand_overs.hand_overs)
             .field("max_hand_over_time", &self.hand_overs.time)
+            .field("fair_wait", &self.fair_wait)
+            .field("fair_absence", &self.fair_absence)
             .field("reentry", &self.reentry)
             .field("replica_ack", &self.replica_ack)
             .field("quarantine_on_server", &self.quarantine_on_server)

@@ -119,6 +119,49 @@ impl Client {
         Lock::new(self.session.clone(), &kind::NON_REENTRANT, name.as_ref())
     }
 
+    /// The fair lock of this name. Corresponds to Redisson's `getFairLock(name)`.
+    ///
+    /// It is granted in the order in which its waiters, of all clients, arrived at the server. Waiters of
+    /// Redisson and of lockdog stand in one queue. A waiter that leaves or is dropped leaves the queue. A
+    /// waiter whose client crashed, or whose future is not polled, delays the others by at most
+    /// [`ClientBuilder::fair_absence`] and a poll cap while a client of lockdog waits or unlocks.
+    ///
+    /// `try_lock()` without a wait takes no place in the queue, and returns `None` while a waiter stands
+    /// there. [`ClientBuilder::max_hand_overs`] and [`ClientBuilder::max_hand_over_time`] do not apply.
+    ///
+    /// A fair lock and a lock of another kind with the same name exclude each other, but the other kind
+    /// ignores the queue, and its release wakes no waiter of the fair lock. An owner does not re-enter
+    /// from one kind to another.
+    ///
+    /// It cannot be a member of a [`MultiLock`](crate::MultiLock) or an instance of a
+    /// [`RedLock`](crate::RedLock): each request of such a lock returns
+    /// [`Error::Invalid`](crate::Error::Invalid).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example(client: lockdog::Client) -> lockdog::Result<()> {
+    /// let turn = client.fair_lock("printer").lock().await?;
+    /// // All that came before have had their turn.
+    /// turn.unlock().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn fair_lock(&self, name: impl AsRef<str>) -> Lock {
+        Lock::new(self.session.clone(), &kind::FAIR, name.as_ref())
+    }
+
+    /// The non-reentrant fair lock of this name. Corresponds to Redisson's
+    /// `getNonReentrantFairLock(name)`.
+    ///
+    /// As [`Client::fair_lock`], but if its owner calls `lock` or `try_lock` again, the call returns
+    /// [`Error::AlreadyHeld`](crate::Error::AlreadyHeld) and sends nothing, as with
+    /// [`Client::non_reentrant_lock`].
+    pub fn non_reentrant_fair_lock(&self, name: impl AsRef<str>) -> Lock {
+        let kind = &kind::NON_REENTRANT_FAIR;
+        Lock::new(self.session.clone(), kind, name.as_ref())
+    }
+
     /// The fenced lock of this name: each hold has a fencing token, [`Guard::token`](crate::Guard::token),
     /// which is larger than the tokens of all holds before it. Corresponds to Redisson's
     /// `getFencedLock(name)`.

@@ -121,9 +121,10 @@ impl<C: Contender> Contest<C> {
             Some(place) => place.waiter.look(now),
             None => QueueView::default(),
         };
-        // Three kinds of calls may ask: one whose owner already has a part, one that is in no queue,
-        // and the contender.
-        let is_in_turn = has_part || self.place.is_none() || view.is_contender;
+        // Four kinds of calls may ask: one whose owner already has a part, one that is in no queue, one
+        // without a place in the server's queue, and the contender.
+        let at_once = self.contender.asks_at_once();
+        let is_in_turn = has_part || self.place.is_none() || at_once || view.is_contender;
         if !is_in_turn && !self.take_over(now).await {
             self.is_busy = true;
             return self.stand_by(now).await;
@@ -137,7 +138,7 @@ impl<C: Contender> Contest<C> {
             return Ok(Step::Wait(deadline));
         }
         // Do not ask the server while this client itself has the lock or is releasing it.
-        if let Some(step) = self.defer_to_own_client(now)? {
+        if !at_once && let Some(step) = self.defer_to_own_client(now)? {
             return Ok(step);
         }
         // This client had the lock for a while and now leaves it to others. If the deadline comes

@@ -85,6 +85,12 @@ pub(crate) trait Contender: Send {
         now: Moment,
     ) -> impl Future<Output = Result<Attempted<Self::Won>>> + Send;
 
+    /// Whether the call has to ask although it is not in turn, and although its own client has the lock: it
+    /// has no place in the server's queue yet.
+    fn asks_at_once(&self) -> bool {
+        false
+    }
+
     /// Asks once without the contender's role; see [`Contender::ASKS_BESIDE`].
     fn ask_beside(
         &mut self,

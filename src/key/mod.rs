@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::slot::slot;
 
 use kind::PLAIN;
-pub(crate) use kind::{Kind, Script};
+pub(crate) use kind::{Kind, Line, LineTimes, Script};
 pub use permit_id::PermitId;
 
 /// The maximum length of a name in bytes, before and after the name mapper.
@@ -149,6 +149,18 @@ impl LockKey {
     pub(crate) fn permits(&self) -> Option<String> {
         let suffix = self.kind.permits?;
         Some(suffixed(self.key(), suffix))
+    }
+
+    /// The keys of the queue on the server, if its kind has one: the list of the waiters, and for each of
+    /// them the moments up to which Redisson and lockdog keep it. In a cluster they have the lock's slot.
+    pub(crate) fn line(&self) -> Option<[String; 3]> {
+        let prefixes = [
+            "redisson_lock_queue",
+            "redisson_lock_timeout",
+            "lockdog_fair",
+        ];
+        let is_on_server = self.kind.line == Line::Server;
+        is_on_server.then(|| prefixes.map(|prefix| prefixed(prefix, self.key())))
     }
 
     /// The key that marks a request of this id as done. In a cluster it has the lock's slot.

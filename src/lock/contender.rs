@@ -1,27 +1,35 @@
-//! The wait for a plain lock: only what differs from other waits.
+//! The wait for a lock: only what differs from other waits.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::acquire::LockCall;
+use super::line_place::LinePlace;
 use crate::clock::Moment;
 use crate::contend::{
     Attempted, Contender, Failed, LocalState, OwnerHas, QueuePlace, TimedOut, contend,
 };
 use crate::error::{Error, Result};
 use crate::hold::{Hold, LocalHolds, POLL_TIMEOUT};
+use crate::key::Line;
 use crate::owner::Owner;
 use crate::session::{AttemptOutcome, Claim, Core, PendingAcquire};
 use crate::wait::{Backoff, HandedOver, WaitRequest, WaiterGuard};
 
 /// A caller that waits for one lock.
-struct LockContender<'a> {
-    caller: &'a LockCall<'a>,
+pub(super) struct LockContender<'a> {
+    pub(super) caller: &'a LockCall<'a>,
     /// What this client itself held of the lock at the last check.
     own: LocalHolds,
-    /// An acquire that was answered with a definite no, to be sent again.
-    spare: Option<PendingAcquire>,
+    /// An acquire that was answered with a definite no, to be sent again. If it has a place in the server's
+    /// queue, the acquire of the whole wait.
+    pub(super) spare: Option<PendingAcquire>,
+    /// What is known of its place in the server's queue.
+    pub(super) in_line: LinePlace,
+    /// How long it may send nothing while its client has the lock.
+    silent_for: Duration,
     /// The hold of the last attempt, if it was granted after its own deadline.
-    too_late: Option<Arc<Hold>>,
+    pub(super) too_late: Option<Arc<Hold>>,
 }
 
 impl LockCall<'_> {
@@ -41,6 +49,8 @@ impl LockCall<'_> {
             caller: self,
             own: LocalHolds::default(),
             spare: None,
+            in_line: LinePlace::default(),
+            silent_for: Duration::MAX,
             too_late: None,
         };
         contend(contender, Some(ONLY), now).await
@@ -88,7 +98,7 @@ impl Contender for LockContender<'_> {
 
     async fn own(
         &mut self,
-        _seat: Option<&QueuePlace>,
+        place: Option<&QueuePlace>,
         now: &mut Moment,
     ) -> Result<OwnerHas<Claim>> {
         let core = self.caller.core();
@@ -99,6 +109,9 @@ impl Contender for LockContender<'_> {
             }
             self.own = core.holds.local_holds(self.caller.key);
             *now = core.clock.now();
+        }
+        if self.own.kept_until.is_some() {
+            self.silent_for = self.may_be_silent(place, *now);
         }
         Ok(OwnerHas::Nothing)
     }
@@ -115,7 +128,10 @@ impl Contender for LockContender<'_> {
     fn kept(&mut self, now: Moment, has_waited: bool) -> LocalState {
         let at = ONLY;
         if let Some(kept) = self.own.kept_until {
-            let left = kept.since(now);
+            let left = kept.since(now).min(self.silent_for);
+            if left.is_zero() {
+                return LocalState::Nothing;
+            }
             return LocalState::For { at, left };
         }
         if !self.own.releasing {
@@ -143,6 +159,9 @@ impl Contender for LockContender<'_> {
         let Some(QueuePlace { waiter, .. }) = place else {
             return Ok(Attempted::Unasked);
         };
+        if self.caller.key.kind().line == Line::Server {
+            return self.look(waiter, now).await;
+        }
         let mut acquiring = match self.spare.take() {
             Some(spare) if !spare.is_spent() => spare,
             _ => self.first(),
@@ -167,6 +186,11 @@ impl Contender for LockContender<'_> {
         }
     }
 
+    fn asks_at_once(&self) -> bool {
+        let is_in_line = self.caller.key.kind().line == Line::Server;
+        is_in_line && self.in_line.asks_at_once()
+    }
+
     async fn ask_beside(&mut self, now: Moment) -> Result<Attempted<Claim>> {
         // This caller has no role in the queue that others could take over.
         let mut acquiring = self.first();
@@ -185,7 +209,14 @@ impl Contender for LockContender<'_> {
         place: &QueuePlace,
         handed: HandedOver,
     ) -> Result<Attempted<Claim>> {
-        let mut acquiring = PendingAcquire::handed(self.caller.session, handed);
+        let mut acquiring = match self.spare.take() {
+            // The hand-over granted what waited in the server's queue.
+            Some(mut spare) if Arc::ptr_eq(spare.hold(), &handed.hold) => {
+                spare.received(handed.sent);
+                spare
+            }
+            _ => PendingAcquire::handed(self.caller.session, handed),
+        };
         let now = self.caller.core().clock.now();
         let until = self.caller.until(now);
         self.promise(&place.waiter, until);
@@ -197,6 +228,11 @@ impl Contender for LockContender<'_> {
     }
 
     fn decline(&self, handed: HandedOver) {
+        let is_own = |spare: &PendingAcquire| Arc::ptr_eq(spare.hold(), &handed.hold);
+        if self.spare.as_ref().is_some_and(is_own) {
+            // Its drop gives back what waited in the server's queue, granted or not.
+            return;
+        }
         drop(PendingAcquire::handed(self.caller.session, handed));
     }
 
@@ -224,7 +260,7 @@ impl Contender for LockContender<'_> {
 }
 
 impl LockContender<'_> {
-    fn first(&self) -> PendingAcquire {
+    pub(super) fn first(&self) -> PendingAcquire {
         let LockCall {
             session,
             key,
@@ -235,14 +271,14 @@ impl LockContender<'_> {
     }
 
     /// Replicas must acknowledge the acquire, so it may take longer than usual.
-    fn promise(&self, waiter: &WaiterGuard, until: Moment) {
+    pub(super) fn promise(&self, waiter: &WaiterGuard, until: Moment) {
         if let Some(until) = self.caller.core().answered_by(until) {
             waiter.promise(until);
         }
     }
 
     /// The result of an attempt that found the lock free.
-    fn weigh(&mut self, hold: &Arc<Hold>, attempt: AttemptOutcome) -> Attempted<Claim> {
+    pub(super) fn weigh(&mut self, hold: &Arc<Hold>, attempt: AttemptOutcome) -> Attempted<Claim> {
         match attempt {
             AttemptOutcome::Granted(claim) => Attempted::Won(claim),
             AttemptOutcome::TooLate => {
@@ -254,7 +290,7 @@ impl LockContender<'_> {
     }
 
     /// An attempt that began at `then` failed.
-    fn failed(&self, error: Error, then: Moment) -> Attempted<Claim> {
+    pub(super) fn failed(&self, error: Error, then: Moment) -> Attempted<Claim> {
         let had_full_timeout = self.caller.had_full_timeout(then);
         let is_cut_off = !had_full_timeout && error.is_timeout();
         Attempted::Failed(Failed {
@@ -269,4 +305,4 @@ impl LockContender<'_> {
 }
 
 /// A lock has one queue.
-const ONLY: usize = 0;
+pub(super) const ONLY: usize = 0;

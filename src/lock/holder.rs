@@ -123,7 +123,7 @@ pub(super) fn number<T: FromStr>(value: &Value) -> Option<T> {
     text(value)?.parse().ok()
 }
 
-fn text(value: &Value) -> Option<String> {
+pub(super) fn text(value: &Value) -> Option<String> {
     match value {
         Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
         Value::SimpleString(text) => Some(text.clone()),

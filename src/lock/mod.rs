@@ -4,9 +4,12 @@ mod acquire;
 mod any_lock;
 mod contender;
 mod holder;
+mod in_line;
+mod line_place;
 mod query;
 mod request;
 mod unlock;
+mod waiters;
 
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -25,6 +28,7 @@ pub(crate) use any_lock::{any_lock, sealed::Sealed};
 pub use holder::{HolderInfo, Ttl};
 pub use query::HoldInfo;
 pub use unlock::ForceUnlockRequest;
+pub use waiters::WaiterInfo;
 
 /// A lock on a server, with a lease. Corresponds to Redisson's `RLock`: a lock of lockdog and one of
 /// Redisson with the same name exclude each other.

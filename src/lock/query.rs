@@ -173,7 +173,7 @@ impl Lock {
     }
 
     /// Sends a command that changes nothing to the server that has the lock.
-    async fn send(&self, key: &LockKey, query: Cmd) -> Result<Value> {
+    pub(super) async fn send(&self, key: &LockKey, query: Cmd) -> Result<Value> {
         let core = self.session().core();
         ensure_runtime()?;
         core.ensure_open()?;

@@ -63,6 +63,11 @@ impl RedLockConfig {
             refused
                 .get_or_insert_with(|| Error::not_reentrant(instance.key().name()).in_lock(*place));
         } else if let Some((place, instance)) =
+            (instances.iter()).find(|(_, it)| it.key().line().is_some())
+        {
+            let error = Error::in_line("RedLock", instance.key().name());
+            refused.get_or_insert_with(|| error.in_lock(*place));
+        } else if let Some((place, instance)) =
             (instances.iter()).find(|(_, it)| it.key().counter().is_some())
         {
             let error = Error::own_tokens(instance.key().name());

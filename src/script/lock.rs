@@ -4,10 +4,11 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use redis::Value;
+use smallvec::SmallVec;
 
 use super::{Arg, ScriptCall, token, unexpected};
 use crate::clock::Moment;
-use crate::key::{LockKey, Script};
+use crate::key::{Line, LineTimes, LockKey, Script};
 use crate::lease;
 use crate::server::{Connection, Failure, PendingWrite, Sent, Server, TimeBox, Unacknowledged};
 
@@ -107,19 +108,23 @@ pub(crate) async fn unlock(
     key: &LockKey,
     field: &str,
     target: u32,
+    line: LineTimes,
     time: TimeBox,
     sent: &mut Sent,
 ) -> Result<UnlockReply, Failure> {
-    let permits = key.permits();
+    let (further, channel) = (further(key), key.channel().unwrap_or_default());
     let call = ScriptCall {
         script: key.kind().scripts.unlock,
-        keys: &[key.key(), permits.as_deref().unwrap_or_default()][..keys_of(key)],
+        keys: &with(key, &further),
         args: &[
             Arg::Text(field),
             Arg::Number(target.into()),
-            Arg::Text(&key.channel().unwrap_or_default()),
+            Arg::Text(&channel),
             Arg::Text(server.publishes()),
-        ],
+            Arg::Number(lease::millis(line.worth)),
+            // A holder has no place in the queue.
+            Arg::Text("0"),
+        ][..4 + 2 * in_line(key)],
     };
     match call.through(server, time, sent).await? {
         Value::Int(1) => Ok(UnlockReply::Released),
@@ -129,30 +134,42 @@ pub(crate) async fn unlock(
     }
 }
 
-/// Ends one hold and begins the next. Both are named by their fields and have the same kind. See
-/// `lua/lock/transfer.lua`.
+/// What a hand-over ends and begins. Both holds are named by their fields and have the same kind.
+pub(crate) struct HandOver<'a> {
+    pub(crate) script: &'static Script,
+    pub(crate) ends: &'a str,
+    pub(crate) begins: &'a str,
+    /// Of the hold that begins.
+    pub(crate) lease: Duration,
+    pub(crate) line: LineTimes,
+}
+
+/// Ends one hold and begins the next. See `lua/lock/transfer.lua`.
 pub(crate) async fn transfer(
     server: &Server,
-    script: &'static Script,
     key: &LockKey,
-    [ends, begins]: [&str; 2],
-    lease: Duration,
+    hand_over: &HandOver<'_>,
     time: TimeBox,
     sent: &mut Sent,
 ) -> Result<TransferReply, Failure> {
     let counter = key.counter();
     let channel = key.channel().unwrap_or_default();
+    let mut further = further(key);
+    further.extend(counter.clone());
     let call = ScriptCall {
-        script,
-        keys: &[key.key(), counter.as_deref().unwrap_or_default()][..1 + more(key)],
+        script: hand_over.script,
+        keys: &with(key, &further),
         args: &[
-            Arg::Text(ends),
-            Arg::Text(begins),
-            Arg::Number(lease::millis(lease)),
+            Arg::Text(hand_over.ends),
+            Arg::Text(hand_over.begins),
+            Arg::Number(lease::millis(hand_over.lease)),
             Arg::Text(&channel),
             Arg::Text(server.publishes()),
-            from(key),
-        ][..5 + more(key)],
+            match key.kind().line {
+                Line::Server => Arg::Number(lease::millis(hand_over.line.worth)),
+                Line::One => from(key),
+            },
+        ][..5 + more(key) + in_line(key)],
     };
     let answer = call.through(server, time, sent).await?;
     let handed = match &answer {
@@ -175,9 +192,22 @@ pub(crate) async fn transfer(
     }
 }
 
-/// How many keys a script for one hold has: that of the lock, and of its set of permits if it has one.
-fn keys_of(key: &LockKey) -> usize {
-    1 + usize::from(key.kind().permits.is_some())
+/// What the scripts for one hold have beside the lock's key: the set of its permits, or the keys of its
+/// queue on the server, if it has one.
+fn further(key: &LockKey) -> SmallVec<[String; 3]> {
+    let line = key.line().into_iter().flatten();
+    key.permits().into_iter().chain(line).collect()
+}
+
+/// The lock's key and these.
+fn with<'a>(key: &'a LockKey, further: &'a [String]) -> SmallVec<[&'a str; 4]> {
+    let further = further.iter().map(String::as_str);
+    [key.key()].into_iter().chain(further).collect()
+}
+
+/// 1 if its kind has a queue on the server, else 0.
+fn in_line(key: &LockKey) -> usize {
+    usize::from(key.kind().line == Line::Server)
 }
 
 /// How many keys and arguments the scripts of a kind that issues tokens have in addition.
@@ -197,21 +227,26 @@ pub(crate) async fn settle(
     key: &LockKey,
     field: &str,
     target: u32,
+    line: LineTimes,
     limit: Duration,
 ) -> Result<SettleReply, Failure> {
-    let permits = key.permits();
+    let (further, channel) = (further(key), key.channel().unwrap_or_default());
     let call = ScriptCall {
         script: key.kind().scripts.settle,
-        keys: &[key.key(), permits.as_deref().unwrap_or_default()][..keys_of(key)],
+        keys: &with(key, &further),
         args: &[
             Arg::Text(field),
             Arg::Number(target.into()),
-            Arg::Text(&key.channel().unwrap_or_default()),
+            Arg::Text(&channel),
             Arg::Text(publishes),
-        ],
+            Arg::Number(lease::millis(line.worth)),
+            // The field may have a place in the queue, which ends.
+            Arg::Text("1"),
+        ][..4 + 2 * in_line(key)],
     };
     match call.on(connection, limit).await? {
-        Value::Int(1) => Ok(SettleReply::Done),
+        // An unlock that settles says 0 if claims are left.
+        Value::Int(0 | 1) => Ok(SettleReply::Done),
         Value::Nil => Ok(SettleReply::Missing),
         other => Err(unexpected(&other)),
     }
@@ -228,7 +263,7 @@ pub(crate) async fn acknowledge(
 ) -> Result<(), Unacknowledged> {
     let script = key.kind().scripts.touch;
     let permits = key.permits();
-    let keys = &[key.key(), permits.as_deref().unwrap_or_default()][..keys_of(key)];
+    let keys = &with(key, permits.as_slice());
     let touch = script.command(true, keys, &[Arg::Text(field)]);
     server
         .acknowledge(PendingWrite::new(touch, on), until)
@@ -282,9 +317,10 @@ pub(crate) async fn force_unlock(
     field: &str,
     time: TimeBox,
 ) -> Result<bool, Failure> {
+    let further = further(key);
     let call = ScriptCall {
         script: key.kind().scripts.force_unlock,
-        keys: &[key.key()],
+        keys: &with(key, &further),
         args: &[
             Arg::Text(field),
             Arg::Text(&key.channel().unwrap_or_default()),

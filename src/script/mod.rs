@@ -2,6 +2,7 @@
 //! which script a transition uses.
 
 mod diagnosis;
+mod line;
 mod lock;
 mod multi_lock;
 pub(crate) mod permit;
@@ -16,9 +17,10 @@ use crate::key::Script;
 use crate::server::{Connection, Failure, Sent, Server, TimeBox};
 
 pub(crate) use diagnosis::permitted;
+pub(crate) use line::{LookMode, LookReply, QueueLook, look};
 pub(crate) use lock::{
-    AcquireReply, RenewReply, SettleReply, TransferReply, UnlockReply, acknowledge, acquire,
-    force_unlock, renew, settle, transfer, unlock,
+    AcquireReply, HandOver, RenewReply, SettleReply, TransferReply, UnlockReply, acknowledge,
+    acquire, force_unlock, renew, settle, transfer, unlock,
 };
 pub(crate) use multi_lock::{AcquireItem, BatchReply, acquire_all};
 #[cfg(test)]

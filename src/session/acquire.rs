@@ -10,7 +10,7 @@ use super::settle::Job;
 use crate::clock::Moment;
 use crate::error::{Error, Lost, LostReason};
 use crate::hold::{ClaimFlags, Hold, HoldPhase, HoldState, Terms, TurnGuard};
-use crate::key::LockKey;
+use crate::key::{Line, LockKey};
 use crate::owner::Owner;
 use crate::script::{self, AcquireReply};
 use crate::server::{Addressee, Failure, Sent, TimeBox};
@@ -33,6 +33,8 @@ pub(crate) struct PendingAcquire {
     pub(super) granted: bool,
     /// It was sent once and the server refused it: there is nothing to undo.
     pub(super) refused: bool,
+    /// It may have a place in the server's queue, which has to be given back.
+    pub(super) has_place: bool,
 }
 
 /// The result of one attempt.
@@ -97,6 +99,7 @@ impl PendingAcquire {
             accept_limit: None,
             granted: false,
             refused: false,
+            has_place: false,
         }
     }
 
@@ -151,7 +154,10 @@ impl PendingAcquire {
         now: Moment,
         until: Moment,
     ) -> Result<AttemptOutcome, Error> {
-        self.attempt_for(terms, now, until, false).await
+        match self.hold.key().kind().line {
+            Line::One => self.attempt_for(terms, now, until, false).await,
+            Line::Server => self.try_once(terms, now, until).await,
+        }
     }
 
     pub(super) async fn attempt_for(
@@ -258,21 +264,6 @@ impl PendingAcquire {
         })
     }
 
-    /// Called when the acquire is kept for a later attempt. After a definite no there is no grant to
-    /// accept meanwhile.
-    pub(crate) fn rest(&self) {
-        if self.refused {
-            let core = self.session.core();
-            core.holds.change(&self.hold, |state| state.awaited = false);
-        }
-    }
-
-    /// Whether it cannot be used again: the answer to a repeated command says nothing about the earlier
-    /// sendings.
-    pub(crate) fn is_spent(&self) -> bool {
-        !self.refused || self.hold.state().phase != HoldPhase::Pending
-    }
-
     /// Accepts a grant.
     pub(crate) fn accept_grant(&mut self, terms: &Terms) -> Result<AttemptOutcome, Error> {
         let core = self.session.core();
@@ -344,9 +335,16 @@ impl Drop for PendingAcquire {
             return;
         }
         let core = self.session.core();
-        if self.sent.first.is_some() && !self.refused {
+        let may_have_run = self.sent.first.is_some() && !self.refused;
+        if may_have_run || self.has_place {
             if self.first {
-                core.holds.change(&self.hold, HoldState::end);
+                core.holds.change(&self.hold, |state| {
+                    if self.has_place {
+                        // The settlement is tried for as long as other waiters heed the place.
+                        state.sending(core.clock.now(), core.settings.line.silence);
+                    }
+                    state.end();
+                });
             }
             let job = Job::after(self.hold.clone(), self.command.take(), self.sent.on.take());
             core.settle_in_background(job);

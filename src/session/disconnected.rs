@@ -7,6 +7,7 @@ use super::{Core, Reentry, Settings};
 use crate::background::Background;
 use crate::clock::Clock;
 use crate::hold::HandOverLimits;
+use crate::key::LineTimes;
 use crate::server::{Address, Context, Endpoint, Server};
 use crate::wait::Wake;
 
@@ -32,6 +33,7 @@ pub(crate) fn disconnected(clock: &Clock) -> Arc<Core> {
             hand_overs: 16,
             time: Duration::from_millis(20),
         },
+        line: LineTimes::default(),
         reentry: Reentry::Counted,
         name_mapper: None,
         quarantine_on_server: false,

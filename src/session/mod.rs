@@ -8,6 +8,7 @@ mod disconnected;
 mod endless;
 mod extend;
 mod lane;
+mod line;
 mod member_attempt;
 mod owed;
 mod reentry;
@@ -30,7 +31,7 @@ use crate::clock::Clock;
 use crate::diagnosis::ClientProfile;
 use crate::error::{Error, LostReason};
 use crate::hold::{HandOverLimits, Hold, HoldState, Holds};
-use crate::key::{LockKey, NameMapper, PermitId};
+use crate::key::{LineTimes, LockKey, NameMapper, PermitId};
 use crate::server::Server;
 use crate::wait::{Backoff, Waiters, Wake};
 
@@ -40,6 +41,7 @@ pub(crate) use claim::{Claim, warn_elsewhere};
 #[cfg(test)]
 pub(crate) use disconnected::disconnected;
 pub(crate) use lane::Lane;
+pub(crate) use line::LookOutcome;
 pub use reentry::Reentry;
 pub use release::Unlocked;
 pub(crate) use settle::{Job, JobOutcome, Unsettled, settle};
@@ -52,6 +54,8 @@ pub(crate) struct Settings {
     pub(crate) max_lease: Duration,
     pub(crate) wake: Wake,
     pub(crate) hand_overs: HandOverLimits,
+    /// The times of queues on the server.
+    pub(crate) line: LineTimes,
     pub(crate) reentry: Reentry,
     /// Servers remember that they lost their data.
     pub(crate) quarantine_on_server: bool,

@@ -161,6 +161,7 @@ impl PendingUnlock {
                 key,
                 &field,
                 target,
+                core.settings.line,
                 time,
                 sent
             ));

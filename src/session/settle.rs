@@ -224,6 +224,7 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
                 hold.key(),
                 &field,
                 target,
+                core.settings.line,
                 limit
             ));
             match &job.on {

@@ -9,20 +9,63 @@ use std::time::Duration;
 
 use super::acquire::PendingAcquire;
 use super::{Core, Session};
-use crate::hold::{Hold, Streak, StreakEnd};
-use crate::key::Script;
-use crate::script::{self, TransferReply};
-use crate::server::{Failure, Sent, TimeBox};
-use crate::wait::{Receiver, WaitRequest};
+use crate::hold::{Hold, Streak, StreakEnd, TurnGuard};
+use crate::key::{Line, Script};
+use crate::script::{self, HandOver, TransferReply};
+use crate::server::{Failure, Permit, Sent, TimeBox};
+use crate::wait::{HandedOver, Receiver, Standing, WaitRequest};
 
 /// A hand-over in flight. If it is dropped before it is complete, the background undoes its effect for
 /// the receiver, and the receiver contends for itself.
 pub(super) struct Transfer {
     receiver: Receiver,
     script: &'static Script,
-    next: PendingAcquire,
+    next: Next,
     lease: Duration,
     finished: bool,
+}
+
+/// The hold that begins.
+enum Next {
+    /// Made for the hand-over, which undoes it unless the receiver takes it.
+    New(PendingAcquire),
+    /// The receiver's own, which waits in the server's queue. If the hand-over fails, the receiver looks
+    /// again.
+    Standing(Standing),
+}
+
+impl Next {
+    fn hold(&self) -> &Arc<Hold> {
+        match self {
+            Self::New(next) => next.hold(),
+            Self::Standing(standing) => &standing.hold,
+        }
+    }
+
+    fn permit(&self) -> Option<Permit> {
+        match self {
+            Self::New(next) => next.command().map(TurnGuard::permit),
+            Self::Standing(standing) => standing.permit.clone(),
+        }
+    }
+
+    /// Notes how the command was sent. `refused`: its answer was a definite no.
+    fn note(&mut self, sent: &Sent, refused: bool) {
+        if let Self::New(next) = self {
+            next.note(sent, refused);
+        }
+    }
+
+    fn hand_on(&mut self, sent: &Sent) -> HandedOver {
+        match self {
+            Self::New(next) => next.hand_on(sent),
+            Self::Standing(standing) => HandedOver {
+                hold: standing.hold.clone(),
+                command: None,
+                sent: sent.clone(),
+            },
+        }
+    }
 }
 
 impl Transfer {
@@ -36,19 +79,26 @@ impl Transfer {
     ) -> Option<Self> {
         let core = session.core();
         let script = hold.key().kind().scripts.transfer?;
-        let streak: Streak = hold.state().streak.as_deref().copied().unwrap_or_default();
-        match streak.next(core.settings.hand_overs, now) {
-            StreakEnd::HandOver => {}
-            StreakEnd::Release => return None,
-            StreakEnd::Yield(others) => {
-                core.waiters.back_off(hold.key(), others, now);
-                return None;
+        let line = hold.key().kind().line;
+        // A queue on the server says itself whose turn it is.
+        if line == Line::One {
+            let streak: Streak = hold.state().streak.as_deref().copied().unwrap_or_default();
+            match streak.next(core.settings.hand_overs, now) {
+                StreakEnd::HandOver => {}
+                StreakEnd::Release => return None,
+                StreakEnd::Yield(others) => {
+                    core.waiters.back_off(hold.key(), others, now);
+                    return None;
+                }
             }
         }
         let receiver = core.waiters.receiver(hold.key(), now)?;
         let WaitRequest { owner, terms, .. } = *receiver.request();
         let lease = terms?.lease;
-        let next = PendingAcquire::first(session, hold.key(), owner);
+        let next = match line {
+            Line::One => Next::New(PendingAcquire::first(session, hold.key(), owner)),
+            Line::Server => Next::Standing(receiver.standing()?),
+        };
         core.holds.change(next.hold(), |state| {
             state.sending(until, lease);
             // The unlock may be abandoned with the hand-over in flight.
@@ -80,15 +130,19 @@ impl Transfer {
         sent: &mut Sent,
     ) -> Result<TransferReply, Failure> {
         let (from, to) = (core.field(hold), core.field(self.next.hold()));
-        if let Some(turn) = self.next.command() {
-            sent.needs(turn.permit());
+        if let Some(permit) = self.next.permit() {
+            sent.needs(permit);
         }
         script::transfer(
             &core.server,
-            self.script,
             hold.key(),
-            [&from, &to],
-            self.lease,
+            &HandOver {
+                script: self.script,
+                ends: &from,
+                begins: &to,
+                lease: self.lease,
+                line: core.settings.line,
+            },
             time,
             sent,
         )
@@ -112,20 +166,27 @@ impl Transfer {
         };
         let core = session.core();
         let now = core.clock.now();
-        let own = u32::from(core.waiters.is_listening(hold.key()));
-        let others = listening.map(|listening| listening.saturating_sub(own));
-        // The hold that ends passes its streak on.
-        let mut streak = hold.state().streak.take().unwrap_or_default();
-        streak.lengthen(others, now);
+        let streak = matches!(self.next, Next::New(_)).then(|| {
+            let own = u32::from(core.waiters.is_listening(hold.key()));
+            let others = listening.map(|listening| listening.saturating_sub(own));
+            // The hold that ends passes its streak on.
+            let mut streak = hold.state().streak.take().unwrap_or_default();
+            streak.lengthen(others, now);
+            streak
+        });
         core.holds.change(self.next.hold(), |state| {
-            state.streak = Some(streak);
+            state.streak = streak;
             state.await_taking_in(now + core.settings.poll_cap);
         });
         self.next.hold().note_token(token);
         let handed = self.next.hand_on(sent);
         if let Some(declined) = self.receiver.deliver(handed, now) {
-            // Dropping it undoes the grant and wakes the next waiter.
-            drop(PendingAcquire::handed(session, declined));
+            match self.next {
+                // Dropping it undoes the grant and wakes the next waiter.
+                Next::New(_) => drop(PendingAcquire::handed(session, declined)),
+                // Its owner gives its place back, or has done so: then the server did not grant it.
+                Next::Standing(_) => core.abandon(&declined.hold),
+            }
         }
         true
     }

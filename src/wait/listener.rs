@@ -45,9 +45,21 @@ impl Waiters {
         })
     }
 
-    /// See [`WaiterGuard::subscribed`](super::WaiterGuard::subscribed).
-    pub(super) async fn subscribed(self: &Arc<Self>, key: &Arc<LockKey>, server: &Server) {
-        let Some(channel) = key.channel() else {
+    /// See [`WaiterGuard::subscribed`](super::WaiterGuard::subscribed). A `waiter` with a place in a queue on
+    /// the server has a channel of its own.
+    pub(super) async fn subscribed(
+        self: &Arc<Self>,
+        key: &Arc<LockKey>,
+        waiter: Option<&Waiter>,
+        server: &Server,
+    ) {
+        let own = waiter.and_then(|waiter| Some((waiter, waiter.seat.lock().standing()?)));
+        let own = own.map(|(waiter, standing)| (waiter, standing.channel.to_string()));
+        let Some(channel) = own
+            .as_ref()
+            .map(|own| own.1.clone())
+            .or_else(|| key.channel())
+        else {
             return;
         };
         // Before the subscription is listed: if the watchdog sees a subscription that no waiter opens a
@@ -58,7 +70,14 @@ impl Waiters {
         } else {
             self.messages.begin(self)
         };
-        let subscription = {
+        let subscription = if let Some((waiter, _)) = own {
+            let known = waiter.seat.lock().subscription();
+            known.unwrap_or_else(|| {
+                let subscription = self.subscriptions.subscribe(key, channel);
+                waiter.seat.lock().listen(subscription.clone());
+                subscription
+            })
+        } else {
             let mut queues = self.shard(key);
             let Some(queue) = queues.get_mut(&**key) else {
                 return;
@@ -85,7 +104,7 @@ impl Listener {
     ///
     /// The subscription stays, and a connection attempt in flight continues.
     pub(crate) async fn subscribed(&self, server: &Server) {
-        self.waiters.subscribed(&self.key, server).await;
+        self.waiters.subscribed(&self.key, None, server).await;
     }
 }
 

@@ -6,10 +6,14 @@
 mod backoff;
 mod channel;
 mod channel_list;
+mod in_line;
 mod listener;
 mod locked_shard;
 mod messages;
+mod places;
 mod queue;
+mod queue_places;
+mod standing;
 mod subscriptions;
 mod waiter;
 mod waiter_guard;
@@ -33,6 +37,8 @@ pub(crate) use listener::Listener;
 use locked_shard::LockedShard;
 pub(crate) use messages::{MessageConnection, Messages, open as open_messages};
 use queue::{Retreat, WaitQueue};
+pub(crate) use queue_places::Called;
+pub(crate) use standing::Standing;
 pub(crate) use subscriptions::{Subscription, Subscriptions};
 use waiter::Waiter;
 pub(crate) use waiter::{Found, HandedOver, Receiver, WaitRequest};
@@ -143,7 +149,7 @@ impl Waiters {
         let overdue = now.minus(self.poll_cap);
         let mut queues = self.shard(key);
         let queue = queues.get_mut(key)?;
-        let waiter = queue.receiver(now, overdue, now + self.answer_time())?;
+        let waiter = queue.receiver(key.kind().line, now, overdue, now + self.answer_time())?;
         Some(Receiver::new(waiter))
     }
 

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Subscription;
+use super::places::Places;
 use super::waiter::Waiter;
 use super::wake_ups::WakeUps;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::hold::Hold;
+use crate::key::Line;
 use crate::owner::Owner;
 
 /// The waiters of one lock, in the order of arrival.
@@ -19,7 +21,7 @@ use crate::owner::Owner;
 #[derive(Default)]
 pub(super) struct WaitQueue {
     /// By id; ids increase with each arrival. Without the absent waiters.
-    waiting: BTreeMap<u64, Arc<Waiter>>,
+    pub(super) waiting: BTreeMap<u64, Arc<Waiter>>,
     /// Waiters that missed a check-in and have not checked in since.
     absent: BTreeMap<u64, Arc<Waiter>>,
     /// The ids of each owner's waiters. Kept once there are too many waiters to scan.
@@ -27,11 +29,13 @@ pub(super) struct WaitQueue {
     /// Listeners: woken without waiting in the queue.
     listening_in: BTreeMap<u64, Arc<Waiter>>,
     /// The waiter that may talk to Redis.
-    contender: Option<Arc<Waiter>>,
+    pub(super) contender: Option<Arc<Waiter>>,
     subscription: Option<Subscription>,
     /// The outage that the contender's last attempt met.
     outage: Option<Error>,
     retreat: Option<Retreat>,
+    /// Those of the waiters that have a place in a queue on the server.
+    pub(super) places: Places,
 }
 
 /// This client had the lock for a while and pauses, so that other clients get it. Without the pause
@@ -72,7 +76,7 @@ impl WaitQueue {
     }
 
     /// All waiters, absent or not.
-    fn all(&self) -> impl Iterator<Item = &Arc<Waiter>> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Waiter>> {
         self.waiting.values().chain(self.absent.values())
     }
 
@@ -96,6 +100,7 @@ impl WaitQueue {
         if self.waiting.remove(&waiter.id).is_none() {
             self.absent.remove(&waiter.id);
         }
+        self.give_place_up(waiter);
         if let Some(by_owner) = &mut self.by_owner {
             if let Some(ids) = by_owner.get_mut(&waiter.request.owner) {
                 ids.remove(&waiter.id);
@@ -137,7 +142,7 @@ impl WaitQueue {
         self.is_its_role(waiter)
     }
 
-    fn is_its_role(&self, waiter: &Waiter) -> bool {
+    pub(super) fn is_its_role(&self, waiter: &Waiter) -> bool {
         self.contender
             .as_ref()
             .is_some_and(|contender| contender.id == waiter.id)
@@ -220,6 +225,7 @@ impl WaitQueue {
     /// the hand-over. That waiter becomes the contender.
     pub(super) fn receiver(
         &mut self,
+        line: Line,
         now: Moment,
         overdue: Moment,
         until: Moment,
@@ -238,10 +244,14 @@ impl WaitQueue {
             return None;
         }
         let can_take = |waiter: &&Arc<Waiter>| waiter.expect(now, overdue, until);
-        let next = Some(contender)
-            .filter(can_take)
-            .or_else(|| self.waiting.values().find(can_take))?
-            .clone();
+        let next = match line {
+            Line::One => Some(contender)
+                .filter(can_take)
+                .or_else(|| self.waiting.values().find(can_take))?,
+            // The server hands the lock to the first in its queue only.
+            Line::Server => self.in_places().next().filter(can_take)?,
+        }
+        .clone();
         self.contender = Some(next.clone());
         Some(next)
     }
@@ -315,9 +325,9 @@ impl WaitQueue {
         // that they get too late.
         let present = |waiter: &&Arc<Waiter>| !waiter.is_absent();
         let next = self
-            .waiting
-            .values()
+            .in_places()
             .find(present)
+            .or_else(|| self.waiting.values().find(present))
             .or_else(|| self.waiting.values().next())
             .or_else(|| self.absent.values().next());
         self.contender = next.cloned();

@@ -7,6 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::standing::{Seat, Standing};
 use crate::clock::{Clock, Moment};
 use crate::error::Error;
 use crate::hold::{Hold, Terms, TurnGuard};
@@ -39,6 +40,7 @@ pub(super) struct Waiter {
     woken: Notify,
     /// It was woken as the contender since its last acquire began.
     was_called: AtomicBool,
+    pub(super) seat: Mutex<Seat>,
     state: Mutex<WaiterState>,
 }
 
@@ -80,6 +82,7 @@ impl Waiter {
             request,
             woken: Notify::new(),
             was_called: AtomicBool::new(false),
+            seat: Mutex::default(),
             state: Mutex::new(WaiterState {
                 promised: now,
                 absent: false,
@@ -188,6 +191,11 @@ impl Waiter {
         state.absent = true;
         state.reception = Reception::Nothing;
         Some(state.acquire.take())
+    }
+
+    /// It has not missed a check-in.
+    pub(super) fn is_there(&self, overdue: Moment) -> bool {
+        self.state.lock().is_there(overdue)
     }
 
     fn failure(&self) -> Option<Error> {
@@ -314,6 +322,11 @@ impl Receiver {
 
     pub(crate) fn request(&self) -> &WaitRequest {
         &self.waiter.request
+    }
+
+    /// The waiter's place in a queue on the server.
+    pub(crate) fn standing(&self) -> Option<Standing> {
+        self.waiter.seat.lock().standing()
     }
 
     /// Announces the hold of the hand-over. Returns false if the waiter does not expect it any more.

@@ -14,8 +14,8 @@ use crate::server::Server;
 
 /// A waiter's place in the queue. Dropping it leaves the queue and passes the role on.
 pub(crate) struct WaiterGuard {
-    waiters: Arc<Waiters>,
-    key: Arc<LockKey>,
+    pub(super) waiters: Arc<Waiters>,
+    pub(super) key: Arc<LockKey>,
     pub(super) waiter: Arc<Waiter>,
     has_lock: AtomicBool,
     shares: AtomicBool,
@@ -40,7 +40,7 @@ impl WaiterGuard {
         };
         QueueView {
             is_contender: queue.is_contender(&self.waiter),
-            is_listening: queue.is_listening(),
+            is_listening: queue.is_listening() || self.waiter.seat.lock().is_listening(),
             retreat: queue.backed_off(now),
         }
     }
@@ -134,7 +134,7 @@ impl WaiterGuard {
 
     /// Whether the client is subscribed to the lock's messages.
     pub(crate) fn is_listening(&self) -> bool {
-        self.waiters.is_listening(&self.key)
+        self.waiters.is_listening(&self.key) || self.waiter.seat.lock().is_listening()
     }
 
     /// Subscribes to the lock's messages, a subscription that its waiters share. Waits until the server
@@ -144,7 +144,8 @@ impl WaiterGuard {
     ///
     /// The subscription stays, and a connection attempt in flight continues.
     pub(crate) async fn subscribed(&self, server: &Server) {
-        self.waiters.subscribed(&self.key, server).await;
+        let waiter = Some(&*self.waiter);
+        self.waiters.subscribed(&self.key, waiter, server).await;
     }
 }
 

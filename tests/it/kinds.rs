@@ -25,7 +25,15 @@ impl Kind {
     }
 }
 
-pub(crate) const ALL: &[&Kind] = &[&PLAIN, &SPIN, &NON_REENTRANT, &FENCED, &FENCED_FROM_ONE];
+pub(crate) const ALL: &[&Kind] = &[
+    &PLAIN,
+    &SPIN,
+    &NON_REENTRANT,
+    &FENCED,
+    &FENCED_FROM_ONE,
+    &FAIR,
+    &NON_REENTRANT_FAIR,
+];
 
 pub(crate) static PLAIN: Kind = Kind {
     object: "rlock",
@@ -57,6 +65,18 @@ pub(crate) static FENCED_FROM_ONE: Kind = Kind {
     java: "getFencedLock",
 };
 
+pub(crate) static FAIR: Kind = Kind {
+    object: "fair_lock",
+    lock: |client, name| client.fair_lock(name),
+    java: "getFairLock",
+};
+
+pub(crate) static NON_REENTRANT_FAIR: Kind = Kind {
+    object: "non_reentrant_fair_lock",
+    lock: |client, name| client.non_reentrant_fair_lock(name),
+    java: "getNonReentrantFairLock",
+};
+
 /// Makes a test for each kind out of each of these functions, which take the kind: `plain::<name>` and so
 /// on. A number behind a name is that of the runtime's worker threads.
 ///
@@ -72,6 +92,7 @@ macro_rules! each_kind {
         $crate::kinds::of_kind! { plain PLAIN $($($every)*)? $($($reentrant)*)? $($($published)*)? }
         $crate::kinds::of_kind! { spin SPIN $($($every)*)? $($($reentrant)*)? }
         $crate::kinds::of_kind! { fenced FENCED $($($every)*)? $($($reentrant)*)? $($($published)*)? }
+        $crate::kinds::of_kind! { fair FAIR $($($every)*)? $($($reentrant)*)? }
         $crate::kinds::of_kind! { non_reentrant NON_REENTRANT $($($every)*)? $($($published)*)? }
     };
 }

@@ -42,6 +42,23 @@ async fn each_future_abandoned_while_its_client_reconnects_does_no_harm() {
     }
 }
 
+/// As the first in the server's queue, and behind another waiter of its client.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_abandoned_future_of_a_fair_lock_does_no_harm() {
+    if is_alone("left::each_abandoned_future_of_a_fair_lock_does_no_harm") {
+        let site = Site::servers(1).await;
+        run_all(site, &[Shape::Fair], Network::Well, |_| true).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_abandoned_future_of_a_fair_lock_does_no_harm_during_reconnects() {
+    if is_alone("left::each_abandoned_future_of_a_fair_lock_does_no_harm_during_reconnects") {
+        let site = Site::servers(1).await;
+        run_all(site, &[Shape::Fair], Network::Cut, |_| true).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_abandoned_future_of_a_lock_on_three_servers_does_no_harm() {
     if is_alone("left::each_abandoned_future_of_a_lock_on_three_servers_does_no_harm") {

@@ -9,6 +9,7 @@ mod cluster;
 mod crowd;
 mod diagnose;
 mod examples;
+mod fair;
 mod faults;
 mod hand_over;
 mod harness;

@@ -19,7 +19,7 @@ use crate::background::Background;
 use crate::clock::Clock;
 use crate::guard::Guard;
 use crate::hold::HandOverLimits;
-use crate::key::kind;
+use crate::key::{LineTimes, kind};
 use crate::lock::Lock;
 use crate::owner::Owner;
 use crate::server::{Context, Endpoint, Server};
@@ -257,6 +257,7 @@ fn client(
             hand_overs: 3,
             time: ms(20),
         },
+        line: LineTimes::default(),
         reentry: Reentry::default(),
         quarantine_on_server: false,
         expected: None,

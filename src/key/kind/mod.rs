@@ -3,6 +3,7 @@
 //! All code above distinguishes kinds only by these values. A new kind needs one more value and no
 //! branch.
 
+mod fair;
 mod fenced;
 mod non_reentrant;
 mod permit;
@@ -12,7 +13,9 @@ mod spin;
 
 use std::fmt;
 use std::ptr;
+use std::time::Duration;
 
+pub(crate) use fair::{FAIR, NON_REENTRANT_FAIR};
 pub(crate) use fenced::{FENCED, FENCED_FROM_ONE};
 pub(crate) use non_reentrant::NON_REENTRANT;
 pub(crate) use permit::PERMIT;
@@ -22,7 +25,15 @@ pub(crate) use script::Script;
 pub(crate) use spin::SPIN;
 
 /// Every kind of lock. A semaphore with permits is none.
-pub(super) static ALL: [&Kind; 5] = [&PLAIN, &SPIN, &NON_REENTRANT, &FENCED, &FENCED_FROM_ONE];
+pub(super) static ALL: [&Kind; 7] = [
+    &PLAIN,
+    &SPIN,
+    &NON_REENTRANT,
+    &FENCED,
+    &FENCED_FROM_ONE,
+    &FAIR,
+    &NON_REENTRANT_FAIR,
+];
 
 /// The properties of one kind of lock. There is one value for each kind. Each
 /// [`LockKey`](super::LockKey) carries it, so every hold, waiter and job knows its kind.
@@ -33,6 +44,8 @@ pub(crate) struct Kind {
     /// The prefix of the channel on which a release is published. `None`: nothing is published, and
     /// waiters poll.
     pub(crate) channel: Option<&'static str>,
+    /// Which of a client's waiters ask the server.
+    pub(crate) line: Line,
     /// Whether an owner may acquire a lock again while it holds it.
     pub(crate) reentrant: bool,
     /// The counter of its fencing tokens. `None`: it issues none.
@@ -41,6 +54,34 @@ pub(crate) struct Kind {
     /// several owners may have holds at the same time, and each hold is one permit, named by its id.
     /// `None`: one owner has the lock, and its hold is a field of the lock's hash.
     pub(crate) permits: Option<&'static str>,
+}
+
+/// Which of the waiters of one client ask the server for a lock.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Line {
+    /// The contender, which is the first in this client's queue.
+    One,
+    /// Each waiter once, to enter the queue on the server. Then the contender, which is the first of
+    /// this client's waiters in that queue, asks for all of them.
+    Server,
+}
+
+/// The times of a queue on the server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LineTimes {
+    /// How long Redisson leaves a waiter at the head that does not take the lock.
+    pub(crate) worth: Duration,
+    /// How long a waiter may be silent before it loses its place.
+    pub(crate) silence: Duration,
+}
+
+impl Default for LineTimes {
+    fn default() -> Self {
+        Self {
+            worth: Duration::from_secs(300),
+            silence: Duration::from_secs(10),
+        }
+    }
 }
 
 /// What counts the fencing tokens of a kind. The scripts that grant such a lock have the counter's key

@@ -1,6 +1,6 @@
 //! The permit-expirable semaphore, Redisson's `RPermitExpirableSemaphore`.
 
-use super::{Kind, LazyScript, PLAIN, Script, Scripts};
+use super::{Kind, LazyScript, Line, PLAIN, Script, Scripts};
 
 /// Several owners may hold it at the same time, each with permits of its own.
 pub(crate) static PERMIT: Kind = Kind {
@@ -17,6 +17,7 @@ pub(crate) static PERMIT: Kind = Kind {
         ..PLAIN.scripts
     },
     channel: Some("redisson_sc"),
+    line: Line::One,
     reentrant: false,
     counter: None,
     permits: Some("timeout"),

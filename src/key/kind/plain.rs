@@ -1,6 +1,6 @@
 //! The plain lock, Redisson's `RLock`.
 
-use super::{Kind, LazyScript, Script, Scripts};
+use super::{Kind, LazyScript, Line, Script, Scripts};
 
 pub(crate) static PLAIN: Kind = Kind {
     name: "lock",
@@ -16,6 +16,7 @@ pub(crate) static PLAIN: Kind = Kind {
         force_unlock: &FORCE_UNLOCK,
     },
     channel: Some("redisson_lock__channel"),
+    line: Line::One,
     reentrant: true,
     counter: None,
     permits: None,

@@ -220,7 +220,7 @@ macro_rules! plain_question {
     };
 }
 
-const ALL: &[Shape] = &[Shape::Plain, Shape::Multi, Shape::Quorum];
+const ALL: &[Shape] = &[Shape::Plain, Shape::Fair, Shape::Multi, Shape::Quorum];
 const PLAIN: &[Shape] = &[Shape::Plain];
 const PLAIN_AND_MULTI: &[Shape] = &[Shape::Plain, Shape::Multi];
 const QUORUM: &[Shape] = &[Shape::Quorum];
@@ -484,6 +484,15 @@ pub(super) const PUBLIC: &[Public] = &[
         made!(|stand| {
             let lock = stand.fenced();
             Made::call(async move { lock.last_token().await })
+        }),
+    ),
+    Public::new(
+        "waiters of a fair lock",
+        &["Lock::waiters"],
+        PLAIN,
+        made!(|stand| {
+            let lock = stand.clients[0].fair_lock("waiters");
+            Made::call(async move { lock.waiters().await })
         }),
     ),
     Public::new(

@@ -20,6 +20,8 @@ use crate::support::{Cell, Redis};
 pub(super) enum Shape {
     /// One name at one server.
     Plain,
+    /// One name at one server, with a queue there.
+    Fair,
     /// Two names at one server.
     Multi,
     /// One name at three servers.
@@ -84,6 +86,7 @@ impl Stand {
         let at = |client: &Client, name: &str| client.lock(self.key(name));
         match self.shape {
             Shape::Plain => AnyLock::Plain(at(&self.clients[0], name)),
+            Shape::Fair => AnyLock::Plain(self.clients[0].fair_lock(self.key(name))),
             Shape::Multi => {
                 let names = [format!("{name}.1"), format!("{name}.2")];
                 let locks = names.iter().map(|name| at(&self.clients[0], name));
@@ -131,7 +134,7 @@ impl Stand {
     /// The keys of the lock that the case is about.
     fn keys(&self) -> Vec<String> {
         match self.shape {
-            Shape::Plain | Shape::Quorum => vec![self.key("it")],
+            Shape::Plain | Shape::Fair | Shape::Quorum => vec![self.key("it")],
             Shape::Multi => vec![self.key("it.1"), self.key("it.2")],
         }
     }
@@ -266,7 +269,10 @@ impl Stand {
         // The number of a semaphore's permits stays. The set of those in use begins with a brace.
         let (seats, left_seats) = (self.key(SEATS), self.key(LEFT_SEATS));
         keys.retain(|key| {
-            let is_ours = key.trim_start_matches('{').starts_with(&pattern);
+            let is_ours = key.trim_start_matches('{').starts_with(&pattern)
+                || LINES
+                    .iter()
+                    .any(|line| key.starts_with(&format!("{line}:{{{pattern}")));
             is_ours && *key != seats && !key.contains(&left_seats)
         });
         keys
@@ -283,6 +289,13 @@ impl Stand {
         Ok(())
     }
 }
+
+/// What the keys of a queue at the server begin with.
+const LINES: [&str; 3] = [
+    "redisson_lock_queue",
+    "redisson_lock_timeout",
+    "lockdog_fair",
+];
 
 pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 

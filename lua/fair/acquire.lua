@@ -1,0 +1,204 @@
+-- Purpose: one look at a fair lock: raises the count of one hold to a target, takes the lock if it is
+-- free and no waiter stands before, or else takes or keeps a place in the queue.
+--
+-- KEYS[1]    the lock's hash
+-- KEYS[2]    the queue: a list of fields in the order of arrival; Redisson's key
+-- KEYS[3]    the places: a sorted set, field -> when Redisson may drop it at the head; Redisson's key
+-- KEYS[4]    the presence: a sorted set, field -> until when its client has shown that it waits
+-- ARGV[1]    the hold's field, "<client uuid>:<task>.<hold number>"
+-- ARGV[2]    the count that the hold shall have, 1 for a first acquire
+-- ARGV[3]    the lease in milliseconds
+-- ARGV[4]    what a place is worth in Redisson's arithmetic, in milliseconds
+-- ARGV[5]    how long a waiter may be silent, in milliseconds
+-- ARGV[6]    'enter': it may take a place; 'look': it has one; 'try': it takes none
+-- ARGV[7]    the prefix of the waiters' channels: a waiter's channel is prefix:field
+-- ARGV[8]    the command that publishes there: publish, or spublish on a cluster that knows it
+-- ARGV[9..]  the fields of further waiters of this client, in their order: they are kept present
+--
+-- Returns
+--   nil                   granted: the field stands at the target or above, the TTL is the lease or longer
+--   { n, arrival }        held by another; its TTL is n milliseconds (-1: it has none)
+--   { -2, arrival, head } free, and it is the turn of the waiter with the field head, which was told;
+--                         arrival: the server's clock in microseconds as a text if the field took a place
+--                         by this call, else ''
+--   -3                    the target is above 1 and the field is gone: the hold was lost
+--   -5                    'look': the field has no place any more; nothing was granted
+--
+-- Run twice it does what it does once: the target is absolute, a TTL only grows, and a field that has a
+-- place takes no second one. A 'look' of a waiter that left finds no place, so it takes nothing.
+-- Example: held by a with 700 ms left, queue empty, 'enter' of b -> queue { b }, { 700, "17..." }.
+
+local key, queue, places, presence = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local field, target, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local worth, silence, mode = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
+
+local count = tonumber(redis.call('hget', key, field) or nil)
+if count then
+    local missing = target - count
+    if missing > 0 then
+        redis.call('hincrby', key, field, missing)
+    end
+    if redis.call('pttl', key) < lease then
+        local timed = redis.pcall('pexpire', key, ARGV[3])
+        if type(timed) == 'table' and timed.err then
+            -- What is refused shall have done nothing.
+            if missing > 0 then
+                redis.call('hincrby', key, field, -missing)
+            end
+            return timed
+        end
+    end
+    return nil
+end
+if target > 1 then
+    return -3
+end
+
+-- Writes the hold. Returns the error of a refused TTL: a lock without a TTL would outlive its holder.
+local function begin()
+    redis.call('hincrby', key, field, 1)
+    local timed = redis.pcall('pexpire', key, ARGV[3])
+    if type(timed) == 'table' and timed.err then
+        redis.call('hdel', key, field)
+        return timed
+    end
+    return nil
+end
+
+if mode ~= 'look' and redis.call('exists', key, queue, places) == 0 then
+    -- It is free, and no waiter stands in the queue.
+    return begin()
+end
+
+local clock = redis.call('time')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local left = redis.call('pttl', key)
+local is_free = left == -2
+local reach = now + math.max(0, left) + worth
+
+-- Redisson's waiters show no sign of life but their scores, which fall by what stood before them.
+local function lower(by)
+    if by <= 0 or redis.call('zcard', places) <= redis.call('zcard', presence) then
+        return
+    end
+    for _, other in ipairs(redis.call('zrange', places, 0, -1)) do
+        if not redis.call('zscore', presence, other) then
+            redis.call('zincrby', places, -by, other)
+        end
+    end
+end
+
+local function worth_of(score, ahead)
+    return math.min(worth, math.max(0, (score or 0) - now - ahead))
+end
+
+local function drop(one)
+    redis.call('lrem', queue, 1, one)
+    redis.call('zrem', places, one)
+    redis.call('zrem', presence, one)
+end
+
+-- The first waiter that is there. Those before it are dropped: ours that were silent for too long, and
+-- Redisson's whose scores have passed.
+local function first()
+    while true do
+        local head = redis.call('lindex', queue, 0)
+        if not head then
+            return nil
+        end
+        local seen = tonumber(redis.call('zscore', presence, head) or nil)
+        local place = tonumber(redis.call('zscore', places, head) or nil)
+        if (seen or place or 0) > now then
+            return head
+        end
+        drop(head)
+        if seen then
+            lower(worth_of(place, math.max(0, left)))
+        end
+    end
+end
+
+-- Keeps a waiter of this client present. Returns false if it has no place.
+local function keep(one)
+    local place = tonumber(redis.call('zscore', places, one) or nil)
+    if not place then
+        if not redis.call('zscore', presence, one) then
+            return false
+        end
+        -- Redisson dropped it, which it does at the head only: all that stood before are gone. Or a
+        -- key was deleted, and the list may still have it.
+        redis.call('lrem', queue, 0, one)
+        redis.call('lpush', queue, one)
+    end
+    if not place or place < reach then
+        redis.call('zadd', places, reach, one)
+    end
+    redis.call('zadd', presence, now + silence, one)
+    return true
+end
+
+if redis.call('exists', queue) == 0 then
+    -- The list alone was deleted: those that are present get a place again. A score without a place would
+    -- stand for ever.
+    redis.call('del', places)
+end
+
+if #ARGV > 8 then
+    -- The usual case in two calls: all of them stand and are worth enough.
+    local others, marks = {}, {}
+    for i = 9, #ARGV do
+        others[#others + 1] = ARGV[i]
+    end
+    local scores = redis.call('zmscore', places, unpack(others))
+    for i = #others, 1, -1 do
+        local score = tonumber(scores[i] or nil)
+        if score and score >= reach then
+            marks[#marks + 1] = now + silence
+            marks[#marks + 1] = others[i]
+        else
+            keep(others[i])
+        end
+    end
+    if #marks > 0 then
+        redis.call('zadd', presence, unpack(marks))
+    end
+end
+
+local stands = mode ~= 'try' and keep(field)
+if mode == 'look' and not stands then
+    return -5
+end
+local head = first()
+
+if is_free and (not head or head == field) then
+    local place = tonumber(redis.call('zscore', places, field) or nil)
+    local refused = begin()
+    if refused then
+        return refused
+    end
+    if place then
+        drop(field)
+        lower(worth_of(place, lease))
+    end
+    return nil
+end
+
+local arrival = ''
+if mode == 'enter' and not stands then
+    local last = redis.call('lindex', queue, -1)
+    local before = last and tonumber(redis.call('zscore', places, last) or nil) or 0
+    redis.call('rpush', queue, field)
+    redis.call('zadd', places, math.max(before, now + math.max(0, left)) + worth, field)
+    redis.call('zadd', presence, now + silence, field)
+    arrival = string.format('%.0f', clock[1] * 1000000 + clock[2])
+end
+if mode ~= 'try' then
+    -- Four absences later nobody has looked for long, so no entry of ours is of use.
+    redis.call('pexpire', presence, silence * 4)
+end
+if is_free then
+    -- The waiter whose turn it is has not taken it: its message was lost, or those before it just went.
+    redis.pcall(ARGV[8], ARGV[7] .. ':' .. head, '0')
+    return { -2, arrival, head }
+end
+return { left, arrival }

@@ -1,0 +1,102 @@
+-- Purpose: lowers the count of one hold of a fair lock to a target; at zero the lock is free and the
+-- first waiter that is there is told. Settles an acquire too: then the field leaves the queue.
+--
+-- KEYS[1]  the lock's hash
+-- KEYS[2]  the queue: a list of fields in the order of arrival; Redisson's key
+-- KEYS[3]  the places: a sorted set, field -> when Redisson may drop it at the head; Redisson's key
+-- KEYS[4]  the presence: a sorted set, field -> until when its client has shown that it waits
+-- ARGV[1]  the hold's field
+-- ARGV[2]  the count that shall be left; 0 deletes the field whatever its count was
+-- ARGV[3]  the prefix of the waiters' channels: a waiter's channel is prefix:field
+-- ARGV[4]  the command that publishes there: publish, or spublish on a cluster that knows it
+-- ARGV[5]  what a place is worth in Redisson's arithmetic, in milliseconds
+-- ARGV[6]  '1': the field may have a place in the queue, which ends; '0': it has none
+--
+-- Returns
+--   1    the lock was released, or the field left the queue
+--   0    the hold is still there, at the target
+--   nil  nothing of the field is there: the hold was lost, or a repetition already ended it
+--
+-- Run twice it does what it does once. The final unlock begins with HDEL, and uses no command before it
+-- that a server out of memory refuses.
+-- Example: { a = 1 }, queue { b }, target 0 -> no hash, message "0" on prefix:b, 1.
+
+local key, queue, places, presence = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local field, target, worth = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[5])
+
+if target > 0 then
+    local count = tonumber(redis.call('hget', key, field) or nil)
+    if not count then
+        return nil
+    end
+    if count ~= target then
+        redis.call('hincrby', key, field, target - count)
+    end
+    return 0
+end
+
+local done = redis.call('hdel', key, field) == 1
+if ARGV[6] == '1' and redis.call('zrem', presence, field) == 1 then
+    done = true
+end
+if redis.call('exists', queue) == 0 then
+    if ARGV[6] == '1' then
+        redis.call('zrem', places, field)
+    end
+    return done and 1 or nil
+end
+
+local clock = redis.call('time')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local left = redis.call('pttl', key)
+
+if ARGV[6] == '1' then
+    -- Redisson's waiters lose what this one was worth. Only those behind it do, and only if there are
+    -- some.
+    local others = {}
+    if redis.call('zcard', places) > redis.call('zcard', presence) + 1 then
+        local from = 0
+        local all = redis.call('lrange', queue, 0, -1)
+        for i, other in ipairs(all) do
+            if other == field then
+                from = i
+            elseif from > 0 and not redis.call('zscore', presence, other) then
+                others[#others + 1] = other
+            end
+        end
+    end
+    local stood = redis.call('lrem', queue, 0, field) > 0
+    stood = redis.call('zrem', places, field) == 1 or stood
+    done = done or stood
+    for _, other in ipairs(others) do
+        local place = tonumber(redis.call('zscore', places, other) or nil)
+        if place then
+            -- Never into the past, if it was not there already.
+            local least = math.min(place, now + math.max(0, left))
+            redis.call('zadd', places, math.max(place - worth, least), other)
+        end
+    end
+end
+if not done then
+    return nil
+end
+
+if left == -2 then
+    while true do
+        local head = redis.call('lindex', queue, 0)
+        if not head then
+            break
+        end
+        local seen = tonumber(redis.call('zscore', presence, head) or nil)
+        local place = tonumber(redis.call('zscore', places, head) or nil)
+        if (seen or place or 0) > now then
+            redis.pcall(ARGV[4], ARGV[3] .. ':' .. head, '0')
+            break
+        end
+        -- Ours that was silent for too long, or Redisson's whose score has passed.
+        redis.call('lpop', queue)
+        redis.call('zrem', places, head)
+        redis.call('zrem', presence, head)
+    end
+end
+return 1

@@ -1,0 +1,37 @@
+//! The fair lock, Redisson's `getFairLock`, and the non-reentrant fair lock.
+
+use super::{Kind, LazyScript, Line, PLAIN, Script, Scripts};
+
+/// Like the plain lock, but the server has a queue of the waiters of all clients, and grants the lock in
+/// the order of that queue. Each waiter has a channel of its own, whose name begins with `channel`.
+pub(crate) static FAIR: Kind = Kind {
+    name: "fair lock",
+    scripts: Scripts {
+        acquire: &ACQUIRE,
+        acquire_all: None,
+        unlock: &UNLOCK,
+        settle: &UNLOCK,
+        transfer: Some(&TRANSFER),
+        force_unlock: &FORCE_UNLOCK,
+        // `acquire_member` is never sent: a quorum has no order of its waiters.
+        ..PLAIN.scripts
+    },
+    line: Line::Server,
+    ..PLAIN
+};
+
+/// Refuses an owner that already holds it.
+pub(crate) static NON_REENTRANT_FAIR: Kind = Kind {
+    name: "non-reentrant fair lock",
+    reentrant: false,
+    ..FAIR
+};
+
+static ACQUIRE: LazyScript =
+    LazyScript::new(|| Script::new(include_str!("../../../lua/fair/acquire.lua")));
+static UNLOCK: LazyScript =
+    LazyScript::new(|| Script::new(include_str!("../../../lua/fair/unlock.lua")));
+static TRANSFER: LazyScript =
+    LazyScript::new(|| Script::new(include_str!("../../../lua/fair/transfer.lua")));
+static FORCE_UNLOCK: LazyScript =
+    LazyScript::new(|| Script::new(include_str!("../../../lua/fair/force_unlock.lua")));

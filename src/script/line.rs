@@ -1,0 +1,119 @@
+//! A look at a lock whose queue is on the server.
+
+use std::time::Duration;
+
+use redis::Value;
+
+use super::{Arg, ScriptCall, number, unexpected};
+use crate::key::{LineTimes, LockKey};
+use crate::lease;
+use crate::server::{Failure, Sent, Server, TimeBox};
+
+/// What a look may do.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum LookMode {
+    /// Take a place in the queue, if it has none.
+    Enter,
+    /// Ask again from its place.
+    Again,
+    /// Take the lock if no waiter is there, and no place.
+    Try,
+}
+
+/// One look.
+pub(crate) struct QueueLook<'a> {
+    pub(crate) mode: LookMode,
+    pub(crate) field: &'a str,
+    /// The count that the hold shall have.
+    pub(crate) target: u32,
+    pub(crate) lease: Duration,
+    pub(crate) line: LineTimes,
+    /// The fields of further waiters of this client, which are kept present.
+    pub(crate) others: &'a [String],
+}
+
+/// The result of a look.
+#[derive(Debug)]
+pub(crate) enum LookReply {
+    Granted,
+    /// Another holder has the lock, or another waiter is first.
+    Waits {
+        /// The TTL of the holder, if there is one and it has one.
+        ttl: Option<Duration>,
+        /// When the field took its place by this look, by the server's clock.
+        arrival: Option<u64>,
+        /// The field of the first waiter, if the lock is free.
+        head: Option<String>,
+    },
+    /// The field has no place in the queue any more.
+    NoPlace,
+    /// This was a re-entry, and the hold is gone.
+    Gone,
+}
+
+/// Looks at a lock from its place in the server's queue. See `lua/fair/acquire.lua`.
+pub(crate) async fn look(
+    server: &Server,
+    key: &LockKey,
+    look: &QueueLook<'_>,
+    time: TimeBox,
+    sent: &mut Sent,
+) -> Result<LookReply, Failure> {
+    let line = key.line().unwrap_or_default();
+    let [queue, places, presence] = &line;
+    let channel = key.channel().unwrap_or_default();
+    let mut args = vec![
+        Arg::Text(look.field),
+        Arg::Number(look.target.into()),
+        Arg::Number(lease::millis(look.lease)),
+        Arg::Number(lease::millis(look.line.worth)),
+        Arg::Number(lease::millis(look.line.silence)),
+        Arg::Text(match look.mode {
+            LookMode::Enter => "enter",
+            LookMode::Again => "look",
+            LookMode::Try => "try",
+        }),
+        Arg::Text(&channel),
+        Arg::Text(server.publishes()),
+    ];
+    args.extend(look.others.iter().map(|field| Arg::Text(field)));
+    let call = ScriptCall {
+        script: key.kind().scripts.acquire,
+        keys: &[key.key(), queue, places, presence],
+        args: &args,
+    };
+    let answer = call.through(server, time, sent).await?;
+    match &answer {
+        Value::Nil => return Ok(LookReply::Granted),
+        Value::Int(-3) => return Ok(LookReply::Gone),
+        Value::Int(-5) => return Ok(LookReply::NoPlace),
+        Value::Array(parts) => {
+            if let Some(waits) = waits(parts) {
+                return Ok(waits);
+            }
+        }
+        _ => {}
+    }
+    Err(unexpected(&answer))
+}
+
+fn waits(parts: &[Value]) -> Option<LookReply> {
+    let (ttl, arrival, head) = match parts {
+        [Value::Int(-2), arrival, Value::BulkString(head)] => {
+            (None, arrival, Some(String::from_utf8(head.clone()).ok()?))
+        }
+        [Value::Int(-1), arrival] => (None, arrival, None),
+        [Value::Int(ttl @ 0..), arrival] => {
+            (Some(Duration::from_millis(*ttl as u64)), arrival, None)
+        }
+        _ => return None,
+    };
+    let Value::BulkString(text) = arrival else {
+        return None;
+    };
+    let arrival = match text.is_empty() {
+        true => None,
+        false => Some(number(arrival)?),
+    };
+    Some(LookReply::Waits { ttl, arrival, head })
+}

@@ -1,0 +1,162 @@
+//! An acquire that is kept between its attempts, and the looks of one whose queue is on the server.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use super::acquire::{AttemptOutcome, PendingAcquire};
+use crate::clock::Moment;
+use crate::error::{Error, LostReason};
+use crate::hold::{Hold, HoldPhase, Terms, TurnGuard};
+use crate::script::{self, LookMode, LookReply, QueueLook};
+use crate::server::{Failure, Sent, TimeBox};
+use crate::wait::Standing;
+
+/// The result of a look.
+pub(crate) enum LookOutcome {
+    /// The acquire is complete.
+    Ended(AttemptOutcome),
+    /// Another holder has the lock, or another waiter is first.
+    Waits {
+        /// The TTL of the holder, if there is one and it has one.
+        ttl: Option<Duration>,
+        /// When the acquire took its place by this look, by the server's clock.
+        arrival: Option<u64>,
+        /// The field of the first waiter, if the lock is free.
+        head: Option<String>,
+    },
+    /// It has no place in the server's queue any more.
+    NoPlace,
+}
+
+impl PendingAcquire {
+    /// Called when the acquire is kept for a later attempt. After a definite no there is no grant to
+    /// accept meanwhile.
+    pub(crate) fn rest(&self) {
+        if self.refused {
+            let core = self.session.core();
+            core.holds.change(&self.hold, |state| state.awaited = false);
+        }
+    }
+
+    /// Whether it cannot be used again: the answer to a repeated command says nothing about the earlier
+    /// sendings.
+    pub(crate) fn is_spent(&self) -> bool {
+        !self.refused || self.hold.state().phase != HoldPhase::Pending
+    }
+
+    /// Looks at the lock from its place in the server's queue, and keeps `others` present there. Sends the
+    /// command first at `now`, and retries while there is time and a reason to.
+    ///
+    /// Unless it is complete, this may be called again, after an error too: a hold that an unanswered look
+    /// began is found by the next look, which extends its lease. So the deadline counts from that look.
+    ///
+    /// # Cancel safety
+    ///
+    /// The effect of the command is undone in the background.
+    pub(crate) async fn look(
+        &mut self,
+        mode: LookMode,
+        others: &[String],
+        terms: &Terms,
+        now: Moment,
+        until: Moment,
+    ) -> Result<LookOutcome, Error> {
+        let Some(target) = self.prepare(terms.lease, now, until)? else {
+            return Ok(LookOutcome::Ended(self.gone()));
+        };
+        self.has_place |= mode == LookMode::Enter;
+        let core = self.session.core();
+        let field = core.field(&self.hold);
+        let look = QueueLook {
+            mode,
+            field: &field,
+            target,
+            lease: terms.lease,
+            line: core.settings.line,
+            others,
+        };
+        let turn = self.command.as_ref();
+        let answer = {
+            let sending = pin!(script::look(
+                &core.server,
+                self.hold.key(),
+                &look,
+                TimeBox { now, until },
+                &mut self.sent,
+            ));
+            TurnGuard::attend(turn.as_slice(), sending).await
+        };
+        let Some(answer) = answer else {
+            return Ok(LookOutcome::Ended(self.gone()));
+        };
+        let is_no = !matches!(&answer, Ok(LookReply::Granted) | Err(_))
+            || matches!(&answer, Err(Failure::Refused { .. }));
+        self.refused = is_no && self.sent.is_answered();
+        match answer? {
+            LookReply::Granted => {
+                self.acknowledged(until, false).await?;
+                self.accept_grant(terms).map(LookOutcome::Ended)
+            }
+            LookReply::Waits { ttl, arrival, head } => {
+                Ok(LookOutcome::Waits { ttl, arrival, head })
+            }
+            LookReply::NoPlace => Ok(LookOutcome::NoPlace),
+            LookReply::Gone => {
+                core.lose(&self.hold, LostReason::NotOurs);
+                Ok(LookOutcome::Ended(self.gone()))
+            }
+        }
+    }
+
+    /// One attempt without a place in the server's queue.
+    pub(super) async fn try_once(
+        &mut self,
+        terms: &Terms,
+        now: Moment,
+        until: Moment,
+    ) -> Result<AttemptOutcome, Error> {
+        Ok(
+            match self.look(LookMode::Try, &[], terms, now, until).await? {
+                LookOutcome::Ended(outcome) => outcome,
+                LookOutcome::Waits { ttl, .. } => AttemptOutcome::Busy(ttl),
+                LookOutcome::NoPlace => AttemptOutcome::Busy(None),
+            },
+        )
+    }
+
+    /// Whether a look may follow: it has not ended, and no other party has taken it over.
+    pub(crate) fn may_look(&self) -> bool {
+        self.hold.state().phase == HoldPhase::Pending
+            && self.command.as_ref().is_some_and(TurnGuard::is_valid)
+    }
+
+    /// Whether the last answer is that of the only sending. If not, an earlier one may still be granted.
+    pub(crate) fn is_certain(&self) -> bool {
+        self.refused
+    }
+
+    /// Its place, for those who hand the lock to it.
+    pub(crate) fn standing(&self) -> Standing {
+        let core = self.session.core();
+        let channel = core.channel_of(&self.hold);
+        Standing {
+            hold: self.hold.clone(),
+            permit: self.command.as_ref().map(TurnGuard::permit),
+            channel: channel.into(),
+        }
+    }
+
+    /// A hand-over granted it.
+    pub(crate) fn received(&mut self, sent: Sent) {
+        self.sent = sent;
+        self.refused = false;
+    }
+}
+
+impl super::Core {
+    /// The channel of the messages for the waiter with this hold, if its kind gives each waiter one.
+    fn channel_of(&self, hold: &Hold) -> String {
+        let prefix = hold.key().channel().unwrap_or_default();
+        format!("{prefix}:{}", self.field(hold))
+    }
+}

@@ -1,0 +1,67 @@
+//! What a waiter does that has a place in a queue on the server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::WaiterGuard;
+use super::queue_places::Called;
+use super::standing::Standing;
+use crate::clock::Moment;
+use crate::hold::Hold;
+
+impl WaiterGuard {
+    /// The waiter has a place in the server's queue, which it took at `arrival` if that is known. The first
+    /// of this client's waiters there is the contender.
+    pub(crate) fn stand(&self, standing: Standing, arrival: Option<u64>) {
+        let mut queues = self.waiters.shard(&self.key);
+        if let Some(queue) = queues.get_mut(&*self.key) {
+            let now = self.waiters.clock.now();
+            queue.stand(&self.waiter, standing, arrival, now);
+        }
+    }
+
+    /// The waiter has no place in the server's queue any more.
+    pub(crate) fn lose_place(&self) {
+        let mut queues = self.waiters.shard(&self.key);
+        if let Some((queue, calls)) = queues.queue(&self.key) {
+            queue.lose_place(&self.waiter, calls);
+        }
+    }
+
+    /// Whether this waiter has the contender's role.
+    pub(crate) fn is_contender(&self) -> bool {
+        let queues = self.waiters.shard(&self.key);
+        let queue = queues.get(&*self.key);
+        queue.is_some_and(|queue| queue.is_its_role(&self.waiter))
+    }
+
+    /// The holds of further waiters that a look at `now` keeps present, up to `most`: those that have a place
+    /// in the server's queue and have not missed a check-in.
+    pub(crate) fn keep_others(&self, now: Moment, most: usize) -> Vec<Arc<Hold>> {
+        let overdue = now.minus(self.waiters.poll_cap);
+        let mut queues = self.waiters.shard(&self.key);
+        let queue = queues.get_mut(&*self.key);
+        queue.map_or_else(Vec::new, |queue| {
+            queue.keep_others(&self.waiter, now, overdue, most)
+        })
+    }
+
+    /// How long the contender may wait with its next look, if looks for `most` further waiters each keep
+    /// all present `within` this time.
+    pub(crate) fn next_look(&self, now: Moment, within: Duration, most: usize) -> Duration {
+        let queues = self.waiters.shard(&self.key);
+        let queue = queues.get(&*self.key);
+        let due = queue.and_then(|queue| queue.look_due(within, most));
+        due.map_or(Duration::ZERO, |due| due.since(now))
+    }
+
+    /// Makes the waiter with this hold the contender and wakes it: the server says that it is its turn.
+    pub(crate) fn call(&self, hold: &Arc<Hold>, now: Moment) -> Called {
+        let overdue = now.minus(self.waiters.poll_cap);
+        let mut queues = self.waiters.shard(&self.key);
+        match queues.queue(&self.key) {
+            Some((queue, calls)) => queue.call(hold, overdue, calls),
+            None => Called::Unknown,
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! One client's waiters of a lock whose queue is on the server: which of them has the contender's role.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::queue::WaitQueue;
+use super::standing::Standing;
+use super::waiter::Waiter;
+use super::wake_ups::WakeUps;
+use crate::clock::Moment;
+use crate::hold::Hold;
+
+/// Whether the first waiter of the server's queue, which is one of this client, is there.
+pub(crate) enum Called {
+    /// It is the contender now, and is woken.
+    Here,
+    /// It missed its check-in: its hold has to be undone.
+    Absent,
+    /// No waiter of this lock has that hold.
+    Unknown,
+}
+
+impl WaitQueue {
+    /// A waiter has a place in the server's queue. The first waiter there has the role.
+    pub(super) fn stand(
+        &mut self,
+        waiter: &Arc<Waiter>,
+        standing: Standing,
+        arrival: Option<u64>,
+        now: Moment,
+    ) {
+        let known = waiter.seat.lock().arrival();
+        let arrival = match (known, arrival) {
+            (Some(known), None) => known,
+            (_, arrival) => {
+                self.give_place_up(waiter);
+                self.places.add(waiter.id, arrival, now)
+            }
+        };
+        waiter.seat.lock().take(standing, arrival);
+        let first = self.contender.as_ref().and_then(|first| {
+            let since = first.seat.lock().arrival()?;
+            Some((since, first.id))
+        });
+        if first.is_none_or(|first| (arrival, waiter.id) < first) {
+            self.contender = Some(waiter.clone());
+        }
+    }
+
+    pub(super) fn give_place_up(&mut self, waiter: &Waiter) {
+        let mut seat = waiter.seat.lock();
+        if let Some(arrival) = seat.arrival() {
+            self.places.remove(arrival, waiter.id);
+            seat.leave();
+        }
+    }
+
+    /// A waiter has no place in the server's queue any more, so another one has the role.
+    pub(super) fn lose_place(&mut self, waiter: &Waiter, calls: &mut WakeUps) {
+        self.give_place_up(waiter);
+        let next = self.in_places().next().cloned();
+        if let Some(next) = next.filter(|_| self.is_its_role(waiter)) {
+            calls.add(&next);
+            self.contender = Some(next);
+        }
+    }
+
+    /// The waiters that have a place in the server's queue, in its order. Without the absent ones.
+    pub(super) fn in_places(&self) -> impl Iterator<Item = &Arc<Waiter>> {
+        self.places.ids().filter_map(|id| self.waiting.get(&id))
+    }
+
+    pub(super) fn keep_others(
+        &mut self,
+        waiter: &Waiter,
+        now: Moment,
+        overdue: Moment,
+        most: usize,
+    ) -> Vec<Arc<Hold>> {
+        let (mut kept, mut last) = (Vec::new(), None);
+        for (arrival, id) in self.places.to_keep() {
+            if kept.len() == most {
+                break;
+            }
+            last = Some((arrival, id));
+            let other = self.waiting.get(&id).filter(|it| it.id != waiter.id);
+            if let Some(other) = other.filter(|it| it.is_there(overdue))
+                && let Some(standing) = other.seat.lock().standing()
+            {
+                kept.push(((arrival, id), standing.hold));
+            }
+        }
+        self.places.kept(last, now);
+        kept.sort_unstable_by_key(|(place, _)| *place);
+        kept.into_iter().map(|(_, hold)| hold).collect()
+    }
+
+    pub(super) fn look_due(&self, within: Duration, most: usize) -> Option<Moment> {
+        self.places.due(within, most)
+    }
+
+    pub(super) fn call(
+        &mut self,
+        hold: &Arc<Hold>,
+        overdue: Moment,
+        calls: &mut WakeUps,
+    ) -> Called {
+        let Some(first) = self.all().find(|waiter| waits_with(waiter, hold)).cloned() else {
+            return Called::Unknown;
+        };
+        if !first.is_there(overdue) {
+            return Called::Absent;
+        }
+        first.note_call();
+        calls.add(&first);
+        self.contender = Some(first);
+        Called::Here
+    }
+}
+
+/// Whether it waits for a grant to this hold.
+fn waits_with(waiter: &Waiter, hold: &Arc<Hold>) -> bool {
+    let standing = waiter.seat.lock().standing().map(|it| it.hold);
+    let asked = || waiter.unanswered().map(|(_, hold)| hold);
+    let waits_with = standing.or_else(asked);
+    waits_with.is_some_and(|it| Arc::ptr_eq(&it, hold))
+}

@@ -1,0 +1,118 @@
+//! The fair lock. FA1 to FA8 are the invariants of `docs/design.md`.
+
+mod absent;
+mod basics;
+mod order;
+
+use std::time::Duration;
+
+use lockdog::{Client, ClientBuilder, Guard, Lock, Owner};
+use tokio::task::JoinHandle;
+
+use crate::support::prelude::{LONG, SOON, ms, poll_once};
+use crate::support::{Redis, RedisServer, eventually};
+
+/// A server, a client with a fair lock, and the test's own view.
+struct Fixture {
+    server: RedisServer,
+    redis: Redis,
+    client: Client,
+    lock: Lock,
+}
+
+impl Fixture {
+    async fn start() -> Self {
+        Self::with(|builder| builder).await
+    }
+
+    async fn with(set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Self {
+        let server = RedisServer::start().await;
+        let redis = server.redis().await;
+        let client = set(Client::builder().url(server.url()));
+        let client = client.build().await.expect("it runs");
+        let lock = client.fair_lock(NAME);
+        Self {
+            server,
+            redis,
+            client,
+            lock,
+        }
+    }
+
+    /// The lock through a client of its own.
+    async fn another(&self) -> Lock {
+        self.another_with(|builder| builder).await
+    }
+
+    async fn another_with(&self, set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Lock {
+        let client = set(Client::builder().url(self.server.url()));
+        client.build().await.expect("it runs").fair_lock(NAME)
+    }
+
+    /// The queue, as it stands in Redis. The list and the places have the same members (FA2).
+    async fn queue(&self) -> Vec<String> {
+        let script = "local list = redis.call('lrange', KEYS[1], 0, -1)\n\
+            for _, field in ipairs(list) do\n\
+                if not redis.call('zscore', KEYS[2], field) then return { 'no place', field } end\n\
+            end\n\
+            if #list ~= redis.call('zcard', KEYS[2]) then return { 'no entry' } end\n\
+            return list";
+        self.redis.ask(&["EVAL", script, "2", QUEUE, PLACES]).await
+    }
+
+    /// Waits until so many stand in the queue.
+    async fn eventually_queued(&self, waiters: usize) {
+        eventually(SOON, "the waiters stand in the queue", async || {
+            self.queue().await.len() == waiters
+        })
+        .await;
+    }
+
+    /// Waits until the waiter with this entry is subscribed to its channel.
+    async fn eventually_listening(&self, entry: &str) {
+        let channel = format!("{CHANNELS}{entry}");
+        eventually(SOON, "the waiter listens", async || {
+            self.redis.channels().await.contains(&channel)
+        })
+        .await;
+    }
+
+    /// Starts a task that waits, and waits until it has changed the queue.
+    async fn queued_beside(&self, lock: &Lock) -> JoinHandle<Guard> {
+        let before = self.queue().await;
+        let waiter = crate::turn::waiter(lock);
+        eventually(SOON, "it stands in the queue", async || {
+            self.queue().await != before
+        })
+        .await;
+        waiter
+    }
+
+    /// Starts a task that waits, and waits until it stands in the queue.
+    async fn queued(&self, lock: &Lock) -> JoinHandle<Guard> {
+        let before = self.queue().await.len();
+        let waiter = crate::turn::waiter(lock);
+        self.eventually_queued(before + 1).await;
+        waiter
+    }
+
+    /// Nothing is left of the lock and its queue (FA8).
+    async fn eventually_empty(&self) {
+        eventually(SOON, "nothing is left", async || {
+            let keys = self.redis.keys().await;
+            // The presence expires by itself.
+            keys.iter().all(|key| key == PRESENCE) && self.present().await.is_empty()
+        })
+        .await;
+    }
+
+    async fn present(&self) -> Vec<String> {
+        self.redis.ask(&["ZRANGE", PRESENCE, "0", "-1"]).await
+    }
+}
+
+const NAME: &str = "door";
+const QUEUE: &str = "redisson_lock_queue:{door}";
+const PLACES: &str = "redisson_lock_timeout:{door}";
+const PRESENCE: &str = "lockdog_fair:{door}";
+const CHANNELS: &str = "redisson_lock__channel:{door}:";

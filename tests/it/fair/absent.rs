@@ -1,0 +1,164 @@
+//! Waiters that are not there any more.
+
+use super::*;
+
+#[tokio::test]
+async fn a_future_that_is_polled_once_delays_the_others_by_a_little_only() {
+    let test = Fixture::with(|builder| builder.poll_cap(ms(100)).fair_absence(LONG)).await;
+    let held = test.another().await.lock().await.unwrap();
+    let mut left = Box::pin(IntoFuture::into_future(
+        test.lock.lock().owner(&Owner::new()),
+    ));
+    assert!(poll_once(&mut left).await.is_none());
+    test.eventually_queued(1).await;
+    let second = test.queued(&test.lock).await;
+    held.unlock().await.unwrap();
+    // Its own client undoes it, although its presence would last.
+    let guard = tokio::time::timeout(SOON, second)
+        .await
+        .expect("in time")
+        .unwrap();
+    guard.unlock().await.unwrap();
+    // It is polled again, stands in the queue once more, and gets the lock.
+    let guard = tokio::time::timeout(SOON, left)
+        .await
+        .expect("in time")
+        .unwrap();
+    guard.unlock().await.unwrap();
+    test.eventually_empty().await;
+}
+
+#[tokio::test]
+async fn a_waiter_of_a_dead_client_is_dropped_after_its_absence() {
+    let test = Fixture::with(|builder| builder.poll_cap(ms(100)).fair_absence(ms(1_000))).await;
+    let held = test.another().await.lock().await.unwrap();
+    // As a crash leaves it: a field of ours that was present up to now.
+    let [seconds, _]: [u64; 2] = test.redis.ask::<Vec<u64>>(&["TIME"]).await[..]
+        .try_into()
+        .unwrap();
+    let (soon, late) = ((seconds + 2) * 1_000, (seconds + 1_000) * 1_000);
+    let dead = "5f6b8a3e-26a7-4f6b-9c1e-0d2f3a4b5c6d:t1.7";
+    test.redis.cmd(&["RPUSH", QUEUE, dead]).await;
+    test.redis
+        .cmd(&["ZADD", PLACES, &late.to_string(), dead])
+        .await;
+    test.redis
+        .cmd(&["ZADD", PRESENCE, &soon.to_string(), dead])
+        .await;
+    let waiter = test.queued(&test.lock).await;
+    held.unlock().await.unwrap();
+    assert_eq!(test.queue().await[0], dead);
+    let guard = tokio::time::timeout(SOON, waiter)
+        .await
+        .expect("in time")
+        .unwrap();
+    let [seconds, _]: [u64; 2] = test.redis.ask::<Vec<u64>>(&["TIME"]).await[..]
+        .try_into()
+        .unwrap();
+    assert!(
+        seconds * 1_000 + 1_000 >= soon,
+        "it was dropped while it was present"
+    );
+    guard.unlock().await.unwrap();
+    test.eventually_empty().await;
+}
+
+#[tokio::test]
+async fn a_waiter_of_redisson_is_dropped_when_its_score_has_passed() {
+    let test = Fixture::start().await;
+    let held = test.another().await.lock().await.unwrap();
+    test.redis.cmd(&["RPUSH", QUEUE, "java:1"]).await;
+    test.redis.cmd(&["ZADD", PLACES, "1", "java:1"]).await;
+    let waiter = test.queued_beside(&test.lock).await;
+    held.unlock().await.unwrap();
+    let _guard = tokio::time::timeout(SOON, waiter)
+        .await
+        .expect("in time")
+        .unwrap();
+    test.eventually_empty().await;
+}
+
+#[tokio::test]
+async fn the_presence_of_all_waiters_is_renewed_while_their_own_client_has_the_lock() {
+    let test = Fixture::with(|builder| builder.poll_cap(ms(250)).fair_absence(ms(1_000))).await;
+    let held = test.lock.lock().await.unwrap();
+    let first = test.queued(&test.lock).await;
+    let second = test.queued(&test.lock).await;
+    let order = test.queue().await;
+    let third = test
+        .queued(
+            &test
+                .another_with(|it| it.poll_cap(ms(250)).fair_absence(ms(1_000)))
+                .await,
+        )
+        .await;
+    // Three absences later none of them was dropped.
+    tokio::time::sleep(ms(3_000)).await;
+    assert_eq!(test.queue().await[..2], order);
+    held.unlock().await.unwrap();
+    for waiter in [first, second, third] {
+        let guard = tokio::time::timeout(SOON, waiter)
+            .await
+            .expect("in time")
+            .unwrap();
+        guard.unlock().await.unwrap();
+    }
+    test.eventually_empty().await;
+}
+
+/// FA5: Redisson drops a head whose score has passed for its clock.
+#[tokio::test]
+async fn a_waiter_that_redisson_dropped_comes_back_to_the_front() {
+    let test = Fixture::with(|builder| builder.poll_cap(ms(200))).await;
+    let held = test.another().await.lock().await.unwrap();
+    let waiter = test.queued(&test.lock).await;
+    let entry = test.queue().await.remove(0);
+    test.redis.cmd(&["RPUSH", QUEUE, "java:1"]).await;
+    test.redis
+        .cmd(&["ZADD", PLACES, "9999999999999", "java:1"])
+        .await;
+    test.redis.cmd(&["LPOP", QUEUE]).await;
+    test.redis.cmd(&["ZREM", PLACES, &entry]).await;
+    eventually(SOON, "it is first again", async || {
+        test.queue().await.first() == Some(&entry)
+    })
+    .await;
+    held.unlock().await.unwrap();
+    let _guard = tokio::time::timeout(SOON, waiter)
+        .await
+        .expect("in time")
+        .unwrap();
+}
+
+#[tokio::test]
+async fn waiters_survive_the_loss_of_any_key() {
+    for lost in [
+        vec![QUEUE],
+        vec![PLACES],
+        vec![PRESENCE],
+        vec![NAME],
+        vec![NAME, QUEUE, PLACES, PRESENCE],
+    ] {
+        let test = Fixture::with(|builder| builder.poll_cap(ms(100))).await;
+        let other = test.another_with(|builder| builder.poll_cap(ms(100))).await;
+        let held = other.lock().await.unwrap();
+        let mut waiters = Vec::new();
+        for lock in [&test.lock, &other, &test.lock, &other] {
+            waiters.push(test.queued(lock).await);
+        }
+        let mut delete = vec!["DEL"];
+        delete.extend(&lost);
+        let deleted: i64 = test.redis.ask(&delete).await;
+        assert_eq!(deleted as usize, lost.len());
+        // Of a hash that is gone there is nothing to unlock.
+        drop(held);
+        // The order between clients is lost with the list, so each ends its turn in a task of its own.
+        let turns = waiters.into_iter().map(async |waiter| {
+            let guard = tokio::time::timeout(SOON, waiter).await;
+            let guard = guard.unwrap_or_else(|_| panic!("{lost:?}")).unwrap();
+            guard.unlock().await.unwrap();
+        });
+        futures_util::future::join_all(turns).await;
+        test.eventually_empty().await;
+    }
+}
