@@ -118,16 +118,37 @@ local function first()
     end
 end
 
+if redis.call('exists', queue) == 0 and redis.call('exists', places) == 1 then
+    -- The list alone was deleted: those that are present get a place again. A score without a place would
+    -- stand for ever.
+    redis.call('del', places)
+end
+
+-- The list or the places were changed by hand, or one of them was deleted.
+local is_torn = redis.call('llen', queue) ~= redis.call('zcard', places)
+
+-- Whether the list has the field. Looked up only if the keys are torn.
+local function is_listed(one)
+    for _, other in ipairs(redis.call('lrange', queue, 0, -1)) do
+        if other == one then
+            return true
+        end
+    end
+    return false
+end
+
 -- Keeps a waiter of this client present. Returns false if it has no place.
 local function keep(one)
     local place = tonumber(redis.call('zscore', places, one) or nil)
-    if not place then
-        if not redis.call('zscore', presence, one) then
-            return false
-        end
-        -- Redisson dropped it, which it does at the head only: all that stood before are gone. Or a
-        -- key was deleted, and the list may still have it.
-        redis.call('lrem', queue, 0, one)
+    if not place and not redis.call('zscore', presence, one) then
+        return false
+    end
+    local stands = place
+    if is_torn then
+        stands = is_listed(one)
+    end
+    if not stands then
+        -- Redisson dropped it, which it does at the head only: all that stood before are gone.
         redis.call('lpush', queue, one)
     end
     if not place or place < reach then
@@ -135,12 +156,6 @@ local function keep(one)
     end
     redis.call('zadd', presence, now + silence, one)
     return true
-end
-
-if redis.call('exists', queue) == 0 then
-    -- The list alone was deleted: those that are present get a place again. A score without a place would
-    -- stand for ever.
-    redis.call('del', places)
 end
 
 if #ARGV > 8 then
@@ -152,7 +167,7 @@ if #ARGV > 8 then
     local scores = redis.call('zmscore', places, unpack(others))
     for i = #others, 1, -1 do
         local score = tonumber(scores[i] or nil)
-        if score and score >= reach then
+        if score and score >= reach and not is_torn then
             marks[#marks + 1] = now + silence
             marks[#marks + 1] = others[i]
         else

@@ -86,6 +86,7 @@ impl LockContender<'_> {
             Err(error) => {
                 if error.is_retriable() && acquiring.may_look() {
                     // The next look finds what this one may have been granted.
+                    acquiring.rest();
                     self.in_line.doubt();
                     self.spare = Some(acquiring);
                 } else {

@@ -61,6 +61,13 @@ impl PendingAcquire {
         now: Moment,
         until: Moment,
     ) -> Result<LookOutcome, Error> {
+        let until_taken = self.session.core().left_after(until);
+        self.session.core().holds.change(&self.hold, |state| {
+            if state.awaited {
+                // It is polled, even if nothing can be sent now.
+                state.await_taking_in(until_taken);
+            }
+        });
         let Some(target) = self.prepare(terms.lease, now, until)? else {
             return Ok(LookOutcome::Ended(self.gone()));
         };
@@ -89,6 +96,10 @@ impl PendingAcquire {
         let Some(answer) = answer else {
             return Ok(LookOutcome::Ended(self.gone()));
         };
+        if until.since(now) >= core.server.command_timeout() {
+            // The hold is not settled, so no settlement notices that the connection is half open.
+            core.server.abandon_silent(&answer, &self.sent);
+        }
         let is_no = !matches!(&answer, Ok(LookReply::Granted) | Err(_))
             || matches!(&answer, Err(Failure::Refused { .. }));
         self.refused = is_no && self.sent.is_answered();

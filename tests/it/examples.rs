@@ -2,6 +2,7 @@
 
 mod compose;
 mod demo;
+mod fair_queue;
 mod fenced_table;
 mod leader;
 mod lost_lock;

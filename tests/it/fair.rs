@@ -2,6 +2,9 @@
 
 mod absent;
 mod basics;
+mod cluster;
+mod faults;
+mod nemesis;
 mod order;
 
 use std::time::Duration;

@@ -3,6 +3,7 @@
 mod acceptance;
 mod connect;
 mod failover;
+mod fair;
 mod foreign;
 mod named;
 mod permits;

@@ -242,17 +242,19 @@ fn is_variable(text: &str) -> bool {
 }
 
 /// A test sets them for a process that it starts.
-const SET_BY_TESTS: [&str; 3] = [
+const SET_BY_TESTS: [&str; 4] = [
     "LOCKDOG_TEST_ALONE",
     "LOCKDOG_TEST_CHILD",
     "LOCKDOG_TEST_HOLDER",
+    "LOCKDOG_TEST_WAITER",
 ];
 
 /// The modules with tests.
-const TOPS: [&str; 18] = [
+const TOPS: [&str; 19] = [
     "cluster",
     "diagnose",
     "examples",
+    "fair",
     "faults",
     "hand_over",
     "harness",

@@ -215,7 +215,7 @@ const REVIEWED: [(&str, &str); 27] = [
     ),
     (
         "lua/fair/acquire.lua",
-        "f3e40253ad3c54f272a743a4a7879e6522fd0d7c",
+        "d5747ca431f89634dbdc457126f6c27fd03be95f",
     ),
     (
         "lua/fair/force_unlock.lua",

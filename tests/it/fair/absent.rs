@@ -71,10 +71,9 @@ async fn a_waiter_of_redisson_is_dropped_when_its_score_has_passed() {
     test.redis.cmd(&["ZADD", PLACES, "1", "java:1"]).await;
     let waiter = test.queued_beside(&test.lock).await;
     held.unlock().await.unwrap();
-    let _guard = tokio::time::timeout(SOON, waiter)
-        .await
-        .expect("in time")
-        .unwrap();
+    let guard = tokio::time::timeout(SOON, waiter).await;
+    let guard = guard.expect("in time").unwrap();
+    guard.unlock().await.unwrap();
     test.eventually_empty().await;
 }
 
@@ -106,6 +105,27 @@ async fn the_presence_of_all_waiters_is_renewed_while_their_own_client_has_the_l
     test.eventually_empty().await;
 }
 
+/// FA5, although its place in the list alone was deleted.
+#[tokio::test]
+async fn a_waiter_without_an_entry_in_the_list_gets_one_again() {
+    let test = Fixture::with(|builder| builder.poll_cap(ms(200))).await;
+    let held = test.another().await.lock().await.unwrap();
+    let waiter = test.queued(&test.lock).await;
+    let entry = test.queue().await.remove(0);
+    test.redis.cmd(&["RPUSH", QUEUE, "java:1"]).await;
+    test.redis
+        .cmd(&["ZADD", PLACES, "9999999999999", "java:1"])
+        .await;
+    test.redis.cmd(&["LPOP", QUEUE]).await;
+    eventually(SOON, "it is first again", async || {
+        test.queue().await == [&*entry, "java:1"]
+    })
+    .await;
+    held.unlock().await.unwrap();
+    let guard = tokio::time::timeout(SOON, waiter).await;
+    guard.expect("in time").unwrap().unlock().await.unwrap();
+}
+
 /// FA5: Redisson drops a head whose score has passed for its clock.
 #[tokio::test]
 async fn a_waiter_that_redisson_dropped_comes_back_to_the_front() {
@@ -124,10 +144,9 @@ async fn a_waiter_that_redisson_dropped_comes_back_to_the_front() {
     })
     .await;
     held.unlock().await.unwrap();
-    let _guard = tokio::time::timeout(SOON, waiter)
-        .await
-        .expect("in time")
-        .unwrap();
+    let guard = tokio::time::timeout(SOON, waiter).await;
+    let guard = guard.expect("in time").unwrap();
+    guard.unlock().await.unwrap();
 }
 
 #[tokio::test]

@@ -50,6 +50,9 @@ replayed! {
 
     non_reentrant_lock_reentry_refused non_reentrant_lock_waiter_woken
     non_reentrant_lock_watchdog non_reentrant_lock_mixed_with_rlock
+    non_reentrant_lock_fair_variant
+
+    fair_lock_uncontended fair_lock_three_waiters fair_lock_middle_times_out fair_lock_mixed_with_rlock fair_lock_force_unlock fair_lock_watchdog fair_lock_reentry_with_waiter fair_lock_try_lock_never_queues fair_lock_dead_head fair_lock_lost_holder fair_lock_unlock_by_others fair_lock_delete_expire fair_lock_wait_without_lease fair_lock_giving_up_without_lease
 
     multi_lock_lock_unlock multi_lock_leases multi_lock_one_held_by_other multi_lock_one_hold_lost
     multi_lock_watchdog

@@ -6,7 +6,7 @@ use std::future::IntoFuture;
 use lockdog::{Client, Error, Owner, Unlocked};
 
 use super::{LONG, SOON, ms, waiter};
-use crate::support::security::{documented, of_a_fenced_lock, of_a_semaphore};
+use crate::support::security::{documented, of_a_fair_lock, of_a_fenced_lock, of_a_semaphore};
 use crate::support::{Redis, RedisServer, eventually};
 
 #[tokio::test]
@@ -181,6 +181,73 @@ async fn a_fenced_lock_needs_what_is_documented_for_it() {
         let (server, redis) = with_user(&rules).await;
         let client = Client::connect(url(&server)).await.unwrap();
         let refused = client.fenced_lock("orders:2").lock().await.unwrap_err();
+        let is_denied = matches!(&refused, Error::Refused { .. });
+        assert!(
+            is_denied && refused.to_string().contains("NOPERM"),
+            "without {left_out}: {refused}"
+        );
+        assert!(redis.all_keys().await.is_empty(), "without {left_out}");
+    }
+}
+
+#[tokio::test]
+async fn a_fair_lock_needs_what_is_documented_for_it() {
+    let further = of_a_fair_lock();
+    let (server, redis) = with_user(&[documented(), further.clone()].concat()).await;
+    let builder = || Client::builder().url(url(&server)).poll_cap(ms(100));
+    let (client, another) = (
+        builder().build().await.unwrap(),
+        builder().build().await.unwrap(),
+    );
+    let (lock, theirs) = (client.fair_lock("orders:2"), another.fair_lock("orders:2"));
+    let guard = lock.lock().await.unwrap();
+    // A waiter of Redisson's whose scores fall, and one that is dropped.
+    let (queue, places) = (
+        "redisson_lock_queue:{orders:2}",
+        "redisson_lock_timeout:{orders:2}",
+    );
+    redis.cmd(&["RPUSH", queue, "java:1"]).await;
+    redis.cmd(&["ZADD", places, "1", "java:1"]).await;
+    let waiting = [waiter(&lock), waiter(&theirs), waiter(&lock)];
+    eventually(SOON, "they stand in the queue", async || {
+        lock.waiters().await.unwrap().len() == 3
+    })
+    .await;
+    redis.cmd(&["RPUSH", queue, "java:2"]).await;
+    redis
+        .cmd(&["ZADD", places, "9999999999999", "java:2"])
+        .await;
+    // The first waiter comes back to the front.
+    let first: String = redis.ask(&["LPOP", queue]).await;
+    redis.cmd(&["ZREM", places, &first]).await;
+    assert!(
+        lock.try_lock()
+            .owner(&Owner::new())
+            .wait(ms(300))
+            .await
+            .unwrap()
+            .is_none()
+    );
+    guard.unlock().await.unwrap();
+    let turns = waiting.map(async |waiter| waiter.await.unwrap().unlock().await.unwrap());
+    futures_util::future::join_all(turns).await;
+    redis.cmd(&["DEL", queue, places]).await;
+    let guard = lock.lock().await.unwrap();
+    assert!(theirs.force_unlock().await.unwrap());
+    drop(guard);
+    let mut refused = refused(&redis).await;
+    refused.remove("client");
+    assert_eq!(refused, BTreeSet::new());
+    // A waiter that may not stand in the queue is told, and leaves nothing there.
+    for left_out in further
+        .iter()
+        .filter(|rule| rule.starts_with("~redisson_lock_"))
+    {
+        let rest = further.iter().filter(|rule| *rule != left_out).cloned();
+        let rules: Vec<String> = documented().into_iter().chain(rest).collect();
+        let (server, redis) = with_user(&rules).await;
+        let client = Client::connect(url(&server)).await.unwrap();
+        let refused = client.fair_lock("orders:2").lock().await.unwrap_err();
         let is_denied = matches!(&refused, Error::Refused { .. });
         assert!(
             is_denied && refused.to_string().contains("NOPERM"),

@@ -30,7 +30,7 @@ struct Before {
 fn every_script_behaves_as_on_redis() {
     let mut pair = RefCell::new(Pair::start());
     let files = scripts(&root().join("lua"));
-    assert!(files.len() >= 23, "{files:?}");
+    assert!(files.len() >= 27, "{files:?}");
     for file in files {
         let text = fs::read_to_string(&file).expect("a script is text");
         let name = file
@@ -95,6 +95,15 @@ fn states() -> impl Strategy<Value = Before> {
             let pairs = pairs.into_iter().flat_map(|(id, ends)| [ends, id]);
             ["ZADD", IN_USE].into_iter().chain(pairs).map(str::to_owned).collect::<Vec<_>>()
         }),
+        3 => waiters().prop_map(|fields| [vec!["RPUSH".to_owned(), QUEUE.to_owned()], fields].concat()),
+        4 => (select(&[PLACES, PRESENCE][..]), waiters(), vec(select(ENDS), 3)).prop_map(
+            |(set, fields, ends)| {
+                let pairs = ends.into_iter().zip(fields);
+                let pairs = pairs.flat_map(|(ends, field)| [ends.to_owned(), field]);
+                let command = ["ZADD", set].map(str::to_owned).into_iter();
+                command.chain(pairs).collect::<Vec<_>>()
+            }
+        ),
         1 => Just(["RPUSH", "?", "a", "b"].map(str::to_owned).to_vec()),
         1 => select(&["0", "1699999999999", "4000000000000", "x"][..]).prop_map(|since| {
             ["HSET", "?", "id", "<identity>", "since", since].map(str::to_owned).to_vec()
@@ -206,6 +215,42 @@ fn calls(script: &str) -> BoxedStrategy<Call> {
                 publish(),
             ],
         ),
+        "fair/acquire.lua" => {
+            let args = vec![
+                field(),
+                target(),
+                lease(),
+                worth(),
+                mostly(&["4000", "10000"]),
+                mostly(&["enter", "enter", "look", "try"]),
+                channel(),
+                publish(),
+            ];
+            let others = prop_oneof![Just(Vec::new()), waiters()];
+            (args, others)
+                .prop_map(|(args, others)| Call {
+                    keys: line(),
+                    args: [args, others].concat(),
+                })
+                .boxed()
+        }
+        "fair/unlock.lua" => in_line(vec![
+            field(),
+            target(),
+            channel(),
+            publish(),
+            worth(),
+            flag(),
+        ]),
+        "fair/transfer.lua" => in_line(vec![
+            field(),
+            field(),
+            lease(),
+            channel(),
+            publish(),
+            worth(),
+        ]),
+        "fair/force_unlock.lua" => in_line(vec![field(), channel(), publish()]),
         "lock/acquire.lua" => of(1, vec![field(), target(), lease()]),
         "lock/force_unlock.lua" => of(1, vec![field(), channel(), publish()]),
         "lock/settle.lua" | "lock/unlock.lua" => {
@@ -221,6 +266,28 @@ fn calls(script: &str) -> BoxedStrategy<Call> {
         "red_lock/provision.lua" => of(1, vec![time()]),
         other => panic!("say here what arguments {other} takes"),
     }
+}
+
+/// A call with the keys of a fair lock.
+fn in_line(args: Vec<BoxedStrategy<String>>) -> BoxedStrategy<Call> {
+    args.prop_map(|args| Call { keys: line(), args }).boxed()
+}
+
+fn line() -> Vec<String> {
+    ["a", QUEUE, PLACES, PRESENCE].map(str::to_owned).to_vec()
+}
+
+/// Waiters of a fair lock, each once.
+fn waiters() -> BoxedStrategy<Vec<String>> {
+    proptest::sample::subsequence(FIELDS, 1..=FIELDS.len())
+        .prop_shuffle()
+        .prop_map(|fields| fields.into_iter().map(str::to_owned).collect())
+        .boxed()
+}
+
+/// What a place in the queue is worth.
+fn worth() -> BoxedStrategy<String> {
+    mostly(&["300000", "20000"])
 }
 
 /// A call with both keys of a semaphore.
@@ -328,6 +395,10 @@ fn root() -> PathBuf {
 
 /// The set of the permits in use of the semaphore `a`.
 const IN_USE: &str = "{a}:timeout";
+/// The queue of the fair lock `a`.
+const QUEUE: &str = "redisson_lock_queue:{a}";
+const PLACES: &str = "redisson_lock_timeout:{a}";
+const PRESENCE: &str = "lockdog_fair:{a}";
 const NUMBERS: &[&str] = &["0", "1", "2", "5", "-1", "1.5", ""];
 /// Expired, living and endless permits.
 const ENDS: &[&str] = &[

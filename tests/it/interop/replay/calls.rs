@@ -8,7 +8,7 @@ use lockdog::{AnyLock, Client, Error, Guard, Lock, Owner};
 
 use super::cast::thread_number;
 use super::tokens::{self, counter};
-use crate::kinds::{FENCED, Kind};
+use crate::kinds::{FAIR, FENCED, Kind};
 
 /// One call on one lock.
 #[derive(Clone, Debug)]
@@ -292,11 +292,17 @@ fn named(error: &Error) -> String {
 /// The commands of a recorded call that no call of ours sends.
 fn commands_of_the_test(kind: &Kind, lock: &str, method: &str, args: &[&str]) -> Vec<Vec<String>> {
     let counter = (kind.java == FENCED.java).then(|| counter(lock));
+    let queue = |prefix: &str| {
+        let is_fair = kind.java == FAIR.java;
+        is_fair.then(|| format!("{prefix}:{{{lock}}}"))
+    };
+    let queue = [queue("redisson_lock_queue"), queue("redisson_lock_timeout")];
     // A call of ours frees the lock itself.
     let of_lock = (method != "delete").then(|| lock.to_owned());
     let at = in_20_seconds();
     let command: &[&str] = match (method, args) {
         ("expire", ["Duration.ofSeconds(10)"]) => &["PEXPIRE", "10000"],
+        ("expire", ["Duration.ofSeconds(6)"]) => &["PEXPIRE", "6000"],
         ("expire", ["Instant.now() + 20 s"]) => &["PEXPIREAT", &at],
         ("clearExpire", []) => &["PERSIST"],
         ("delete", []) => &["DEL"],
@@ -307,7 +313,9 @@ fn commands_of_the_test(kind: &Kind, lock: &str, method: &str, args: &[&str]) ->
         command.insert(1, key);
         command
     };
-    of_lock.into_iter().chain(counter).map(on_key).collect()
+    let queue = queue.into_iter().flatten();
+    let keys = of_lock.into_iter().chain(counter).chain(queue);
+    keys.map(on_key).collect()
 }
 
 fn in_20_seconds() -> String {

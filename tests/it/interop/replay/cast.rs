@@ -46,6 +46,21 @@ impl Cast {
         self.actors.insert(other.to_owned(), a);
     }
 
+    /// A message, whose channel may end with a field of ours.
+    pub(super) fn recorded_message(&self, message: &str) -> String {
+        let (channel, rest) = message.split_once(" <- ").expect("a message was published");
+        let mut clients = self.clients.iter();
+        let field = clients.find_map(|(_, client)| channel.find(&client.id().to_string()));
+        match field {
+            Some(at) => format!(
+                "{}{} <- {rest}",
+                &channel[..at],
+                self.recorded(&channel[at..])
+            ),
+            None => message.to_owned(),
+        }
+    }
+
     /// Our field as the recording writes it: `<uuid1>:<t2>`; the hold's number is left away.
     pub(super) fn recorded(&self, field: &str) -> String {
         let own = self.clients.iter().find_map(|(name, client)| {

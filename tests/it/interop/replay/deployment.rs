@@ -92,8 +92,8 @@ impl Servers {
         let mut builder = Client::builder()
             .url(self.url_for(name))
             .watchdog_lease(scenario.watchdog_lease())
-            // So long that no timer of ours ends a step of the recording in which nothing happens.
-            .poll_cap(Duration::from_millis(2_500));
+            .fair_wait(scenario.fair_wait())
+            .poll_cap(scenario.poll_cap());
         if scenario.name == "name_mapper" {
             builder = builder.name_mapper(|name| format!("app:{name}"));
         }

@@ -9,6 +9,7 @@ pub(super) const ASPECTS: &[&str] = &[
     "came back",
     "published",
     "keys",
+    "side keys",
     "renewals",
     "asked",
     "waits for replicas",
@@ -182,6 +183,40 @@ pub(super) fn hash_text(fields: &BTreeMap<String, String>) -> String {
         .map(|(field, value)| format!("{field}={value}"))
         .collect();
     format!("{{{}}}", fields.join(", "))
+}
+
+/// The waiters of a fair lock, in their order.
+pub(super) fn list_text(items: &[String]) -> String {
+    format!("[{}]", items.join(", "))
+}
+
+/// The places of waiters, each with the time in milliseconds for which it is good after the lock's lease.
+/// They are told in hundreds of seconds: a slow machine makes no difference to them.
+pub(super) fn places_text(places: &[(String, f64)]) -> String {
+    let place = |(field, good_for): &(String, f64)| {
+        let hundreds = (good_for / 100_000.0).round();
+        // Not -0.
+        format!("{field} for {}00 s", hundreds as i64)
+    };
+    let texts: Vec<String> = places.iter().map(place).collect();
+    format!("{{{}}}", texts.join(", ").replace(" 000 s", " 0 s"))
+}
+
+/// The lock of a queue's key.
+pub(super) fn lock_of(key: &str) -> &str {
+    let (_, name) = key.split_once(':').expect("a prefix and a name");
+    match name
+        .strip_prefix('{')
+        .and_then(|name| name.strip_suffix('}'))
+    {
+        Some(plain) if !plain.contains('{') => plain,
+        _ => name,
+    }
+}
+
+/// What only lockdog has.
+pub(super) fn is_side_key(key: &str) -> bool {
+    key.starts_with("lockdog_")
 }
 
 /// Commands that ask for something.

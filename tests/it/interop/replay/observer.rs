@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use super::facts::{Expiries, Expiry, Place, hash_text, key_text, message_text};
+use super::facts::{
+    Expiries, Expiry, Place, hash_text, is_side_key, key_text, list_text, lock_of, message_text,
+    places_text,
+};
 use super::monitor::{Line, expiry_changes, replicated_changes};
 use super::tokens::{Tokens, is_counter};
 use crate::support::redis::Redis;
@@ -149,10 +152,30 @@ impl Observer {
             return vec![format!("{} {absent}", self.name)];
         }
         let mut texts = Vec::new();
-        for place in places.iter().filter(|place| place.server == self.name) {
+        let is_shown = |place: &&Place| place.server == self.name && !is_side_key(&place.key);
+        for place in places.iter().filter(is_shown) {
             // A key can expire between two questions; then the next look sees it.
             if let Some(text) = self.key_facts(place, expiries, &recorded, tokens).await {
                 texts.push(text);
+            }
+        }
+        texts
+    }
+
+    /// What only lockdog has of the queues: the fields of the waiters that are present, in their order.
+    pub(super) async fn side_keys(
+        &self,
+        places: &[Place],
+        recorded: impl Fn(&str) -> String,
+    ) -> Vec<String> {
+        let mut texts = Vec::new();
+        let is_side = |place: &&Place| place.server == self.name && is_side_key(&place.key);
+        for place in places.iter().filter(is_side) {
+            let present: Vec<String> = self.redis.ask(&["ZRANGE", &place.key, "0", "-1"]).await;
+            let mut present: Vec<String> = present.iter().map(|field| recorded(field)).collect();
+            present.sort();
+            if !present.is_empty() {
+                texts.push(format!("present {}", list_text(&present)));
             }
         }
         texts
@@ -173,6 +196,25 @@ impl Observer {
                 let hash = self.redis.hash(name).await.into_iter();
                 let fields = hash.map(|(field, count)| (recorded(&field), count));
                 hash_text(&fields.collect())
+            }
+            "list" => {
+                let items: Vec<String> = self.redis.ask(&["LRANGE", name, "0", "-1"]).await;
+                list_text(
+                    &items
+                        .iter()
+                        .map(|field| recorded(field))
+                        .collect::<Vec<_>>(),
+                )
+            }
+            "zset" => {
+                let range = ["ZRANGE", name, "0", "-1", "WITHSCORES"];
+                let scores: Vec<(String, f64)> = self.redis.ask(&range).await;
+                let left = self.redis.pttl(lock_of(name)).await.max(0) as f64;
+                let time: Vec<f64> = self.redis.ask(&["TIME"]).await;
+                let now = time[0] * 1_000.0 + time[1] / 1_000.0;
+                let good_for =
+                    |(field, moment): (String, f64)| (recorded(&field), moment - now - left);
+                places_text(&scores.into_iter().map(good_for).collect::<Vec<_>>())
             }
             _ => {
                 let content: String = self.redis.ask(&["GET", name]).await;

@@ -17,7 +17,7 @@ use super::differences::expected;
 use super::facts::{Expiries, Expiry, Facts, Place, at, renewals};
 use super::monitor::{Line, UNLOCK};
 use super::observer::Observer;
-use super::recorded_step::{Step, came_back_text};
+use super::recorded_step::{Step, came_back_text, in_seconds};
 use super::recording::Scenario;
 use super::tokens::Tokens;
 use crate::kinds;
@@ -155,7 +155,14 @@ impl<'a> Ours<'a> {
             let args: Vec<&str> = unlock.iter().map(String::as_str).collect();
             return text(&observer.redis.cmd(&args).await);
         }
-        let args: Vec<&str> = step.command.iter().map(String::as_str).collect();
+        let now: Vec<f64> = observer.redis.ask(&["TIME"]).await;
+        let slower = f64::from(self.scenario.slower());
+        let moment = |arg: &String| match in_seconds(arg) {
+            Some(seconds) => format!("{:.0}", (now[0] + seconds * slower) * 1_000.0),
+            None => arg.clone(),
+        };
+        let args: Vec<String> = step.command.iter().map(moment).collect();
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let reply = text(&observer.redis.cmd(&args).await);
         if args == ["REPLICAOF", "NO", "ONE"] {
             observer.end_replication();
@@ -166,6 +173,8 @@ impl<'a> Ours<'a> {
     async fn let_time_pass(&mut self, step: &Step) {
         if let Some(pause) = step.pause() {
             tokio::time::sleep(pause * self.scenario.slower()).await;
+        } else if step.call.contains("place is over") {
+            tokio::time::sleep(PLACE_IS_OVER * self.scenario.slower()).await;
         } else if step.call.contains("interrupted") {
             // Our cancellation: the future is dropped.
             let (waiter, task) = self.waiting.pop_first().expect("somebody waits");
@@ -244,13 +253,15 @@ impl<'a> Ours<'a> {
         self.expiries.keep(&places);
         // The tokens in the answers change the rank of the one that the counter has.
         self.answers();
-        let (mut keys, mut published) = (Vec::new(), Vec::new());
+        let (mut keys, mut published, mut side_keys) = (Vec::new(), Vec::new(), Vec::new());
         for observer in &self.observers {
             let recorded = |field: &str| self.cast.recorded(field);
             let seen = observer.keys(&places, &self.expiries, recorded, &self.tokens);
             keys.extend(seen.await);
-            let messages = observer.published();
-            published.extend(messages.iter().map(|message| at(observer.name, message)));
+            side_keys.extend(observer.side_keys(&places, recorded).await);
+            let messages = observer.published().into_iter();
+            let messages = messages.map(|message| self.cast.recorded_message(&message));
+            published.extend(messages.map(|message| at(observer.name, &message)));
         }
         let mut facts = Facts::default();
         let (answer, came_back) = self.answers();
@@ -258,6 +269,7 @@ impl<'a> Ours<'a> {
         facts.set("came back", came_back_text(&came_back));
         facts.set("published", published.join(", "));
         facts.set("keys", keys.join(", "));
+        facts.set("side keys", side_keys.join(", "));
         if step.who.is_empty() {
             facts.set("renewals", renewals(changes.iter()));
         }
@@ -363,4 +375,6 @@ const WAITS: &str = "waits";
 /// A call that waits has made its first attempts by then; one that is slower waits all the same.
 const LOOKS_LIKE_WAITING: Duration = Duration::from_millis(250);
 const NEVER_WAITS: Duration = Duration::from_secs(20);
+/// Longer than the place of a dead waiter in a recording.
+const PLACE_IS_OVER: Duration = Duration::from_secs(2);
 const SETTLES_WITHIN: Duration = Duration::from_secs(20);

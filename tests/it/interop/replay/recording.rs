@@ -63,6 +63,8 @@ fn recordings() -> Vec<Recording> {
         include_str!("../../../golden/cluster.json"),
         include_str!("../../../golden/replication.json"),
         include_str!("../../../golden/fenced_lock.json"),
+        include_str!("../../../golden/fair_lock.json"),
+        include_str!("../../../golden/fair_lock_edges.json"),
     ];
     let parse = |file| serde_json::from_str::<Value>(file).expect("a recording is JSON");
     let files = files.into_iter().map(parse);
@@ -139,7 +141,13 @@ impl Recording {
                 number if is_left_out(&recorded, number) => {}
                 Some(number) => {
                     let note = std::mem::take(&mut note);
-                    let step = Step::read(number, step, note, self.deployment, &mut expiries);
+                    let mut step = Step::read(number, step, note, self.deployment, &mut expiries);
+                    if recorded == "fair_lock_reentry_with_waiter" {
+                        // Its `lock` is the one of its first call.
+                        let call = step.call.strip_prefix("lock.");
+                        let call = call.map(|call| format!("getFairLock(\"{{a}}:b\").{call}"));
+                        step.call = call.unwrap_or(step.call);
+                    }
                     steps.push(step);
                 }
             }
@@ -148,11 +156,20 @@ impl Recording {
             name,
             recorded,
             deployment: self.deployment,
-            kind: self.kind,
+            kind: match recorded_kind(&text(&scenario["shows"])) {
+                Some(kind) => kind,
+                None => self.kind,
+            },
             shows: text(&scenario["shows"]),
             steps,
         }
     }
+}
+
+/// The kind of a scenario that differs from that of its file.
+fn recorded_kind(shows: &str) -> Option<&'static Kind> {
+    let getter = shows.split(':').next()?;
+    Kind::find(getter).filter(|kind| std::ptr::eq(*kind, &kinds::NON_REENTRANT_FAIR))
 }
 
 /// A step without a number is a note.
@@ -168,17 +185,27 @@ impl Scenario {
 
     /// `lockWatchdogTimeout=3000` and the like.
     pub(super) fn watchdog_lease(&self) -> Duration {
-        let millis = self
-            .shows
-            .split("lockWatchdogTimeout=")
-            .nth(1)
-            .and_then(|rest| {
-                rest.split(|c: char| !c.is_ascii_digit())
-                    .next()?
-                    .parse()
-                    .ok()
-            });
-        Duration::from_millis(millis.unwrap_or(30_000)) * self.slower()
+        self.setting("lockWatchdogTimeout=", 30_000) * self.slower()
+    }
+
+    pub(super) fn fair_wait(&self) -> Duration {
+        self.setting("fairLockWaitTimeout=", 300_000)
+    }
+
+    /// How long our waiters are silent, so that no timer of ours ends a step of the recording in which nothing
+    /// happens. Java's fair waiters wait for longer.
+    pub(super) fn poll_cap(&self) -> Duration {
+        let is_fair = self.kind.java.contains("Fair");
+        Duration::from_millis(if is_fair { 8_000 } else { 2_500 })
+    }
+
+    fn setting(&self, name: &str, default: u64) -> Duration {
+        let number = |rest: &str| {
+            let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+            digits.parse().ok()
+        };
+        let millis = self.shows.split(name).nth(1).and_then(number);
+        Duration::from_millis(millis.unwrap_or(default))
     }
 }
 
@@ -191,6 +218,10 @@ fn slower(scenario: &str) -> u32 {
         "holder_expires" | "non_reentrant_lock_waiter_woken" => 3,
         "no_ttl" => 2,
         "fenced_lock_expired_holder" => 5,
+        "fair_lock_lost_holder" | "fair_lock_mixed_with_rlock" | "fair_lock_dead_head" => 5,
+        "fair_lock_reentry_with_waiter" => 5,
+        "fair_lock_wait_without_lease" | "fair_lock_giving_up_without_lease" => 3,
+        "fair_lock_middle_times_out" => 3,
         "fenced_lock_leases" | "fenced_lock_waiters" => 3,
         "multi_lock_one_held_by_other" => 5,
         "multi_lock_leases" => 3,

@@ -1,0 +1,45 @@
+//! Several processes print on one printer, each in its turn.
+//!
+//! ```text
+//! cargo run --example fair_queue -- redis://127.0.0.1:6379 alice 3
+//! cargo run --example fair_queue -- redis://127.0.0.1:6379 bob 3
+//! ```
+//!
+//! Each process has a number of documents. With a plain lock, one process may print all of its documents
+//! first. With a fair lock, the server has a queue: each process stands last again after each document, so
+//! they take turns. Kill a process that waits: the others pass it after a few seconds.
+
+use std::time::Duration;
+
+use lockdog::{Client, Result};
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let mut args = std::env::args().skip(1);
+    let url = args
+        .next()
+        .unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned());
+    let name = args.next().unwrap_or_else(|| "somebody".to_owned());
+    let documents = args.next().and_then(|number| number.parse().ok());
+
+    let client = Client::builder()
+        .url(url)
+        // After this time without a sign of life, the other clients pass a waiter.
+        .fair_absence(Duration::from_secs(4))
+        .build()
+        .await?;
+    let printer = client.fair_lock("example:printer");
+    for number in 1..=documents.unwrap_or(3_u32) {
+        println!("{name} waits with document {number}");
+        let turn = printer.lock().await?;
+        println!("{name} prints document {number}");
+        tokio::time::sleep(A_PAGE).await;
+        let behind = printer.waiters().await?.len();
+        turn.unlock().await?;
+        println!("{name} printed document {number}, {behind} waited");
+    }
+    client.shutdown().await;
+    Ok(())
+}
+
+const A_PAGE: Duration = Duration::from_millis(200);

@@ -1,0 +1,47 @@
+//! Two processes take turns.
+
+use super::program::Program;
+use crate::support::prelude::SOON;
+use crate::support::{RedisServer, eventually};
+
+#[tokio::test]
+async fn two_processes_print_in_turns() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let held = lockdog::Client::connect(server.url()).await.unwrap();
+    let held = held.fair_lock("example:printer").lock().await.unwrap();
+    // Both stand in the queue before the first page.
+    let mut alice = Program::start("fair_queue", &[&server.url(), "alice", "3"]);
+    alice.says("alice waits with document 1").await;
+    queued(&redis, 1).await;
+    let mut bob = Program::start("fair_queue", &[&server.url(), "bob", "3"]);
+    bob.says("bob waits with document 1").await;
+    queued(&redis, 2).await;
+    held.unlock().await.unwrap();
+    // Whoever prints has the other behind it, except for the last document of all.
+    for number in 1..=3 {
+        alice
+            .says(&format!("alice printed document {number}, 1 waited"))
+            .await;
+        let waited = if number < 3 { 1 } else { 0 };
+        bob.says(&format!("bob printed document {number}, {waited} waited"))
+            .await;
+    }
+    for process in [alice, bob] {
+        let (status, said) = process.end().await;
+        assert!(status.success(), "{status}: {said:#?}");
+    }
+    eventually(SOON, "nothing is left", async || {
+        redis.keys().await.is_empty()
+    })
+    .await;
+}
+
+async fn queued(redis: &crate::support::Redis, waiters: usize) {
+    eventually(SOON, "they stand in the queue", async || {
+        redis.ask::<usize>(&["LLEN", QUEUE]).await == waiters
+    })
+    .await;
+}
+
+const QUEUE: &str = "redisson_lock_queue:{example:printer}";

@@ -1,0 +1,223 @@
+//! Lost, late and repeated commands, and servers that refuse.
+
+use super::*;
+use crate::support::{Action, Direction, Gate, Proxy};
+
+/// A waiter that retries while a server does not answer, because it has a deadline.
+fn patient(lock: &Lock) -> JoinHandle<Guard> {
+    let request = lock.try_lock().owner(&Owner::new()).wait(LONG);
+    tokio::spawn(async move { request.await.unwrap().expect("it is its turn") })
+}
+
+/// A client behind a proxy. All scripts are loaded, so that a rule meets the first sending.
+async fn behind_a_proxy(test: &Fixture) -> (Proxy, Lock) {
+    for script in [ACQUIRE, UNLOCK, TRANSFER] {
+        test.redis.cmd(&["SCRIPT", "LOAD", script]).await;
+    }
+    let proxy = Proxy::start(&test.server).await;
+    let client = Client::builder()
+        .url(proxy.url())
+        .command_timeout(ms(1_500))
+        .poll_cap(ms(200));
+    let client = client.build().await.unwrap();
+    (proxy, client.fair_lock(NAME))
+}
+
+#[tokio::test]
+async fn a_repeated_command_counts_once() {
+    let test = Fixture::start().await;
+    let (proxy, lock) = behind_a_proxy(&test).await;
+    for action in [Action::ExecuteThenCut, Action::Twice] {
+        // Free: the repetition finds the hold.
+        let rule = proxy.on(is(ACQUIRE), action.clone());
+        let guard = lock.lock().await.unwrap();
+        rule.wait_hits(1).await;
+        assert_eq!(test.redis.hash(NAME).await.len(), 1);
+        // Held: the repetition finds the place.
+        let rule = proxy.on(is(ACQUIRE), action.clone());
+        let waiter = crate::turn::waiter(&lock);
+        rule.wait_hits(1).await;
+        test.eventually_queued(1).await;
+        // The answer to the repetition.
+        tokio::time::sleep(ms(300)).await;
+        let rule = proxy.on(is(TRANSFER), action.clone());
+        guard.unlock().await.unwrap();
+        rule.wait_hits(1).await;
+        let guard = tokio::time::timeout(SOON, waiter)
+            .await
+            .expect("in time")
+            .unwrap();
+        let rule = proxy.on(is(UNLOCK), action);
+        guard.unlock().await.unwrap();
+        rule.wait_hits(1).await;
+        test.eventually_empty().await;
+    }
+}
+
+/// F-d: the hold of an unanswered look is not given up. The next look finds what it was granted.
+#[tokio::test]
+async fn a_look_without_an_answer_keeps_its_place() {
+    let test = Fixture::start().await;
+    let (proxy, lock) = behind_a_proxy(&test).await;
+    let held = test.another().await.lock().lease(LONG).await.unwrap();
+    let first = patient(&lock);
+    test.eventually_queued(1).await;
+    let entry = test.queue().await.remove(0);
+    let second = test.queued(&test.lock).await;
+    let rule = proxy.on(is(ACQUIRE), Action::DropReply);
+    rule.wait_hits(1).await;
+    // Granted to a look whose reply is lost.
+    let rule = proxy.on(is(ACQUIRE), Action::DropReply);
+    held.unlock().await.unwrap();
+    rule.wait_hits(1).await;
+    let guard = tokio::time::timeout(SOON, first)
+        .await
+        .expect("in time")
+        .unwrap();
+    assert_eq!(test.redis.hash(NAME).await.keys().next(), Some(&entry));
+    guard.unlock().await.unwrap();
+    let guard = tokio::time::timeout(SOON, second)
+        .await
+        .expect("in time")
+        .unwrap();
+    guard.unlock().await.unwrap();
+    test.eventually_empty().await;
+}
+
+/// F-a: its first answer is lost, so its client does not know when it arrived. The server does.
+#[tokio::test]
+async fn a_waiter_whose_first_answer_was_lost_is_called_when_it_is_first() {
+    let test = Fixture::start().await;
+    let (proxy, lock) = behind_a_proxy(&test).await;
+    let held = test.another().await.lock().lease(LONG).await.unwrap();
+    let rule = proxy.on(is(ACQUIRE), Action::DropReply);
+    let first = patient(&lock);
+    rule.wait_hits(1).await;
+    test.eventually_queued(1).await;
+    let entry = test.queue().await.remove(0);
+    let second = patient(&lock);
+    test.eventually_queued(2).await;
+    held.unlock().await.unwrap();
+    let guard = tokio::time::timeout(SOON, first)
+        .await
+        .expect("in time")
+        .unwrap();
+    assert_eq!(test.redis.hash(NAME).await.keys().next(), Some(&entry));
+    guard.unlock().await.unwrap();
+    let guard = tokio::time::timeout(SOON, second)
+        .await
+        .expect("in time")
+        .unwrap();
+    guard.unlock().await.unwrap();
+    test.eventually_empty().await;
+}
+
+/// A look of a waiter that left grants nothing and takes no place, however late it comes.
+#[tokio::test]
+async fn a_late_look_of_a_waiter_that_left_does_nothing() {
+    let test = Fixture::start().await;
+    let (proxy, lock) = behind_a_proxy(&test).await;
+    let held = test.another().await.lock().lease(LONG).await.unwrap();
+    let waiter = crate::turn::waiter(&lock);
+    test.eventually_queued(1).await;
+    let entry = test.queue().await.remove(0);
+    test.eventually_listening(&entry).await;
+    let gate = Gate::new();
+    proxy.on(is(ACQUIRE), Action::TwiceLate(gate.clone()));
+    gate.wait_reached().await;
+    waiter.abort();
+    test.eventually_queued(0).await;
+    held.unlock().await.unwrap();
+    gate.open();
+    gate.wait_passed().await;
+    test.eventually_empty().await;
+    assert!(test.lock.try_lock().await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn an_unlock_without_an_answer_is_repeated_and_calls_the_next() {
+    let test = Fixture::start().await;
+    let (proxy, lock) = behind_a_proxy(&test).await;
+    let guard = lock.lock().await.unwrap();
+    let waiter = test.queued(&test.lock).await;
+    let gate = Gate::new();
+    proxy.on(is(UNLOCK), Action::HoldRequest(gate.clone()));
+    let unlocked = guard.unlock().await;
+    gate.wait_reached().await;
+    let next = tokio::time::timeout(SOON, waiter)
+        .await
+        .expect("in time")
+        .unwrap();
+    // Late, it finds nothing of its own.
+    gate.open();
+    gate.wait_passed().await;
+    assert!(next.is_valid() && test.redis.hash(NAME).await.len() == 1);
+    println!("the unlock said {unlocked:?}");
+    next.unlock().await.unwrap();
+    test.eventually_empty().await;
+}
+
+#[tokio::test]
+async fn a_server_out_of_memory_refuses_a_waiter_and_releases_the_lock() {
+    let test = Fixture::start().await;
+    let guard = test.lock.lock().await.unwrap();
+    test.redis.cmd(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let another = test.another().await;
+    let waits = [
+        another.lock().await.map(drop),
+        another.try_lock().wait(ms(200)).await.map(drop),
+    ];
+    for wait in waits {
+        let refused = wait.expect_err("it cannot stand in the queue");
+        assert!(refused.to_string().contains("OOM"), "{refused}");
+    }
+    test.eventually_queued(0).await;
+    guard.unlock().await.unwrap();
+    assert!(!test.redis.exists(NAME).await);
+    test.redis.cmd(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    crate::turn::turn(&another).await;
+    test.eventually_empty().await;
+}
+
+/// FA6: a process that is stopped keeps its place for as long as its presence lasts.
+#[tokio::test]
+async fn a_stopped_head_delays_the_others_by_its_absence_only() {
+    let set = |builder: ClientBuilder| builder.poll_cap(ms(250)).fair_absence(ms(1_000));
+    let test = Fixture::with(set).await;
+    let held = test
+        .another_with(set)
+        .await
+        .lock()
+        .lease(LONG)
+        .await
+        .unwrap();
+    // All of this client's commands and messages wait from now on.
+    let proxy = Proxy::start(&test.server).await;
+    let stopped = Client::builder()
+        .url(proxy.url())
+        .poll_cap(ms(250))
+        .fair_absence(ms(1_000));
+    let stopped = stopped.build().await.unwrap().fair_lock(NAME);
+    let first = test.queued(&stopped).await;
+    proxy.blackhole(Direction::ToServer);
+    let second = test.queued(&test.lock).await;
+    held.unlock().await.unwrap();
+    let guard = tokio::time::timeout(SOON, second)
+        .await
+        .expect("in time")
+        .unwrap();
+    guard.unlock().await.unwrap();
+    // It stands in the queue again.
+    proxy.heal();
+    first.abort();
+    test.eventually_empty().await;
+}
+
+fn is(script: &'static str) -> impl Fn(&[String]) -> bool + Clone + Send + Sync + 'static {
+    let digest = redis::Script::new(script).get_hash().to_owned();
+    move |args: &[String]| args.get(1) == Some(&digest)
+}
+
+const ACQUIRE: &str = include_str!("../../../lua/fair/acquire.lua");
+const UNLOCK: &str = include_str!("../../../lua/fair/unlock.lua");
+const TRANSFER: &str = include_str!("../../../lua/fair/transfer.lua");

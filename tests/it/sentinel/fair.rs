@@ -1,0 +1,77 @@
+//! A queue of waiters while another server becomes the master.
+
+use lockdog::Client;
+
+use super::SOON;
+use crate::support::{Sentinels, eventually};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_queue_of_a_fair_lock_survives_a_failover_in_its_order() {
+    let all = Sentinels::start().await;
+    let holder = Client::builder().url(all.url()).build().await.unwrap();
+    let others = [
+        Client::builder().url(all.url()).build().await.unwrap(),
+        Client::builder().url(all.url()).build().await.unwrap(),
+    ];
+    let held = holder
+        .fair_lock("door")
+        .lock()
+        .lease(SOON * 4)
+        .await
+        .unwrap();
+    let mut waiters = Vec::new();
+    let view = all.servers[0].redis().await;
+    for number in 0..4 {
+        let request = others[number % 2].fair_lock("door").try_lock();
+        let request = request.owner(&lockdog::Owner::new()).wait(SOON * 4);
+        waiters.push(tokio::spawn(async move { request.await }));
+        eventually(SOON, "it stands in the queue", async || {
+            view.ask::<usize>(&["LLEN", QUEUE]).await == number + 1
+        })
+        .await;
+    }
+    let before: Vec<String> = view.ask(&["LRANGE", QUEUE, "0", "-1"]).await;
+    for replica in &all.servers[1..] {
+        let replica = replica.redis().await;
+        eventually(SOON, "the queue is replicated", async || {
+            replica.ask::<usize>(&["LLEN", QUEUE]).await == 4
+        })
+        .await;
+    }
+    let master = all.failover().await.redis().await;
+    let after: Vec<String> = master.ask(&["LRANGE", QUEUE, "0", "-1"]).await;
+    assert_eq!(after, before);
+    // The first waiter of each client looks at the new master, and the old one grants nothing any more.
+    eventually(SOON, "the waiters listen there", async || {
+        let channels = master.channels().await;
+        let listens = |entry: &String| channels.iter().any(|it| it.ends_with(entry));
+        before[..2].iter().all(listens)
+    })
+    .await;
+    eventually(SOON, "the old master follows", async || {
+        // It closes its connections when it begins to follow.
+        let view = all.servers[0].redis().await;
+        let role: Vec<redis::Value> = view.ask(&["ROLE"]).await;
+        role[0] == redis::Value::BulkString(b"slave".to_vec())
+    })
+    .await;
+    held.unlock().await.unwrap();
+    let turns = waiters.into_iter().map(async |waiter| {
+        let guard = tokio::time::timeout(SOON, waiter).await.expect("in time");
+        let guard = guard.unwrap().unwrap().expect("it is its turn");
+        let holder = master.hash("door").await;
+        guard.unlock().await.unwrap();
+        holder.into_keys().next().expect("it is held")
+    });
+    let granted = futures_util::future::join_all(turns).await;
+    assert_eq!(granted, before);
+    eventually(SOON, "nothing is left", async || {
+        !master.exists("door").await && !master.exists(QUEUE).await
+    })
+    .await;
+    for client in others.into_iter().chain([holder]) {
+        client.shutdown().await;
+    }
+}
+
+const QUEUE: &str = "redisson_lock_queue:{door}";
