@@ -125,3 +125,48 @@ fn waits_with(waiter: &Waiter, hold: &Arc<Hold>) -> bool {
     let waits_with = standing.or_else(asked);
     waits_with.is_some_and(|it| Arc::ptr_eq(&it, hold))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::{LockKey, kind};
+    use crate::owner::Owner;
+    use crate::wait::WaitRequest;
+
+    /// A client with several runtimes has several connections, so its waiters arrive in another order.
+    #[test]
+    fn the_first_waiter_in_the_servers_queue_is_the_contender_whatever_the_local_order() {
+        let now = Moment(1);
+        let key = Arc::new(LockKey::new(&kind::FAIR, "l", None).unwrap());
+        let mut queue = WaitQueue::default();
+        let request = |_| WaitRequest {
+            owner: Owner::new(),
+            terms: None,
+            deadline: None,
+        };
+        let waiters: Vec<Arc<Waiter>> = (1..=3)
+            .map(|id| Arc::new(Waiter::new(id, request(id), now)))
+            .collect();
+        let holds = crate::hold::Holds::new(crate::clock::Clock::default(), false);
+        let place = |waiter: &Arc<Waiter>| Standing {
+            hold: holds.enter(&key, waiter.request.owner),
+            permit: None,
+            channel: "c".into(),
+        };
+        for waiter in &waiters {
+            queue.push(waiter.clone());
+        }
+        for (waiter, arrival) in waiters.iter().zip([30, 20, 10]) {
+            queue.stand(waiter, place(waiter), Some(arrival), now);
+            assert!(queue.is_its_role(waiter));
+        }
+        let mut calls = WakeUps::default();
+        queue.leave(&waiters[2], true, true, &mut calls);
+        assert!(queue.is_its_role(&waiters[1]));
+        // Its place is lost: the next one has the role.
+        queue.lose_place(&waiters[1], &mut calls);
+        assert!(queue.is_its_role(&waiters[0]));
+        queue.stand(&waiters[1], place(&waiters[1]), Some(40), now);
+        assert!(queue.is_its_role(&waiters[0]));
+    }
+}

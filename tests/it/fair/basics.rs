@@ -94,6 +94,7 @@ async fn a_non_reentrant_fair_lock_refuses_its_owner_and_sends_nothing() {
     test.eventually_empty().await;
 }
 
+/// FA3: nobody passes a waiter that is there.
 #[tokio::test]
 async fn a_try_lock_takes_no_place_and_passes_no_waiter() {
     let test = Fixture::start().await;

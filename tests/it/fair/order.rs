@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use super::*;
+use crate::support::Cell;
 
+/// FA4.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn waiters_of_several_clients_get_the_lock_in_the_order_of_their_arrival() {
     let test = Fixture::start().await;
@@ -59,6 +61,7 @@ async fn a_turn_within_one_client_costs_two_commands() {
     test.eventually_empty().await;
 }
 
+/// FA7 by a message; each timer is a minute long.
 #[tokio::test]
 async fn a_turn_between_clients_costs_six_commands_and_no_timer() {
     let test = Fixture::with(|builder| builder.poll_cap(ms(60_000))).await;
@@ -91,7 +94,7 @@ async fn a_turn_between_clients_costs_six_commands_and_no_timer() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn two_clients_with_four_owners_each_exclude_each_other_and_share_the_lock() {
     let test = Fixture::start().await;
-    let cell = Arc::new(crate::support::Cell::new());
+    let cell = Arc::new(Cell::new());
     let mut tasks = Vec::new();
     for lock in [test.lock.clone(), test.another().await] {
         for _ in 0..4 {
@@ -114,4 +117,104 @@ async fn two_clients_with_four_owners_each_exclude_each_other_and_share_the_lock
     }
     assert_eq!(cell.value(), 160);
     test.eventually_empty().await;
+}
+
+/// FA7 without messages: each holder leaves the lock to its lease.
+#[tokio::test]
+async fn leases_that_end_pass_the_lock_on_in_the_order_of_arrival() {
+    let test = Fixture::start().await;
+    let locks = [test.lock.clone(), test.another().await];
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut waiters = Vec::new();
+    for number in 0..6 {
+        let request = locks[number % 2].try_lock().owner(&Owner::new());
+        let request = request.wait(SOON).lease(ms(1_000));
+        let granted = order.clone();
+        waiters.push(tokio::spawn(async move {
+            let guard = request.await.unwrap().expect("it is its turn");
+            granted.lock().unwrap().push(number);
+            guard.leave_to_lease();
+        }));
+        // The first one has the lock, and the others stand in the queue.
+        eventually(SOON, "it has asked", async || {
+            let holders = test.redis.hash(NAME).await.len();
+            let granted = order.lock().unwrap().len();
+            test.queue().await.len() + granted.max(holders) > number
+        })
+        .await;
+    }
+    for waiter in waiters {
+        waiter.await.unwrap();
+    }
+    assert_eq!(*order.lock().unwrap(), (0..6).collect::<Vec<_>>());
+    test.eventually_empty().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn five_hundred_owners_of_five_clients_all_get_the_lock() {
+    let test = Fixture::start().await;
+    let mut locks = vec![test.lock.clone()];
+    for _ in 0..4 {
+        locks.push(test.another().await);
+    }
+    let cell = Cell::new();
+    let mut tasks = Vec::new();
+    for number in 0..500 {
+        let (lock, cell) = (locks[number % 5].clone(), cell.clone());
+        tasks.push(tokio::spawn(async move {
+            let guard = lock.lock().owner(&Owner::new()).await.unwrap();
+            cell.bump_at_once().await;
+            guard.unlock().await.unwrap();
+        }));
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    cell.assert_exclusive(500);
+    test.eventually_empty().await;
+}
+
+/// As in Redisson: who gives up shortens the places behind, of those who show no other sign of life.
+#[tokio::test]
+async fn a_waiter_that_gives_up_lowers_the_scores_of_redissons_waiters_behind_it() {
+    let test = Fixture::start().await;
+    let held = test.another().await.lock().lease(LONG).await.unwrap();
+    let waiter = test.queued(&test.lock).await;
+    let (entry, far) = (test.queue().await.remove(0), "9000000000000");
+    test.redis.cmd(&["RPUSH", QUEUE, "java:1"]).await;
+    test.redis.cmd(&["ZADD", PLACES, far, "java:1"]).await;
+    let ours = test.queued_beside(&test.another().await).await;
+    let behind = test.queue().await.remove(2);
+    let before: f64 = test.redis.ask(&["ZSCORE", PLACES, &behind]).await;
+    waiter.abort();
+    eventually(SOON, "it has left", async || {
+        !test.queue().await.contains(&entry)
+    })
+    .await;
+    let java: f64 = test.redis.ask(&["ZSCORE", PLACES, "java:1"]).await;
+    assert_eq!(java, 9_000_000_000_000.0 - 300_000.0);
+    // A place of ours is not lowered.
+    let after: f64 = test.redis.ask(&["ZSCORE", PLACES, &behind]).await;
+    assert!(after >= before);
+    ours.abort();
+    held.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_keys_of_the_queue_have_the_mapped_name() {
+    let test = Fixture::start().await;
+    let client = Client::builder().url(test.server.url());
+    let client = client.name_mapper(|name| format!("test::{name}"));
+    let lock = client.build().await.unwrap().fair_lock(NAME);
+    let held = lock.lock().await.unwrap();
+    let waiter = crate::turn::waiter(&lock);
+    let queue = "redisson_lock_queue:{test::door}";
+    eventually(SOON, "it stands in the queue", async || {
+        test.redis.ask::<usize>(&["LLEN", queue]).await == 1
+    })
+    .await;
+    assert!(lock.is_locked().await.unwrap() && test.redis.exists("test::door").await);
+    held.unlock().await.unwrap();
+    waiter.await.unwrap().unlock().await.unwrap();
+    assert!(!test.redis.exists(queue).await);
 }
