@@ -28,6 +28,35 @@ async fn a_future_that_is_polled_once_delays_the_others_by_a_little_only() {
     test.eventually_empty().await;
 }
 
+/// The server says that it is the turn of this waiter, and its client finds it absent. It has no command under
+/// way that others could take over.
+#[tokio::test]
+async fn a_future_that_is_left_while_it_stands_first_is_undone_by_its_client() {
+    let test = Fixture::with(|builder| builder.poll_cap(ms(100)).fair_absence(LONG)).await;
+    let held = test.another().await.lock().await.unwrap();
+    let mut left = Box::pin(test.lock.lock().owner(&Owner::new()).into_future());
+    assert!(poll_once(&mut left).await.is_none());
+    test.eventually_queued(1).await;
+    let entry = test.queue().await.remove(0);
+    eventually(SOON, "its looks are answered, and it listens", async || {
+        assert!(poll_once(&mut left).await.is_none());
+        let channel = format!("{CHANNELS}{entry}");
+        test.redis.channels().await.contains(&channel)
+    })
+    .await;
+    for _ in 0..5 {
+        tokio::time::sleep(ms(30)).await;
+        assert!(poll_once(&mut left).await.is_none());
+    }
+    let second = test.queued(&test.lock).await;
+    held.unlock().await.unwrap();
+    let guard = tokio::time::timeout(SOON, second).await;
+    guard.expect("in time").unwrap().unlock().await.unwrap();
+    let guard = tokio::time::timeout(SOON, left).await;
+    guard.expect("in time").unwrap().unlock().await.unwrap();
+    test.eventually_empty().await;
+}
+
 #[tokio::test]
 async fn a_waiter_of_a_dead_client_is_dropped_after_its_absence() {
     let test = Fixture::with(|builder| builder.poll_cap(ms(100)).fair_absence(ms(1_000))).await;

@@ -163,6 +163,41 @@ async fn java_passes_a_killed_lockdog_head_after_its_absence() {
     guard.unlock().await.unwrap();
 }
 
+#[tokio::test]
+async fn four_java_clients_and_four_lockdog_clients_lose_no_update() {
+    let server = RedisServer::start().await;
+    let redis = server.redis().await;
+    let pause = Duration::from_millis(1);
+    let (mut theirs, mut ours) = (Vec::new(), Vec::new());
+    for _ in 0..4 {
+        let java = Redisson::start(&server.url()).await;
+        let cell = java
+            .thread("t1")
+            .start_cell(java_lock(), "cell", ROUNDS, pause);
+        theirs.push((java, cell));
+        let lock = Client::connect(server.url()).await.unwrap().fair_lock(NAME);
+        let redis = redis.clone();
+        ours.push(tokio::spawn(async move {
+            for _ in 0..ROUNDS {
+                let guard = lock.lock().await.unwrap();
+                let value: Option<u64> = redis.ask(&["GET", "cell"]).await;
+                tokio::time::sleep(pause).await;
+                let next = value.unwrap_or(0) + 1;
+                redis.cmd(&["SET", "cell", &next.to_string()]).await;
+                guard.unlock().await.unwrap();
+            }
+        }));
+    }
+    for task in ours {
+        task.await.unwrap();
+    }
+    for (_java, cell) in theirs {
+        cell.value().await;
+    }
+    let value: u32 = redis.ask(&["GET", "cell"]).await;
+    assert_eq!(value, 8 * ROUNDS);
+}
+
 async fn absent_after_a_second(url: String) -> Client {
     let client = Client::builder()
         .url(url)
@@ -192,5 +227,6 @@ async fn listening(redis: &Redis) {
 const NAME: &str = "orders";
 const QUEUE: &str = "redisson_lock_queue:{orders}";
 const WAITERS: usize = 20;
+const ROUNDS: u32 = 50;
 /// Tells the waiter where the server is.
 const WAITER: &str = "LOCKDOG_TEST_WAITER";
