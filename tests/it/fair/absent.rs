@@ -29,10 +29,10 @@ async fn a_future_that_is_polled_once_delays_the_others_by_a_little_only() {
 }
 
 /// The server says that it is the turn of this waiter, and its client finds it absent. It has no command under
-/// way that others could take over.
+/// way that others could take over: its next look comes after a poll cap.
 #[tokio::test]
 async fn a_future_that_is_left_while_it_stands_first_is_undone_by_its_client() {
-    let test = Fixture::with(|builder| builder.poll_cap(ms(100)).fair_absence(LONG)).await;
+    let test = Fixture::with(|builder| builder.poll_cap(ms(1_000)).fair_absence(LONG)).await;
     let held = test.another().await.lock().await.unwrap();
     let mut left = Box::pin(test.lock.lock().owner(&Owner::new()).into_future());
     assert!(poll_once(&mut left).await.is_none());
