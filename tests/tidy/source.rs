@@ -271,7 +271,7 @@ const REVIEWED: [(&str, &str); 23] = [
     ),
     (
         "lua/permit/renew.lua",
-        "7f6477e9fc5982a4d489aad90768e5680fc223d4",
+        "8938286de40dd94b24ee2cdcbcc93afc228b9e3c",
     ),
     (
         "lua/permit/set.lua",

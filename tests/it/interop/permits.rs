@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use lockdog::report::Ttl;
 use lockdog::{Client, PermitId, PermitSemaphore};
 use serde_json::json;
+use tokio::task::JoinSet;
 
 use super::{NEVER, SAFETY, assert_woken, without_timers};
 use crate::support::redis::Redis;
@@ -16,7 +17,7 @@ struct Scene {
     _java: Redisson,
     t1: JavaThread,
     seats: PermitSemaphore,
-    _server: RedisServer,
+    server: RedisServer,
 }
 
 impl Scene {
@@ -31,7 +32,7 @@ impl Scene {
             t1: java.thread("t1"),
             _java: java,
             seats,
-            _server: server,
+            server: server,
         }
     }
 
@@ -242,41 +243,51 @@ async fn permits_of_a_dead_client_come_back_after_their_leases() {
     assert_eq!(seats.acquired().await.unwrap(), 3);
 }
 
-/// PE2: both sides together never have more than there are.
+/// PE2: four clients of each side never have more than there are.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn both_sides_together_use_one_permit_at_a_time() {
+async fn clients_of_both_sides_use_one_permit_at_a_time() {
     let scene = Scene::of(1).await;
     let key = "cell";
     scene.redis.cmd(&["SET", key, "0"]).await;
+    let url = scene.server.url();
     // Each round reads, pauses and writes, so that two holders at a time would lose a count.
-    const ROUNDS: i64 = 20;
-    let java = async {
-        for _ in 0..ROUNDS {
-            let id = scene
-                .t1
-                .start_permits::<String>(NAME, "acquire", json!([]))
-                .value()
-                .await;
-            bump(&scene.redis, key).await;
-            scene
-                .t1
-                .start_permits::<()>(NAME, "release", json!([{ "id": id }]))
-                .value()
-                .await;
-        }
-    };
-    let ours = async {
-        for round in 0..ROUNDS {
-            let permit = scene.seats.acquire().await.unwrap();
-            bump(&scene.redis, key).await;
-            match round % 2 {
-                0 => permit.release().await.unwrap(),
-                _ => drop(permit),
+    const ROUNDS: i64 = 8;
+    let mut sides = JoinSet::new();
+    for _ in 0..4 {
+        let redis = scene.server.redis().await;
+        let java = Redisson::start(&url).await;
+        sides.spawn(async move {
+            let t1 = java.thread("t1");
+            for _ in 0..ROUNDS {
+                let id = t1.start_permits::<String>(NAME, "acquire", json!([]));
+                let id = id.value().await;
+                bump(&redis, key).await;
+                let release = json!([{ "id": id }]);
+                t1.start_permits::<()>(NAME, "release", release)
+                    .value()
+                    .await;
             }
-        }
-    };
-    tokio::join!(java, ours);
-    assert_eq!(scene.redis.ask::<i64>(&["GET", key]).await, 2 * ROUNDS);
+        });
+        let redis = scene.server.redis().await;
+        let client = Client::connect(&url).await.unwrap();
+        sides.spawn(async move {
+            let seats = client.permit_semaphore(NAME);
+            for round in 0..ROUNDS {
+                let permit = seats.acquire().await.unwrap();
+                bump(&redis, key).await;
+                match round % 2 {
+                    0 => permit.release().await.unwrap(),
+                    _ => drop(permit),
+                }
+            }
+            client.shutdown().await;
+        });
+    }
+    while let Some(side) = sides.join_next().await {
+        side.expect("it finishes its rounds");
+    }
+    assert_eq!(scene.redis.ask::<i64>(&["GET", key]).await, 8 * ROUNDS);
+    assert_eq!(scene.counted_by_java().await, [1, 0, 1]);
 }
 
 async fn bump(redis: &Redis, key: &str) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockdog::{Client, PermitSemaphore};
+use lockdog::{Client, Error, PermitId, PermitSemaphore};
 
 use super::{Fixture, LONG, NAME, SOON, ms};
 use crate::support::{Action, Gate, Proxy, eventually};
@@ -139,6 +139,45 @@ async fn a_late_repetition_of_an_acquire_ends_with_its_lease() {
     test.assert_total().await;
     let all = seats.try_acquire_many(2).wait(SOON).await.unwrap();
     assert!(all.is_some(), "the orphan ends with its lease");
+}
+
+/// What holds permits keeps them, can give them back, and only an acquire needs memory.
+#[tokio::test]
+async fn without_memory_only_acquires_are_refused() {
+    let test = Fixture::with(5, |client| client.watchdog_lease(ms(3_000))).await;
+    let watched = test.seats.acquire().await.unwrap();
+    let leased = test.seats.acquire().lease(LONG).await.unwrap();
+    let handed = test.seats.acquire().lease(LONG).await.unwrap().into_ids();
+    let before = test.in_use().await;
+    test.redis.cmd(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let error = test.seats.acquire().await.unwrap_err();
+    assert!(
+        matches!(&error, Error::Refused { code, .. } if code == "OOM"),
+        "{error}"
+    );
+    assert!(test.seats.try_acquire_many(2).await.is_err());
+    assert_eq!(test.in_use().await, before);
+
+    eventually(SOON, "it was renewed twice", async || {
+        let ends = test.in_use().await;
+        let of = |ends: &[(PermitId, f64)]| {
+            ends.iter()
+                .find(|(id, _)| *id == watched.ids()[0])
+                .unwrap()
+                .1
+        };
+        of(&ends) > of(&before) + 1_500.0
+    })
+    .await;
+    assert!(watched.is_valid() && leased.is_valid());
+
+    watched.release().await.unwrap();
+    drop(leased);
+    test.seats.release(&handed).await.unwrap();
+    test.eventually_free().await;
+    test.redis.cmd(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    let all = test.seats.acquire_many(5).await.unwrap();
+    all.release().await.unwrap();
 }
 
 /// A contender for several permits that nobody polls any more: all of them are undone at once.
