@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use lockdog::error::LostReason;
 use lockdog::report::Ttl;
 use lockdog::{Client, PermitId, PermitSemaphore};
 use serde_json::json;
@@ -288,6 +289,45 @@ async fn clients_of_both_sides_use_one_permit_at_a_time() {
     }
     assert_eq!(scene.redis.ask::<i64>(&["GET", key]).await, 8 * ROUNDS);
     assert_eq!(scene.counted_by_java().await, [1, 0, 1]);
+}
+
+/// A limit of the wire: Redisson's clients compare leases with their own clock. One that is behind keeps
+/// permits longer and takes none early; one that is ahead by more than the lease takes ours, and the next
+/// renewal reports that.
+#[tokio::test]
+async fn a_java_clock_that_is_ahead_by_more_than_a_lease_takes_a_permit_and_its_holder_is_told() {
+    let server = RedisServer::start().await;
+    let (behind, ahead) = tokio::join!(
+        Redisson::builder(&server.url()).clock(-60).start(),
+        Redisson::builder(&server.url()).clock(60).start(),
+    );
+    let lease = Duration::from_secs(30);
+    let client = Client::builder().url(server.url()).watchdog_lease(lease);
+    let client = client.build().await.unwrap();
+    let seats = client.permit_semaphore(NAME);
+    seats.set_permits(1).await.unwrap();
+    let ours = seats.acquire().await.unwrap();
+    let (behind, ahead) = (behind.thread("t1"), ahead.thread("t1"));
+    // Without a wait: the id of a permit, or nothing.
+    let tried = behind.start_permits::<Option<String>>(NAME, "tryAcquire", json!([]));
+    assert_eq!(tried.value().await, None);
+    assert!(ours.is_valid());
+
+    let taken = ahead.start_permits::<Option<String>>(NAME, "tryAcquire", json!([]));
+    let taken = taken.value().await.expect("it takes ours for expired");
+    let lost = tokio::time::timeout(lease, ours.lost()).await;
+    let lost = lost.expect("the next renewal finds it");
+    assert_eq!(lost.reason(), LostReason::NotOurs);
+    // Nothing is given back twice: the permit is Java's.
+    drop(ours);
+    let release = json!([{ "id": taken }]);
+    ahead
+        .start_permits::<()>(NAME, "release", release)
+        .value()
+        .await;
+    let all = seats.try_acquire().wait(SAFETY).await.unwrap();
+    assert_eq!(all.expect("it is free").count(), 1);
+    assert_eq!(seats.permits().await.unwrap(), 1);
 }
 
 async fn bump(redis: &Redis, key: &str) {

@@ -41,6 +41,7 @@ impl Redisson {
         Builder {
             settings: json!({ "urls": [url] }),
             own_jvm: false,
+            clock: 0,
         }
     }
 
@@ -114,6 +115,8 @@ impl Drop for Redisson {
 pub(crate) struct Builder {
     settings: Value,
     own_jvm: bool,
+    /// Of the JVM: ahead by so many seconds.
+    clock: i64,
 }
 
 impl Builder {
@@ -155,14 +158,21 @@ impl Builder {
         self
     }
 
+    /// A JVM of its own whose wall clock is ahead by so many seconds, or behind.
+    pub(crate) fn clock(mut self, seconds: i64) -> Self {
+        self.clock = seconds;
+        self.own_jvm()
+    }
+
     /// Builds the driver if need be, starts a JVM if need be, and waits until the clients are connected.
     ///
     /// # Panics
     /// With Java's error, or with what the JVM wrote if the clients are not connected within 60 s.
     pub(crate) async fn start(self) -> Redisson {
-        let start = move || match self.own_jvm {
-            true => Arc::new(Jvm::start()),
-            false => Jvm::shared(),
+        let start = move || match (self.own_jvm, self.clock) {
+            (true, 0) => Arc::new(Jvm::start()),
+            (true, seconds) => Arc::new(Jvm::start_with_clock(seconds)),
+            (false, _) => Jvm::shared(),
         };
         let jvm = tokio::task::spawn_blocking(start).await;
         let jvm = jvm.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()));
