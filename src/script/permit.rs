@@ -23,6 +23,16 @@ pub(super) enum PermitReply {
     },
 }
 
+/// The result of giving permits back by their ids.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum GivenBack {
+    All,
+    /// Nothing was done: none of them was in use.
+    NoneInUse,
+    /// Nothing was done: some were in use, and others were not.
+    SomeInUse,
+}
+
 /// How many permits a semaphore has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PermitState {
@@ -74,22 +84,25 @@ pub(super) async fn acquire(
     }
 }
 
-/// Gives the permits with these ids back: all, or none. Returns false if one of them is not in use. See
-/// `lua/permit/give_back.lua`.
+/// Gives the permits with these ids back: all, or none. See `lua/permit/give_back.lua`.
 pub(crate) async fn give_back(
     server: &Server,
     key: &LockKey,
     ids: &[PermitId],
     time: TimeBox,
     sent: &mut Sent,
-) -> Result<bool, Failure> {
+) -> Result<GivenBack, Failure> {
     static SCRIPT: LazyLock<Script> =
         LazyLock::new(|| Script::new(include_str!("../../lua/permit/give_back.lua")));
     let channel = key.channel().unwrap_or_default();
     let mut args = vec![Arg::Text(&channel), Arg::Text(server.publishes())];
     args.extend(ids.iter().map(|id| Arg::Bytes(id.as_bytes())));
-    let answer = ask(server, key, &SCRIPT, &args, time, sent).await?;
-    done(&answer)
+    match ask(server, key, &SCRIPT, &args, time, sent).await? {
+        Value::Int(1) => Ok(GivenBack::All),
+        Value::Int(0) => Ok(GivenBack::NoneInUse),
+        Value::Int(-1) => Ok(GivenBack::SomeInUse),
+        other => Err(unexpected(&other)),
+    }
 }
 
 /// Sets the leases of the permits with these ids: of all, or of none. `None`: they never end. Returns

@@ -263,7 +263,7 @@ const REVIEWED: [(&str, &str); 23] = [
     ),
     (
         "lua/permit/give_back.lua",
-        "2767d5e2933acd1a1f6522108e7effd4fe2de141",
+        "183c95c0cc58d5122f848c579349db43fadb4a95",
     ),
     (
         "lua/permit/release.lua",

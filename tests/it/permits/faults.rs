@@ -65,6 +65,25 @@ async fn a_repeated_command_counts_once() {
     assert_eq!(test.free().await, 5);
 }
 
+/// PE5: a repeated release by ids does not say that it gave back what is still in use.
+#[tokio::test]
+async fn a_repeated_release_of_ids_of_which_one_is_unknown_is_refused() {
+    let test = Fixture::of(3).await;
+    let (proxy, seats) = behind_a_proxy(&test).await;
+    let ours = seats.acquire().lease(LONG).await.unwrap().into_ids()[0];
+    let unknown = PermitId::from_bytes([1; 16]);
+    let rule = proxy.on(is(GIVE_BACK), Action::ExecuteThenCut);
+    assert!(!seats.try_release(&[ours, unknown]).await.unwrap());
+    rule.wait_hits(1).await;
+    assert_eq!((test.free().await, test.in_use().await.len()), (2, 1));
+    // Nothing tells an earlier sending that gave it back from one that found nothing.
+    let rule = proxy.on(is(GIVE_BACK), Action::ExecuteThenCut);
+    assert!(seats.try_release(&[ours]).await.unwrap());
+    rule.wait_hits(1).await;
+    assert_eq!((test.free().await, test.in_use().await.len()), (3, 0));
+    assert!(!seats.try_release(&[ours]).await.unwrap());
+}
+
 #[tokio::test]
 async fn an_acquire_without_an_answer_is_an_error_and_is_undone() {
     let test = Fixture::of(3).await;
