@@ -265,8 +265,8 @@ impl Error {
     }
 
     /// The unlock of a multi lock or quorum was not confirmed; `instances` has the state of each part.
-    pub(crate) fn unconfirmed(lock: &str, instances: Vec<Instance>) -> Self {
-        UnlockUnconfirmed::of_whole(lock, instances).into()
+    pub(crate) fn unconfirmed(lock: &str, waited: Duration, instances: Vec<Instance>) -> Self {
+        UnlockUnconfirmed::of_whole(lock, waited, instances).into()
     }
 
     pub(crate) fn invalid(what: &'static str, why: String) -> Self {

@@ -7,6 +7,7 @@ mod members;
 mod outcome;
 mod request;
 mod round;
+mod unlocked;
 
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
