@@ -228,7 +228,7 @@ impl LeasedPermit {
         ended.into_iter().try_for_each(|ended| ended.map(|_| ()))
     }
 
-    /// Hands the permits over to whoever has their ids: another process, or a Java service. The client
+    /// Hands the permits over to any party that has their ids: another process, or a Java service. The client
     /// sends nothing and does not renew them from now on. They end with the rest of their leases, at most
     /// the watchdog's lease if they have none of their own; [`extend`](Self::extend) before sets more.
     ///

@@ -44,7 +44,7 @@ pub(super) struct PermitOptions {
     pub(super) permits: u32,
     pub(super) lease: Option<Duration>,
     pub(super) max_hold: Option<Duration>,
-    /// The permits shall never end by themselves.
+    /// The permits never expire.
     pub(super) is_endless: bool,
 }
 
@@ -94,7 +94,7 @@ macro_rules! options {
         ///
         /// If the process crashes, such a permit stays in use until it is given back by its id
         /// ([`PermitSemaphore::release`](crate::PermitSemaphore::release)), or until all permits are set
-        /// anew. The client acquires the permits with the watchdog's lease and makes them endless by a
+        /// again. The client acquires the permits with the watchdog's lease and makes them endless by a
         /// second command, so that an acquire whose answer is lost leaves no endless permit.
         ///
         /// Not together with a lease or a `max_hold`: that is [`Error::Invalid`](crate::Error::Invalid).

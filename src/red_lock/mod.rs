@@ -211,7 +211,7 @@ impl RedLock {
     ///   runtime.
     /// - [`Error::TooManyWaiters`](crate::Error::TooManyWaiters) if a client has its maximum number of
     ///   waiters.
-    /// - [`Error::Closed`](crate::Error::Closed) if so many of the clients are shut down that no quorum is
+    /// - [`Error::Closed`](crate::Error::Closed) if too many of the clients are shut down, so that no quorum is
     ///   left.
     ///
     /// # Cancel safety
@@ -224,7 +224,7 @@ impl RedLock {
     /// Acquires the lock with one attempt, or within [`TryLockRequest::wait`]. Corresponds to Redisson's
     /// `tryLock()`, `tryLock(wait, unit)` and `tryLock(wait, lease, unit)`.
     ///
-    /// Returns `None` if other owners have so many instances that no quorum is left.
+    /// Returns `None` if other owners have too many instances, so that no quorum is left.
     ///
     /// # Errors
     ///

@@ -19,7 +19,7 @@ pub(crate) struct BatchAcquire {
     session: Arc<Session>,
     parts: Vec<PendingAcquire>,
     sent: Sent,
-    /// They are permits, and shall never end by themselves.
+    /// They are permits that never expire.
     is_endless: bool,
     /// What was sent, and its answer, have been recorded in the parts.
     noted: bool,
