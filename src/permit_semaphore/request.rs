@@ -15,7 +15,8 @@ use crate::session::Settings;
 /// A pending acquire of permits that waits without limit, from
 /// [`PermitSemaphore::acquire`](crate::PermitSemaphore::acquire) and
 /// [`acquire_many`](crate::PermitSemaphore::acquire_many). It does nothing until it is awaited. The method
-/// that returns it has its errors and its cancel safety.
+/// that returns it has its errors and its cancel safety. Its methods are the arguments of Redisson's
+/// `acquire(permits, lease, unit)`.
 ///
 /// `tokio::spawn` and `join_all` take `semaphore.acquire().into_future()`, as with
 /// [`LockRequest`](crate::LockRequest).
@@ -29,7 +30,8 @@ pub struct PermitRequest {
 /// A pending acquire of permits that makes one attempt or waits for a limited time, from
 /// [`PermitSemaphore::try_acquire`](crate::PermitSemaphore::try_acquire) and
 /// [`try_acquire_many`](crate::PermitSemaphore::try_acquire_many). It does nothing until it is awaited. The
-/// method that returns it has its errors and its cancel safety.
+/// method that returns it has its errors and its cancel safety. Its methods are the arguments of
+/// Redisson's `tryAcquire(permits, wait, lease, unit)`.
 #[derive(Clone)]
 #[must_use = "a request does nothing unless it is awaited"]
 pub struct TryPermitRequest {
