@@ -25,7 +25,7 @@ impl Hold {
     /// Takes the right to send a command, if it is free.
     pub(crate) fn try_command(self: &Arc<Self>) -> Option<TurnGuard> {
         let mut turn = self.turns.turn.lock();
-        if !matches!(turn.holder, TurnHolder::Nobody) {
+        if !matches!(turn.holder, TurnHolder::Free) {
             return None;
         }
         Some(self.give(&mut turn))
@@ -129,7 +129,7 @@ impl Hold {
         drop(turn);
         match holder {
             TurnHolder::Caller(caller) => Some((command, caller.on)),
-            TurnHolder::Nobody | TurnHolder::Background => Some((command, None)),
+            TurnHolder::Free | TurnHolder::Background => Some((command, None)),
         }
     }
 }

@@ -92,8 +92,8 @@ impl BatchAcquire {
         for part in &self.parts {
             let possible = core.can_be_acknowledged(part.hold().key().key());
             possible.map_err(|error| (None, error))?;
-            let vouched = part.is_vouched_for(lease, now);
-            vouched.map_err(|failure| (None, failure.into()))?;
+            let confirmed = part.verify_master(lease, now);
+            confirmed.map_err(|failure| (None, failure.into()))?;
         }
         let mut targets = Vec::with_capacity(self.parts.len());
         for part in &self.parts {

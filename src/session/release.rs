@@ -362,7 +362,8 @@ mod tests {
                 let turn = hold.try_command().expect("no other command has it");
                 match PendingUnlock::begin(claim, turn) {
                     Ok(begun) => {
-                        let mut valid = begun.unwrap_or_else(|_| panic!("no other party takes its turn"));
+                        let mut valid =
+                            begun.unwrap_or_else(|_| panic!("no other party takes its turn"));
                         // It sends nothing.
                         valid.answered = true;
                     }

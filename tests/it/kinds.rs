@@ -75,7 +75,7 @@ pub(crate) static FENCED_FROM_ONE: Kind = Kind {
 /// on. A number behind a name is that of the runtime's worker threads.
 ///
 /// The functions stand in groups: `every` is for all kinds, `reentrant` for those whose owner may acquire
-/// them once more, `published` for those whose releases are published.
+/// them again, `published` for those whose releases are published.
 macro_rules! each_kind {
     ($($groups:tt)*) => {
         $crate::kinds::list_of_kinds! { tests { $($groups)* } }

@@ -301,7 +301,7 @@ impl Observer {
         for field in fields {
             let is_known = listed.contains(field) || self.reached_twice.contains(field);
             if !is_known && self.in_order(field) {
-                self.violated(format!("nobody holds {field}, and it was not undone"));
+                self.violated(format!("no owner holds {field}, and it was not undone"));
             }
         }
     }

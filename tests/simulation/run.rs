@@ -221,7 +221,7 @@ async fn story(
 
 /// Waits until all commands have arrived, every retry is done, and every release is answered.
 async fn rest(plan: &Plan, network: &Network, observer: &RefCell<Observer>) {
-    // A client that stands still does its part afterwards.
+    // A frozen client does its part afterwards.
     let paused = plan
         .pauses_end_ms()
         .saturating_sub(observer.borrow().now_ms());

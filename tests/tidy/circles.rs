@@ -135,7 +135,7 @@ impl File {
     }
 }
 
-/// Which modules of a folder use which; the folder's own file bears the folder's name.
+/// Which modules of a folder use which; the folder's own file has the folder's name.
 fn edges(folder: &File, files: &[File]) -> Edges {
     let depth = folder.path.len();
     let own = folder.path.last().expect("it has a name").clone();

@@ -109,8 +109,8 @@ fn every_lua_file_documents_its_purpose_arguments_and_result() {
     }
 }
 
-/// Services of two versions of this crate work on the same locks: whoever changes a script decides
-/// here that the two get along.
+/// Services of two versions of this crate work on the same locks. A change of a script needs a new digest
+/// here, and with it the decision that both versions are compatible.
 #[test]
 fn the_scripts_match_their_reviewed_versions() {
     let digests: BTreeMap<String, String> = files("lua", "lua")

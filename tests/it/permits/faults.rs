@@ -97,7 +97,7 @@ async fn a_release_without_an_answer_is_unconfirmed_and_repeated() {
     assert_eq!((test.free().await, test.in_use().await.len()), (0, 2));
 }
 
-/// A second command that makes permits endless has no answer: they are released, not left for ever.
+/// A second command that makes permits endless has no answer: they are released, not left forever.
 #[tokio::test]
 async fn an_endless_permit_without_an_answer_is_given_back() {
     let test = Fixture::of(1).await;
@@ -141,7 +141,7 @@ async fn a_late_repetition_of_an_acquire_ends_with_its_lease() {
     assert!(all.is_some(), "the orphan ends with its lease");
 }
 
-/// A contender for several permits that nobody polls any more: all of them are undone at once.
+/// A contender for several permits that no task polls any more: all of them are undone at once.
 #[tokio::test]
 async fn an_abandoned_acquire_of_several_permits_is_undone() {
     let test = Fixture::of(3).await;
