@@ -17,7 +17,8 @@ use crate::session::{Reentry, Settings, Unlocked};
 
 /// A pending acquire that waits without limit, from [`Lock::lock`](crate::Lock::lock),
 /// [`MultiLock::lock`](crate::MultiLock::lock) or [`RedLock::lock`](crate::RedLock::lock). It does
-/// nothing until it is awaited. The method that returns it has its errors and its cancel safety.
+/// nothing until it is awaited. The method that returns it has its errors and its cancel safety. Its
+/// methods are the arguments of Redisson's `lock(lease, unit)` and `lockAsync(lease, unit, threadId)`.
 ///
 /// A request is not a future itself: `.await` makes it one. `tokio::spawn`, `join_all` and the like need
 /// a future, which [`into_future`](IntoFuture::into_future) returns.
@@ -50,7 +51,8 @@ pub struct LockRequest {
 /// A pending acquire that makes one attempt or waits for a limited time, from
 /// [`Lock::try_lock`](crate::Lock::try_lock), [`MultiLock::try_lock`](crate::MultiLock::try_lock) or
 /// [`RedLock::try_lock`](crate::RedLock::try_lock). It does nothing until it is awaited. The method that
-/// returns it has its errors and its cancel safety.
+/// returns it has its errors and its cancel safety. Its methods are the arguments of Redisson's
+/// `tryLock(wait, lease, unit)` and `tryLockAsync(wait, lease, unit, threadId)`.
 ///
 /// `tokio::spawn` and `join_all` take `lock.try_lock().into_future()`, as with [`LockRequest`].
 #[derive(Clone)]
@@ -64,6 +66,7 @@ pub struct TryLockRequest {
 /// A pending unlock of a forgotten hold, from [`Lock::unlock`](crate::Lock::unlock),
 /// [`MultiLock::unlock`](crate::MultiLock::unlock) or [`RedLock::unlock`](crate::RedLock::unlock). It
 /// does nothing until it is awaited. The method that returns it has its errors and its cancel safety.
+/// Corresponds to Redisson's `unlockAsync(threadId)`.
 #[derive(Clone)]
 #[must_use = "a request does nothing unless it is awaited"]
 pub struct UnlockRequest {
@@ -176,11 +179,10 @@ macro_rules! options {
             self
         }
 
-        /// Limits how long the watchdog renews the lock, counted from this acquire. At least 10 ms; a longer
-        /// lease is shortened to it. After that time the lock is lost, with
+        /// Limits how long the watchdog renews the lock, counted from this acquire. At least 10 ms; a
+        /// longer lease is shortened to it. After that time the lock is lost, with
         /// [`LostReason::MaxHold`](crate::error::LostReason::MaxHold). Use it for work that may hang. If
-        /// several acquires of one hold set a limit, the earliest one counts. Redisson has no such
-        /// setting.
+        /// several acquires of one hold set a limit, the earliest one counts.
         pub fn max_hold(mut self, max_hold: Duration) -> Self {
             self.options.max_hold = Some(max_hold);
             self

@@ -13,7 +13,8 @@
 --   error WRONGTYPE: the free permits are no number below 2^53; nothing was done
 --
 -- A permit whose lease is over is not in use. After 0 an earlier run of the same command may have given
--- them back; after -1 it did not. ZREM comes first, because a server out of memory lets a script go on that has written.
+-- them back; after -1 it did not. ZREM comes first, because a server out of memory lets a script go on
+-- that has written.
 -- Example: 1 free, { a, b }, ids a and b -> 3 free, message "3", 1; once more -> 0; ids b and c, b in use
 -- -> -1.
 

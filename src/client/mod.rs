@@ -177,14 +177,13 @@ impl Client {
         PermitSemaphore::new(self.session.clone(), name.as_ref())
     }
 
-    /// The id of this client, random for each client. It is the first part of the field of each of its holds
-    /// in Redis. Corresponds to Redisson's `getId()`.
+    /// The id of this client, random for each client. It is the first part of the field of each of its
+    /// holds in Redis. Corresponds to Redisson's `getId()`.
     pub fn id(&self) -> Uuid {
         self.session.core().id
     }
 
-    /// Every hold of this client that is valid now. The client does not ask Redis. Redisson has no such
-    /// call.
+    /// Every hold of this client that is valid now. The client does not ask Redis.
     pub fn holds(&self) -> Vec<HoldInfo> {
         let core = self.session.core();
         let holds = core.holds.all();
@@ -198,8 +197,7 @@ impl Client {
     /// new server. Never call it for a server that may have lost locks which an owner still holds.
     ///
     /// It ends the server's quarantine for every client with
-    /// [`ClientBuilder::quarantine_on_server`], and the quarantine that this client began itself. Redisson
-    /// has no such call.
+    /// [`ClientBuilder::quarantine_on_server`], and the quarantine that this client began itself.
     ///
     /// # Errors
     ///

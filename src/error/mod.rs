@@ -31,14 +31,15 @@ pub enum Error {
 
     /// The client was shut down. This call does not hold the lock.
     ///
-    /// Build a new client.
+    /// Redisson throws `RedissonShutdownException`. Build a new client.
     #[error("the client is shut down")]
     Closed,
 
     /// An argument is not valid, or there is no tokio runtime. The client sent nothing. This call does not
     /// hold the lock.
     ///
-    /// Fix the call. The message names the argument and its limits.
+    /// Redisson throws `IllegalArgumentException`. Fix the call. The message names the argument and its
+    /// limits.
     #[error("invalid {what}: {why}")]
     #[non_exhaustive]
     Invalid {
@@ -50,7 +51,8 @@ pub enum Error {
 
     /// The owner held the lock and lost it. Another owner may hold it now.
     ///
-    /// Redisson reports no loss; its `unlock()` then throws `IllegalMonitorStateException`. Stop the protected work and drop the guard. Then acquire the lock again if the work must continue.
+    /// Redisson reports no loss; its `unlock()` then throws `IllegalMonitorStateException`. Stop the
+    /// protected work and drop the guard. Then acquire the lock again if the work must continue.
     #[error(transparent)]
     Lost(#[from] Lost),
 
@@ -76,7 +78,7 @@ pub enum Error {
     /// not confirm the release in time, the client continues in the background
     /// ([`NotReplicated::is_undone`]).
     ///
-    /// Retry later, or check the replicas.
+    /// Redisson throws an exception if `checkLockSyncedSlaves` is set. Retry later, or check the replicas.
     #[error(transparent)]
     NotReplicated(#[from] NotReplicated),
 
@@ -93,8 +95,9 @@ pub enum Error {
 
     /// The server answered with an error code. An acquire did not take the lock.
     ///
-    /// Fix the cause: a permission, a password, the type of the key, the server's memory or disk.
-    /// [`Error::is_retriable`] is true for transient codes (`LOADING`, `READONLY`, ...).
+    /// Redisson throws `RedisException` or a class derived from it. Fix the cause: a permission, a
+    /// password, the type of the key, the server's memory or disk. [`Error::is_retriable`] is true for
+    /// transient codes (`LOADING`, `READONLY`, ...).
     #[error("the server refused the command: {code} {message}")]
     #[non_exhaustive]
     Refused {
@@ -107,8 +110,8 @@ pub enum Error {
     /// The server did not answer in time. This call does not hold the lock. If the command still arrives,
     /// the client undoes it in the background.
     ///
-    /// Retry later. Until the client has undone the command, the lock may look taken, for at most one
-    /// lease.
+    /// Redisson throws `RedisTimeoutException` or `RedisResponseTimeoutException`. Retry later. Until the
+    /// client has undone the command, the lock may look taken, for at most one lease.
     #[error(
         "no answer from the server in time, waited={}ms{}",
         waited.as_millis(),
@@ -138,7 +141,7 @@ pub enum Error {
     /// There is no connection to the server. This call does not hold the lock. If a command was already
     /// sent, the client undoes it in the background.
     ///
-    /// Retry later.
+    /// Redisson throws `RedisConnectionException`. Retry later.
     #[error("no connection to the server: {cause}")]
     #[non_exhaustive]
     Unavailable {
@@ -150,8 +153,8 @@ pub enum Error {
     /// lock may remain in Redis for at most one lease, and the client retries the release in the
     /// background until then.
     ///
-    /// Nothing has to be done. If the protected work had to end before another owner began, treat its
-    /// result as doubtful.
+    /// Redisson throws `RedisTimeoutException`. The caller need not do anything. If the protected work had
+    /// to end before another owner began, treat its result as doubtful.
     #[error(transparent)]
     UnlockUnconfirmed(#[from] UnlockUnconfirmed),
 }
@@ -265,8 +268,8 @@ impl Error {
     }
 
     /// The unlock of a multi lock or quorum was not confirmed; `instances` has the state of each part.
-    pub(crate) fn unconfirmed(lock: &str, instances: Vec<Instance>) -> Self {
-        UnlockUnconfirmed::of_whole(lock, instances).into()
+    pub(crate) fn unconfirmed(lock: &str, waited: Duration, instances: Vec<Instance>) -> Self {
+        UnlockUnconfirmed::of_whole(lock, waited, instances).into()
     }
 
     pub(crate) fn invalid(what: &'static str, why: String) -> Self {

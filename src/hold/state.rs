@@ -331,7 +331,7 @@ impl HoldState {
         Dropped::Nothing
     }
 
-    /// Ends a claim and leaves what stands in Redis to its lease, when the last claim has ended.
+    /// Ends a claim and leaves the hold in Redis to its lease, when the last claim has ended.
     pub(crate) fn leave_claim(&mut self, flags: ClaimFlags, now: Moment) -> Dropped {
         if !self.is_living() {
             return self.drop_claim(flags, now);

@@ -7,12 +7,12 @@ use redis::Value;
 use uuid::Uuid;
 
 /// How long Redis keeps a key, from [`Lock::remaining_ttl`](crate::Lock::remaining_ttl) and
-/// [`HolderInfo::ttl`].
+/// [`HolderInfo::ttl`]. Corresponds to the number of Redisson's `remainTimeToLive()`, in milliseconds.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Ttl {
     /// Redis deletes it after this time.
     Expires(Duration),
-    /// It has no TTL: it stays until a client deletes it. No lock writes such a key.
+    /// It has no TTL: it stays until a client deletes it. No lock writes such a key. Redisson's -1.
     Persistent,
 }
 

@@ -140,8 +140,8 @@ impl Lock {
         }
     }
 
-    /// A handle of the same lock whose acquires never re-enter: each acquire has a new [`Owner`]. Redisson
-    /// has no such handle: its threads exclude each other.
+    /// A handle of the same lock whose acquires never re-enter: each acquire has a new [`Owner`]. In
+    /// Redisson, threads exclude each other.
     ///
     /// Use it if one task runs several branches that must exclude each other: `join!`, `select!`,
     /// `for_each_concurrent`. Without it the branches are one owner, and all of them get the lock at
@@ -228,12 +228,12 @@ impl Lock {
     }
 
     /// Acquires the lock, does the work, and unlocks. If the lock is lost, the work is cancelled: its
-    /// future is dropped. Redisson has no such call.
+    /// future is dropped.
     ///
     /// # Errors
     ///
-    /// As [`Lock::lock`]. [`Error::Lost`] if the lock was lost before the unlock: the work was cancelled, or
-    /// its output is discarded. An unlock that Redis does not confirm is no error if the lock was still
+    /// As [`Lock::lock`]. [`Error::Lost`] if the lock was lost before the unlock: the work was cancelled,
+    /// or its output is discarded. An unlock that Redis does not confirm is no error if the lock was still
     /// valid when the work ended.
     ///
     /// # Cancel safety

@@ -95,7 +95,7 @@ impl Lock {
     }
 
     /// The holder of the lock, as Redis shows it. `None` if no owner holds it. If several readers of
-    /// Redisson's read/write lock hold it, this is one of them. Redisson has no such call.
+    /// Redisson's read/write lock hold it, this is one of them.
     ///
     /// # Errors
     ///

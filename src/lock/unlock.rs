@@ -12,7 +12,8 @@ use crate::request::{Boxed, UnlockRequest};
 use crate::script;
 use crate::session::Unlocked;
 
-/// A pending forced unlock, from [`Lock::force_unlock`]. It does nothing until it is awaited.
+/// A pending forced unlock, from [`Lock::force_unlock`]. It does nothing until it is awaited. Corresponds
+/// to Redisson's `forceUnlockAsync()`.
 #[derive(Clone)]
 #[must_use = "a request does nothing unless it is awaited"]
 pub struct ForceUnlockRequest {
@@ -121,8 +122,7 @@ impl Inner {
 }
 
 impl ForceUnlockRequest {
-    /// Frees the lock only if this holder still has it. [`Lock::holder`] returns the holder. Redisson has no
-    /// such call.
+    /// Frees the lock only if this holder still has it. [`Lock::holder`] returns the holder.
     pub fn expecting(mut self, holder: &HolderInfo) -> Self {
         self.holder = Some(holder.field().to_owned());
         self

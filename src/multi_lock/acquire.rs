@@ -159,7 +159,7 @@ impl<'a> MultiLockCall<'a> {
         Ok(())
     }
 
-    /// How the owner stands with this member, as far as it may have it once more. One that is not reentrant
+    /// Whether the owner holds this member, and so may acquire it again. One that is not reentrant
     /// is another call's alone: this call waits for it as a stranger does.
     pub(super) fn owner_state(&self, member: &LockMember) -> OwnerState {
         if !member.key.kind().reentrant {

@@ -219,7 +219,7 @@ impl MultiLockContender<'_> {
         }
     }
 
-    /// Others want the same members, and each got some of them. A random pause, longer each time, lets
+    /// Other callers want the same members, and each got some of them. A random pause, longer each time, lets
     /// one of them succeed.
     fn back_off(&mut self, at: usize, took: Duration) -> Duration {
         self.collisions = (self.collisions + 1).min(MOST_DOUBLINGS);

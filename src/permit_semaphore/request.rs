@@ -15,7 +15,8 @@ use crate::session::Settings;
 /// A pending acquire of permits that waits without limit, from
 /// [`PermitSemaphore::acquire`](crate::PermitSemaphore::acquire) and
 /// [`acquire_many`](crate::PermitSemaphore::acquire_many). It does nothing until it is awaited. The method
-/// that returns it has its errors and its cancel safety.
+/// that returns it has its errors and its cancel safety. Its methods are the arguments of Redisson's
+/// `acquire(permits, lease, unit)`.
 ///
 /// `tokio::spawn` and `join_all` take `semaphore.acquire().into_future()`, as with
 /// [`LockRequest`](crate::LockRequest).
@@ -29,7 +30,8 @@ pub struct PermitRequest {
 /// A pending acquire of permits that makes one attempt or waits for a limited time, from
 /// [`PermitSemaphore::try_acquire`](crate::PermitSemaphore::try_acquire) and
 /// [`try_acquire_many`](crate::PermitSemaphore::try_acquire_many). It does nothing until it is awaited. The
-/// method that returns it has its errors and its cancel safety.
+/// method that returns it has its errors and its cancel safety. Its methods are the arguments of
+/// Redisson's `tryAcquire(permits, wait, lease, unit)`.
 #[derive(Clone)]
 #[must_use = "a request does nothing unless it is awaited"]
 pub struct TryPermitRequest {
@@ -44,7 +46,7 @@ pub(super) struct PermitOptions {
     pub(super) permits: u32,
     pub(super) lease: Option<Duration>,
     pub(super) max_hold: Option<Duration>,
-    /// The permits shall never end by themselves.
+    /// The permits never expire.
     pub(super) is_endless: bool,
 }
 
@@ -94,7 +96,7 @@ macro_rules! options {
         ///
         /// If the process crashes, such a permit stays in use until it is given back by its id
         /// ([`PermitSemaphore::release`](crate::PermitSemaphore::release)), or until all permits are set
-        /// anew. The client acquires the permits with the watchdog's lease and makes them endless by a
+        /// again. The client acquires the permits with the watchdog's lease and makes them endless by a
         /// second command, so that an acquire whose answer is lost leaves no endless permit.
         ///
         /// Not together with a lease or a `max_hold`: that is [`Error::Invalid`](crate::Error::Invalid).

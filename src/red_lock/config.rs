@@ -190,7 +190,7 @@ impl RedLockConfig {
         Ok(terms)
     }
 
-    /// An error if so many of its clients were shut down that no quorum is left.
+    /// An error if too many of its clients were shut down, so that no quorum is left.
     pub(super) fn ensure_open(&self) -> Result<()> {
         let open = self
             .instances

@@ -260,7 +260,7 @@ impl RedLockContender<'_> {
         }
     }
 
-    /// Until when other owners of this process hold so many instances that no quorum is left.
+    /// Until when other owners of this process hold too many instances for another quorum.
     fn kept_until(&self, now: Moment) -> Option<Moment> {
         let RedLockCall { lock, owner, .. } = *self.caller;
         let free_at =
@@ -300,7 +300,7 @@ impl RedLockContender<'_> {
             }
         }
         if acquired {
-            // Lost to competing callers, or for a reason that the next round would meet again.
+            // Lost to competing callers, or for a reason that the next round would have, too.
             let began = hold.see(|state, _| state.quorum.began());
             self.retry_timer
                 .collided(now.since(began), clock.part(), now);

@@ -202,7 +202,7 @@ impl PendingAcquire {
         // here.
         core.ensure_open()?;
         core.can_be_acknowledged(self.hold.key().key())?;
-        self.is_vouched_for(lease, now)?;
+        self.verify_master(lease, now)?;
         let Some(target) = self.target(lease, now, until) else {
             return Ok(None);
         };

@@ -19,7 +19,7 @@ pub(crate) struct BatchAcquire {
     session: Arc<Session>,
     parts: Vec<PendingAcquire>,
     sent: Sent,
-    /// They are permits, and shall never end by themselves.
+    /// They are permits that never expire.
     is_endless: bool,
     /// What was sent, and its answer, have been recorded in the parts.
     noted: bool,
@@ -92,8 +92,8 @@ impl BatchAcquire {
         for part in &self.parts {
             let possible = core.can_be_acknowledged(part.hold().key().key());
             possible.map_err(|error| (None, error))?;
-            let vouched = part.is_vouched_for(lease, now);
-            vouched.map_err(|failure| (None, failure.into()))?;
+            let confirmed = part.verify_master(lease, now);
+            confirmed.map_err(|failure| (None, failure.into()))?;
         }
         let mut targets = Vec::with_capacity(self.parts.len());
         for part in &self.parts {

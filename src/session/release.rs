@@ -276,7 +276,7 @@ mod on_servers {
             part: false,
         };
         let claim = Claim::new(session.clone(), hold.clone(), flags);
-        let late = hold.try_command().expect("nobody else has it");
+        let late = hold.try_command().expect("no other command has it");
         // As the watchdog finds it: the future is not polled.
         let (taken, _) = hold.command().await;
         let begun = PendingUnlock::begin(claim, late).expect("it is held");
@@ -306,7 +306,7 @@ mod tests {
     use crate::owner::Owner;
     use crate::session::{Session, disconnected};
 
-    /// Another thread renews the hold, and its deadline passes, again and again. An unlock that meets a
+    /// Another thread renews the hold, and its deadline passes, repeatedly. An unlock at the same time as a
     /// passed deadline reports the loss, whatever the next renewal does.
     #[tokio::test]
     async fn an_unlock_after_the_deadline_reports_the_loss_during_a_renewal() {
@@ -359,10 +359,11 @@ mod tests {
                     thread::yield_now();
                 }
                 let claim = Claim::new(session.clone(), hold.clone(), flags);
-                let turn = hold.try_command().expect("nobody else has it");
+                let turn = hold.try_command().expect("no other command has it");
                 match PendingUnlock::begin(claim, turn) {
                     Ok(begun) => {
-                        let mut valid = begun.unwrap_or_else(|_| panic!("nobody takes its turn"));
+                        let mut valid =
+                            begun.unwrap_or_else(|_| panic!("no other party takes its turn"));
                         // It sends nothing.
                         valid.answered = true;
                     }

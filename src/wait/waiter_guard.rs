@@ -110,7 +110,7 @@ impl WaiterGuard {
     }
 
     /// Notes the outage that the contender met, if any. An outage ends all waits without a deadline at
-    /// once. Otherwise each of them would have to meet an outage of its own, one after another.
+    /// once. Otherwise each of them would detect the outage only by itself, one after another.
     pub(crate) fn note_outage(&self, outage: Option<&Error>) {
         let mut shard = self.waiters.shard(&self.key);
         if let Some((queue, calls)) = shard.queue(&self.key) {

@@ -219,7 +219,7 @@ impl Observer {
             let is_known = listed.contains(field) || self.reached_twice.contains(field);
             if !is_known && self.in_order(field) {
                 self.found
-                    .violated(format!("nobody holds {field}, and it was not undone"));
+                    .violated(format!("no owner holds {field}, and it was not undone"));
             }
         }
     }

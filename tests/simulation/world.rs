@@ -127,7 +127,7 @@ fn happen(network: &Network, observer: &RefCell<impl Observes>, event: NetworkEv
 
 /// Waits until all commands have arrived, every retry is done, and every release is answered.
 pub(super) async fn rest(plan: &Plan, network: &Network, observer: &RefCell<impl Observes>) {
-    // A client that stands still does its part afterwards.
+    // A frozen client does its part afterwards.
     let now = observer.borrow_mut().found().now_ms();
     let paused = plan.pauses_end_ms().saturating_sub(now);
     let retries = 3 * plan.command_timeout_ms + 1200;

@@ -12,7 +12,7 @@ pub(crate) static PERMIT: Kind = Kind {
         touch: &TOUCH,
         renew: &RENEW,
         transfer: None,
-        // A semaphore is no `Lock`, so its permits are acquired by `acquire_all` only, and nobody frees it
+        // A semaphore is no `Lock`, so its permits are acquired by `acquire_all` only, and no client frees it
         // by force. The other scripts are never sent.
         ..PLAIN.scripts
     },

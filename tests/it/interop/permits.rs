@@ -33,12 +33,12 @@ impl Scene {
             t1: java.thread("t1"),
             _java: java,
             seats,
-            server: server,
+            server,
         }
     }
 
-    async fn somebody_waits(&self) {
-        eventually(SAFETY, "somebody listens", async || {
+    async fn a_waiter_listens(&self) {
+        eventually(SAFETY, "a waiter listens", async || {
             self.redis.channels().await.contains(&CHANNEL.to_owned())
         })
         .await;
@@ -131,7 +131,7 @@ async fn a_release_of_java_wakes_our_waiter_and_ours_wakes_java() {
         let permit = request.await.expect("the server is there");
         (permit, SystemTime::now())
     });
-    scene.somebody_waits().await;
+    scene.a_waiter_listens().await;
     assert!(!waiting.is_finished());
     let released = scene
         .t1
@@ -142,7 +142,7 @@ async fn a_release_of_java_wakes_our_waiter_and_ours_wakes_java() {
     assert_woken("our waiter", released.at - released.took, at);
 
     let waiting = scene.t1.start_permits::<String>(NAME, "acquire", json!([]));
-    scene.somebody_waits().await;
+    scene.a_waiter_listens().await;
     assert!(!waiting.is_finished());
     let released = SystemTime::now();
     permit.release().await.unwrap();
@@ -164,7 +164,7 @@ async fn a_list_release_serves_the_waiters_of_the_other_side() {
     let waiting: Vec<_> = (0..3)
         .map(|_| tokio::spawn(scene.seats.acquire().lease(NEVER).into_future()))
         .collect();
-    scene.somebody_waits().await;
+    scene.a_waiter_listens().await;
     scene
         .t1
         .start_permits::<()>(NAME, "release", json!([{ "ids": theirs }]))
@@ -180,7 +180,7 @@ async fn a_list_release_serves_the_waiters_of_the_other_side() {
     let waiting = scene
         .t1
         .start_permits::<Vec<String>>(NAME, "acquire", json!([{ "int": 3 }]));
-    scene.somebody_waits().await;
+    scene.a_waiter_listens().await;
     scene.seats.release(&ids).await.unwrap();
     let acquired = tokio::time::timeout(SAFETY, waiting.value()).await;
     assert_eq!(acquired.expect("Java is served").len(), 3);
@@ -229,7 +229,7 @@ async fn permits_of_a_dead_client_come_back_after_their_leases() {
         .value()
         .await;
     java.kill();
-    // As a crash of ours: the rest of the lease, and nobody renews.
+    // As after a crash of ours: the rest of the lease is left, and no client renews it.
     drop(
         seats
             .acquire()

@@ -163,7 +163,7 @@ async fn two_permits(stand: &Stand) -> LeasedPermit {
     permits.expect("they are free and the server well")
 }
 
-/// A permit that nobody holds.
+/// A permit that no owner holds.
 async fn left_permit(stand: &Stand) -> (PermitSemaphore, PermitId) {
     let seats = stand.left_seats(1).await;
     let permit = seats.acquire().lease(LONG).await;

@@ -41,14 +41,14 @@ pub(super) struct Stand {
     /// What all its keys begin with, and what its connections are called.
     pub(super) name: String,
     pub(super) clients: Vec<Client>,
-    /// Written by whoever has the lock.
+    /// Written by the holder of the lock.
     cell: Cell,
     written: AtomicI64,
     /// How many are known to have the lock, by what they saw themselves.
     inside: AtomicUsize,
 }
 
-/// Somebody has the lock until this is dropped.
+/// An owner has the lock until this is dropped.
 pub(super) struct Inside(Arc<Stand>);
 
 impl Drop for Inside {
@@ -221,7 +221,7 @@ impl Stand {
         }
     }
 
-    /// Takes a lock that is nobody's some times. Each time it must be had, and once it must be quick.
+    /// Takes a free lock some times. Each acquire must succeed, and one must be quick.
     pub(super) async fn take_other(self: Arc<Self>, name: &str) -> Checked<()> {
         let mut quickest = Duration::MAX;
         for _ in 0..3 {
@@ -236,7 +236,7 @@ impl Stand {
         Err(format!("another lock took {quickest:?} at least"))
     }
 
-    /// Nobody else gets the lock while it is held. Asked until its servers answer.
+    /// No other owner gets the lock while it is held. Asked until its servers answer.
     pub(super) async fn is_kept(&self, is_held: impl Fn() -> bool) -> Checked<()> {
         let began = Instant::now();
         loop {
@@ -272,7 +272,7 @@ impl Stand {
         keys
     }
 
-    /// Nobody wrote while another did.
+    /// No owner wrote while another did.
     pub(super) fn check_exclusion(&self) -> Checked<()> {
         let (written, value) = (self.written.load(Ordering::SeqCst), self.cell.value());
         if value != written {
@@ -326,6 +326,6 @@ impl AnyLock {
 const SEATS: &str = "seats";
 const LEFT_SEATS: &str = "left-seats";
 
-/// A role or a grant that nobody picks up passes on after the poll cap and a second, and a grant that
+/// A role or a grant that no waiter picks up passes on after the poll cap and a second, and a grant that
 /// the client cannot see after its lease. Far more than both.
 const PASSED_ON: Duration = LEASE.saturating_mul(4);

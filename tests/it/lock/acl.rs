@@ -258,7 +258,7 @@ async fn scenario(
     assert!(!every_call(&one).await);
     // The last waiter's channel is left behind its back.
     let left = async || redis.channels().await.is_empty();
-    eventually(SOON, "nobody listens any more", left).await;
+    eventually(SOON, "no waiter listens any more", left).await;
     let used = redis.commandstats().await.into_keys().collect();
     one.shutdown().await;
     two.shutdown().await;

@@ -167,7 +167,7 @@ async fn a_late_force_unlock_does_not_free_the_next_holders_lock(kind: &'static 
     let fourth = lock.lock().owner(&owner).await.unwrap();
     assert!(!lock.force_unlock().expecting(&seen).await.unwrap());
     assert!(fourth.is_valid() && test.redis.exists("l").await);
-    // Expecting whoever has it frees it, once.
+    // With the present holder as the expected one it frees the lock, once.
     let seen = lock.holder().await.unwrap().expect("it is held");
     assert!(lock.force_unlock().expecting(&seen).await.unwrap());
     assert!(!lock.force_unlock().expecting(&seen).await.unwrap());

@@ -152,7 +152,7 @@ async fn a_watched_acquire_inside_a_fixed_lease_is_renewed_until_it_ends(kind: &
     assert!(client.holds()[0].watched);
     inner.unlock().await.unwrap();
     assert!(!client.holds()[0].watched);
-    // Nobody renews it any more, so it ends by itself though its guard lives.
+    // No client renews it any more, so it ends by itself though its guard lives.
     let freed = async || !test.redis.exists("l").await;
     eventually(SOON, "the fixed lease ran out", freed).await;
     assert!(!outer.is_valid());

@@ -116,7 +116,7 @@ async fn a_release_without_an_answer_is_unconfirmed_and_repeated() {
     assert_eq!((test.free().await, test.in_use().await.len()), (0, 2));
 }
 
-/// A second command that makes permits endless has no answer: they are released, not left for ever.
+/// A second command that makes permits endless has no answer: they are released, not left forever.
 #[tokio::test]
 async fn an_endless_permit_without_an_answer_is_given_back() {
     let test = Fixture::of(1).await;
@@ -199,7 +199,7 @@ async fn without_memory_only_acquires_are_refused() {
     all.release().await.unwrap();
 }
 
-/// A contender for several permits that nobody polls any more: all of them are undone at once.
+/// A contender for several permits that no task polls any more: all of them are undone at once.
 #[tokio::test]
 async fn an_abandoned_acquire_of_several_permits_is_undone() {
     let test = Fixture::of(3).await;

@@ -1,4 +1,4 @@
-//! Permits that replicas have, or nobody.
+//! A permit counts only if the replicas have it.
 
 use lockdog::config::Replicas;
 

@@ -103,7 +103,7 @@ impl Drop for Redisson {
             self.jvm.kill();
         } else {
             self.jvm.driver.forget(self.session);
-            // Nobody waits for the answer, which is an error if the session is closed already.
+            // No caller waits for the answer, which is an error if the session is closed already.
             let call = json!({ "call": "close" });
             drop(self.jvm.driver.send(self.session, call));
         }
@@ -226,7 +226,7 @@ impl JavaThread {
         format!("{}:{id}", self.uuids[server])
     }
 
-    /// `lock()`: waits for ever, kept alive by the watchdog.
+    /// `lock()`: waits forever, kept alive by the watchdog.
     pub(crate) async fn lock(&self, lock: impl Into<JavaLock>) {
         self.start_lock(lock).value().await;
     }
@@ -235,7 +235,7 @@ impl JavaThread {
         self.call("lock", lock.into().with(json!({})))
     }
 
-    /// `lock(lease, unit)`: waits for ever, ends with the lease.
+    /// `lock(lease, unit)`: waits forever, ends with the lease.
     pub(crate) async fn lock_for(&self, lock: impl Into<JavaLock>, lease: Duration) {
         self.start_lock_for(lock, lease).value().await;
     }
@@ -386,7 +386,7 @@ impl JavaThread {
     }
 }
 
-/// A call that Java makes whether or not anybody waits for it.
+/// A call that Java makes whether or not a caller waits for it.
 #[must_use = "the call runs all the same, but its error would go unseen"]
 pub(crate) struct PendingCall<T> {
     driver: Arc<Driver>,
@@ -461,7 +461,7 @@ pub(crate) struct JavaError {
 }
 
 impl JavaError {
-    /// The answer to an unlock by somebody who does not hold the lock.
+    /// The answer to an unlock by an owner that does not hold the lock.
     pub(crate) fn is_not_owner(&self) -> bool {
         self.class == "java.lang.IllegalMonitorStateException"
     }

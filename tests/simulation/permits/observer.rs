@@ -209,7 +209,7 @@ impl Observer {
                 || self.reached_twice.contains(id);
             if !is_known && self.executed.get(id).copied() == self.network.last_sent(id) {
                 self.found
-                    .violated(format!("nobody has {id:?}, and it was not undone"));
+                    .violated(format!("no value has {id:?}, and it was not undone"));
             }
         }
     }

@@ -129,7 +129,7 @@ fn parts(cell: Cell, present: &[&'static str]) -> Vec<Part> {
     parts
 }
 
-/// None if the library has no such thing, so that nobody waits for it to say so.
+/// None if the library has no such thing, so that no caller waits for it to say so.
 fn part(cell: Cell, library: &'static str) -> Option<Part> {
     let workload = match (library, cell.workload) {
         ("raw", "W2") => "serial",

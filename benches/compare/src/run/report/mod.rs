@@ -15,7 +15,7 @@ use crate::run::measure::Measurer;
 use crate::run::plan::Planned;
 use crate::run::report::words::show;
 
-/// One line a cell while the run goes on: the last round.
+/// One line a cell while the run continues: the last round.
 pub(crate) fn progress(planned: &Planned, lines: &[Line], elapsed: Duration) {
     let mut text = format!("{:5} s  {:24}", elapsed.as_secs(), planned.cell.to_string());
     for part in &planned.libraries {

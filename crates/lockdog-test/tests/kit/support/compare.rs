@@ -32,14 +32,14 @@ impl Pair {
         }
     }
 
-    /// Has both require a password from now on, and connects anew without it.
+    /// Has both require a password from now on, and connects again without it.
     pub(crate) fn require_password(&mut self, password: &str) {
         self.embedded.require_password(password);
         let [_, real] = &mut self.sides;
         let set = ["CONFIG", "SET", "requirepass", password];
         assert_eq!(real.commands.send(&set), Value::Status("OK".to_owned()));
-        let anew = [self.embedded.connect(), self.real.connect()];
-        for (side, connection) in self.sides.iter_mut().zip(anew) {
+        let fresh = [self.embedded.connect(), self.real.connect()];
+        for (side, connection) in self.sides.iter_mut().zip(fresh) {
             side.commands = connection;
         }
     }
