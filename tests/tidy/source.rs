@@ -265,7 +265,7 @@ const REVIEWED: [(&str, &str); 23] = [
     ),
     (
         "lua/permit/acquire.lua",
-        "afbb398110dd73137e6cee61982689f74609e747",
+        "435f6066f9b58f6ef8b1999d35149a3698a17d74",
     ),
     (
         "lua/permit/add.lua",
@@ -277,7 +277,7 @@ const REVIEWED: [(&str, &str); 23] = [
     ),
     (
         "lua/permit/release.lua",
-        "ba308d76dd73e00d3e9c09ede5e866b08c688b10",
+        "1ad0c7d062fae2d8e42edd8cd63cb298f658387b",
     ),
     (
         "lua/permit/renew.lua",
@@ -285,19 +285,19 @@ const REVIEWED: [(&str, &str); 23] = [
     ),
     (
         "lua/permit/set.lua",
-        "c1b05b4d15f1f7e0711e4918b501eb1d3b971a32",
+        "53f252f6a456d57c7fbd51f9877783ce5be4c3a4",
     ),
     (
         "lua/permit/state.lua",
-        "f6794d9de96a6b81a3a1bec66471a4ea02b77e0c",
+        "51b7510a71e00773dce3b8658cd66daa873b4a09",
     ),
     (
         "lua/permit/touch.lua",
-        "c70ddca6dfda8a884f995bc9be04e91f3998ab13",
+        "2bfa5b5a2dad03de39fd47db56d89aaaf081ec9c",
     ),
     (
         "lua/permit/update.lua",
-        "88179ed7f2a0d3ba8a54f5edf7d74deee6132289",
+        "78b2dbfe6797bb57df221fc992f7d69f5206f75d",
     ),
     (
         "lua/red_lock/acquire.lua",

@@ -121,9 +121,12 @@ impl Side {
                 "list" => self.commands.send(&["LRANGE", &name, "0", "-1"]),
                 "set" => sorted(self.commands.send(&["SMEMBERS", &name])),
                 "string" => self.commands.send(&["GET", &name]),
-                "zset" => self
-                    .commands
-                    .send(&["ZRANGE", &name, "0", "-1", "WITHSCORES"]),
+                // Two scores from the clock may be equal on one server and not on the other, which
+                // changes their order. `commands_as_redis` compares the order.
+                "zset" => by_field(
+                    self.commands
+                        .send(&["ZRANGE", &name, "0", "-1", "WITHSCORES"]),
+                ),
                 other => panic!("{name} is a {other}"),
             };
             let value = named(value, &self.identity);
