@@ -160,6 +160,7 @@ mod key;
 mod lease;
 mod lock;
 mod multi_lock;
+mod object;
 /// Tests of private items on real servers.
 #[cfg(test)]
 #[path = "../tests/on_servers/mod.rs"]
@@ -167,9 +168,11 @@ mod on_servers;
 mod owner;
 mod panics;
 mod permit_semaphore;
+mod permits;
 mod red_lock;
 mod request;
 mod script;
+mod semaphore;
 mod server;
 mod session;
 /// Tests that simulate the engine on virtual time.
@@ -202,6 +205,7 @@ pub use owner::Owner;
 pub use permit_semaphore::{LeasedPermit, PermitRequest, PermitSemaphore, TryPermitRequest};
 pub use red_lock::RedLock;
 pub use request::{LockRequest, TryLockRequest, UnlockRequest};
+pub use semaphore::{Permit, Semaphore, SemaphoreRequest, TrySemaphoreRequest};
 pub use session::Unlocked;
 
 /// Settings of a [`ClientBuilder`] and of requests.
@@ -227,6 +231,7 @@ pub mod report {
     pub use crate::diagnosis::{Diagnosis, Finding, FindingKind};
     pub use crate::guard::Verdict;
     pub use crate::lock::{HoldInfo, HolderInfo, Ttl};
+    pub use crate::semaphore::PermitHolder;
 }
 
 /// The token that [`Guard::lost_token`] returns.
@@ -248,6 +253,7 @@ mod tests {
         may_cross::<MultiLock>();
         may_cross::<RedLock>();
         may_cross::<PermitSemaphore>();
+        may_cross::<Semaphore>();
         may_cross::<Owner>();
     }
 }

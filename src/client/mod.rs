@@ -21,6 +21,7 @@ use crate::key::kind;
 use crate::lock::{HoldInfo, Lock};
 use crate::permit_semaphore::PermitSemaphore;
 use crate::script;
+use crate::semaphore::Semaphore;
 use crate::server::Sent;
 use crate::session::Session;
 
@@ -175,6 +176,18 @@ impl Client {
     /// is invalid, each request of the semaphore returns [`Error::Invalid`](crate::Error::Invalid).
     pub fn permit_semaphore(&self, name: impl AsRef<str>) -> PermitSemaphore {
         PermitSemaphore::new(self.session.clone(), name.as_ref())
+    }
+
+    /// The semaphore of this name, whose permits have no leases. Corresponds to Redisson's
+    /// `getSemaphore(name)`.
+    ///
+    /// A permit stays in use until it is released, also if its process crashes. Where that matters, use
+    /// [`Client::permit_semaphore`].
+    ///
+    /// The name has 1 to 512 bytes, which the client does not change. This call sends nothing. If the name
+    /// is invalid, each request of the semaphore returns [`Error::Invalid`](crate::Error::Invalid).
+    pub fn semaphore(&self, name: impl AsRef<str>) -> Semaphore {
+        Semaphore::new(self.session.clone(), name.as_ref())
     }
 
     /// The id of this client, random for each client. It is the first part of the field of each of its

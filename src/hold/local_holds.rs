@@ -77,6 +77,17 @@ impl Holds {
         pending.filter(is_of).cloned().collect()
     }
 
+    /// The oldest hold with forgotten claims. The call looks at the holds before it.
+    pub(crate) fn with_forgotten(&self, key: &LockKey) -> Option<Arc<Hold>> {
+        let table = self.table.lock();
+        let living = table.by_key.get(key)?.of(HoldGroup::Living);
+        let has_forgotten = |hold: &&Arc<Hold>| !hold.state().forgotten.is_empty();
+        living
+            .filter(has_forgotten)
+            .min_by_key(|hold| hold.number())
+            .cloned()
+    }
+
     /// The hold with this number, the one in its field, if it is still listed.
     pub(crate) fn numbered(&self, key: &LockKey, number: u64) -> Option<Arc<Hold>> {
         let table = self.table.lock();

@@ -1,7 +1,9 @@
 //! What this client holds.
 
+mod forgotten;
 mod grant;
 mod holds_of_key;
+mod ledger;
 mod local_holds;
 mod recently_released;
 mod renewal;
@@ -26,6 +28,7 @@ use crate::error::{AlreadyHeld, Lost, LostFacts, LostReason};
 use crate::key::LockKey;
 use crate::owner::Owner;
 
+pub(crate) use ledger::LedgerView;
 pub(crate) use local_holds::{LocalHolds, OwnerState};
 pub(crate) use state::{ClaimFlags, Dropped, HoldPhase, HoldState, Terms};
 pub(crate) use streak::{HandOverLimits, Streak, StreakEnd};

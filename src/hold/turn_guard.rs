@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::Hold;
 use super::turn::{Turn, TurnHolder, TurnSnapshot};
 use crate::error::Error;
-use crate::server::{Connection, Permit, Permits};
+use crate::server::{Connection, Permits, SendingPermit};
 
 /// The right to send a command for one hold; returned on drop.
 pub(crate) struct TurnGuard {
@@ -142,13 +142,13 @@ impl TurnGuard {
 
     /// Allows a command to be sent only while this turn is valid. Starts a new attempt, which has asked
     /// no server yet.
-    pub(crate) fn permit(&self) -> Permit {
+    pub(crate) fn permit(&self) -> SendingPermit {
         let mut turn = self.hold.turns.turn.lock();
         if turn.number == self.number {
             turn.server = None;
         }
         drop(turn);
-        Permit::new(self.hold.clone(), self.number)
+        SendingPermit::new(self.hold.clone(), self.number)
     }
 
     /// The client's background thread drives the command from now on.

@@ -11,8 +11,8 @@ use std::sync::{Arc, LazyLock};
 use crate::error::Error;
 use crate::slot::slot;
 
-use kind::PLAIN;
 pub(crate) use kind::{Kind, Script};
+use kind::{PLAIN, PermitKind};
 pub use permit_id::PermitId;
 
 /// The maximum length of a name in bytes, before and after the name mapper.
@@ -144,16 +144,18 @@ impl LockKey {
         Some(prefixed(counter.prefix, self.key()))
     }
 
-    /// The key of the set with the ids of its permits in use, if its kind has permits. In a cluster it
-    /// has the lock's slot.
+    /// The key of the set that names its permits in use, if its kind has permits. In a cluster it has the
+    /// lock's slot.
     pub(crate) fn permits(&self) -> Option<String> {
-        let suffix = self.kind.permits?;
-        Some(suffixed(self.key(), suffix))
+        Some(match self.kind.permits? {
+            PermitKind::Leased => suffixed(self.key(), "timeout"),
+            PermitKind::Counted => prefixed(LEDGER, self.key()),
+        })
     }
 
     /// The key that marks a request of this id as done. In a cluster it has the lock's slot.
     pub(crate) fn mark(&self, request: &PermitId) -> String {
-        format!("{}:{request}", prefixed("lockdog_ledger", self.key()))
+        format!("{}:{request}", prefixed(LEDGER, self.key()))
     }
 
     /// The key of the register: the largest fencing token that one server has seen for the lock. In
@@ -212,6 +214,8 @@ fn check(what: &'static str, name: &str) -> Result<(), Error> {
     }
     Ok(())
 }
+
+const LEDGER: &str = "lockdog_ledger";
 
 /// Redisson's prefixed name. The name becomes the hash tag, unless it contains one.
 fn prefixed(prefix: &str, name: &str) -> String {

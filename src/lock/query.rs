@@ -207,7 +207,8 @@ pub struct HoldInfo {
     /// The field of the lock's hash in Redis; for a permit its id, as [`PermitId`](crate::PermitId) shows
     /// it.
     pub field: String,
-    /// The number of acquires that are not unlocked yet.
+    /// The number of acquires that are not unlocked yet; of a [`Semaphore`](crate::Semaphore) the number of
+    /// permits.
     pub count: u32,
     /// How long the lock may be used without a further renewal.
     pub remaining: Duration,

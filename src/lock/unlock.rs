@@ -109,7 +109,7 @@ impl Inner {
                 return Err(NotHeld::nothing(&self.name, &owner.to_string()).into());
             }
         };
-        if let Some(claim) = core.take_forgotten(&self.session, &hold) {
+        if let Some(claim) = core.take_forgotten(&self.session, &hold, 1) {
             return claim.unlock().await;
         }
         let now = core.clock.now();

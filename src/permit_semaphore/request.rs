@@ -5,10 +5,12 @@ use std::future::IntoFuture;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Inner, LeasedPermit};
+use super::LeasedPermit;
 use crate::background::ensure_runtime;
 use crate::error::{Error, Result};
 use crate::hold::Terms;
+use crate::object::Object;
+use crate::permits::{self, Wanted};
 use crate::request::{AcquireOptions, Boxed, WaitLimit};
 use crate::session::Settings;
 
@@ -23,7 +25,7 @@ use crate::session::Settings;
 #[derive(Clone)]
 #[must_use = "a request does nothing unless it is awaited"]
 pub struct PermitRequest {
-    semaphore: Arc<Inner>,
+    semaphore: Arc<Object>,
     options: PermitOptions,
 }
 
@@ -35,7 +37,7 @@ pub struct PermitRequest {
 #[derive(Clone)]
 #[must_use = "a request does nothing unless it is awaited"]
 pub struct TryPermitRequest {
-    semaphore: Arc<Inner>,
+    semaphore: Arc<Object>,
     options: PermitOptions,
     wait: Option<Duration>,
 }
@@ -51,6 +53,17 @@ pub(super) struct PermitOptions {
 }
 
 impl PermitOptions {
+    async fn acquire(&self, semaphore: &Object, wait: WaitLimit) -> Result<Option<LeasedPermit>> {
+        let wanted = Wanted {
+            permits: self.permits,
+            is_endless: self.is_endless,
+            terms: self.terms(&semaphore.core().settings)?,
+        };
+        let key = semaphore.key()?.clone();
+        let claims = permits::acquire(semaphore, wanted, wait).await?;
+        Ok(claims.map(|claims| LeasedPermit::new(key, claims)))
+    }
+
     /// Checks all options, because nothing may be sent for an invalid request. An endless permit begins
     /// with these terms, too.
     pub(super) fn terms(&self, settings: &Settings) -> Result<Terms> {
@@ -115,7 +128,7 @@ macro_rules! options {
 }
 
 impl PermitRequest {
-    pub(super) fn new(semaphore: Arc<Inner>, permits: u32) -> Self {
+    pub(super) fn new(semaphore: Arc<Object>, permits: u32) -> Self {
         let options = PermitOptions {
             permits,
             lease: None,
@@ -129,7 +142,7 @@ impl PermitRequest {
 }
 
 impl TryPermitRequest {
-    pub(super) fn new(semaphore: Arc<Inner>, permits: u32) -> Self {
+    pub(super) fn new(semaphore: Arc<Object>, permits: u32) -> Self {
         let PermitRequest { semaphore, options } = PermitRequest::new(semaphore, permits);
         Self {
             semaphore,
@@ -157,7 +170,7 @@ impl IntoFuture for PermitRequest {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             ensure_runtime()?;
-            let acquired = self.semaphore.acquire(&self.options, WaitLimit::ForEver);
+            let acquired = self.options.acquire(&self.semaphore, WaitLimit::ForEver);
             // A wait without a limit ends with permits or an error.
             acquired.await?.ok_or(Error::Closed)
         })
@@ -175,7 +188,7 @@ impl IntoFuture for TryPermitRequest {
         };
         Box::pin(async move {
             ensure_runtime()?;
-            self.semaphore.acquire(&self.options, wait).await
+            self.options.acquire(&self.semaphore, wait).await
         })
     }
 }
@@ -183,7 +196,7 @@ impl IntoFuture for TryPermitRequest {
 impl fmt::Debug for PermitRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PermitRequest")
-            .field("semaphore", &self.semaphore.name)
+            .field("semaphore", &self.semaphore.name())
             .field("options", &self.options)
             .finish()
     }
@@ -192,7 +205,7 @@ impl fmt::Debug for PermitRequest {
 impl fmt::Debug for TryPermitRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TryPermitRequest")
-            .field("semaphore", &self.semaphore.name)
+            .field("semaphore", &self.semaphore.name())
             .field("options", &self.options)
             .field("wait", &self.wait)
             .finish()

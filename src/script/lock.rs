@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::{Arg, ScriptCall, token, unexpected};
+use super::{Arg, ScriptCall, semaphore, token, unexpected};
 use crate::clock::Moment;
+use crate::hold::LedgerView;
 use crate::key::{LockKey, Script};
 use crate::lease;
 use crate::server::{Connection, Failure, PendingWrite, Sent, Server, TimeBox, Unacknowledged};
@@ -101,15 +102,23 @@ pub(crate) async fn acquire(
     }
 }
 
-/// Lowers a hold's count to `target`. See `lua/lock/unlock.lua`.
+/// Lowers a hold's count to `target`. `view` is for a semaphore with a ledger. See `lua/lock/unlock.lua`.
 pub(crate) async fn unlock(
     server: &Server,
     key: &LockKey,
     field: &str,
     target: u32,
+    view: LedgerView,
     time: TimeBox,
     sent: &mut Sent,
 ) -> Result<UnlockReply, Failure> {
+    if key.kind().is_counted() {
+        let is_known = semaphore::release(server, key, field, target, view, time, sent).await?;
+        return Ok(match is_known {
+            true => UnlockReply::Released,
+            false => UnlockReply::Missing,
+        });
+    }
     let permits = key.permits();
     let call = ScriptCall {
         script: key.kind().scripts.unlock,
@@ -190,15 +199,23 @@ fn from(key: &LockKey) -> Arg<'static> {
     Arg::Text(key.kind().counter.map_or("", |counter| counter.from))
 }
 
-/// Sets a hold's count to `target` if the hold exists. See `lua/lock/settle.lua`.
+/// Sets a hold's count to `target` if the hold exists. `view` is for a semaphore with a ledger. See `lua/lock/settle.lua`.
 pub(crate) async fn settle(
     connection: &Connection,
     publishes: &str,
     key: &LockKey,
     field: &str,
     target: u32,
+    view: LedgerView,
     limit: Duration,
 ) -> Result<SettleReply, Failure> {
+    if key.kind().is_counted() {
+        let call = semaphore::settle(connection, publishes, key, field, target, view, limit);
+        return Ok(match call.await? {
+            true => SettleReply::Done,
+            false => SettleReply::Missing,
+        });
+    }
     let permits = key.permits();
     let call = ScriptCall {
         script: key.kind().scripts.settle,

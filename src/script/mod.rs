@@ -6,6 +6,7 @@ mod lock;
 mod multi_lock;
 pub(crate) mod permit;
 mod red_lock;
+pub(crate) mod semaphore;
 
 use std::num::NonZeroU64;
 use std::time::Duration;

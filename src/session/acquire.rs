@@ -9,7 +9,7 @@ use super::claim::Claim;
 use super::settle::Job;
 use crate::clock::Moment;
 use crate::error::{Error, Lost, LostReason};
-use crate::hold::{ClaimFlags, Hold, HoldPhase, HoldState, Terms, TurnGuard};
+use crate::hold::{Hold, HoldPhase, HoldState, Terms, TurnGuard};
 use crate::key::LockKey;
 use crate::owner::Owner;
 use crate::script::{self, AcquireReply};
@@ -254,7 +254,7 @@ impl PendingAcquire {
                 Some(limit) => core.left_for(limit, until),
                 None => core.left_after(until),
             });
-            Some(state.target() + 1)
+            Some(state.target() + state.weight)
         })
     }
 
@@ -288,6 +288,7 @@ impl PendingAcquire {
         // Checked under the hold's mutex. A party that takes the turn over later reads the count after
         // this; it either sees this claim, or ends the hold without it.
         let granted = core.holds.change(&self.hold, |state| {
+            state.certain = self.sent.is_answered();
             !self.is_taken_over() && state.grant(sent, terms, now)
         });
         if !granted {
@@ -299,11 +300,7 @@ impl PendingAcquire {
             });
         }
         self.granted = true;
-        let flags = ClaimFlags {
-            watched: terms.watched,
-            local: false,
-            part: false,
-        };
+        let flags = self.hold.state().flags_of_acquire(terms.watched);
         let claim = Claim::new(self.session.clone(), self.hold.clone(), flags);
         // Checked after the hold is visible, so that a shutdown either saw the hold or is seen here.
         // Without this, the hold could remain without a watchdog.

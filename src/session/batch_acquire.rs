@@ -44,6 +44,14 @@ pub(crate) enum BatchAttempt {
     TooLate,
 }
 
+impl PendingAcquire {
+    /// Asks for this many permits of a semaphore; 0: for all that are free.
+    pub(crate) fn weighing(self, permits: u32) -> Self {
+        self.hold.state().weight = permits;
+        self
+    }
+}
+
 impl BatchAcquire {
     /// Combines these acquires, which are all of this client.
     pub(crate) fn new(session: &Arc<Session>, parts: Vec<PendingAcquire>) -> Self {
@@ -113,9 +121,16 @@ impl BatchAcquire {
         let refused = is_no && self.sent.is_answered();
         self.note(refused);
         match acquired.map_err(|(which, failure)| (which, failure.into()))? {
-            BatchReply::Granted { token, free } => {
+            BatchReply::Granted {
+                token,
+                free,
+                permits,
+            } => {
                 for part in &self.parts {
                     part.hold().note_token(token);
+                    if part.hold().key().kind().is_counted() {
+                        part.hold().state().weight = permits;
+                    }
                 }
                 let acknowledged = self.acknowledged(until).await;
                 acknowledged.map_err(|error| (None, error))?;
@@ -189,7 +204,7 @@ impl BatchAcquire {
         for part in &mut self.parts {
             match part.accept_grant(&terms)? {
                 AttemptOutcome::Granted(claim) => {
-                    if self.is_endless {
+                    if self.is_endless || claim.hold().key().kind().is_counted() {
                         let holds = &self.session.core().holds;
                         holds.change(claim.hold(), HoldState::outlast);
                     }

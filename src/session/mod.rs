@@ -30,6 +30,7 @@ use crate::clock::Clock;
 use crate::diagnosis::ClientProfile;
 use crate::error::{Error, LostReason};
 use crate::hold::{HandOverLimits, Hold, HoldState, Holds};
+use crate::key::kind::PermitKind;
 use crate::key::{LockKey, NameMapper, PermitId};
 use crate::server::Server;
 use crate::wait::{Backoff, Waiters, Wake};
@@ -131,7 +132,7 @@ impl Core {
         (core, owed)
     }
 
-    /// A hold's field in Redis; for a permit its id, which is text too.
+    /// A hold's field in Redis; for a permit with a lease its id, which is text too.
     pub(crate) fn field(&self, hold: &Hold) -> String {
         if let Some(id) = self.permit_id(hold) {
             return id.into_field();
@@ -143,9 +144,9 @@ impl Core {
         field
     }
 
-    /// The id of a hold that is a permit.
+    /// The id of a hold that is a permit with a lease.
     pub(crate) fn permit_id(&self, hold: &Hold) -> Option<PermitId> {
-        let is_permit = hold.key().kind().permits.is_some();
+        let is_permit = hold.key().kind().permits == Some(PermitKind::Leased);
         is_permit.then(|| PermitId::of_hold(self.id, hold.number()))
     }
 

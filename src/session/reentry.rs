@@ -75,6 +75,7 @@ impl Claim {
             watched: terms.watched,
             local: true,
             part: false,
+            weight: 1,
         };
         is_counted.then(|| Self::new(session.clone(), hold, flags))
     }

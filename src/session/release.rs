@@ -132,7 +132,10 @@ impl PendingUnlock {
         let kept = Unlocked::StillHeld { count: self.left };
         self.answered = answer.is_ok();
         match answer {
-            Ok(Answer::Released) => Ok(Unlocked::Released),
+            Ok(Answer::Released) => {
+                self.claim.hold.state().known = self.target;
+                Ok(Unlocked::Released)
+            }
             Ok(Answer::Kept) => Ok(kept),
             Ok(Answer::Missing) => self.found_nothing(),
             // Counted locally; the final unlock deletes the field whatever its count is.
@@ -156,11 +159,13 @@ impl PendingUnlock {
         let sent = &mut self.sent;
         let Some(transfer) = &mut self.transfer else {
             let (key, field, target) = (hold.key(), core.field(hold), self.target);
+            let view = hold.state().ledger_view();
             let sending = pin!(script::unlock(
                 &core.server,
                 key,
                 &field,
                 target,
+                view,
                 time,
                 sent
             ));
@@ -274,6 +279,7 @@ mod on_servers {
             watched: true,
             local: false,
             part: false,
+            weight: 1,
         };
         let claim = Claim::new(session.clone(), hold.clone(), flags);
         let late = hold.try_command().expect("no other command has it");
@@ -324,6 +330,7 @@ mod tests {
             watched: true,
             local: false,
             part: false,
+            weight: 1,
         };
         let (current, is_over) = (Mutex::new(None::<Arc<Hold>>), AtomicBool::new(false));
         let sent = core.clock.now();

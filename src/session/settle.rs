@@ -217,6 +217,7 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
         Ok(connection) => {
             hold.asks_on(connection);
             let field = core.field(&hold);
+            let view = hold.state().ledger_view();
             let publishes = core.server.publishes();
             let sending = pin!(script::settle(
                 connection,
@@ -224,6 +225,7 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
                 hold.key(),
                 &field,
                 target,
+                view,
                 limit
             ));
             match &job.on {

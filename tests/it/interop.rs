@@ -10,6 +10,7 @@ mod memory;
 mod names;
 mod permits;
 mod replay;
+mod semaphore;
 mod views;
 mod wakes;
 mod watchdogs;

@@ -171,4 +171,5 @@ const WATCHED: ClaimFlags = ClaimFlags {
     watched: true,
     local: false,
     part: false,
+    weight: 1,
 };

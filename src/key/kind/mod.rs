@@ -8,6 +8,7 @@ mod non_reentrant;
 mod permit;
 mod plain;
 mod script;
+mod semaphore;
 mod spin;
 
 use std::fmt;
@@ -19,9 +20,10 @@ pub(crate) use permit::PERMIT;
 pub(crate) use plain::PLAIN;
 use script::LazyScript;
 pub(crate) use script::Script;
+pub(crate) use semaphore::SEMAPHORE;
 pub(crate) use spin::SPIN;
 
-/// Every kind of lock. A semaphore with permits is none.
+/// Every kind of lock. Semaphores are none.
 pub(super) static ALL: [&Kind; 5] = [&PLAIN, &SPIN, &NON_REENTRANT, &FENCED, &FENCED_FROM_ONE];
 
 /// The properties of one kind of lock. There is one value for each kind. Each
@@ -37,10 +39,19 @@ pub(crate) struct Kind {
     pub(crate) reentrant: bool,
     /// The counter of its fencing tokens. `None`: it issues none.
     pub(crate) counter: Option<Counter>,
-    /// The suffix of the key of its second key, a sorted set with the ids of the permits in use. Then
-    /// several owners may have holds at the same time, and each hold is one permit, named by its id.
-    /// `None`: one owner has the lock, and its hold is a field of the lock's hash.
-    pub(crate) permits: Option<&'static str>,
+    /// Its holds are permits: several owners may have holds at the same time, and there is a second key,
+    /// a sorted set that names the permits in use. `None`: one owner has the lock, and its hold is a field
+    /// of the lock's hash.
+    pub(crate) permits: Option<PermitKind>,
+}
+
+/// What a hold of a semaphore is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum PermitKind {
+    /// One permit with a lease. Its id and the end of its lease are in Redisson's set.
+    Leased,
+    /// Any number of permits without a lease. Its field and that number are in lockdog's ledger.
+    Counted,
 }
 
 /// What counts the fencing tokens of a kind. The scripts that grant such a lock have the counter's key
@@ -57,6 +68,13 @@ impl Counter {
     /// Whether the scripts read the server's clock for a token.
     pub(crate) fn is_clock(&self) -> bool {
         self.from == CLOCK
+    }
+}
+
+impl Kind {
+    /// Whether its holds last until they are released: the server keeps them without a lease.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.permits == Some(PermitKind::Counted)
     }
 }
 

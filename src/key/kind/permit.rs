@@ -1,6 +1,6 @@
 //! The permit-expirable semaphore, Redisson's `RPermitExpirableSemaphore`.
 
-use super::{Kind, LazyScript, PLAIN, Script, Scripts};
+use super::{Kind, LazyScript, PLAIN, PermitKind, Script, Scripts};
 
 /// Several owners may hold it at the same time, each with permits of its own.
 pub(crate) static PERMIT: Kind = Kind {
@@ -19,14 +19,15 @@ pub(crate) static PERMIT: Kind = Kind {
     channel: Some("redisson_sc"),
     reentrant: false,
     counter: None,
-    permits: Some("timeout"),
+    permits: Some(PermitKind::Leased),
 };
 
 static ACQUIRE: LazyScript =
     LazyScript::new(|| Script::new(include_str!("../../../lua/permit/acquire.lua")));
 static RELEASE: LazyScript =
     LazyScript::new(|| Script::new(include_str!("../../../lua/permit/release.lua")));
-static TOUCH: LazyScript =
+/// Writes the number of free permits. A plain semaphore needs the same.
+pub(super) static TOUCH: LazyScript =
     LazyScript::new(|| Script::new(include_str!("../../../lua/permit/touch.lua")));
 static RENEW: LazyScript =
     LazyScript::new(|| Script::new(include_str!("../../../lua/permit/renew.lua")));

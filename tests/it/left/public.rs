@@ -5,8 +5,8 @@ use std::sync::Arc;
 use lockdog::config::Reentry;
 use lockdog::report::ShutdownReport;
 use lockdog::{
-    Client, Error, Guard, LeasedPermit, LockRequest, Owner, PermitId, PermitSemaphore, Result,
-    TryLockRequest,
+    Client, Error, Guard, LeasedPermit, LockRequest, Owner, Permit, PermitId, PermitSemaphore,
+    Result, TryLockRequest, Uuid,
 };
 use tokio::task::JoinHandle;
 
@@ -160,6 +160,11 @@ async fn forgotten(stand: &Stand, owner: &Owner) {
 async fn two_permits(stand: &Stand) -> LeasedPermit {
     let seats = stand.seats(2).await;
     let permits = seats.acquire_many(2).await;
+    permits.expect("they are free and the server well")
+}
+
+async fn counted_permits(stand: &Stand) -> Permit {
+    let permits = stand.counted(2).await.acquire_many(2).await;
     permits.expect("they are free and the server well")
 }
 
@@ -616,6 +621,117 @@ pub(super) const PUBLIC: &[Public] = &[
         made!(|stand| {
             let seats = stand.seats(2).await;
             Made::call(async move { seats.add_permits(1).await })
+        }),
+    ),
+    Public::new(
+        "acquire of counted permits",
+        &["SemaphoreRequest"],
+        PLAIN,
+        made!(|stand| {
+            let seats = stand.counted(2).await;
+            Made::call(seats.acquire_many(2).into_future())
+        }),
+    ),
+    Public::new(
+        "try_acquire of counted permits",
+        &["TrySemaphoreRequest"],
+        PLAIN,
+        made!(|stand| {
+            let seats = stand.counted(2).await;
+            Made::call(seats.try_acquire_many(2).into_future())
+        }),
+    ),
+    Public::new(
+        "try_acquire of counted permits with a wait",
+        &["TrySemaphoreRequest"],
+        PLAIN,
+        made!(|stand| {
+            let seats = stand.counted(1).await;
+            let request = seats.try_acquire_many(2).wait(super::POLL_CAP / 5);
+            Made::call(request.into_future())
+        }),
+    ),
+    Public::new(
+        "drain of counted permits",
+        &["Semaphore::drain"],
+        PLAIN,
+        made!(|stand| {
+            let seats = stand.counted(2).await;
+            Made::call(async move { seats.drain().await })
+        }),
+    ),
+    Public::new(
+        "release of counted permits",
+        &["Permit::release"],
+        PLAIN,
+        made!(|stand| {
+            let permits = counted_permits(&stand).await;
+            Made::call(permits.release())
+        }),
+    ),
+    Public::new(
+        "release of a part of counted permits",
+        &["Permit::release"],
+        PLAIN,
+        made!(|stand| {
+            let mut permits = counted_permits(&stand).await;
+            let part = permits.split(1).expect("it has two");
+            drop(permits);
+            Made::call(part.release())
+        }),
+    ),
+    Public::new(
+        "release of forgotten permits",
+        &["Semaphore::release"],
+        PLAIN,
+        made!(|stand| {
+            let seats = stand.counted(2).await;
+            let permits = seats.acquire_many(2).await;
+            permits.expect("they are free and the server well").forget();
+            Made::call(async move { seats.release(3).await })
+        }),
+    ),
+    Public::new(
+        "release of permits that nobody has",
+        &["Semaphore::release_if_exists"],
+        PLAIN,
+        made!(|stand| {
+            let seats = stand.counted(2).await;
+            Made::call(async move { seats.release_if_exists(1).await })
+        }),
+    ),
+    Public::new(
+        "counts of counted permits",
+        &["Semaphore::available", "Semaphore::holders"],
+        PLAIN,
+        made!(|stand| {
+            let seats = stand.counted(2).await;
+            Made::call(async move { seats.holders().await })
+        }),
+    ),
+    Public::new(
+        "reclaim",
+        &["Semaphore::reclaim"],
+        PLAIN,
+        made!(|stand| {
+            let seats = stand.counted(2).await;
+            Made::call(async move { seats.reclaim(Uuid::nil()).await })
+        }),
+    ),
+    Public::new(
+        "numbers of counted permits",
+        &[
+            "Semaphore::add_permits",
+            "Semaphore::try_set_permits",
+            "Semaphore::try_set_permits_for",
+        ],
+        PLAIN,
+        made!(|stand| {
+            let seats = stand.counted(2).await;
+            Made::call(async move {
+                seats.try_set_permits(2).await?;
+                seats.add_permits(1).await
+            })
         }),
     ),
     Public::new(

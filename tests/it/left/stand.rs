@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::{join_all, try_join_all};
 use lockdog::{
     Client, Guard, Held, Lock, LockRequest, MultiLock, Owner, PermitSemaphore, RedLock, Result,
-    TryLockRequest, UnlockRequest,
+    Semaphore, TryLockRequest, UnlockRequest,
 };
 
 use super::site::Site;
@@ -116,12 +116,23 @@ impl Stand {
         self.semaphore(LEFT_SEATS, free).await
     }
 
+    /// A semaphore without leases that has this many free permits, all of which are given back at the end.
+    pub(super) async fn counted(&self, free: u32) -> Semaphore {
+        let name = self.set(COUNTED, free).await;
+        self.clients[0].semaphore(name)
+    }
+
     async fn semaphore(&self, name: &str, free: u32) -> PermitSemaphore {
+        let name = self.set(name, free).await;
+        self.clients[0].permit_semaphore(name)
+    }
+
+    async fn set(&self, name: &str, free: u32) -> String {
         let name = self.key(name);
         for view in &self.site.views {
             view.cmd(&["SET", &name, &free.to_string()]).await;
         }
-        self.clients[0].permit_semaphore(name)
+        name
     }
 
     fn key(&self, name: &str) -> String {
@@ -264,11 +275,17 @@ impl Stand {
         let keys = join_all(self.site.views.iter().map(Redis::keys)).await;
         let mut keys: Vec<String> = keys.into_iter().flatten().collect();
         // The number of a semaphore's permits stays. The set of those in use begins with a brace.
-        let (seats, left_seats) = (self.key(SEATS), self.key(LEFT_SEATS));
+        let [seats, left_seats, counted] = [SEATS, LEFT_SEATS, COUNTED].map(|it| self.key(it));
         keys.retain(|key| {
             let is_ours = key.trim_start_matches('{').starts_with(&pattern);
-            is_ours && *key != seats && !key.contains(&left_seats)
+            is_ours && *key != seats && *key != counted && !key.contains(&left_seats)
         });
+        // The ledger stays for an hour. No request may have permits in it.
+        let ledger = format!("lockdog_ledger:{{{counted}}}");
+        for view in &self.site.views {
+            let shares = ["ZRANGEBYSCORE", &ledger, "1", "2147483647"];
+            keys.extend(view.ask::<Vec<String>>(&shares).await);
+        }
         keys
     }
 
@@ -325,6 +342,7 @@ impl AnyLock {
 
 const SEATS: &str = "seats";
 const LEFT_SEATS: &str = "left-seats";
+const COUNTED: &str = "counted";
 
 /// A role or a grant that no waiter picks up passes on after the poll cap and a second, and a grant that
 /// the client cannot see after its lease. Far more than both.

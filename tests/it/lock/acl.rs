@@ -6,7 +6,9 @@ use std::future::IntoFuture;
 use lockdog::{Client, Error, Owner, Unlocked};
 
 use super::{LONG, SOON, ms, waiter};
-use crate::support::security::{documented, of_a_fenced_lock, of_a_semaphore};
+use crate::support::security::{
+    documented, of_a_counted_semaphore, of_a_fenced_lock, of_a_semaphore,
+};
 use crate::support::{Redis, RedisServer, eventually};
 
 #[tokio::test]
@@ -144,6 +146,50 @@ async fn a_semaphore_needs_what_is_documented_for_it() {
     seats.release(&ids).await.unwrap();
     seats.set_permits(5).await.unwrap();
     assert_eq!(seats.permits().await.unwrap(), 5);
+    let mut refused = refused(&redis).await;
+    refused.remove("client");
+    assert_eq!(refused, BTreeSet::new());
+    // And no more than enough.
+    let used = redis.commandstats().await;
+    for command in further.iter().filter_map(|rule| rule.strip_prefix('+')) {
+        assert!(
+            used.contains_key(command),
+            "{command} is not used: {used:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_semaphore_without_leases_needs_what_is_documented_for_it() {
+    let further = of_a_counted_semaphore();
+    let (server, redis) = with_user(&[documented(), further.clone()].concat()).await;
+    let client = Client::connect(url(&server)).await.unwrap();
+    let seats = client.semaphore("orders:seats");
+    assert!(seats.try_set_permits(2).await.unwrap());
+    seats.add_permits(1).await.unwrap();
+    let mut three = seats.acquire_many(3).await.unwrap();
+    let waiting = tokio::spawn(seats.acquire().into_future());
+    tokio::time::sleep(ms(300)).await;
+    three.split(1).unwrap().release().await.unwrap();
+    waiting.await.unwrap().unwrap().forget();
+    seats.release(2).await.unwrap();
+    drop(three);
+    seats.drain().await.unwrap().map(lockdog::Permit::forget);
+    assert!(!seats.holders().await.unwrap().is_empty());
+    assert_eq!(seats.reclaim(lockdog::Uuid::nil()).await.unwrap(), 0);
+    // An acquire that is given up is in doubt.
+    seats.add_permits(2).await.unwrap();
+    for _ in 0..3 {
+        assert!(
+            crate::support::prelude::poll_once(seats.acquire().into_future())
+                .await
+                .is_none()
+        );
+    }
+    eventually(SOON, "an end is remembered", async || {
+        redis.commandstats().await.contains_key("zremrangebyscore")
+    })
+    .await;
     let mut refused = refused(&redis).await;
     refused.remove("client");
     assert_eq!(refused, BTreeSet::new());

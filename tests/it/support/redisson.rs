@@ -333,16 +333,26 @@ impl JavaThread {
             .await
     }
 
-    /// This method of the permit-expirable semaphore. Each argument is an object with one key: `int`,
-    /// `ms`, `id` or `ids`.
+    /// This method of an object that is no lock: of the one of this name that the client's method
+    /// `getter` gives. Each argument is an object with one key: `int`, `long`, `ms`, `id` or `ids`.
+    pub(crate) fn start_object<T: FromAnswer>(
+        &self,
+        (getter, name): (&str, &str),
+        method: &str,
+        args: Value,
+    ) -> PendingCall<T> {
+        let call = json!({ "getter": getter, "name": name, "method": method, "args": args });
+        self.call("object", call)
+    }
+
+    /// This method of the permit-expirable semaphore.
     pub(crate) fn start_permits<T: FromAnswer>(
         &self,
         semaphore: &str,
         method: &str,
         args: Value,
     ) -> PendingCall<T> {
-        let call = json!({ "name": semaphore, "method": method, "args": args });
-        self.call("permits", call)
+        self.start_object(("getPermitExpirableSemaphore", semaphore), method, args)
     }
 
     /// Counts the string `key` of the first server up by one in each of `rounds` rounds, under the

@@ -21,6 +21,11 @@ pub(crate) fn of_a_semaphore() -> Vec<String> {
     further(&["- A semaphore with leases also needs "])
 }
 
+/// What a user of semaphores without leases needs beside it.
+pub(crate) fn of_a_counted_semaphore() -> Vec<String> {
+    further(&["- A semaphore without leases also needs "])
+}
+
 /// What a user of a cluster with replicas needs beside it, on servers since 7.0.
 pub(crate) fn of_a_cluster() -> Vec<String> {
     further(&["- On a cluster: ", "- A client that waits for [replicas]"])

@@ -21,6 +21,7 @@ mod readme;
 mod renewals;
 mod scope;
 mod scripts_as_redis;
+mod semaphores;
 mod several;
 mod slow_releases;
 mod support;

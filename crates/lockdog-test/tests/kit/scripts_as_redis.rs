@@ -95,6 +95,13 @@ fn states() -> impl Strategy<Value = Before> {
             let pairs = pairs.into_iter().flat_map(|(id, ends)| [ends, id]);
             ["ZADD", IN_USE].into_iter().chain(pairs).map(str::to_owned).collect::<Vec<_>>()
         }),
+        2 => (vec((select(FIELDS), select(SHARES)), 1..4), select(&["", "1700000000000000"][..]))
+            .prop_map(|(pairs, era)| {
+                let era = (!era.is_empty()).then_some([era, ""]);
+                let pairs = pairs.into_iter().map(|(request, has)| [has, request]);
+                let pairs = pairs.chain(era).flatten();
+                ["ZADD", LEDGER].into_iter().chain(pairs).map(str::to_owned).collect::<Vec<_>>()
+            }),
         1 => Just(["RPUSH", "?", "a", "b"].map(str::to_owned).to_vec()),
         1 => select(&["0", "1699999999999", "4000000000000", "x"][..]).prop_map(|since| {
             ["HSET", "?", "id", "<identity>", "since", since].map(str::to_owned).to_vec()
@@ -204,6 +211,29 @@ fn calls(script: &str) -> BoxedStrategy<Call> {
                 mostly(&["12000", "60000"]),
                 channel(),
                 publish(),
+                flag(),
+            ],
+        ),
+        "semaphore/acquire.lua" => counted(vec![field(), target()]),
+        "semaphore/release.lua" => counted(vec![
+            field(),
+            target(),
+            channel(),
+            publish(),
+            flag(),
+            target(),
+            mostly(&["1700000000000000", "0"]),
+        ]),
+        "semaphore/state.lua" => counted(vec![mostly(&["0", "1", "10000"])]),
+        "semaphore/reclaim.lua" => counted(vec![mostly(&["u:", "v:"]), channel(), publish()]),
+        "semaphore/try_set.lua" => of(
+            2,
+            vec![
+                target(),
+                mostly(&["0", "60000"]),
+                mostly(&["12000", "60000"]),
+                channel(),
+                publish(),
             ],
         ),
         "lock/acquire.lua" => of(1, vec![field(), target(), lease()]),
@@ -227,6 +257,16 @@ fn calls(script: &str) -> BoxedStrategy<Call> {
 fn permits(args: Vec<BoxedStrategy<String>>) -> BoxedStrategy<Call> {
     (permits_keys(), args)
         .prop_map(|(keys, args)| Call { keys, args })
+        .boxed()
+}
+
+/// A call with both keys of a semaphore that has a ledger.
+fn counted(args: Vec<BoxedStrategy<String>>) -> BoxedStrategy<Call> {
+    (mostly(&["a"]), mostly(&[LEDGER]), args)
+        .prop_map(|(number, ledger, args)| Call {
+            keys: vec![number, ledger],
+            args,
+        })
         .boxed()
 }
 
@@ -328,6 +368,17 @@ fn root() -> PathBuf {
 
 /// The set of the permits in use of the semaphore `a`.
 const IN_USE: &str = "{a}:timeout";
+/// The ledger of the semaphore `a`.
+const LEDGER: &str = "lockdog_ledger:{a}";
+/// What requests have, and when they ended.
+const SHARES: &[&str] = &[
+    "1",
+    "2",
+    "5",
+    "2147483647",
+    "1600000000000",
+    "4000000000000",
+];
 const NUMBERS: &[&str] = &["0", "1", "2", "5", "-1", "1.5", ""];
 /// Expired, living and endless permits.
 const ENDS: &[&str] = &[

@@ -16,7 +16,7 @@ import org.redisson.client.codec.StringCodec;
  * The calls that a logical thread makes on a lock: {@code name} on the first server, as the method
  * {@code getter} of its client gives it, or all of
  * {@code locks}, each a {@code name} on a {@code server}, as one of the {@code kind} "multi" or "red".
- * A name is the lock's before any prefix. The call "permits" is of a semaphore: {@link PermitCalls}.
+ * A name is the lock's before any prefix. The call "object" is of an object that is no lock: {@link ObjectCalls}.
  */
 final class Calls {
     private final List<RedissonClient> clients;
@@ -27,8 +27,8 @@ final class Calls {
     }
 
     Object perform(JsonObject call) throws Throwable {
-        if (call.get("call").getAsString().equals("permits")) {
-            return PermitCalls.perform(clients.get(0), call);
+        if (call.get("call").getAsString().equals("object")) {
+            return ObjectCalls.perform(clients.get(0), call);
         }
         // A new lock object each time: Redisson keeps an explicit lease in the object, from where
         // it would leak into the next lock().

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::acquire::PermitCall;
+use super::PermitCall;
 use crate::clock::Moment;
 use crate::contend::{
     Attempted, Contender, Failed, LocalState, OwnerHas, QueuePlace, TimedOut, contend,
