@@ -167,6 +167,7 @@ mod on_servers;
 mod owner;
 mod panics;
 mod permit_semaphore;
+mod read_write_lock;
 mod red_lock;
 mod request;
 mod script;
@@ -200,8 +201,9 @@ pub use lock::{AnyLock, ForceUnlockRequest, Lock};
 pub use multi_lock::MultiLock;
 pub use owner::Owner;
 pub use permit_semaphore::{LeasedPermit, PermitRequest, PermitSemaphore, TryPermitRequest};
+pub use read_write_lock::{ReadGuard, ReadWriteLock, UpgradeError, UpgradeRequest, WriteGuard};
 pub use red_lock::RedLock;
-pub use request::{LockRequest, TryLockRequest, UnlockRequest};
+pub use request::{FromGuard, LockRequest, TryLockRequest, UnlockRequest};
 pub use session::Unlocked;
 
 /// Settings of a [`ClientBuilder`] and of requests.
@@ -214,6 +216,7 @@ pub mod config {
     #[cfg(feature = "deadpool")]
     pub use deadpool_redis::Pool;
 
+    pub use crate::lock::Preference;
     pub use crate::server::{
         Connector, Protocol, ReplicaAck, Replicas, Time, TlsSettings, Transport,
     };
@@ -248,6 +251,7 @@ mod tests {
         may_cross::<MultiLock>();
         may_cross::<RedLock>();
         may_cross::<PermitSemaphore>();
+        may_cross::<ReadWriteLock>();
         may_cross::<Owner>();
     }
 }

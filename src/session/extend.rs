@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::Core;
 use crate::error::{Error, LostReason, Result};
 use crate::hold::Hold;
+use crate::key::Mode;
 use crate::lease;
 use crate::script::RenewReply;
 use crate::server::Addressee;
@@ -27,7 +28,14 @@ impl Core {
         let addressee = Addressee::default();
         let asked = self.extend(hold, lease, limit * 3, &addressee);
         match tokio::time::timeout(limit, asked).await {
-            Ok(Ok(RenewReply::Extended)) => self.ensure_held(hold),
+            Ok(Ok(RenewReply::Extended)) => {
+                self.ensure_held(hold)?;
+                if hold.key().mode() == Some(Mode::Read) {
+                    let every = self.settings.watchdog_lease;
+                    self.holds.change(hold, |state| state.expose(every));
+                }
+                Ok(())
+            }
             Ok(Ok(RenewReply::Missing)) => {
                 self.ensure_held(hold)?;
                 Err(hold.lost_as(LostReason::NotOurs, self.clock.now()).into())

@@ -156,11 +156,13 @@ impl PendingUnlock {
         let sent = &mut self.sent;
         let Some(transfer) = &mut self.transfer else {
             let (key, field, target) = (hold.key(), core.field(hold), self.target);
+            let lease = hold.state().longest_lease();
             let sending = pin!(script::unlock(
                 &core.server,
                 key,
                 &field,
                 target,
+                lease,
                 time,
                 sent
             ));

@@ -25,7 +25,14 @@ impl Kind {
     }
 }
 
-pub(crate) const ALL: &[&Kind] = &[&PLAIN, &SPIN, &NON_REENTRANT, &FENCED, &FENCED_FROM_ONE];
+pub(crate) const ALL: &[&Kind] = &[
+    &PLAIN,
+    &SPIN,
+    &NON_REENTRANT,
+    &FENCED,
+    &FENCED_FROM_ONE,
+    &WRITE,
+];
 
 pub(crate) static PLAIN: Kind = Kind {
     object: "rlock",
@@ -57,6 +64,12 @@ pub(crate) static FENCED_FROM_ONE: Kind = Kind {
     java: "getFencedLock",
 };
 
+pub(crate) static WRITE: Kind = Kind {
+    object: "read_write_lock",
+    lock: |client, name| client.read_write_lock(name).write().into(),
+    java: "getReadWriteLock.writeLock",
+};
+
 /// Makes a test for each kind out of each of these functions, which take the kind: `plain::<name>` and so
 /// on. A number behind a name is that of the runtime's worker threads.
 ///
@@ -72,6 +85,7 @@ macro_rules! each_kind {
         $crate::kinds::of_kind! { plain PLAIN $($($every)*)? $($($reentrant)*)? $($($published)*)? }
         $crate::kinds::of_kind! { spin SPIN $($($every)*)? $($($reentrant)*)? }
         $crate::kinds::of_kind! { fenced FENCED $($($every)*)? $($($reentrant)*)? $($($published)*)? }
+        $crate::kinds::of_kind! { write WRITE $($($every)*)? $($($reentrant)*)? }
         $crate::kinds::of_kind! { non_reentrant NON_REENTRANT $($($every)*)? $($($published)*)? }
     };
 }

@@ -7,6 +7,7 @@ mod fenced;
 mod non_reentrant;
 mod permit;
 mod plain;
+mod read_write;
 mod script;
 mod spin;
 
@@ -17,12 +18,21 @@ pub(crate) use fenced::{FENCED, FENCED_FROM_ONE};
 pub(crate) use non_reentrant::NON_REENTRANT;
 pub(crate) use permit::PERMIT;
 pub(crate) use plain::PLAIN;
+pub(crate) use read_write::{READ, WRITE};
 use script::LazyScript;
 pub(crate) use script::Script;
 pub(crate) use spin::SPIN;
 
 /// Every kind of lock. A semaphore with permits is none.
-pub(super) static ALL: [&Kind; 5] = [&PLAIN, &SPIN, &NON_REENTRANT, &FENCED, &FENCED_FROM_ONE];
+pub(super) static ALL: [&Kind; 7] = [
+    &PLAIN,
+    &SPIN,
+    &NON_REENTRANT,
+    &FENCED,
+    &FENCED_FROM_ONE,
+    &READ,
+    &WRITE,
+];
 
 /// The properties of one kind of lock. There is one value for each kind. Each
 /// [`LockKey`](super::LockKey) carries it, so every hold, waiter and job knows its kind.
@@ -41,7 +51,40 @@ pub(crate) struct Kind {
     /// several owners may have holds at the same time, and each hold is one permit, named by its id.
     /// `None`: one owner has the lock, and its hold is a field of the lock's hash.
     pub(crate) permits: Option<&'static str>,
+    /// The mode of its holds. The two kinds of a read/write lock are two kinds of holds under one key, and
+    /// their waiters stand in one queue. `None`: its holds have no mode.
+    pub(crate) mode: Option<Mode>,
 }
+
+/// The mode of a hold of a read/write lock.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Mode {
+    /// Several owners may read at the same time.
+    Read,
+    /// One owner writes, and nobody else reads.
+    Write,
+}
+
+impl Mode {
+    /// The name in the lock's hash, which is Redisson's.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+        }
+    }
+
+    /// The kind of the same lock in the other mode.
+    pub(super) fn other_kind(self) -> &'static Kind {
+        match self {
+            Self::Read => &WRITE,
+            Self::Write => &READ,
+        }
+    }
+}
+
+/// Redisson's suffix for the field of a writer.
+pub(crate) const WRITER: &str = ":write";
 
 /// What counts the fencing tokens of a kind. The scripts that grant such a lock have the counter's key
 /// and `from` as their last key and argument, and answer the token.
