@@ -169,6 +169,7 @@ mod owner;
 mod panics;
 mod permit_semaphore;
 mod permits;
+mod read_write_lock;
 mod red_lock;
 mod request;
 mod script;
@@ -203,8 +204,9 @@ pub use lock::{AnyLock, ForceUnlockRequest, Lock};
 pub use multi_lock::MultiLock;
 pub use owner::Owner;
 pub use permit_semaphore::{LeasedPermit, PermitRequest, PermitSemaphore, TryPermitRequest};
+pub use read_write_lock::{ReadGuard, ReadWriteLock, UpgradeError, UpgradeRequest, WriteGuard};
 pub use red_lock::RedLock;
-pub use request::{LockRequest, TryLockRequest, UnlockRequest};
+pub use request::{FromGuard, LockRequest, TryLockRequest, UnlockRequest};
 pub use semaphore::{Permit, Semaphore, SemaphoreRequest, TrySemaphoreRequest};
 pub use session::Unlocked;
 
@@ -218,6 +220,7 @@ pub mod config {
     #[cfg(feature = "deadpool")]
     pub use deadpool_redis::Pool;
 
+    pub use crate::lock::Preference;
     pub use crate::server::{
         Connector, Protocol, ReplicaAck, Replicas, Time, TlsSettings, Transport,
     };
@@ -254,6 +257,7 @@ mod tests {
         may_cross::<RedLock>();
         may_cross::<PermitSemaphore>();
         may_cross::<Semaphore>();
+        may_cross::<ReadWriteLock>();
         may_cross::<Owner>();
     }
 }

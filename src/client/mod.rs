@@ -20,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::key::kind;
 use crate::lock::{HoldInfo, Lock};
 use crate::permit_semaphore::PermitSemaphore;
+use crate::read_write_lock::ReadWriteLock;
 use crate::script;
 use crate::semaphore::Semaphore;
 use crate::server::Sent;
@@ -167,6 +168,19 @@ impl Client {
     /// from there.
     pub fn fenced_lock_from_one(&self, name: impl AsRef<str>) -> Lock {
         Lock::new(self.session.clone(), &kind::FENCED_FROM_ONE, name.as_ref())
+    }
+
+    /// The read/write lock of this name. Corresponds to Redisson's `getReadWriteLock(name)`.
+    ///
+    /// The name has 1 to 512 bytes, which the client does not change. This call sends nothing. If the name
+    /// is invalid, each request of the lock returns [`Error::Invalid`](crate::Error::Invalid).
+    ///
+    /// It excludes locks of other kinds with the same name, and is excluded by them. An owner does not re-enter
+    /// from one kind to another. Its two locks can be members of a [`MultiLock`](crate::MultiLock)
+    /// (`rw.read().into()`). They cannot be instances of a [`RedLock`](crate::RedLock): each request of such a
+    /// `RedLock` returns [`Error::Invalid`](crate::Error::Invalid).
+    pub fn read_write_lock(&self, name: impl AsRef<str>) -> ReadWriteLock {
+        ReadWriteLock::new(self.session.clone(), name.as_ref())
     }
 
     /// The semaphore of this name, whose permits have leases. Corresponds to Redisson's

@@ -261,7 +261,7 @@ mod tests {
     use crate::clock::Clock;
     use crate::key::LockKey;
     use crate::session::disconnected;
-    use crate::wait::WaitRequest;
+    use crate::wait::{Line, WaitRequest};
 
     /// A counter of permits, like a semaphore: a permit is no hold, and any task may give it back.
     struct Counter {
@@ -345,6 +345,7 @@ mod tests {
                 owner: Owner::new(),
                 terms: None,
                 deadline: self.deadline,
+                line: Line::Sole,
             };
             let counter = &self.counter;
             counter.core.waiters.enter(&counter.key, request, now)

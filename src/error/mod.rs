@@ -157,6 +157,24 @@ pub enum Error {
     /// to end before another owner began, treat its result as doubtful.
     #[error(transparent)]
     UnlockUnconfirmed(#[from] UnlockUnconfirmed),
+
+    /// The owner wants to write while it reads the same lock, so it would wait for itself. Or it wants to
+    /// upgrade its read hold while another owner that reads waits for its own upgrade: each would wait for the
+    /// other. The call does not have the write lock; the read hold is kept.
+    ///
+    /// In Redisson such a call waits for ever. Release the read hold first, or use
+    /// [`ReadGuard::upgrade`](crate::ReadGuard::upgrade). If the upgrade itself says this, release the read
+    /// hold, acquire the write lock, and check what was read again.
+    #[error(
+        "acquiring the write lock would be a deadlock, because its owner reads, lock={lock:?} owner={owner}"
+    )]
+    #[non_exhaustive]
+    WouldDeadlock {
+        /// The lock's name.
+        lock: String,
+        /// The owner that wants to write, as text.
+        owner: String,
+    },
 }
 
 impl Error {
@@ -243,6 +261,7 @@ impl Error {
             Self::Invalid { what, .. } => format!("invalid {what}"),
             Self::AlreadyHeld(_) => "this owner already holds the lock".to_owned(),
             Self::PermitNotInUse { .. } => "a permit is not in use".to_owned(),
+            Self::WouldDeadlock { .. } => "a write would wait for its owner's read".to_owned(),
             Self::NotHeld(_) => "this owner has no forgotten hold to unlock".to_owned(),
             Self::NotReplicated(_) => "too few replicas acknowledged the lock in time".to_owned(),
             Self::NoQuorum(_) => "no quorum".to_owned(),
@@ -276,6 +295,13 @@ impl Error {
         Self::Invalid { what, why }
     }
 
+    pub(crate) fn would_deadlock(lock: &str, owner: &str) -> Self {
+        Self::WouldDeadlock {
+            lock: lock.to_owned(),
+            owner: owner.to_owned(),
+        }
+    }
+
     /// A multi lock or quorum was built from no locks.
     pub(crate) fn no_locks() -> Self {
         Self::invalid("locks", "no locks were given".to_owned())
@@ -300,6 +326,15 @@ impl Error {
         let why = format!(
             "a RedLock needs plain locks and issues tokens itself (RedLock::fenced): the tokens of one \
              fenced lock do not order the holders of a quorum, lock={name:?}"
+        );
+        Self::invalid("locks", why)
+    }
+
+    /// A quorum was to be made of a read or write lock.
+    pub(crate) fn has_mode(name: &str) -> Self {
+        let why = format!(
+            "a RedLock needs plain locks: its quarantine and its fencing tokens know only one holder, \
+             lock={name:?}"
         );
         Self::invalid("locks", why)
     }

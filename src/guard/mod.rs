@@ -102,6 +102,14 @@ impl Guard {
         }
     }
 
+    /// The claim of a guard of one lock. `None` for a lock of several parts.
+    pub(crate) fn claim(&self) -> Option<&Claim> {
+        match &self.kind {
+            GuardKind::One(claim) => Some(claim),
+            GuardKind::Several(_) => None,
+        }
+    }
+
     /// The field in Redis of a plain lock; empty for a lock of several parts.
     #[cfg(test)]
     pub(crate) fn field(&self) -> String {

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use super::{ClaimFlags, HoldState};
 
 /// What a release says about the ledger, beside the number of permits that are kept.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LedgerView {
     /// How many permits the hold has for certain. 0: unknown.
     pub(crate) known: u32,

@@ -24,7 +24,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Moment;
-use crate::error::{AlreadyHeld, Lost, LostFacts, LostReason};
+use crate::error::{AlreadyHeld, Error, Lost, LostFacts, LostReason};
 use crate::key::LockKey;
 use crate::owner::Owner;
 
@@ -195,6 +195,11 @@ impl Hold {
     pub(crate) fn already_held(&self, now: Moment) -> AlreadyHeld {
         let held = now.since(self.state().acquired);
         AlreadyHeld::new(self.key.name(), &self.owner.to_string(), held)
+    }
+
+    /// The error for an owner that waits for itself: it reads, or another owner that reads waits to write.
+    pub(crate) fn would_deadlock(&self) -> Error {
+        Error::would_deadlock(self.key.name(), &self.owner.to_string())
     }
 
     /// How long it may still be acted on; zero if it is not valid.

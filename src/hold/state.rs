@@ -103,6 +103,10 @@ pub(crate) struct HoldState {
     /// The fencing token of the hold, if its kind issues tokens; of a semaphore, the era of its ledger. It
     /// stays when the hold ends.
     pub(crate) token: Option<NonZeroU64>,
+    /// The longest lease that was sent for it, in milliseconds.
+    pub(crate) lease_ms: u32,
+    /// Its fixed lease is longer than others may let the lock live, so the watchdog renews what is left of it.
+    pub(crate) exposed: bool,
     /// The hand-overs that led to this hold; few holds have any.
     pub(crate) streak: Option<Box<Streak>>,
 }
@@ -145,6 +149,8 @@ impl HoldState {
             released_after: 0,
             awaited: false,
             token: None,
+            lease_ms: 0,
+            exposed: false,
             streak: None,
         }
     }
@@ -222,6 +228,13 @@ impl HoldState {
     /// Notes that a command is sent now that may extend the field's lease in Redis.
     pub(crate) fn sending(&mut self, now: Moment, lease: Duration) {
         self.remains_until = self.remains_until.max(now + lease + SLOW_ARRIVAL);
+        let lease = u32::try_from(lease.as_millis()).unwrap_or(u32::MAX);
+        self.lease_ms = self.lease_ms.max(lease);
+    }
+
+    /// The longest lease that was sent for it.
+    pub(crate) fn longest_lease(&self) -> Duration {
+        Duration::from_millis(self.lease_ms.into())
     }
 
     /// Ends the hold against its owner's will. Returns false if there was nothing to lose.

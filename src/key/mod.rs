@@ -3,15 +3,17 @@
 pub(crate) mod kind;
 mod permit_id;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash, Hasher, RandomState};
+use std::iter;
 use std::sync::{Arc, LazyLock};
 
 use crate::error::Error;
 use crate::slot::slot;
 
-pub(crate) use kind::{Kind, Script};
+pub(crate) use kind::{Kind, Mode, Script, WRITER};
 use kind::{PLAIN, PermitKind};
 pub use permit_id::PermitId;
 
@@ -25,7 +27,7 @@ pub(crate) type NameMapper = Arc<dyn Fn(&str) -> String + Send + Sync>;
 /// messages is derived from these.
 ///
 /// It lives as long as the lock is held, so it stores little.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct LockKey {
     name: Box<str>,
     mapped: Option<Box<str>>,
@@ -82,19 +84,56 @@ impl LockKey {
 
     /// The locks of every kind under the same key. For the server they are one lock.
     pub(crate) fn of_every_kind(&self) -> impl Iterator<Item = Self> {
-        kind::ALL.into_iter().map(|kind| Self {
+        kind::ALL.into_iter().map(|kind| self.of_kind(kind))
+    }
+
+    fn of_kind(&self, kind: &'static Kind) -> Self {
+        Self {
             name: self.name.clone(),
             mapped: self.mapped.clone(),
             kind,
             hash: hash(kind, self.key()),
-        })
+        }
+    }
+
+    /// The mode of its holds, if it is one of the two kinds of a read/write lock.
+    pub(crate) fn mode(&self) -> Option<Mode> {
+        self.kind.mode
+    }
+
+    /// The same read/write lock in the other mode.
+    pub(crate) fn partner(&self) -> Option<Self> {
+        Some(self.of_kind(self.kind.mode?.other_kind()))
+    }
+
+    /// The lock that names the queue of its waiters, and whose holds keep others out. It is the lock itself;
+    /// for a read lock it is the write lock.
+    pub(crate) fn line(&self) -> Cow<'_, Self> {
+        match self.kind.mode {
+            Some(Mode::Read) => self.partner().map_or(Cow::Borrowed(self), Cow::Owned),
+            Some(Mode::Write) | None => Cow::Borrowed(self),
+        }
+    }
+
+    /// The locks whose holds keep others from getting this one: the one that [`LockKey::line`] returns, and
+    /// for a write lock the read lock.
+    pub(crate) fn rivals(&self) -> impl Iterator<Item = Cow<'_, Self>> {
+        let reads = match self.kind.mode {
+            Some(Mode::Write) => self.partner().map(Cow::Owned),
+            Some(Mode::Read) | None => None,
+        };
+        iter::once(self.line()).chain(reads)
     }
 
     /// Fails if a cluster puts the key in a different slot than its channel and its other keys.
     pub(crate) fn check_slot(self) -> Result<Self, Error> {
         // All prefixed names have the same hash tag, so one check is enough for them.
         let is_one = |other: &str| slot(self.key()) == slot(other);
-        if is_one(&self.register()) && self.permits().is_none_or(|permits| is_one(&permits)) {
+        let fields = self.mode().map(|_| self.timeout_of(""));
+        if is_one(&self.register())
+            && self.permits().is_none_or(|permits| is_one(&permits))
+            && fields.is_none_or(|fields| is_one(&fields))
+        {
             return Ok(self);
         }
         let why = "its braces put the lock and its channel into different slots of the cluster";
@@ -151,6 +190,22 @@ impl LockKey {
             PermitKind::Leased => suffixed(self.key(), "timeout"),
             PermitKind::Counted => prefixed(LEDGER, self.key()),
         })
+    }
+
+    /// The key of a read hold's lease, Redisson's key for the first acquire of the hold with this field. In a
+    /// cluster it has the lock's slot.
+    pub(crate) fn timeout_of(&self, field: &str) -> String {
+        [&self.before_fields(), field, ":rwlock_timeout:1"].concat()
+    }
+
+    /// What stands before the fields in the names of the keys for the leases of read holds.
+    pub(crate) fn before_fields(&self) -> String {
+        suffixed(self.key(), "")
+    }
+
+    /// The key that announces a writer which waits for readers. In a cluster it has the lock's slot.
+    pub(crate) fn announcement(&self) -> String {
+        prefixed("lockdog_writer", self.key())
     }
 
     /// The key that marks a request of this id as done. In a cluster it has the lock's slot.
@@ -268,6 +323,34 @@ mod tests {
         assert_eq!(counter("{a}:b").as_deref(), Some(braces));
         let plain = LockKey::new(&PLAIN, "orders", None).unwrap();
         assert_eq!(plain.counter(), None);
+    }
+
+    #[test]
+    fn the_keys_of_a_read_hold_are_named_as_redisson_names_them() {
+        let read = |name| LockKey::new(&kind::READ, name, None).unwrap();
+        let orders = read("orders");
+        assert_eq!(orders.timeout_of("u:1"), "{orders}:u:1:rwlock_timeout:1");
+        assert_eq!(
+            read("{a}:b").timeout_of("u:1"),
+            "{a}:b:u:1:rwlock_timeout:1"
+        );
+        assert_eq!(orders.announcement(), "lockdog_writer:{orders}");
+        let channel = "redisson_rwlock:{orders}";
+        assert_eq!(orders.channel().as_deref(), Some(channel));
+    }
+
+    #[test]
+    fn the_two_kinds_of_a_read_write_lock_are_partners_in_one_line() {
+        let key = |kind| LockKey::new(kind, "orders", None).unwrap();
+        let (read, write) = (key(&kind::READ), key(&kind::WRITE));
+        assert!(read.partner().unwrap() == write && write.partner().unwrap() == read);
+        assert!(*read.line() == write && *write.line() == write);
+        let rivals = |key: &LockKey| key.rivals().map(Cow::into_owned).collect::<Vec<_>>();
+        assert_eq!(rivals(&read), [write.clone()]);
+        assert_eq!(rivals(&write), [write.clone(), read]);
+        let plain = key(&PLAIN);
+        assert!(plain.partner().is_none() && *plain.line() == plain);
+        assert_eq!(rivals(&plain), [plain.clone()]);
     }
 
     #[test]

@@ -1,17 +1,20 @@
 //! The wait for a plain lock: only what differs from other waits.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::acquire::LockCall;
+use super::preference::Preference;
 use crate::clock::Moment;
 use crate::contend::{
     Attempted, Contender, Failed, LocalState, OwnerHas, QueuePlace, TimedOut, contend,
 };
 use crate::error::{Error, Result};
 use crate::hold::{Hold, LocalHolds, POLL_TIMEOUT};
+use crate::key::Mode;
 use crate::owner::Owner;
 use crate::session::{AttemptOutcome, Claim, Core, PendingAcquire};
-use crate::wait::{Backoff, HandedOver, WaitRequest, WaiterGuard};
+use crate::wait::{Backoff, HandedOver, Line, READERS_PATIENCE, WaitRequest, WaiterGuard};
 
 /// A caller that waits for one lock.
 struct LockContender<'a> {
@@ -31,12 +34,13 @@ impl LockCall<'_> {
         let mut now = self.began;
         // Before it enters the queue: what its owner holds is re-entered immediately, regardless of
         // other waiters.
-        if core.holds.local_holds(self.key).has_holds {
+        if core.holds.local_holds(self.key, self.owner).has_holds {
             if let Some(claim) = self.reenter().await? {
                 return Ok(Some(claim));
             }
             now = core.clock.now();
         }
+        self.refuse_deadlock()?;
         let contender = LockContender {
             caller: self,
             own: LocalHolds::default(),
@@ -82,6 +86,7 @@ impl Contender for LockContender<'_> {
             // The lock may be handed to this waiter.
             terms: Some(*terms),
             deadline,
+            line: Line::of(key, self.patience()),
         };
         self.caller.core().waiters.enter(key, options, now)
     }
@@ -92,15 +97,25 @@ impl Contender for LockContender<'_> {
         now: &mut Moment,
     ) -> Result<OwnerHas<Claim>> {
         let core = self.caller.core();
-        self.own = core.holds.local_holds(self.caller.key);
+        self.own = core.holds.local_holds(self.caller.key, self.caller.owner);
         if self.own.has_holds {
             if let Some(claim) = self.caller.reenter_meanwhile().await? {
                 return Ok(OwnerHas::Has(claim));
             }
-            self.own = core.holds.local_holds(self.caller.key);
+            self.own = core.holds.local_holds(self.caller.key, self.caller.owner);
             *now = core.clock.now();
         }
-        Ok(OwnerHas::Nothing)
+        self.caller.ensure_upgradable()?;
+        let LockCall {
+            key, owner, way, ..
+        } = *self.caller;
+        // Others of this client may wait for this very owner, so it need not wait for its turn.
+        Ok(
+            match way.upgrades || core.holds.reads_own_write(key, owner) {
+                true => OwnerHas::Part,
+                false => OwnerHas::Nothing,
+            },
+        )
     }
 
     fn owner(&self) -> Option<Owner> {
@@ -114,7 +129,8 @@ impl Contender for LockContender<'_> {
 
     fn kept(&mut self, now: Moment, has_waited: bool) -> LocalState {
         let at = ONLY;
-        if let Some(kept) = self.own.kept_until {
+        let reads = self.own_reads(now);
+        if let Some(kept) = self.own.kept_until.max(reads) {
             let left = kept.since(now);
             return LocalState::For { at, left };
         }
@@ -147,6 +163,7 @@ impl Contender for LockContender<'_> {
             Some(spare) if !spare.is_spent() => spare,
             _ => self.first(),
         };
+        acquiring.manner = self.caller.manner(now, true);
         if !waiter.attempting(acquiring.hold(), now) {
             // The lock is being handed to this waiter.
             return Ok(Attempted::Unasked);
@@ -170,6 +187,7 @@ impl Contender for LockContender<'_> {
     async fn ask_beside(&mut self, now: Moment) -> Result<Attempted<Claim>> {
         // This caller has no role in the queue that others could take over.
         let mut acquiring = self.first();
+        acquiring.manner = self.caller.manner(now, false);
         let until = self.caller.until(now);
         match acquiring.attempt(self.caller.terms, now, until).await {
             Ok(AttemptOutcome::Granted(claim)) => Ok(Attempted::Won(claim)),
@@ -196,6 +214,14 @@ impl Contender for LockContender<'_> {
         Ok(self.weigh(acquiring.hold(), attempt))
     }
 
+    fn leave_with(&self, waiter: &WaiterGuard) {
+        waiter.has_lock();
+        if self.caller.key.mode() == Some(Mode::Read) {
+            // A writer behind it has to be announced.
+            waiter.shares();
+        }
+    }
+
     fn decline(&self, handed: HandedOver) {
         drop(PendingAcquire::handed(self.caller.session, handed));
     }
@@ -203,7 +229,11 @@ impl Contender for LockContender<'_> {
     fn give_up(&self, end: TimedOut<'_>) -> Result<()> {
         let core = self.caller.core();
         let waited = end.now.since(self.caller.began);
-        let is_kept = core.holds.local_holds(self.caller.key).kept_until.is_some();
+        let is_kept = core
+            .holds
+            .local_holds(self.caller.key, self.caller.owner)
+            .kept_until
+            .is_some();
         if end.is_known_busy || is_kept {
             // The lock is certainly busy. Earlier failures of the contender do not matter.
             return Ok(());
@@ -232,6 +262,28 @@ impl LockContender<'_> {
             ..
         } = *self.caller;
         PendingAcquire::first(session, key, owner)
+    }
+
+    /// How long it lets writers of its client go first.
+    fn patience(&self) -> Duration {
+        match self.caller.way.preference {
+            Preference::Writers => READERS_PATIENCE,
+            Preference::Readers => Duration::ZERO,
+        }
+    }
+
+    /// Until when its owner reads the lock that it wants to write, unless it upgrades. Until then there is no
+    /// point in asking.
+    fn own_reads(&self, now: Moment) -> Option<Moment> {
+        let LockCall {
+            key, owner, way, ..
+        } = *self.caller;
+        if key.mode() != Some(Mode::Write) || way.upgrades {
+            return None;
+        }
+        let reads = self.caller.core().holds.partner_of(key, owner)?;
+        let deadline = reads.state().deadline;
+        (deadline > now).then_some(deadline)
     }
 
     /// Replicas must acknowledge the acquire, so it may take longer than usual.

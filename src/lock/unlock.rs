@@ -7,8 +7,9 @@ use super::{HolderInfo, Inner, Lock};
 use crate::background::ensure_runtime;
 use crate::error::{Error, NotHeld, Result};
 use crate::hold::OwnerState;
+use crate::key::LockKey;
 use crate::owner::Owner;
-use crate::request::{Boxed, UnlockRequest};
+use crate::request::{Boxed, FromGuard, UnlockRequest};
 use crate::script;
 use crate::session::Unlocked;
 
@@ -21,7 +22,7 @@ pub struct ForceUnlockRequest {
     holder: Option<String>,
 }
 
-impl Lock {
+impl<G: FromGuard> Lock<G> {
     /// Ends the newest hold of the current owner whose guard was forgotten
     /// ([`Guard::forget`](crate::Guard::forget)). Use it for ported code. Corresponds to Redisson's
     /// `unlock()`.
@@ -58,7 +59,7 @@ impl Lock {
     /// If it is cancelled, the lock may or may not be freed.
     pub fn force_unlock(&self) -> ForceUnlockRequest {
         ForceUnlockRequest {
-            lock: self.clone(),
+            lock: self.clone().with_guards_of(),
             holder: None,
         }
     }
@@ -68,18 +69,31 @@ impl Lock {
         let core = self.session().core();
         ensure_runtime()?;
         core.ensure_open()?;
-        let field = match holder {
-            Some(field) => field,
-            None => match self.holder().await? {
-                Some(holder) => holder.field().to_owned(),
-                None => return Ok(false),
-            },
+        let fields = match holder {
+            Some(field) => vec![field],
+            None if key.mode().is_some() => {
+                let holders = self.holders().await?.into_iter();
+                holders.map(|holder| holder.field().to_owned()).collect()
+            }
+            None => {
+                let holder = self.holder().await?.into_iter();
+                holder.map(|holder| holder.field().to_owned()).collect()
+            }
         };
+        let mut is_freed = false;
+        for field in fields {
+            is_freed |= self.free_from_field(key, &field).await?;
+        }
+        Ok(is_freed)
+    }
+
+    async fn free_from_field(&self, key: &LockKey, field: &str) -> Result<bool> {
+        let core = self.session().core();
         let time = core.server.allot(core.clock.now());
-        let freed = script::force_unlock(&core.server, key, &field, time).await?;
+        let freed = script::force_unlock(&core.server, key, field, time).await?;
         if freed {
             tracing::debug!(target: "lockdog::lock", lock = key.name(), field, "freed by force");
-            let number = core.number_of(&field);
+            let number = core.number_of(field);
             // The holder may have asked for a lock of another kind.
             for key in key.of_every_kind() {
                 if let Some(hold) = number.and_then(|number| core.holds.numbered(&key, number)) {

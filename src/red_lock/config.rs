@@ -67,6 +67,11 @@ impl RedLockConfig {
         {
             let error = Error::own_tokens(instance.key().name());
             refused.get_or_insert_with(|| error.in_lock(*place));
+        } else if let Some((place, instance)) =
+            (instances.iter()).find(|(_, it)| it.key().mode().is_some())
+        {
+            let error = Error::has_mode(instance.key().name());
+            refused.get_or_insert_with(|| error.in_lock(*place));
         } else if !run_together(&instances) {
             let why = "all their clients must use the same clock, but some use the machine's and \
                        some tokio's, or that of another runtime";

@@ -20,7 +20,7 @@ use crate::guard::Guard;
 use crate::hold::Hold;
 use crate::owner::Owner;
 use crate::session::Core;
-use crate::wait::{Backoff, Listener, WaitRequest, WaiterGuard};
+use crate::wait::{Backoff, Line, Listener, WaitRequest, WaiterGuard};
 
 /// A caller that waits for a RedLock. Of all its callers in this process only one asks the instances:
 /// the contender in the queue of this lock. The instances' own queues are for callers that want a
@@ -93,6 +93,7 @@ impl Contender for RedLockContender<'_> {
             owner: self.caller.owner,
             terms: None,
             deadline: self.caller.deadline,
+            line: Line::Sole,
         };
         for instance in lock.instances() {
             let core = instance.core();

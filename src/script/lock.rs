@@ -1,16 +1,28 @@
 //! The transitions of a lock.
 
+use std::iter;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
 use redis::Value;
+use smallvec::{SmallVec, smallvec};
 
+use super::read_write::{self, Sharing};
 use super::{Arg, ScriptCall, semaphore, token, unexpected};
 use crate::clock::Moment;
 use crate::hold::LedgerView;
 use crate::key::{LockKey, Script};
 use crate::lease;
 use crate::server::{Connection, Failure, PendingWrite, Sent, Server, TimeBox, Unacknowledged};
+
+/// A hold to be acquired.
+pub(crate) struct AcquireItem<'a> {
+    pub(crate) key: &'a LockKey,
+    pub(crate) field: String,
+    pub(crate) target: u32,
+    /// For a lock whose holds have a mode.
+    pub(crate) sharing: Option<Sharing>,
+}
 
 /// The result of an acquire.
 #[derive(Debug)]
@@ -19,8 +31,10 @@ pub(crate) enum AcquireReply {
     Granted(Option<NonZeroU64>),
     /// Another owner has the lock. Contains its TTL, if it has one.
     Busy(Option<Duration>),
-    /// This was a re-entry, and the hold is gone.
+    /// This was a re-entry, and the hold is gone; or the read hold that a writer wanted to take over from.
     Gone,
+    /// Another owner waits to take over from its read hold.
+    WouldDeadlock,
 }
 
 /// The result of an unlock.
@@ -59,40 +73,40 @@ pub(crate) enum SettleReply {
     Missing,
 }
 
-/// The result of a renewal for one hold.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum RenewReply {
-    Extended,
-    /// The hold does not exist.
-    Missing,
-    /// The server could not check it.
-    Unknown,
-}
-
 /// Raises a hold's count to `target`. See `lua/lock/acquire.lua`.
 pub(crate) async fn acquire(
     server: &Server,
-    key: &LockKey,
-    field: &str,
-    target: u32,
+    item: &AcquireItem<'_>,
     lease: Duration,
     time: TimeBox,
     sent: &mut Sent,
 ) -> Result<AcquireReply, Failure> {
+    let AcquireItem {
+        key, field, target, ..
+    } = item;
     let counter = key.counter();
+    let before_fields;
+    let mut args: SmallVec<[Arg<'_>; 4]> = smallvec![
+        Arg::Text(field),
+        Arg::Number((*target).into()),
+        Arg::Number(lease::millis(lease)),
+    ];
+    if counter.is_some() {
+        args.push(from(key));
+    } else if let (Some(sharing), Some(mode)) = (&item.sharing, key.mode()) {
+        before_fields = key.before_fields();
+        args.extend(sharing.args(mode, &before_fields));
+    }
+    let more = more_keys(key, field);
     let call = ScriptCall {
         script: key.kind().scripts.acquire,
-        keys: &[key.key(), counter.as_deref().unwrap_or_default()][..1 + more(key)],
-        args: &[
-            Arg::Text(field),
-            Arg::Number(target.into()),
-            Arg::Number(lease::millis(lease)),
-            from(key),
-        ][..3 + more(key)],
+        keys: &with_more(key, more.iter().chain([&counter])),
+        args: &args,
     };
     match call.through(server, time, sent).await? {
         Value::Nil if counter.is_none() => Ok(AcquireReply::Granted(None)),
         Value::Int(-3) => Ok(AcquireReply::Gone),
+        Value::Int(-6) => Ok(AcquireReply::WouldDeadlock),
         Value::Int(-1) => Ok(AcquireReply::Busy(None)),
         Value::Int(ttl @ 0..) => Ok(AcquireReply::Busy(Some(Duration::from_millis(ttl as u64)))),
         other => match token(&other).filter(|_| counter.is_some()) {
@@ -109,6 +123,7 @@ pub(crate) async fn unlock(
     field: &str,
     target: u32,
     view: LedgerView,
+    lease: Duration,
     time: TimeBox,
     sent: &mut Sent,
 ) -> Result<UnlockReply, Failure> {
@@ -119,16 +134,18 @@ pub(crate) async fn unlock(
             false => UnlockReply::Missing,
         });
     }
-    let permits = key.permits();
+    let more = more_keys(key, field);
+    let (channel, before_fields) = (key.channel().unwrap_or_default(), before_fields(key));
+    let args = [
+        Arg::Text(field),
+        Arg::Number(target.into()),
+        Arg::Text(&channel),
+        Arg::Text(server.publishes()),
+    ];
     let call = ScriptCall {
         script: key.kind().scripts.unlock,
-        keys: &[key.key(), permits.as_deref().unwrap_or_default()][..keys_of(key)],
-        args: &[
-            Arg::Text(field),
-            Arg::Number(target.into()),
-            Arg::Text(&key.channel().unwrap_or_default()),
-            Arg::Text(server.publishes()),
-        ],
+        keys: &with_more(key, &more),
+        args: &with_mode(key, args, &before_fields, lease),
     };
     match call.through(server, time, sent).await? {
         Value::Int(1) => Ok(UnlockReply::Released),
@@ -184,9 +201,46 @@ pub(crate) async fn transfer(
     }
 }
 
-/// How many keys a script for one hold has: that of the lock, and of its set of permits if it has one.
-fn keys_of(key: &LockKey) -> usize {
-    1 + usize::from(key.kind().permits.is_some())
+/// The keys that a script for one hold has behind the lock's own: the set of permits, or what the mode of the
+/// hold needs.
+fn more_keys(key: &LockKey, field: &str) -> [Option<String>; 2] {
+    match key.mode() {
+        None => [key.permits(), None],
+        Some(mode) => read_write::more_keys(key, mode, field),
+    }
+}
+
+/// The lock's key, and these.
+fn with_more<'a>(
+    key: &'a LockKey,
+    more: impl IntoIterator<Item = &'a Option<String>>,
+) -> SmallVec<[&'a str; 4]> {
+    let more = more.into_iter().filter_map(Option::as_deref);
+    iter::once(key.key()).chain(more).collect()
+}
+
+/// What stands before the fields in the names of the timeout keys, if its holds have a mode.
+fn before_fields(key: &LockKey) -> String {
+    match key.mode() {
+        None => String::new(),
+        Some(_) => key.before_fields(),
+    }
+}
+
+/// These arguments, and what the end of a hold that has a mode needs beside them.
+fn with_mode<'a>(
+    key: &LockKey,
+    args: [Arg<'a>; 4],
+    before_fields: &'a str,
+    lease: Duration,
+) -> SmallVec<[Arg<'a>; 8]> {
+    let mut args = SmallVec::from_slice(&args);
+    if let Some(mode) = key.mode() {
+        args.push(Arg::Text(mode.name()));
+        args.push(Arg::Text(before_fields));
+        args.push(Arg::Number(lease::millis(lease)));
+    }
+    args
 }
 
 /// How many keys and arguments the scripts of a kind that issues tokens have in addition.
@@ -207,6 +261,7 @@ pub(crate) async fn settle(
     field: &str,
     target: u32,
     view: LedgerView,
+    lease: Duration,
     limit: Duration,
 ) -> Result<SettleReply, Failure> {
     if key.kind().is_counted() {
@@ -216,18 +271,22 @@ pub(crate) async fn settle(
             false => SettleReply::Missing,
         });
     }
-    let permits = key.permits();
+    let more = more_keys(key, field);
+    let (channel, before_fields) = (key.channel().unwrap_or_default(), before_fields(key));
+    let args = [
+        Arg::Text(field),
+        Arg::Number(target.into()),
+        Arg::Text(&channel),
+        Arg::Text(publishes),
+    ];
     let call = ScriptCall {
         script: key.kind().scripts.settle,
-        keys: &[key.key(), permits.as_deref().unwrap_or_default()][..keys_of(key)],
-        args: &[
-            Arg::Text(field),
-            Arg::Number(target.into()),
-            Arg::Text(&key.channel().unwrap_or_default()),
-            Arg::Text(publishes),
-        ],
+        keys: &with_more(key, &more),
+        args: &with_mode(key, args, &before_fields, lease),
     };
     match call.on(connection, limit).await? {
+        // One script unlocks and settles the holds that have a mode.
+        Value::Int(0) if key.mode().is_some() => Ok(SettleReply::Done),
         Value::Int(1) => Ok(SettleReply::Done),
         Value::Nil => Ok(SettleReply::Missing),
         other => Err(unexpected(&other)),
@@ -245,76 +304,9 @@ pub(crate) async fn acknowledge(
 ) -> Result<(), Unacknowledged> {
     let script = key.kind().scripts.touch;
     let permits = key.permits();
-    let keys = &[key.key(), permits.as_deref().unwrap_or_default()][..keys_of(key)];
-    let touch = script.command(true, keys, &[Arg::Text(field)]);
+    let keys = with_more(key, [&permits]);
+    let touch = script.command(true, &keys, &[Arg::Text(field)]);
     server
         .acknowledge(PendingWrite::new(touch, on), until)
         .await
-}
-
-/// Extends the leases of many holds whose kinds share the script. Returns one answer for each hold.
-/// See `lua/lock/renew.lua`.
-pub(crate) async fn renew(
-    connection: &Connection,
-    holds: &[(&LockKey, String, Duration)],
-    limit: Duration,
-) -> Result<Vec<RenewReply>, Failure> {
-    let Some((first, ..)) = holds.first() else {
-        return Ok(Vec::new());
-    };
-    // A hold is in the lock's hash, or a permit in the set of permits.
-    let permits: Vec<Option<String>> = holds.iter().map(|(key, ..)| key.permits()).collect();
-    let keys: Vec<&str> = holds
-        .iter()
-        .zip(&permits)
-        .map(|((key, ..), permits)| permits.as_deref().unwrap_or_else(|| key.key()))
-        .collect();
-    let args: Vec<Arg<'_>> = holds
-        .iter()
-        .flat_map(|(_, field, lease)| [Arg::Text(field), Arg::Number(lease::millis(*lease))])
-        .collect();
-    let call = ScriptCall {
-        script: first.kind().scripts.renew,
-        keys: &keys,
-        args: &args,
-    };
-    let answers = match call.on(connection, limit).await? {
-        Value::Array(answers) if answers.len() == holds.len() => answers,
-        other => return Err(unexpected(&other)),
-    };
-    Ok(answers
-        .iter()
-        .map(|answer| match answer {
-            Value::Int(1) => RenewReply::Extended,
-            Value::Int(0) => RenewReply::Missing,
-            _ => RenewReply::Unknown,
-        })
-        .collect())
-}
-
-/// Frees the lock from the holder with this field. See `lua/lock/force_unlock.lua`.
-pub(crate) async fn force_unlock(
-    server: &Server,
-    key: &LockKey,
-    field: &str,
-    time: TimeBox,
-) -> Result<bool, Failure> {
-    let call = ScriptCall {
-        script: key.kind().scripts.force_unlock,
-        keys: &[key.key()],
-        args: &[
-            Arg::Text(field),
-            Arg::Text(&key.channel().unwrap_or_default()),
-            Arg::Text(server.publishes()),
-        ],
-    };
-    let mut sent = Sent::default();
-    let answer = call.through(server, time, &mut sent).await;
-    server.abandon_silent(&answer, &sent);
-    match answer? {
-        Value::Int(1) => Ok(true),
-        // If an earlier sending was not answered, that one may have freed the lock.
-        Value::Int(0) => Ok(sent.repeated),
-        other => Err(unexpected(&other)),
-    }
 }

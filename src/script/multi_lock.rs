@@ -7,18 +7,11 @@ use redis::Value;
 
 use super::permit::{self, PermitReply};
 use super::semaphore::{self, SemaphoreReply};
-use super::{AcquireReply, Arg, ScriptCall, acquire, unexpected};
+use super::{AcquireItem, AcquireReply, Arg, ScriptCall, acquire, unexpected};
+use crate::key::Script;
 use crate::key::kind::PermitKind;
-use crate::key::{LockKey, Script};
 use crate::lease;
 use crate::server::{Failure, Sent, Server, TimeBox};
-
-/// One of several holds that one command acquires.
-pub(crate) struct AcquireItem<'a> {
-    pub(crate) key: &'a LockKey,
-    pub(crate) field: String,
-    pub(crate) target: u32,
-}
 
 /// The result of acquiring several holds, of locks or of permits of one semaphore. A hold is given by its index in the list.
 #[derive(Debug)]
@@ -134,7 +127,9 @@ async fn permits(
 async fn counted(
     server: &Server,
     script: &'static Script,
-    AcquireItem { key, field, target }: &AcquireItem<'_>,
+    AcquireItem {
+        key, field, target, ..
+    }: &AcquireItem<'_>,
     time: TimeBox,
     sent: &mut Sent,
 ) -> Result<BatchReply, (Option<usize>, Failure)> {
@@ -153,18 +148,20 @@ async fn counted(
 /// As [`acquire_all`], for one hold of a kind that has no script for several.
 async fn alone(
     server: &Server,
-    AcquireItem { key, field, target }: &AcquireItem<'_>,
+    item: &AcquireItem<'_>,
     lease: Duration,
     time: TimeBox,
     sent: &mut Sent,
 ) -> Result<BatchReply, (Option<usize>, Failure)> {
-    let acquired = acquire(server, key, field, *target, lease, time, sent).await;
+    let acquired = acquire(server, item, lease, time, sent).await;
     match acquired.map_err(|failure| (Some(0), failure))? {
         AcquireReply::Granted(token) => Ok(BatchReply::Granted {
             token,
             free: 0,
             permits: 1,
         }),
+        // No member takes over from a read hold, which is all that could deadlock.
+        AcquireReply::WouldDeadlock => Ok(BatchReply::Busy(0, None)),
         AcquireReply::Busy(ttl) => Ok(BatchReply::Busy(0, ttl)),
         AcquireReply::Gone => Ok(BatchReply::Gone(0)),
     }

@@ -10,9 +10,9 @@ use super::settle::Job;
 use crate::clock::Moment;
 use crate::error::{Error, Lost, LostReason};
 use crate::hold::{Hold, HoldPhase, HoldState, Terms, TurnGuard};
-use crate::key::LockKey;
+use crate::key::{LockKey, Mode};
 use crate::owner::Owner;
-use crate::script::{self, AcquireReply};
+use crate::script::{self, AcquireReply, Manner};
 use crate::server::{Addressee, Failure, Sent, TimeBox};
 use crate::wait::HandedOver;
 
@@ -27,12 +27,16 @@ pub(crate) struct PendingAcquire {
     pub(super) sent: Sent,
     /// Set before each sending.
     pub(crate) addressee: Option<Addressee>,
+    /// How it treats those in the other mode of a read/write lock.
+    pub(crate) manner: Manner,
     /// How long after its end the grant may be accepted. `None`: as long as a waiter may take to answer.
     pub(crate) accept_limit: Option<Duration>,
     /// It was granted and a claim exists for it, or another party has taken it over.
     pub(super) granted: bool,
     /// It was sent once and the server refused it: there is nothing to undo.
     pub(super) refused: bool,
+    /// The server may announce it as a writer that waits.
+    announced: bool,
 }
 
 /// The result of one attempt.
@@ -94,9 +98,11 @@ impl PendingAcquire {
             command,
             sent: Sent::default(),
             addressee: None,
+            manner: Manner::default(),
             accept_limit: None,
             granted: false,
             refused: false,
+            announced: false,
         }
     }
 
@@ -165,14 +171,13 @@ impl PendingAcquire {
             return Ok(self.gone());
         };
         let core = self.session.core();
-        let field = core.field(&self.hold);
+        let item = core.item(&self.hold, target, self.manner);
+        self.announced |= self.manner.announces;
         let turn = self.command.as_ref();
         let acquired = {
             let sending = pin!(script::acquire(
                 &core.server,
-                self.hold.key(),
-                &field,
-                target,
+                &item,
                 terms.lease,
                 TimeBox { now, until },
                 &mut self.sent,
@@ -221,16 +226,26 @@ impl PendingAcquire {
         let core = self.session.core();
         let is_no = matches!(
             &acquired,
-            Ok(AcquireReply::Busy(_) | AcquireReply::Gone) | Err(Failure::Refused { .. })
+            Ok(AcquireReply::Busy(_) | AcquireReply::Gone | AcquireReply::WouldDeadlock)
+                | Err(Failure::Refused { .. })
         );
         self.refused = is_no && self.sent.is_answered();
         match acquired? {
             AcquireReply::Granted(_) => self.accept_grant(terms),
             AcquireReply::Busy(ttl) => Ok(AttemptOutcome::Busy(ttl)),
+            AcquireReply::Gone if self.manner.upgrades && self.first => {
+                // The read hold is gone, and there is no write hold yet.
+                let reads = core.holds.partner_of(self.hold.key(), self.hold.owner());
+                if let Some(reads) = reads {
+                    core.lose(&reads, LostReason::NotOurs);
+                }
+                Ok(AttemptOutcome::Ended)
+            }
             AcquireReply::Gone => {
                 core.lose(&self.hold, LostReason::NotOurs);
                 Ok(self.gone())
             }
+            AcquireReply::WouldDeadlock => Err(self.hold.would_deadlock()),
         }
     }
 
@@ -289,7 +304,12 @@ impl PendingAcquire {
         // this; it either sees this claim, or ends the hold without it.
         let granted = core.holds.change(&self.hold, |state| {
             state.certain = self.sent.is_answered();
-            !self.is_taken_over() && state.grant(sent, terms, now)
+            let granted = !self.is_taken_over() && state.grant(sent, terms, now);
+            if granted && self.hold.key().mode() == Some(Mode::Read) && !terms.watched {
+                // Redisson's readers set the lock's TTL to their own lease.
+                state.expose(core.settings.watchdog_lease);
+            }
+            granted
         });
         if !granted {
             let is_late = self.hold.state().phase == HoldPhase::Pending && !self.is_taken_over();
@@ -341,7 +361,9 @@ impl Drop for PendingAcquire {
             return;
         }
         let core = self.session.core();
-        if self.sent.first.is_some() && !self.refused {
+        // What announces a writer that waits no more keeps readers out.
+        let is_announced = self.announced && self.refused;
+        if self.sent.first.is_some() && (!self.refused || is_announced) {
             if self.first {
                 core.holds.change(&self.hold, HoldState::end);
             }

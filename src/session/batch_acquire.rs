@@ -175,11 +175,7 @@ impl BatchAcquire {
             .parts
             .iter()
             .zip(targets)
-            .map(|(part, target)| AcquireItem {
-                key: part.hold().key(),
-                field: core.field(part.hold()),
-                target: *target,
-            })
+            .map(|(part, target)| core.item(part.hold(), *target, part.manner))
             .collect();
         let sending = script::acquire_all(&core.server, &wanted, lease, time, &mut self.sent);
         TurnGuard::attend(&turns, pin!(sending)).await

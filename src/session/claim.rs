@@ -51,6 +51,11 @@ impl Claim {
         Self::new(self.session.clone(), self.hold.clone(), flags)
     }
 
+    /// Whether the watchdog renews the hold for this claim.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.flags.watched
+    }
+
     /// Makes it a part of a composite lock, which reports its loss itself.
     pub(crate) fn into_part(mut self) -> Self {
         self.flags.part = true;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::Core;
 use crate::error::{Error, LostReason, Result};
 use crate::hold::Hold;
+use crate::key::Mode;
 use crate::lease;
 use crate::script::RenewReply;
 use crate::server::Addressee;
@@ -29,7 +30,14 @@ impl Core {
         let asked = self.extend(hold, lease, limit * 3, &addressee);
         match tokio::time::timeout(limit, asked).await {
             // The answer may come after the deadline: then the hold was lost before it was extended.
-            Ok(Ok(RenewReply::Extended)) => self.ensure_held(hold),
+            Ok(Ok(RenewReply::Extended)) => {
+                self.ensure_held(hold)?;
+                if hold.key().mode() == Some(Mode::Read) {
+                    let every = self.settings.watchdog_lease;
+                    self.holds.change(hold, |state| state.expose(every));
+                }
+                Ok(())
+            }
             // The field is gone. A loss with a better reason, such as the deadline, comes first.
             Ok(Ok(RenewReply::Missing)) => {
                 self.ensure_held(hold)?;

@@ -31,7 +31,8 @@ use crate::diagnosis::ClientProfile;
 use crate::error::{Error, LostReason};
 use crate::hold::{HandOverLimits, Hold, HoldState, Holds};
 use crate::key::kind::PermitKind;
-use crate::key::{LockKey, NameMapper, PermitId};
+use crate::key::{LockKey, Mode, NameMapper, PermitId, WRITER};
+use crate::script::{AcquireItem, Manner, Sharing};
 use crate::server::Server;
 use crate::wait::{Backoff, Waiters, Wake};
 
@@ -137,11 +138,34 @@ impl Core {
         if let Some(id) = self.permit_id(hold) {
             return id.into_field();
         }
-        let mut field = String::with_capacity(self.prefix.len() + 24);
+        let mut field = String::with_capacity(self.prefix.len() + 32);
         field.push_str(&self.prefix);
         // Writing to a string cannot fail.
         let _ = write!(field, "{}.{}", hold.owner(), hold.number());
+        if hold.key().mode() == Some(Mode::Write) {
+            field.push_str(WRITER);
+        }
         field
+    }
+
+    /// What an acquire of the hold asks for.
+    fn item<'a>(&self, hold: &'a Hold, target: u32, manner: Manner) -> AcquireItem<'a> {
+        let key = &**hold.key();
+        let sharing = key.mode().map(|_| Sharing {
+            partner: match self.holds.partner_of(key, hold.owner()) {
+                Some(partner) => self.field(&partner),
+                None => String::new(),
+            },
+            manner,
+            // The writer asks again before it is over.
+            announced: self.settings.poll_cap * 3 / 2,
+        });
+        AcquireItem {
+            key,
+            field: self.field(hold),
+            target,
+            sharing,
+        }
     }
 
     /// The id of a hold that is a permit with a lease.
@@ -153,6 +177,7 @@ impl Core {
     /// The hold's number in a field of [`Core::field`]; `None` for other clients' fields.
     pub(crate) fn number_of(&self, field: &str) -> Option<u64> {
         let task = field.strip_prefix(&self.prefix)?;
+        let task = task.strip_suffix(WRITER).unwrap_or(task);
         task.rsplit_once('.')?.1.parse().ok()
     }
 

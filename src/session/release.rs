@@ -160,12 +160,14 @@ impl PendingUnlock {
         let Some(transfer) = &mut self.transfer else {
             let (key, field, target) = (hold.key(), core.field(hold), self.target);
             let view = hold.state().ledger_view();
+            let lease = hold.state().longest_lease();
             let sending = pin!(script::unlock(
                 &core.server,
                 key,
                 &field,
                 target,
                 view,
+                lease,
                 time,
                 sent
             ));

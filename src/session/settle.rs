@@ -205,13 +205,13 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
         (Ok(route), None) => route.own_connection(limit).await,
         (Err(failure), None) => Err(failure.clone()),
     };
-    let target = {
+    let (target, lease) = {
         let state = hold.state();
         // Checked again: to open the connection takes time, and a guard may have left the lock meanwhile.
         if state.is_left() {
             return None;
         }
-        state.target()
+        (state.target(), state.longest_lease())
     };
     let settled = match &connection {
         Ok(connection) => {
@@ -226,6 +226,7 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
                 &field,
                 target,
                 view,
+                lease,
                 limit
             ));
             match &job.on {

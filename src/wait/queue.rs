@@ -22,6 +22,8 @@ pub(super) struct WaitQueue {
     waiting: BTreeMap<u64, Arc<Waiter>>,
     /// Waiters that missed a check-in and have not checked in since.
     absent: BTreeMap<u64, Arc<Waiter>>,
+    /// The ids of the writers among them.
+    writers: BTreeSet<u64>,
     /// The ids of each owner's waiters. Kept once there are too many waiters to scan.
     by_owner: Option<HashMap<Owner, BTreeSet<u64>>>,
     /// Listeners: woken without waiting in the queue.
@@ -56,10 +58,23 @@ impl WaitQueue {
             let ids = by_owner.entry(waiter.request.owner).or_default();
             ids.insert(waiter.id);
         }
-        self.waiting.insert(waiter.id, waiter);
+        self.insert(waiter);
         if self.by_owner.is_none() && self.waiting.len() > FEW {
             self.by_owner = Some(self.owners());
         }
+    }
+
+    fn insert(&mut self, waiter: Arc<Waiter>) {
+        if waiter.is_writer() {
+            self.writers.insert(waiter.id);
+        }
+        self.waiting.insert(waiter.id, waiter);
+    }
+
+    /// Removes it from the waiters that are not absent.
+    fn remove(&mut self, waiter: &Waiter) -> bool {
+        self.writers.remove(&waiter.id);
+        self.waiting.remove(&waiter.id).is_some()
     }
 
     fn owners(&self) -> HashMap<Owner, BTreeSet<u64>> {
@@ -93,7 +108,7 @@ impl WaitQueue {
         is_used_up: bool,
         calls: &mut WakeUps,
     ) {
-        if self.waiting.remove(&waiter.id).is_none() {
+        if !self.remove(waiter) {
             self.absent.remove(&waiter.id);
         }
         if let Some(by_owner) = &mut self.by_owner {
@@ -111,12 +126,16 @@ impl WaitQueue {
             self.outage = None;
             self.wake_owner(waiter.request.owner, calls);
         }
-        if self.is_its_role(waiter)
-            && let Some(next) = self.pass_on()
+        let is_passed_on = self.is_its_role(waiter);
+        if is_passed_on {
+            self.pass_on();
+        }
+        // A writer that leaves may have been all that stood between readers. Otherwise the readers behind a
+        // reader asked with it, so it has nothing to tell them.
+        let is_known = with_lock && waiter.is_reader() && self.is_reader_next();
+        if !is_used_up && !is_known && (is_passed_on || waiter.is_writer()) {
             // The previous contender may have had a wake-up, so the next one gets it too.
-            && !is_used_up
-        {
-            calls.add(&next);
+            self.run().for_each(|next| calls.add(next));
         }
     }
 
@@ -128,13 +147,33 @@ impl WaitQueue {
         !(self.waiting.is_empty() && self.absent.is_empty())
     }
 
-    /// Whether this waiter has the role. The check marks the waiter as alive.
-    pub(super) fn is_contender(&mut self, waiter: &Waiter) -> bool {
+    /// Whether this waiter may ask: it has the role, or asks with the waiter that has it. The check marks the
+    /// waiter as alive.
+    pub(super) fn may_ask(&mut self, waiter: &Waiter, now: Moment) -> bool {
         waiter.appear();
         if let Some(back) = self.absent.remove(&waiter.id) {
-            self.waiting.insert(back.id, back);
+            self.insert(back);
         }
+        let is_before_writers = || self.writers.first().is_none_or(|first| waiter.id < *first);
         self.is_its_role(waiter)
+            || waiter.is_impatient(now)
+            || (waiter.is_reader() && self.is_reader_next() && is_before_writers())
+    }
+
+    fn is_reader_next(&self) -> bool {
+        self.contender.as_ref().is_some_and(|it| it.is_reader())
+    }
+
+    /// The contender, and the readers that ask with it.
+    fn run(&self) -> impl Iterator<Item = &Arc<Waiter>> {
+        let end = match self.writers.first() {
+            _ if !self.is_reader_next() => 0,
+            Some(first) => *first,
+            None => u64::MAX,
+        };
+        let others = self.waiting.range(..end).map(|(_, waiter)| waiter);
+        let others = others.filter(|it| it.is_reader() && !self.is_its_role(it));
+        self.contender.iter().chain(others)
     }
 
     fn is_its_role(&self, waiter: &Waiter) -> bool {
@@ -145,7 +184,7 @@ impl WaitQueue {
 
     pub(super) fn wake_contender(&self, calls: &mut WakeUps) {
         self.notify_listeners(calls);
-        if let Some(waiter) = &self.contender {
+        for waiter in self.run() {
             waiter.note_call();
             calls.add(waiter);
         }
@@ -210,7 +249,7 @@ impl WaitQueue {
             return None;
         }
         let acquire = contender.replace(overdue)?;
-        self.waiting.remove(&contender.id);
+        self.remove(&contender);
         self.absent.insert(contender.id, contender);
         self.contender = Some(waiter.clone());
         Some(acquire)
@@ -309,8 +348,8 @@ impl WaitQueue {
         )
     }
 
-    /// Gives the role to the first waiter that is alive, and returns it.
-    fn pass_on(&mut self) -> Option<Arc<Waiter>> {
+    /// Gives the role to the first waiter that is alive.
+    fn pass_on(&mut self) {
         // Only waiters that are about to leave are skipped here. They are few, and they pass on a role
         // that they get too late.
         let present = |waiter: &&Arc<Waiter>| !waiter.is_absent();
@@ -321,7 +360,6 @@ impl WaitQueue {
             .or_else(|| self.waiting.values().next())
             .or_else(|| self.absent.values().next());
         self.contender = next.cloned();
-        self.contender.clone()
     }
 }
 

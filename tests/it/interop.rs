@@ -9,6 +9,7 @@ mod kinds;
 mod memory;
 mod names;
 mod permits;
+mod read_write;
 mod replay;
 mod semaphore;
 mod views;

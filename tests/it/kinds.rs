@@ -35,6 +35,7 @@ macro_rules! list_of_kinds {
             non_reentrant NON_REENTRANT { reentrant: no, published: yes }
             fenced FENCED { reentrant: yes, published: yes }
             fenced_from_one FENCED_FROM_ONE { reentrant: yes, published: yes }
+            write WRITE { reentrant: yes, published: no }
         }
     };
 }
@@ -69,6 +70,12 @@ pub(crate) static FENCED_FROM_ONE: Kind = Kind {
     object: "fenced_lock_from_one",
     lock: |client, name| client.fenced_lock_from_one(name),
     java: "getFencedLock",
+};
+
+pub(crate) static WRITE: Kind = Kind {
+    object: "read_write_lock",
+    lock: |client, name| client.read_write_lock(name).write().into(),
+    java: "getReadWriteLock.writeLock",
 };
 
 /// Makes a test for each kind out of each of these functions, which take the kind: `plain::<name>` and so

@@ -19,6 +19,7 @@ mod lock;
 mod model;
 mod multi_lock;
 mod permits;
+mod read_write;
 mod recorded;
 mod red_lock;
 mod redisson_driver;

@@ -7,6 +7,7 @@ mod fenced;
 mod non_reentrant;
 mod permit;
 mod plain;
+mod read_write;
 mod script;
 mod semaphore;
 mod spin;
@@ -18,13 +19,22 @@ pub(crate) use fenced::{FENCED, FENCED_FROM_ONE};
 pub(crate) use non_reentrant::NON_REENTRANT;
 pub(crate) use permit::PERMIT;
 pub(crate) use plain::PLAIN;
+pub(crate) use read_write::{READ, WRITE};
 use script::LazyScript;
 pub(crate) use script::Script;
 pub(crate) use semaphore::SEMAPHORE;
 pub(crate) use spin::SPIN;
 
 /// Every kind of lock. Semaphores are none.
-pub(super) static ALL: [&Kind; 5] = [&PLAIN, &SPIN, &NON_REENTRANT, &FENCED, &FENCED_FROM_ONE];
+pub(super) static ALL: [&Kind; 7] = [
+    &PLAIN,
+    &SPIN,
+    &NON_REENTRANT,
+    &FENCED,
+    &FENCED_FROM_ONE,
+    &READ,
+    &WRITE,
+];
 
 /// The properties of one kind of lock. There is one value for each kind. Each
 /// [`LockKey`](super::LockKey) carries it, so every hold, waiter and job knows its kind.
@@ -43,6 +53,9 @@ pub(crate) struct Kind {
     /// a sorted set that names the permits in use. `None`: one owner has the lock, and its hold is a field
     /// of the lock's hash.
     pub(crate) permits: Option<PermitKind>,
+    /// The mode of its holds. The two kinds of a read/write lock are two kinds of holds under one key, and
+    /// their waiters stand in one queue. `None`: its holds have no mode.
+    pub(crate) mode: Option<Mode>,
 }
 
 /// What a hold of a semaphore is.
@@ -53,6 +66,36 @@ pub(crate) enum PermitKind {
     /// Any number of permits without a lease. Its field and that number are in lockdog's ledger.
     Counted,
 }
+
+/// The mode of a hold of a read/write lock.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Mode {
+    /// Several owners may read at the same time.
+    Read,
+    /// One owner writes, and nobody else reads.
+    Write,
+}
+
+impl Mode {
+    /// The name in the lock's hash, which is Redisson's.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+        }
+    }
+
+    /// The kind of the same lock in the other mode.
+    pub(super) fn other_kind(self) -> &'static Kind {
+        match self {
+            Self::Read => &WRITE,
+            Self::Write => &READ,
+        }
+    }
+}
+
+/// Redisson's suffix for the field of a writer.
+pub(crate) const WRITER: &str = ":write";
 
 /// What counts the fencing tokens of a kind. The scripts that grant such a lock have the counter's key
 /// and `from` as their last key and argument, and answer the token.

@@ -20,6 +20,7 @@ pub(crate) static PERMIT: Kind = Kind {
     reentrant: false,
     counter: None,
     permits: Some(PermitKind::Leased),
+    mode: None,
 };
 
 static ACQUIRE: LazyScript =

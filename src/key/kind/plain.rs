@@ -19,6 +19,7 @@ pub(crate) static PLAIN: Kind = Kind {
     reentrant: true,
     counter: None,
     permits: None,
+    mode: None,
 };
 
 static ACQUIRE: LazyScript =

@@ -20,6 +20,7 @@ pub(crate) static SEMAPHORE: Kind = Kind {
     reentrant: false,
     counter: None,
     permits: Some(PermitKind::Counted),
+    mode: None,
 };
 
 static ACQUIRE: LazyScript =

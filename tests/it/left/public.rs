@@ -492,6 +492,59 @@ pub(super) const PUBLIC: &[Public] = &[
         }),
     ),
     Public::new(
+        "lock for reading and upgrade",
+        &["UpgradeRequest"],
+        PLAIN,
+        made!(|stand| {
+            let reads = stand.read_write().read().lock().owner(&Owner::new()).await;
+            let upgrade = reads.expect("nobody has it").upgrade().wait(LONG);
+            Made::call(async move {
+                match upgrade.await {
+                    Ok(guard) => guard.unlock().await.map(|_| ()),
+                    Err(error) => error.error().cloned().map_or(Ok(()), Err),
+                }
+            })
+        }),
+    ),
+    Public::new(
+        "downgrade",
+        &["WriteGuard::downgrade"],
+        PLAIN,
+        made!(|stand| {
+            let writes = stand.read_write().write().lock().owner(&Owner::new()).await;
+            let writes = writes.expect("nobody has it");
+            Made::call(async move { writes.downgrade().await?.unlock().await })
+        }),
+    ),
+    Public::new(
+        "unlock of a read guard",
+        &["ReadGuard::unlock"],
+        PLAIN,
+        made!(|stand| {
+            let reads = stand.read_write().read().lock().owner(&Owner::new()).await;
+            Made::call(reads.expect("nobody writes").unlock())
+        }),
+    ),
+    Public::new(
+        "unlock of an upgraded guard",
+        &["WriteGuard::unlock"],
+        PLAIN,
+        made!(|stand| {
+            let reads = stand.read_write().read().lock().owner(&Owner::new()).await;
+            let writes = reads.expect("nobody has it").upgrade().await;
+            Made::call(writes.expect("nobody else reads").unlock())
+        }),
+    ),
+    Public::new(
+        "holders of a read/write lock",
+        &["ReadWriteLock::holders"],
+        PLAIN,
+        made!(|stand| {
+            let rw = stand.read_write();
+            Made::call(async move { rw.holders().await })
+        }),
+    ),
+    Public::new(
         "acquire of a permit",
         &["PermitRequest"],
         PLAIN,

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::{join_all, try_join_all};
 use lockdog::{
-    Client, Guard, Held, Lock, LockRequest, MultiLock, Owner, PermitSemaphore, RedLock, Result,
-    Semaphore, TryLockRequest, UnlockRequest,
+    Client, Guard, Held, Lock, LockRequest, MultiLock, Owner, PermitSemaphore, ReadWriteLock,
+    RedLock, Result, Semaphore, TryLockRequest, UnlockRequest,
 };
 
 use super::site::Site;
@@ -104,6 +104,11 @@ impl Stand {
     /// A fenced lock of another name.
     pub(super) fn fenced(&self) -> Lock {
         self.clients[0].fenced_lock(self.key("fenced"))
+    }
+
+    /// A read/write lock of another name.
+    pub(super) fn read_write(&self) -> ReadWriteLock {
+        self.clients[0].read_write_lock(self.key("rw"))
     }
 
     /// A semaphore with this many free permits, all of which are given back at the end.

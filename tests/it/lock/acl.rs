@@ -7,7 +7,7 @@ use lockdog::{Client, Error, Owner, Unlocked};
 
 use super::{LONG, SOON, ms, waiter};
 use crate::support::security::{
-    documented, of_a_counted_semaphore, of_a_fenced_lock, of_a_semaphore,
+    documented, of_a_counted_semaphore, of_a_fenced_lock, of_a_read_write_lock, of_a_semaphore,
 };
 use crate::support::{Redis, RedisServer, eventually};
 
@@ -146,6 +146,44 @@ async fn a_semaphore_needs_what_is_documented_for_it() {
     seats.release(&ids).await.unwrap();
     seats.set_permits(5).await.unwrap();
     assert_eq!(seats.permits().await.unwrap(), 5);
+    let mut refused = refused(&redis).await;
+    refused.remove("client");
+    assert_eq!(refused, BTreeSet::new());
+    // And no more than enough.
+    let used = redis.commandstats().await;
+    for command in further.iter().filter_map(|rule| rule.strip_prefix('+')) {
+        assert!(
+            used.contains_key(command),
+            "{command} is not used: {used:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_read_write_lock_needs_what_is_documented_for_it() {
+    let further = of_a_read_write_lock();
+    let (server, redis) = with_user(&[documented(), further.clone()].concat()).await;
+    let client = Client::builder()
+        .url(url(&server))
+        .watchdog_lease(ms(3_000));
+    let client = client.build().await.unwrap();
+    let rw = client.read_write_lock("orders:prices");
+    let reads = rw.read().lock().await.unwrap();
+    let other = rw
+        .read()
+        .lock()
+        .owner(&Owner::new())
+        .lease(LONG)
+        .await
+        .unwrap();
+    let waiting = tokio::spawn(rw.write().lock().into_future());
+    tokio::time::sleep(ms(1_500)).await;
+    drop(other);
+    let writes = reads.upgrade().await.unwrap();
+    writes.downgrade().await.unwrap().unlock().await.unwrap();
+    waiting.await.unwrap().unwrap().forget();
+    assert!(rw.write().force_unlock().await.unwrap());
+    assert!(rw.holders().await.unwrap().is_empty());
     let mut refused = refused(&redis).await;
     refused.remove("client");
     assert_eq!(refused, BTreeSet::new());

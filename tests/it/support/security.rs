@@ -11,6 +11,11 @@ pub(crate) fn documented() -> Vec<String> {
     rules[2..].to_vec()
 }
 
+/// What a user of read/write locks needs beside it.
+pub(crate) fn of_a_read_write_lock() -> Vec<String> {
+    further(&["- A read/write lock also needs "])
+}
+
 /// What a user of fenced locks needs beside it.
 pub(crate) fn of_a_fenced_lock() -> Vec<String> {
     further(&["- A fenced lock also needs "])

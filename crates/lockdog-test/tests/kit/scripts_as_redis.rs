@@ -30,7 +30,7 @@ struct Before {
 fn every_script_behaves_as_on_redis() {
     let mut pair = RefCell::new(Pair::start());
     let files = scripts(&root().join("lua"));
-    assert!(files.len() >= 23, "{files:?}");
+    assert!(files.len() >= 26, "{files:?}");
     for file in files {
         let text = fs::read_to_string(&file).expect("a script is text");
         let name = file
@@ -102,6 +102,19 @@ fn states() -> impl Strategy<Value = Before> {
                 let pairs = pairs.chain(era).flatten();
                 ["ZADD", LEDGER].into_iter().chain(pairs).map(str::to_owned).collect::<Vec<_>>()
             }),
+        3 => (select(&["read", "write"][..]), vec((select(FIELDS), select(COUNTS)), 0..3))
+            .prop_map(|(mode, holds)| {
+                let holds = holds.into_iter().flat_map(|(field, count)| [field, count]);
+                let mode = ["HSET", "a", "mode", mode].into_iter();
+                mode.chain(holds).map(str::to_owned).collect::<Vec<_>>()
+            }),
+        2 => (select(FIELDS), select(&["1", "2"][..])).prop_map(|(field, n)| {
+            let key = format!("{{a}}:{field}:rwlock_timeout:{n}");
+            vec!["SET".to_owned(), key, "1".to_owned()]
+        }),
+        1 => (select(FIELDS), select(&["", "up:"][..])).prop_map(|(field, mark)| {
+            ["SET", "lockdog_writer:{a}", &format!("{mark}{field}")].map(str::to_owned).to_vec()
+        }),
         1 => Just(["RPUSH", "?", "a", "b"].map(str::to_owned).to_vec()),
         1 => select(&["0", "1699999999999", "4000000000000", "x"][..]).prop_map(|since| {
             ["HSET", "?", "id", "<identity>", "since", since].map(str::to_owned).to_vec()
@@ -236,6 +249,45 @@ fn calls(script: &str) -> BoxedStrategy<Call> {
                 publish(),
             ],
         ),
+        "read_write/acquire.lua" => (
+            mode(),
+            vec![field(), target(), lease()],
+            field(),
+            flag(),
+            mostly(&["0", "1500"]),
+        )
+            .prop_map(|(mode, args, partner, flag, announced)| {
+                let keys = read_write_keys(&mode, &args[0]);
+                let more = [mode, partner, flag, announced, "{a}:".to_owned()];
+                let args = args.into_iter().chain(more).collect();
+                Call { keys, args }
+            })
+            .boxed(),
+        "read_write/unlock.lua" => (
+            mode(),
+            vec![field(), target(), channel(), publish()],
+            lease(),
+        )
+            .prop_map(|(mode, args, lease)| {
+                let keys = read_write_keys(&mode, &args[0]);
+                let more = [mode, "{a}:".to_owned(), lease];
+                let args = args.into_iter().chain(more).collect();
+                Call { keys, args }
+            })
+            .boxed(),
+        "read_write/renew.lua" => vec((mostly(&["a"]), field(), lease()), many)
+            .prop_map(|holds| {
+                let mut call = Call {
+                    keys: Vec::new(),
+                    args: Vec::new(),
+                };
+                for (key, field, lease) in holds {
+                    call.keys.extend([key, timeout_of(&field)]);
+                    call.args.extend([field, lease]);
+                }
+                call
+            })
+            .boxed(),
         "lock/acquire.lua" => of(1, vec![field(), target(), lease()]),
         "lock/force_unlock.lua" => of(1, vec![field(), channel(), publish()]),
         "lock/settle.lua" | "lock/unlock.lua" => {
@@ -275,6 +327,23 @@ fn permits_keys() -> BoxedStrategy<Vec<String>> {
     (mostly(&["a"]), mostly(&[IN_USE]))
         .prop_map(|(number, in_use)| vec![number, in_use])
         .boxed()
+}
+
+fn mode() -> BoxedStrategy<String> {
+    mostly(&["read", "write"])
+}
+
+/// The keys of a hold of the read/write lock `a`.
+fn read_write_keys(mode: &str, field: &str) -> Vec<String> {
+    let mut keys = vec!["a".to_owned(), "lockdog_writer:{a}".to_owned()];
+    if mode == "read" {
+        keys.push(timeout_of(field));
+    }
+    keys
+}
+
+fn timeout_of(field: &str) -> String {
+    format!("{{a}}:{field}:rwlock_timeout:1")
 }
 
 /// Ids, each once.
