@@ -94,7 +94,12 @@ impl LockKey {
     pub(crate) fn check_slot(self) -> Result<Self, Error> {
         // All prefixed names have the same hash tag, so one check is enough for them.
         let is_one = |other: &str| slot(self.key()) == slot(other);
-        if is_one(&self.register()) && self.permits().is_none_or(|permits| is_one(&permits)) {
+        // The braces of a latch's channel hide those of its name.
+        let is_hidden = self.kind.is_latch && self.key().contains(['{', '}']);
+        if !is_hidden
+            && is_one(&self.register())
+            && self.permits().is_none_or(|permits| is_one(&permits))
+        {
             return Ok(self);
         }
         let why = "its braces put the lock and its channel into different slots of the cluster";
@@ -134,7 +139,10 @@ impl LockKey {
     /// The channel on which its releases are published, if they are.
     pub(crate) fn channel(&self) -> Option<String> {
         let prefix = self.kind.channel?;
-        Some(prefixed(prefix, self.key()))
+        Some(match self.kind.is_latch {
+            true => [prefix, "{", self.key(), "}"].concat(),
+            false => prefixed(prefix, self.key()),
+        })
     }
 
     /// The key that counts its fencing tokens, if its kind issues them. In a cluster it has the lock's
@@ -250,6 +258,24 @@ mod tests {
         assert_eq!(channel("{a}:b"), "redisson_lock__channel:{a}:b");
         assert_eq!(channel("a}b"), "redisson_lock__channel:{a}b}");
         assert_eq!(channel("my lock"), "redisson_lock__channel:{my lock}");
+    }
+
+    #[test]
+    fn the_channel_of_a_latch_is_always_in_braces() {
+        let latch = |name| LockKey::new(&kind::LATCH, name, None).unwrap();
+        let channel = |name| latch(name).channel().expect("it has one");
+        assert_eq!(
+            channel("start"),
+            "redisson_countdownlatch__channel__{start}"
+        );
+        assert_eq!(
+            channel("{a}:b"),
+            "redisson_countdownlatch__channel__{{a}:b}"
+        );
+        assert!(latch("start").check_slot().is_ok());
+        for braces in ["{a}:b", "a}b", "{", "a{b"] {
+            assert!(latch(braces).check_slot().is_err(), "{braces}");
+        }
     }
 
     #[test]

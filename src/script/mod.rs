@@ -2,6 +2,7 @@
 //! which script a transition uses.
 
 mod diagnosis;
+pub(crate) mod latch;
 mod lock;
 mod multi_lock;
 pub(crate) mod permit;
