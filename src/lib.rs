@@ -157,6 +157,7 @@ pub mod error;
 mod guard;
 mod hold;
 mod key;
+mod latch;
 mod lease;
 mod lock;
 mod multi_lock;
@@ -200,6 +201,7 @@ pub use client::{Client, ClientBuilder};
 pub use error::{Error, Result};
 pub use guard::{Guard, Held};
 pub use key::PermitId;
+pub use latch::CountDownLatch;
 pub use lock::{AnyLock, ForceUnlockRequest, Lock};
 pub use multi_lock::MultiLock;
 pub use owner::Owner;
@@ -258,6 +260,7 @@ mod tests {
         may_cross::<PermitSemaphore>();
         may_cross::<Semaphore>();
         may_cross::<ReadWriteLock>();
+        may_cross::<CountDownLatch>();
         may_cross::<Owner>();
     }
 }

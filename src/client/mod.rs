@@ -18,6 +18,7 @@ use uuid::Uuid;
 use crate::background::ensure_runtime;
 use crate::error::{Error, Result};
 use crate::key::kind;
+use crate::latch::CountDownLatch;
 use crate::lock::{HoldInfo, Lock};
 use crate::permit_semaphore::PermitSemaphore;
 use crate::read_write_lock::ReadWriteLock;
@@ -202,6 +203,15 @@ impl Client {
     /// is invalid, each request of the semaphore returns [`Error::Invalid`](crate::Error::Invalid).
     pub fn semaphore(&self, name: impl AsRef<str>) -> Semaphore {
         Semaphore::new(self.session.clone(), name.as_ref())
+    }
+
+    /// The count-down latch of this name. Corresponds to Redisson's `getCountDownLatch(name)`.
+    ///
+    /// The name has 1 to 512 bytes, which the client does not change; on a cluster it has no braces. This
+    /// call sends nothing. If the name is invalid, each request of the latch returns
+    /// [`Error::Invalid`](crate::Error::Invalid).
+    pub fn count_down_latch(&self, name: impl AsRef<str>) -> CountDownLatch {
+        CountDownLatch::new(self.session.clone(), name.as_ref())
     }
 
     /// The id of this client, random for each client. It is the first part of the field of each of its

@@ -130,7 +130,10 @@ impl LockKey {
         // All prefixed names have the same hash tag, so one check is enough for them.
         let is_one = |other: &str| slot(self.key()) == slot(other);
         let fields = self.mode().map(|_| self.timeout_of(""));
-        if is_one(&self.register())
+        // The braces of a latch's channel hide those of its name.
+        let is_hidden = self.kind.is_latch && self.key().contains(['{', '}']);
+        if !is_hidden
+            && is_one(&self.register())
             && self.permits().is_none_or(|permits| is_one(&permits))
             && fields.is_none_or(|fields| is_one(&fields))
         {
@@ -173,7 +176,10 @@ impl LockKey {
     /// The channel on which its releases are published, if they are.
     pub(crate) fn channel(&self) -> Option<String> {
         let prefix = self.kind.channel?;
-        Some(prefixed(prefix, self.key()))
+        Some(match self.kind.is_latch {
+            true => [prefix, "{", self.key(), "}"].concat(),
+            false => prefixed(prefix, self.key()),
+        })
     }
 
     /// The key that counts its fencing tokens, if its kind issues them. In a cluster it has the lock's
@@ -305,6 +311,24 @@ mod tests {
         assert_eq!(channel("{a}:b"), "redisson_lock__channel:{a}:b");
         assert_eq!(channel("a}b"), "redisson_lock__channel:{a}b}");
         assert_eq!(channel("my lock"), "redisson_lock__channel:{my lock}");
+    }
+
+    #[test]
+    fn the_channel_of_a_latch_is_always_in_braces() {
+        let latch = |name| LockKey::new(&kind::LATCH, name, None).unwrap();
+        let channel = |name| latch(name).channel().expect("it has one");
+        assert_eq!(
+            channel("start"),
+            "redisson_countdownlatch__channel__{start}"
+        );
+        assert_eq!(
+            channel("{a}:b"),
+            "redisson_countdownlatch__channel__{{a}:b}"
+        );
+        assert!(latch("start").check_slot().is_ok());
+        for braces in ["{a}:b", "a}b", "{", "a{b"] {
+            assert!(latch(braces).check_slot().is_err(), "{braces}");
+        }
     }
 
     #[test]

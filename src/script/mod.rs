@@ -3,6 +3,7 @@
 
 mod diagnosis;
 mod force_unlock;
+pub(crate) mod latch;
 mod lock;
 mod multi_lock;
 pub(crate) mod permit;

@@ -305,7 +305,7 @@ impl Server {
     pub(crate) async fn subscriber(
         &self,
         node: &Node,
-        on_message: impl Fn(&str) + Send + Sync + 'static,
+        on_message: impl Fn(&str, &[u8]) + Send + Sync + 'static,
         limit: Duration,
     ) -> Result<Subscriber, Failure> {
         let sharded = match &self.nodes {

@@ -7,6 +7,7 @@ mod claim;
 mod disconnected;
 mod endless;
 mod extend;
+mod gate;
 mod lane;
 mod member_attempt;
 mod owed;
@@ -41,6 +42,7 @@ pub(crate) use batch_acquire::{BatchAcquire, BatchAttempt};
 pub(crate) use claim::{Claim, warn_elsewhere};
 #[cfg(test)]
 pub(crate) use disconnected::disconnected;
+pub(crate) use gate::Gates;
 pub(crate) use lane::Lane;
 pub use reentry::Reentry;
 pub use release::Unlocked;
@@ -79,6 +81,7 @@ pub(crate) struct Core {
     pub(crate) holds: Holds,
     pub(crate) waiters: Arc<Waiters>,
     pub(crate) upkeep: Upkeep,
+    pub(crate) gates: Gates,
     /// Unbounded channel: there is at most one job per live guard or request. The watchdog runs a few
     /// hundred jobs at a time.
     jobs: mpsc::UnboundedSender<Job>,
@@ -122,6 +125,7 @@ impl Core {
             holds: Holds::new(clock.clone(), server.is_switched()),
             waiters: Arc::new(waiters),
             upkeep: Upkeep::default(),
+            gates: Gates::default(),
             clock,
             settings,
             server,

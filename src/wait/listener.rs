@@ -86,6 +86,11 @@ impl Listener {
         self.waiter.wait(&self.waiters.clock, until).await
     }
 
+    /// Whether a message said that the count of the latch is zero.
+    pub(crate) fn heard_zero(&self) -> bool {
+        self.waiter.was_called()
+    }
+
     /// See [`WaiterGuard::subscribed`](super::WaiterGuard::subscribed).
     ///
     /// # Cancel safety

@@ -149,6 +149,17 @@ impl Waiters {
         }
     }
 
+    /// As [`Waiters::hear`], for a message with this text. Only that of a latch says something.
+    pub(crate) fn hear_message(&self, key: &LockKey, text: &[u8]) {
+        if key.kind().is_latch
+            && text == b"0"
+            && let Some(queue) = self.shard(key).get(key)
+        {
+            queue.note_zero();
+        }
+        self.hear(key);
+    }
+
     /// Picks the waiter to hand the lock to, and makes it expect the hand-over. `None` if no waiter can
     /// take the lock.
     pub(crate) fn receiver(&self, key: &LockKey, now: Moment) -> Option<Receiver> {

@@ -95,6 +95,13 @@ impl WaitQueue {
         self.listening_in.insert(waiter.id, waiter);
     }
 
+    /// Notes for the listeners of a latch that its count is zero.
+    pub(super) fn note_zero(&self) {
+        for waiter in self.listening_in.values() {
+            waiter.note_call();
+        }
+    }
+
     pub(super) fn remove_listener(&mut self, waiter: &Waiter) {
         self.listening_in.remove(&waiter.id);
     }

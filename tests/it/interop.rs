@@ -6,6 +6,7 @@ mod deaths;
 mod fenced;
 mod force;
 mod kinds;
+mod latch;
 mod memory;
 mod names;
 mod permits;

@@ -14,6 +14,7 @@ mod hand_over;
 mod harness;
 mod interop;
 mod kinds;
+mod latch;
 mod left;
 mod lock;
 mod model;

@@ -9,7 +9,7 @@ use crate::{files, root};
 /// From the top; a module may use those of lower rows only. `docs/design.md` has the same table.
 const LAYERS: [&[&str]; 18] = [
     &["client"],
-    &["permit_semaphore", "read_write_lock", "semaphore"],
+    &["latch", "permit_semaphore", "read_write_lock", "semaphore"],
     &["permits"],
     &["multi_lock", "red_lock"],
     &["lock"],
@@ -220,7 +220,7 @@ pub(crate) fn relative(file: &Path) -> String {
 /// About 350, so that a one-line fix splits no file.
 const LONGEST: usize = 360;
 
-const REVIEWED: [(&str, &str); 31] = [
+const REVIEWED: [(&str, &str); 34] = [
     (
         "lua/diagnosis/permitted.lua",
         "b72c8aa828d8427c3761c993391a90a0d40b375f",
@@ -232,6 +232,18 @@ const REVIEWED: [(&str, &str); 31] = [
     (
         "lua/fenced/transfer.lua",
         "fd75834a4870bbf57d5824ca112d29f2d6feabdb",
+    ),
+    (
+        "lua/latch/count_down.lua",
+        "83dd7c5c90d7581a95c2c058abfdbaeafef3fadc",
+    ),
+    (
+        "lua/latch/delete.lua",
+        "443470b52530cfff6b24f731d1e74388cec6d560",
+    ),
+    (
+        "lua/latch/try_set.lua",
+        "5a963af62d895143b1b0f6e9ce46ca3b9c76a7c1",
     ),
     (
         "lua/lock/acquire.lua",

@@ -4,6 +4,7 @@
 //! branch.
 
 mod fenced;
+mod latch;
 mod non_reentrant;
 mod permit;
 mod plain;
@@ -16,6 +17,7 @@ use std::fmt;
 use std::ptr;
 
 pub(crate) use fenced::{FENCED, FENCED_FROM_ONE};
+pub(crate) use latch::LATCH;
 pub(crate) use non_reentrant::NON_REENTRANT;
 pub(crate) use permit::PERMIT;
 pub(crate) use plain::PLAIN;
@@ -45,6 +47,9 @@ pub(crate) struct Kind {
     /// The prefix of the channel on which a release is published. `None`: nothing is published, and
     /// waiters poll.
     pub(crate) channel: Option<&'static str>,
+    /// It is a count-down latch, which nobody holds. Redisson puts the name of its channel into braces, also
+    /// if the name has some. Its messages say what happened.
+    pub(crate) is_latch: bool,
     /// Whether an owner may acquire a lock again while it holds it.
     pub(crate) reentrant: bool,
     /// The counter of its fencing tokens. `None`: it issues none.

@@ -17,6 +17,7 @@ pub(crate) static PERMIT: Kind = Kind {
         ..PLAIN.scripts
     },
     channel: Some("redisson_sc"),
+    is_latch: false,
     reentrant: false,
     counter: None,
     permits: Some(PermitKind::Leased),

@@ -16,6 +16,7 @@ pub(crate) static PLAIN: Kind = Kind {
         force_unlock: &FORCE_UNLOCK,
     },
     channel: Some("redisson_lock__channel"),
+    is_latch: false,
     reentrant: true,
     counter: None,
     permits: None,

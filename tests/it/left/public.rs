@@ -677,6 +677,55 @@ pub(super) const PUBLIC: &[Public] = &[
         }),
     ),
     Public::new(
+        "count_down",
+        &["CountDownLatch::count_down"],
+        PLAIN,
+        made!(|stand| {
+            let latch = stand.latch();
+            Made::call(async move { latch.count_down().await })
+        }),
+    ),
+    Public::new(
+        "numbers of a latch",
+        &[
+            "CountDownLatch::count",
+            "CountDownLatch::delete",
+            "CountDownLatch::try_set_count",
+        ],
+        PLAIN,
+        made!(|stand| {
+            let latch = stand.latch();
+            Made::call(async move {
+                latch.try_set_count(1).await?;
+                latch.count().await?;
+                latch.delete().await
+            })
+        }),
+    ),
+    Public::new(
+        "wait for a latch without a count",
+        &["CountDownLatch::wait_zero"],
+        PLAIN,
+        made!(|stand| {
+            let latch = stand.latch();
+            Made::call(async move { latch.wait_zero().await })
+        }),
+    ),
+    Public::new(
+        "wait for a latch for some time",
+        &["CountDownLatch::wait_zero_within"],
+        PLAIN,
+        made!(|stand| {
+            let latch = stand.latch();
+            latch.try_set_count(1).await.expect("the server is well");
+            let waiting = async move {
+                let opened = latch.wait_zero_within(super::POLL_CAP / 5).await;
+                latch.delete().await.and(opened)
+            };
+            Made::call(waiting)
+        }),
+    ),
+    Public::new(
         "acquire of counted permits",
         &["SemaphoreRequest"],
         PLAIN,

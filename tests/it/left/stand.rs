@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::{join_all, try_join_all};
 use lockdog::{
-    Client, Guard, Held, Lock, LockRequest, MultiLock, Owner, PermitSemaphore, ReadWriteLock,
-    RedLock, Result, Semaphore, TryLockRequest, UnlockRequest,
+    Client, CountDownLatch, Guard, Held, Lock, LockRequest, MultiLock, Owner, PermitSemaphore,
+    ReadWriteLock, RedLock, Result, Semaphore, TryLockRequest, UnlockRequest,
 };
 
 use super::site::Site;
@@ -125,6 +125,11 @@ impl Stand {
     pub(super) async fn counted(&self, free: u32) -> Semaphore {
         let name = self.set(COUNTED, free).await;
         self.clients[0].semaphore(name)
+    }
+
+    /// A latch that may be left with a count.
+    pub(super) fn latch(&self) -> CountDownLatch {
+        self.clients[0].count_down_latch(self.key(LATCH))
     }
 
     async fn semaphore(&self, name: &str, free: u32) -> PermitSemaphore {
@@ -280,10 +285,11 @@ impl Stand {
         let keys = join_all(self.site.views.iter().map(Redis::keys)).await;
         let mut keys: Vec<String> = keys.into_iter().flatten().collect();
         // The number of a semaphore's permits stays. The set of those in use begins with a brace.
-        let [seats, left_seats, counted] = [SEATS, LEFT_SEATS, COUNTED].map(|it| self.key(it));
+        let [seats, left_seats, counted, latch] =
+            [SEATS, LEFT_SEATS, COUNTED, LATCH].map(|it| self.key(it));
         keys.retain(|key| {
             let is_ours = key.trim_start_matches('{').starts_with(&pattern);
-            is_ours && *key != seats && *key != counted && !key.contains(&left_seats)
+            is_ours && ![&seats, &counted, &latch].contains(&key) && !key.contains(&left_seats)
         });
         // The ledger stays for an hour. No request may have permits in it.
         let ledger = format!("lockdog_ledger:{{{counted}}}");
@@ -348,6 +354,7 @@ impl AnyLock {
 const SEATS: &str = "seats";
 const LEFT_SEATS: &str = "left-seats";
 const COUNTED: &str = "counted";
+const LATCH: &str = "latch";
 
 /// A role or a grant that no waiter picks up passes on after the poll cap and a second, and a grant that
 /// the client cannot see after its lease. Far more than both.

@@ -7,7 +7,8 @@ use lockdog::{Client, Error, Owner, Unlocked};
 
 use super::{LONG, SOON, ms, waiter};
 use crate::support::security::{
-    documented, of_a_counted_semaphore, of_a_fenced_lock, of_a_read_write_lock, of_a_semaphore,
+    documented, of_a_counted_semaphore, of_a_fenced_lock, of_a_latch, of_a_read_write_lock,
+    of_a_semaphore,
 };
 use crate::support::{Redis, RedisServer, eventually};
 
@@ -184,6 +185,35 @@ async fn a_read_write_lock_needs_what_is_documented_for_it() {
     waiting.await.unwrap().unwrap().forget();
     assert!(rw.write().force_unlock().await.unwrap());
     assert!(rw.holders().await.unwrap().is_empty());
+    let mut refused = refused(&redis).await;
+    refused.remove("client");
+    assert_eq!(refused, BTreeSet::new());
+    // And no more than enough.
+    let used = redis.commandstats().await;
+    for command in further.iter().filter_map(|rule| rule.strip_prefix('+')) {
+        assert!(
+            used.contains_key(command),
+            "{command} is not used: {used:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_latch_needs_what_is_documented_for_it() {
+    let further = of_a_latch();
+    let (server, redis) = with_user(&[documented(), further.clone()].concat()).await;
+    let client = Client::connect(url(&server)).await.unwrap();
+    let latch = client.count_down_latch("orders:start");
+    assert!(latch.try_set_count(2).await.unwrap());
+    assert!(!latch.wait_zero_within(ms(200)).await.unwrap());
+    let start = latch.clone();
+    let waiting = tokio::spawn(async move { start.wait_zero().await });
+    tokio::time::sleep(ms(300)).await;
+    latch.count_down().await.unwrap();
+    latch.count_down().await.unwrap();
+    waiting.await.unwrap().unwrap();
+    assert_eq!(latch.count().await.unwrap(), 0);
+    assert!(!latch.delete().await.unwrap());
     let mut refused = refused(&redis).await;
     refused.remove("client");
     assert_eq!(refused, BTreeSet::new());

@@ -26,6 +26,11 @@ pub(crate) fn of_a_semaphore() -> Vec<String> {
     further(&["- A semaphore with leases also needs "])
 }
 
+/// What a user of latches needs beside it.
+pub(crate) fn of_a_latch() -> Vec<String> {
+    further(&["- A count-down latch also needs "])
+}
+
 /// What a user of semaphores without leases needs beside it.
 pub(crate) fn of_a_counted_semaphore() -> Vec<String> {
     further(&["- A semaphore without leases also needs "])

@@ -9,6 +9,7 @@ mod extend;
 mod failure_model;
 mod faults;
 mod fenced;
+mod latches;
 mod left_to_lease;
 mod limits;
 mod long_waits;

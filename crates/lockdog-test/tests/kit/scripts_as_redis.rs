@@ -227,6 +227,17 @@ fn calls(script: &str) -> BoxedStrategy<Call> {
                 flag(),
             ],
         ),
+        "latch/count_down.lua" => of(2, vec![mostly(&["12000", "3600000"]), channel(), publish()]),
+        "latch/try_set.lua" => of(
+            2,
+            vec![
+                mostly(&["0", "1", "3", "-2"]),
+                mostly(&["12000", "60000"]),
+                channel(),
+                publish(),
+            ],
+        ),
+        "latch/delete.lua" => of(1, vec![channel(), publish()]),
         "semaphore/acquire.lua" => counted(vec![field(), target()]),
         "semaphore/release.lua" => counted(vec![
             field(),
