@@ -24,5 +24,9 @@ async fn a_waiter_is_let_go_after_hours_without_a_message() {
     other.count_down_latch("start").count_down().await.unwrap();
     waiting.await.unwrap().unwrap();
     // A poll cap, and no more.
-    assert!(zero.elapsed() < Duration::from_secs(2), "{:?}", zero.elapsed());
+    assert!(
+        zero.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        zero.elapsed()
+    );
 }
