@@ -69,7 +69,7 @@ async fn perform(call: Call) -> Result<String> {
     match (&*method, &args[..]) {
         // A negative number cannot be written.
         ("tryAcquire", ["-1"]) => Ok(THROWS.to_owned()),
-        ("tryAcquire", [rest @ ..]) => {
+        ("tryAcquire", rest) => {
             let permits = rest.first().map_or(1, |it| number(it));
             let request = seats.try_acquire_many(permits);
             let request = match rest {
@@ -83,12 +83,12 @@ async fn perform(call: Call) -> Result<String> {
             }
             Ok(is_granted.to_string())
         }
-        ("acquire", [rest @ ..]) => {
+        ("acquire", rest) => {
             let permits = rest.first().map_or(1, |it| number(it));
             seats.acquire_many(permits).await?.forget();
             Ok(String::new())
         }
-        ("release", [rest @ ..]) => {
+        ("release", rest) => {
             let permits = rest.first().map_or(1, |it| number(it));
             seats.release(permits).await?;
             Ok(String::new())
