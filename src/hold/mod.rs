@@ -4,6 +4,7 @@ mod grant;
 mod holds_of_key;
 mod local_holds;
 mod recently_released;
+mod remains;
 mod renewal;
 mod schedule;
 mod schedule_entry;

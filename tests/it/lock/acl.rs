@@ -6,7 +6,9 @@ use std::future::IntoFuture;
 use lockdog::{Client, Error, Owner, Unlocked};
 
 use super::{LONG, SOON, ms, waiter};
-use crate::support::security::{documented, of_a_fenced_lock, of_a_read_write_lock, of_a_semaphore};
+use crate::support::security::{
+    documented, of_a_fenced_lock, of_a_read_write_lock, of_a_semaphore,
+};
 use crate::support::{Redis, RedisServer, eventually};
 
 #[tokio::test]
@@ -167,7 +169,13 @@ async fn a_read_write_lock_needs_what_is_documented_for_it() {
     let client = client.build().await.unwrap();
     let rw = client.read_write_lock("orders:prices");
     let reads = rw.read().lock().await.unwrap();
-    let other = rw.read().lock().owner(&Owner::new()).lease(LONG).await.unwrap();
+    let other = rw
+        .read()
+        .lock()
+        .owner(&Owner::new())
+        .lease(LONG)
+        .await
+        .unwrap();
     let waiting = tokio::spawn(rw.write().lock().into_future());
     tokio::time::sleep(ms(1_500)).await;
     drop(other);

@@ -278,3 +278,16 @@ async fn the_poll_cap_finds_a_lock_that_was_freed_without_a_message() {
     let long = test.another_with(|it| it.poll_cap(LONG)).await;
     assert!(may_read(&long).await);
 }
+
+/// After a writer everyone begins alike: only a wait for readers is announced.
+#[tokio::test]
+async fn a_writer_that_waits_for_a_writer_is_not_announced() {
+    let test = Fixture::new().await;
+    let writes = write(&test.rw).await;
+    let waits = writer(&test.another().await);
+    test.somebody_waits().await;
+    assert!(!test.announced().await);
+    writes.unlock().await.unwrap();
+    within_soon(waits).await.unlock().await.unwrap();
+    test.assert_clean().await;
+}
