@@ -74,19 +74,22 @@ pub(crate) static WRITE: Kind = Kind {
 /// on. A number behind a name is that of the runtime's worker threads.
 ///
 /// The functions stand in groups, and the lines below say which groups a kind is in: `every` has them all,
-/// `reentrant` those whose owner may acquire them once more, `published` those whose releases are
+/// `reentrant` those whose owner may acquire them once more, `without_modes` those
+/// whose hash has nothing but its holder, `published` those whose releases are
 /// published.
 macro_rules! each_kind {
     (
         $(every: { $($every:tt)* })?
+        $(without_modes: { $($bare:tt)* })?
         $(reentrant: { $($reentrant:tt)* })?
+        $(reentrant_without_modes: { $($bare_reentrant:tt)* })?
         $(published: { $($published:tt)* })?
     ) => {
-        $crate::kinds::of_kind! { plain PLAIN $($($every)*)? $($($reentrant)*)? $($($published)*)? }
-        $crate::kinds::of_kind! { spin SPIN $($($every)*)? $($($reentrant)*)? }
-        $crate::kinds::of_kind! { fenced FENCED $($($every)*)? $($($reentrant)*)? $($($published)*)? }
+        $crate::kinds::of_kind! { plain PLAIN $($($every)*)? $($($bare)*)? $($($reentrant)*)? $($($bare_reentrant)*)? $($($published)*)? }
+        $crate::kinds::of_kind! { spin SPIN $($($every)*)? $($($bare)*)? $($($reentrant)*)? $($($bare_reentrant)*)? }
+        $crate::kinds::of_kind! { fenced FENCED $($($every)*)? $($($bare)*)? $($($reentrant)*)? $($($bare_reentrant)*)? $($($published)*)? }
         $crate::kinds::of_kind! { write WRITE $($($every)*)? $($($reentrant)*)? }
-        $crate::kinds::of_kind! { non_reentrant NON_REENTRANT $($($every)*)? $($($published)*)? }
+        $crate::kinds::of_kind! { non_reentrant NON_REENTRANT $($($every)*)? $($($bare)*)? $($($published)*)? }
     };
 }
 

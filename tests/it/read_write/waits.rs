@@ -156,7 +156,7 @@ async fn a_writer_gets_in_beside_readers_that_never_stop() {
         .try_lock()
         .owner(&lockdog::Owner::new())
         .wait(ms(500));
-    tried.await.unwrap().map(drop);
+    drop(tried.await.unwrap());
     assert!(!test.announced().await);
     loops.iter().for_each(|it| it.abort());
     test.redis.eventually_empty().await;
