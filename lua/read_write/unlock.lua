@@ -111,7 +111,7 @@ if not reads or mine + lease / 4 >= left then
     if known and longest == -2 then
         -- The others are gone without a word.
         redis.call('del', key)
-        publish('1')
+        publish(reads and '0' or '1')
         return 1
     elseif known and longest >= 0 and longest + lease / 8 < left then
         redis.pcall('pexpire', key, math.max(longest, 1))

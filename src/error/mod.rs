@@ -158,13 +158,10 @@ pub enum Error {
     #[error(transparent)]
     UnlockUnconfirmed(#[from] UnlockUnconfirmed),
 
-    /// The owner wants to write while it reads the same lock, so it would wait for itself. Or it wants to
-    /// upgrade its read hold while another owner that reads waits for its own upgrade: each would wait for the
-    /// other. The call does not have the write lock; the read hold is kept.
+    /// The owner wants to write while it reads, so it would wait for itself; or two owners that read wait
+    /// for an upgrade. The call does not have the write lock. The read hold is kept.
     ///
-    /// In Redisson such a call waits for ever. Release the read hold first, or use
-    /// [`ReadGuard::upgrade`](crate::ReadGuard::upgrade). If the upgrade itself says this, release the read
-    /// hold, acquire the write lock, and check what was read again.
+    /// Redisson waits for ever. Use [`ReadGuard::upgrade`](crate::ReadGuard::upgrade), or release the read hold.
     #[error(
         "acquiring the write lock would be a deadlock, because its owner reads, lock={lock:?} owner={owner}"
     )]
@@ -296,10 +293,8 @@ impl Error {
     }
 
     pub(crate) fn would_deadlock(lock: &str, owner: &str) -> Self {
-        Self::WouldDeadlock {
-            lock: lock.to_owned(),
-            owner: owner.to_owned(),
-        }
+        let (lock, owner) = (lock.to_owned(), owner.to_owned());
+        Self::WouldDeadlock { lock, owner }
     }
 
     /// A multi lock or quorum was built from no locks.

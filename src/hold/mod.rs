@@ -6,6 +6,7 @@ mod holds_of_key;
 mod ledger;
 mod local_holds;
 mod recently_released;
+mod remains;
 mod renewal;
 mod schedule;
 mod schedule_entry;

@@ -225,18 +225,6 @@ impl HoldState {
         self.deadline = self.deadline.min(self.max_until);
     }
 
-    /// Notes that a command is sent now that may extend the field's lease in Redis.
-    pub(crate) fn sending(&mut self, now: Moment, lease: Duration) {
-        self.remains_until = self.remains_until.max(now + lease + SLOW_ARRIVAL);
-        let lease = u32::try_from(lease.as_millis()).unwrap_or(u32::MAX);
-        self.lease_ms = self.lease_ms.max(lease);
-    }
-
-    /// The longest lease that was sent for it.
-    pub(crate) fn longest_lease(&self) -> Duration {
-        Duration::from_millis(self.lease_ms.into())
-    }
-
     /// Ends the hold against its owner's will. Returns false if there was nothing to lose.
     pub(crate) fn lose(&mut self, reason: LostReason) -> bool {
         let living = self.is_living();
@@ -258,12 +246,6 @@ impl HoldState {
         } else {
             LostReason::Deadline
         }
-    }
-
-    /// The server keeps the hold, which was granted just now, until it is released.
-    pub(crate) fn outlast(&mut self) {
-        self.deadline = Moment::NEVER;
-        self.remains_until = Moment::NEVER;
     }
 
     /// Because of `max_hold`, a renewal sent at `sent` could not move the deadline by more than the
@@ -346,9 +328,6 @@ impl HoldState {
         Dropped::Forget
     }
 }
-
-/// How long a command may be in flight and still extend the lease in Redis.
-const SLOW_ARRIVAL: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

@@ -176,6 +176,10 @@ impl Contender for LockContender<'_> {
             Ok(AttemptOutcome::Busy(ttl)) => {
                 self.too_late = None;
                 acquiring.rest();
+                let ttl = match acquiring.manner.gives_way {
+                    true => ttl.into_iter().chain([self.patience_left(now)]).min(),
+                    false => ttl,
+                };
                 self.spare = Some(acquiring);
                 Ok(Attempted::Busy { at: ONLY, ttl })
             }
@@ -270,6 +274,11 @@ impl LockContender<'_> {
             Preference::Writers => READERS_PATIENCE,
             Preference::Readers => Duration::ZERO,
         }
+    }
+
+    /// After this time a reader does not stay out for announced writers any more.
+    fn patience_left(&self, now: Moment) -> Duration {
+        READERS_PATIENCE.saturating_sub(now.since(self.caller.began))
     }
 
     /// Until when its owner reads the lock that it wants to write, unless it upgrades. Until then there is no

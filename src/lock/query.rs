@@ -9,7 +9,7 @@ use super::holder::{self, HolderInfo, Ttl};
 use crate::background::ensure_runtime;
 use crate::error::Result;
 use crate::hold::Hold;
-use crate::key::LockKey;
+use crate::key::{LockKey, Mode};
 use crate::owner::Owner;
 use crate::request::FromGuard;
 use crate::server::{Failure, Sent};
@@ -131,6 +131,22 @@ impl<G: FromGuard> Lock<G> {
             HolderInfo::new(field, count, ttl, is_ours)
         });
         Ok(holders.collect())
+    }
+
+    /// The fields that a forced unlock frees: one holder, or all that read if nobody writes.
+    pub(super) async fn freed_by_force(&self) -> Result<Vec<String>> {
+        let key = self.key()?;
+        let hash = self.ask("HGETALL", key, &[]).await?;
+        if key.mode() == Some(Mode::Read)
+            && !holder::of_hash(hash.clone(), Some(Mode::Write)).is_empty()
+        {
+            return Ok(Vec::new());
+        }
+        let mut holders = holder::of_hash(hash, key.mode());
+        if key.mode().is_none() {
+            holders.truncate(1);
+        }
+        Ok(holders.into_iter().map(|(field, _)| field).collect())
     }
 
     /// The holders' fields in the mode of this lock, with their counts.

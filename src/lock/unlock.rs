@@ -45,6 +45,9 @@ impl<G: FromGuard> Lock<G> {
     /// Frees the lock, independent of its holder. Returns false if no owner holds it. Corresponds to
     /// Redisson's `forceUnlock()`.
     ///
+    /// For one mode of a [`ReadWriteLock`](crate::ReadWriteLock), it frees the holders in that mode: the writer, or
+    /// all readers if no owner writes.
+    ///
     /// The client first reads the holder, and then deletes only that holder. So a command that arrives late
     /// or twice does not free the lock of the next holder. A guard of this client reports the loss at
     /// once. A guard of another client reports it at the next renewal, or with a fixed lease at the end
@@ -71,14 +74,7 @@ impl<G: FromGuard> Lock<G> {
         core.ensure_open()?;
         let fields = match holder {
             Some(field) => vec![field],
-            None if key.mode().is_some() => {
-                let holders = self.holders().await?.into_iter();
-                holders.map(|holder| holder.field().to_owned()).collect()
-            }
-            None => {
-                let holder = self.holder().await?.into_iter();
-                holder.map(|holder| holder.field().to_owned()).collect()
-            }
+            None => self.freed_by_force().await?,
         };
         let mut is_freed = false;
         for field in fields {

@@ -8,12 +8,12 @@ use super::Session;
 use super::claim::Claim;
 use super::settle::Job;
 use crate::clock::Moment;
-use crate::error::{Error, Lost, LostReason};
+use crate::error::{Error, Lost};
 use crate::hold::{Hold, HoldPhase, HoldState, Terms, TurnGuard};
 use crate::key::{LockKey, Mode};
 use crate::owner::Owner;
 use crate::script::{self, AcquireReply, Manner};
-use crate::server::{Addressee, Failure, Sent, TimeBox};
+use crate::server::{Addressee, Sent, TimeBox};
 use crate::wait::HandedOver;
 
 /// An acquire in flight. If it is dropped before it is complete, the background undoes it (design:
@@ -217,38 +217,6 @@ impl PendingAcquire {
         Ok(self.command.is_some().then_some(target))
     }
 
-    /// Processes the server's answer.
-    pub(super) fn answered(
-        &mut self,
-        acquired: Result<AcquireReply, Failure>,
-        terms: &Terms,
-    ) -> Result<AttemptOutcome, Error> {
-        let core = self.session.core();
-        let is_no = matches!(
-            &acquired,
-            Ok(AcquireReply::Busy(_) | AcquireReply::Gone | AcquireReply::WouldDeadlock)
-                | Err(Failure::Refused { .. })
-        );
-        self.refused = is_no && self.sent.is_answered();
-        match acquired? {
-            AcquireReply::Granted(_) => self.accept_grant(terms),
-            AcquireReply::Busy(ttl) => Ok(AttemptOutcome::Busy(ttl)),
-            AcquireReply::Gone if self.manner.upgrades && self.first => {
-                // The read hold is gone, and there is no write hold yet.
-                let reads = core.holds.partner_of(self.hold.key(), self.hold.owner());
-                if let Some(reads) = reads {
-                    core.lose(&reads, LostReason::NotOurs);
-                }
-                Ok(AttemptOutcome::Ended)
-            }
-            AcquireReply::Gone => {
-                core.lose(&self.hold, LostReason::NotOurs);
-                Ok(self.gone())
-            }
-            AcquireReply::WouldDeadlock => Err(self.hold.would_deadlock()),
-        }
-    }
-
     /// The count that a command asks for which is sent between `now` and `until`; `None` if the hold
     /// has ended.
     pub(super) fn target(&self, lease: Duration, now: Moment, until: Moment) -> Option<u32> {
@@ -342,16 +310,6 @@ impl PendingAcquire {
     /// The turn, for a command that acquires several holds.
     pub(super) fn command(&self) -> Option<&TurnGuard> {
         self.command.as_ref()
-    }
-
-    pub(super) fn gone(&self) -> AttemptOutcome {
-        let now = self.session.core().clock.now();
-        if self.hold.state().phase == HoldPhase::Ended {
-            return AttemptOutcome::Ended;
-        }
-        self.hold
-            .loss(now)
-            .map_or(AttemptOutcome::Ended, AttemptOutcome::Lost)
     }
 }
 

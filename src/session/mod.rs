@@ -1,6 +1,7 @@
 //! What the locks and guards of one client share, and the commands they send.
 
 mod acquire;
+mod answer;
 mod batch_acquire;
 mod claim;
 #[cfg(test)]

@@ -10,6 +10,7 @@ use super::Core;
 use super::lane::Lane;
 use crate::clock::Moment;
 use crate::hold::{Hold, HoldPhase, TurnGuard};
+use crate::key::Mode;
 use crate::script::{self, SettleReply};
 use crate::server::{Connection, Failure, Route};
 
@@ -260,7 +261,10 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
         Err(failure) => failure,
     };
     let now = core.clock.now();
-    if now >= hold.state().remains_until {
+    // The read hold of a writer's owner keeps the lock's key, and so the field of the write hold in it.
+    let is_kept = hold.key().mode() == Some(Mode::Write)
+        && core.holds.partner_of(hold.key(), hold.owner()).is_some();
+    if now >= hold.state().remains_until && !is_kept {
         job.end(core, true, JobOutcome::Unanswered);
         return None;
     }

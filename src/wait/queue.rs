@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Subscription;
+use super::retreat::Retreat;
 use super::waiter::Waiter;
 use super::wake_ups::WakeUps;
 use crate::clock::Moment;
@@ -34,19 +35,6 @@ pub(super) struct WaitQueue {
     /// The outage that the contender's last attempt met.
     outage: Option<Error>,
     retreat: Option<Retreat>,
-}
-
-/// This client had the lock for a while and pauses, so that other clients get it. Without the pause
-/// they rarely get it: they learn of a release later than the client that made it.
-#[derive(Clone, Copy)]
-pub(crate) struct Retreat {
-    pub(crate) until: Moment,
-    /// This many releases by other clients end the pause early. Zero if no other client is known to
-    /// wait.
-    pub(crate) releases: u32,
-    /// The client will receive the message of the release that began the pause. That message does not
-    /// count.
-    own: bool,
 }
 
 impl WaitQueue {

@@ -30,12 +30,12 @@ impl Kind {
 macro_rules! list_of_kinds {
     ($then:ident $groups:tt) => {
         $crate::kinds::$then! { $groups
-            plain PLAIN { reentrant: yes, published: yes }
-            spin SPIN { reentrant: yes, published: no }
-            non_reentrant NON_REENTRANT { reentrant: no, published: yes }
-            fenced FENCED { reentrant: yes, published: yes }
-            fenced_from_one FENCED_FROM_ONE { reentrant: yes, published: yes }
-            write WRITE { reentrant: yes, published: no }
+            plain PLAIN { reentrant: yes, without_modes: yes, reentrant_without_modes: yes, published: yes }
+            spin SPIN { reentrant: yes, without_modes: yes, reentrant_without_modes: yes, published: no }
+            non_reentrant NON_REENTRANT { reentrant: no, without_modes: yes, reentrant_without_modes: no, published: yes }
+            fenced FENCED { reentrant: yes, without_modes: yes, reentrant_without_modes: yes, published: yes }
+            fenced_from_one FENCED_FROM_ONE { reentrant: yes, without_modes: yes, reentrant_without_modes: yes, published: yes }
+            write WRITE { reentrant: yes, without_modes: no, reentrant_without_modes: no, published: no }
         }
     };
 }
@@ -82,7 +82,8 @@ pub(crate) static WRITE: Kind = Kind {
 /// on. A number behind a name is that of the runtime's worker threads.
 ///
 /// The functions stand in groups: `every` is for all kinds, `reentrant` for those whose owner may acquire
-/// them again, `published` for those whose releases are published.
+/// them again, `without_modes` and `reentrant_without_modes` for those whose
+/// hash has nothing but its holder, `published` for those whose releases are published.
 macro_rules! each_kind {
     ($($groups:tt)*) => {
         $crate::kinds::list_of_kinds! { tests { $($groups)* } }
@@ -104,13 +105,22 @@ macro_rules! tests {
 }
 
 macro_rules! tests_of_kind {
-    ($kind:ident { reentrant: $is_reentrant:ident, published: $is_published:ident } {
+    ($kind:ident {
+        reentrant: $is_reentrant:ident,
+        without_modes: $is_without_modes:ident,
+        reentrant_without_modes: $is_reentrant_without_modes:ident,
+        published: $is_published:ident
+    } {
         $(every: $every:tt)?
+        $(without_modes: $without_modes:tt)?
         $(reentrant: $reentrant:tt)?
+        $(reentrant_without_modes: $reentrant_without_modes:tt)?
         $(published: $published:tt)?
     }) => {
         $($crate::kinds::tests_of_group! { yes $kind $every })?
+        $($crate::kinds::tests_of_group! { $is_without_modes $kind $without_modes })?
         $($crate::kinds::tests_of_group! { $is_reentrant $kind $reentrant })?
+        $($crate::kinds::tests_of_group! { $is_reentrant_without_modes $kind $reentrant_without_modes })?
         $($crate::kinds::tests_of_group! { $is_published $kind $published })?
     };
 }

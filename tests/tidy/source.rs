@@ -323,7 +323,7 @@ const REVIEWED: [(&str, &str); 34] = [
     ),
     (
         "lua/read_write/unlock.lua",
-        "c75d6724e44b9836fdf494c94b21d0b5faac572b",
+        "cb895ea7dc03ae24197d6680930f2fdaae9ce526",
     ),
     (
         "lua/red_lock/acquire.lua",

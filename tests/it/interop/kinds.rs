@@ -11,9 +11,11 @@ use crate::support::redisson::{JavaLock, Redisson};
 
 each_kind! {
     every: {
+        java_threads_and_lockdog_tasks_lose_no_update
+    }
+    without_modes: {
         a_java_holder_is_visible_and_excludes_lockdog_owners
         a_lockdog_holder_excludes_java_threads
-        java_threads_and_lockdog_tasks_lose_no_update
     }
     published: {
         the_message_of_an_unlock_wakes_the_other_side

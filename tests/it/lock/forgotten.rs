@@ -10,6 +10,8 @@ each_kind! {
         a_forgotten_hold_without_a_lease_is_renewed
         an_unlock_without_a_hold_is_an_error
         an_unlock_after_the_lease_is_refused_and_changes_nothing
+    }
+    without_modes: {
         a_forgotten_try_lock_limits_the_rate
     }
     reentrant: {

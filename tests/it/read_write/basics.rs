@@ -80,7 +80,6 @@ async fn redis_shows_a_field_for_each_hold_and_a_timeout_key_for_each_read_hold(
     test.assert_clean().await;
 }
 
-/// R20 and R22 of the catalogue, in both modes.
 #[tokio::test]
 async fn each_mode_is_re_entered_and_counted_for_itself() {
     let test = Fixture::new().await;

@@ -1,4 +1,4 @@
-//! RW2: no writer beside anybody else, among tasks and clients. R28 to R30 of the catalogue.
+//! RW2: no writer beside anybody else, among tasks and clients.
 
 use lockdog::ReadWriteLock;
 

@@ -1,4 +1,4 @@
-//! Freeing one mode by force. R14 and R15 of the catalogue.
+//! Freeing one mode by force.
 
 use lockdog::Owner;
 

@@ -94,7 +94,7 @@ async fn a_multi_lock_takes_each_mode_by_its_own_command() {
     test.assert_clean().await;
 }
 
-/// R04 and R06. Names whose keys would be in several slots are refused on a cluster.
+/// Names whose keys would be in several slots are refused on a cluster.
 #[tokio::test]
 async fn a_cluster_keeps_all_keys_of_a_name_in_one_slot() {
     let cluster = Cluster::start(3, 0).await;

@@ -7,7 +7,6 @@ use lockdog::{Error, Owner};
 use super::{Fixture, LEASE, LONG, NAME, SOON, may_write, ms, read, within_soon, write, writer};
 use crate::support::{eventually, timed};
 
-/// R03 and R19.
 #[tokio::test]
 async fn the_watchdog_renews_both_modes() {
     let test = Fixture::with(|it| it.watchdog_lease(LEASE)).await;
@@ -28,7 +27,7 @@ async fn the_watchdog_renews_both_modes() {
     test.assert_clean().await;
 }
 
-/// R08: the lock lives as long as its longest hold, and no longer (RW3).
+/// The lock lives as long as its longest hold, and no longer (RW3).
 #[tokio::test]
 async fn a_read_hold_that_ends_takes_its_lease_along() {
     let test = Fixture::new().await;
@@ -52,7 +51,6 @@ async fn a_read_hold_that_ends_takes_its_lease_along() {
     test.assert_clean().await;
 }
 
-/// R07, R17 and R18.
 #[tokio::test]
 async fn the_end_of_a_lease_lets_waiters_in_and_the_holder_knows() {
     let test = Fixture::new().await;

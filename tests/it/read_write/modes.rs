@@ -7,7 +7,6 @@ use super::{
 };
 use crate::support::{eventually, timed};
 
-/// R10 of the catalogue.
 #[tokio::test]
 async fn an_owner_that_writes_may_read() {
     let test = Fixture::new().await;
@@ -20,7 +19,7 @@ async fn an_owner_that_writes_may_read() {
     test.assert_clean().await;
 }
 
-/// R02: what each lock says of the other's hold.
+/// What each lock says of the other's hold.
 #[tokio::test]
 async fn each_lock_is_locked_by_holds_of_its_mode_only() {
     let test = Fixture::new().await;
@@ -73,7 +72,6 @@ async fn a_plain_lock_of_the_name_excludes_both_modes() {
     drop(writes);
 }
 
-/// R12 and R13.
 #[tokio::test]
 async fn a_downgrade_keeps_writers_out_and_lets_readers_in() {
     let test = Fixture::new().await;

@@ -224,9 +224,7 @@ impl Ours {
             .collect();
         let mut keys = Vec::new();
         for name in self.redis.keys().await {
-            if !name.starts_with("lockdog_") {
-                keys.extend(Key::read(&self.redis, &name, &self.clients, &self.owners).await);
-            }
+            keys.extend(Key::read(&self.redis, &name, &self.clients, &self.owners).await);
         }
         BTreeMap::from([
             ("answer", self.answer.clone()),

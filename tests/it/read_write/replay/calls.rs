@@ -37,7 +37,7 @@ impl Call {
             Some(rest) => rest.split_once("\").").expect("a call follows"),
             None => ("doc", text),
         };
-        let call = call.replace("Lock()", "Lock");
+        let call = call.replace("Lock().", "Lock.");
         let (object, call) = call.split_once('.').expect("a method follows");
         let (method, args) = call.split_once('(').expect("a call has parentheses");
         let args = args.strip_suffix(')').expect("a call has parentheses");

@@ -61,7 +61,10 @@ impl Key {
                         .map(|(field, count)| (field.as_str(), count.as_str())),
                 )
             }
-            "string" => redis.ask::<String>(&["GET", name]).await,
+            "string" => {
+                let value: Option<String> = redis.ask(&["GET", name]).await;
+                rename(&value?, clients, owners)
+            }
             _ => return None,
         };
         Some(Self {
