@@ -12,6 +12,7 @@ mod listener;
 mod locked_shard;
 mod messages;
 mod queue;
+mod queue_listeners;
 mod receiver;
 mod retreat;
 mod subscriptions;

@@ -28,7 +28,7 @@ pub(super) struct WaitQueue {
     /// The ids of each owner's waiters. Kept once there are too many waiters to scan.
     by_owner: Option<HashMap<Owner, BTreeSet<u64>>>,
     /// Listeners: woken without waiting in the queue.
-    listening_in: BTreeMap<u64, Arc<Waiter>>,
+    pub(super) listening_in: BTreeMap<u64, Arc<Waiter>>,
     /// The waiter that may talk to Redis.
     contender: Option<Arc<Waiter>>,
     subscription: Option<Subscription>,
@@ -77,21 +77,6 @@ impl WaitQueue {
     /// All waiters, absent or not.
     fn all(&self) -> impl Iterator<Item = &Arc<Waiter>> {
         self.waiting.values().chain(self.absent.values())
-    }
-
-    pub(super) fn add_listener(&mut self, waiter: Arc<Waiter>) {
-        self.listening_in.insert(waiter.id, waiter);
-    }
-
-    /// Notes for the listeners of a latch that its count is zero.
-    pub(super) fn note_zero(&self) {
-        for waiter in self.listening_in.values() {
-            waiter.note_call();
-        }
-    }
-
-    pub(super) fn remove_listener(&mut self, waiter: &Waiter) {
-        self.listening_in.remove(&waiter.id);
     }
 
     /// A waiter that leaves with the lock clears the outage, and wakes its owner's other requests so
