@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::{Arg, ScriptCall, UnlockReply, unexpected, unlock};
+use super::{Arg, LoweredHold, ScriptCall, UnlockReply, unexpected, unlock};
 use crate::hold::LedgerView;
 use crate::key::LockKey;
 use crate::server::{Failure, Sent, Server, TimeBox};
@@ -48,8 +48,14 @@ async fn force_unlock_in_mode(
 ) -> Result<bool, Failure> {
     let mut sent = Sent::default();
     // Nothing is known of the holder's lease: the lock's TTL follows the holders that are left closely.
-    let (view, lease) = (LedgerView::default(), Duration::ZERO);
-    let freed = unlock(server, key, field, 0, view, lease, time, &mut sent).await;
+    let lowered = LoweredHold {
+        key,
+        field,
+        target: 0,
+        view: LedgerView::default(),
+        lease: Duration::ZERO,
+    };
+    let freed = unlock(server, &lowered, time, &mut sent).await;
     server.abandon_silent(&freed, &sent);
     Ok(match freed? {
         UnlockReply::Released => true,

@@ -116,17 +116,32 @@ pub(crate) async fn acquire(
     }
 }
 
-/// Lowers a hold's count to `target`. `view` is for a semaphore with a ledger. See `lua/lock/unlock.lua`.
+/// What an unlock and a settlement say about a hold.
+pub(crate) struct LoweredHold<'a> {
+    pub(crate) key: &'a LockKey,
+    pub(crate) field: &'a str,
+    /// The count that the hold keeps.
+    pub(crate) target: u32,
+    /// For a semaphore with a ledger.
+    pub(crate) view: LedgerView,
+    /// The longest lease that was sent for the hold.
+    pub(crate) lease: Duration,
+}
+
+/// Lowers a hold's count to its target. See `lua/lock/unlock.lua`.
 pub(crate) async fn unlock(
     server: &Server,
-    key: &LockKey,
-    field: &str,
-    target: u32,
-    view: LedgerView,
-    lease: Duration,
+    hold: &LoweredHold<'_>,
     time: TimeBox,
     sent: &mut Sent,
 ) -> Result<UnlockReply, Failure> {
+    let &LoweredHold {
+        key,
+        field,
+        target,
+        view,
+        lease,
+    } = hold;
     if key.kind().is_counted() {
         let is_known = semaphore::release(server, key, field, target, view, time, sent).await?;
         return Ok(match is_known {
@@ -253,17 +268,20 @@ fn from(key: &LockKey) -> Arg<'static> {
     Arg::Text(key.kind().counter.map_or("", |counter| counter.from))
 }
 
-/// Sets a hold's count to `target` if the hold exists. `view` is for a semaphore with a ledger. See `lua/lock/settle.lua`.
+/// Sets a hold's count to its target if the hold exists. See `lua/lock/settle.lua`.
 pub(crate) async fn settle(
     connection: &Connection,
     publishes: &str,
-    key: &LockKey,
-    field: &str,
-    target: u32,
-    view: LedgerView,
-    lease: Duration,
+    hold: &LoweredHold<'_>,
     limit: Duration,
 ) -> Result<SettleReply, Failure> {
+    let &LoweredHold {
+        key,
+        field,
+        target,
+        view,
+        lease,
+    } = hold;
     if key.kind().is_counted() {
         let call = semaphore::settle(connection, publishes, key, field, target, view, limit);
         return Ok(match call.await? {

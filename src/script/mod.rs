@@ -23,8 +23,8 @@ use crate::server::{Connection, Failure, Sent, Server, TimeBox};
 pub(crate) use diagnosis::permitted;
 pub(crate) use force_unlock::force_unlock;
 pub(crate) use lock::{
-    AcquireItem, AcquireReply, SettleReply, TransferReply, UnlockReply, acknowledge, acquire,
-    settle, transfer, unlock,
+    AcquireItem, AcquireReply, LoweredHold, SettleReply, TransferReply, UnlockReply, acknowledge,
+    acquire, settle, transfer, unlock,
 };
 pub(crate) use multi_lock::{BatchReply, acquire_all};
 pub(crate) use read_write::{Manner, Sharing};

@@ -9,7 +9,7 @@ use super::transfer::Transfer;
 use crate::clock::Moment;
 use crate::error::{Error, LostReason, UnlockUnconfirmed};
 use crate::hold::{HoldPhase, SLOW_UNLOCK, TurnGuard};
-use crate::script::{self, TransferReply, UnlockReply as Answer};
+use crate::script::{self, LoweredHold, TransferReply, UnlockReply as Answer};
 use crate::server::{Failure, Sent};
 
 /// The result of an unlock.
@@ -158,19 +158,15 @@ impl PendingUnlock {
         }
         let sent = &mut self.sent;
         let Some(transfer) = &mut self.transfer else {
-            let (key, field, target) = (hold.key(), core.field(hold), self.target);
-            let view = hold.state().ledger_view();
-            let lease = hold.state().longest_lease();
-            let sending = pin!(script::unlock(
-                &core.server,
-                key,
-                &field,
-                target,
-                view,
-                lease,
-                time,
-                sent
-            ));
+            let field = core.field(hold);
+            let lowered = LoweredHold {
+                key: hold.key(),
+                field: &field,
+                target: self.target,
+                view: hold.state().ledger_view(),
+                lease: hold.state().longest_lease(),
+            };
+            let sending = pin!(script::unlock(&core.server, &lowered, time, sent));
             return TurnGuard::attend(&[turn], sending).await;
         };
         let answer = {

@@ -11,7 +11,7 @@ use super::lane::Lane;
 use crate::clock::Moment;
 use crate::hold::{Hold, HoldPhase, TurnGuard};
 use crate::key::Mode;
-use crate::script::{self, SettleReply};
+use crate::script::{self, LoweredHold, SettleReply};
 use crate::server::{Connection, Failure, Route};
 
 /// A hold whose count in Redis differs, or may differ, from the local count.
@@ -218,18 +218,15 @@ pub(crate) async fn settle(core: &Core, mut job: Job) -> Option<Unsettled> {
         Ok(connection) => {
             hold.asks_on(connection);
             let field = core.field(&hold);
-            let view = hold.state().ledger_view();
-            let publishes = core.server.publishes();
-            let sending = pin!(script::settle(
-                connection,
-                publishes,
-                hold.key(),
-                &field,
+            let lowered = LoweredHold {
+                key: hold.key(),
+                field: &field,
                 target,
-                view,
+                view: hold.state().ledger_view(),
                 lease,
-                limit
-            ));
+            };
+            let publishes = core.server.publishes();
+            let sending = pin!(script::settle(connection, publishes, &lowered, limit));
             match &job.on {
                 Some(on) if core.is_closed() => settle_or_close(core, on, sending).await,
                 _ => sending.await,
